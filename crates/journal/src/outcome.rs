@@ -1,0 +1,94 @@
+//! How a run ended, and what it cost.
+
+use serde::{Deserialize, Serialize};
+use stasis_clock::Nanos;
+
+/// Why a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// The command ended with this status (128 + the signal's number where a
+    /// signal ended it, as shells say it).
+    Exited(i32),
+    /// The command could not be started: a message for the user. Shells give
+    /// such a command 127 (not found) or 126 (not executable).
+    NotStarted {
+        /// 127 or 126.
+        status: i32,
+        /// What the guest said.
+        message: String,
+    },
+    /// The guest's kernel panicked or its processor shut down.
+    Panicked,
+    /// All processors halted and nothing is left that could wake one.
+    Hung,
+    /// The limit on virtual time was reached.
+    VirtualLimit,
+    /// The limit on wall-clock time was reached.
+    WallLimit,
+    /// The user stopped it.
+    Cancelled,
+}
+
+/// How often the guest left guest mode, by reason. Guest-caused exits only:
+/// a run repeats them under `exact`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exits {
+    /// All of those below.
+    pub total: u64,
+    /// Port I/O.
+    pub io: u64,
+    /// Memory-mapped I/O.
+    pub mmio: u64,
+    /// Of those, doorbell writes.
+    pub doorbell: u64,
+    /// Model-specific registers (local APIC, timer).
+    pub msr: u64,
+    /// HLT.
+    pub halt: u64,
+    /// The guest became able to take an interrupt.
+    pub interrupt_window: u64,
+    /// Slices ended by their timer for an event of virtual time.
+    pub kick: u64,
+    /// Anything else.
+    pub other: u64,
+}
+
+/// How late slices ended (ns).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overshoot {
+    /// Median.
+    pub p50: Nanos,
+    /// 99th percentile.
+    pub p99: Nanos,
+    /// The worst.
+    pub max: Nanos,
+}
+
+/// How a run ended and what it cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Why it ended.
+    pub ending: Ending,
+    /// Virtual time from the start of the command to its end (ns).
+    pub virtual_ns: Nanos,
+    /// Virtual time the guest took to boot to the command (ns).
+    pub boot_virtual_ns: Nanos,
+    /// Wall-clock time from the machine's creation to the command (ns), on the
+    /// clock of the host that the machine runs on.
+    pub boot_wall_ns: u64,
+    /// Wall-clock time of the command (ns), likewise.
+    pub wall_ns: u64,
+    /// Wall-clock time during which guest time stood still for a medium (ns).
+    pub frozen_ns: u64,
+    /// Virtual time that was skipped because every processor was idle (ns).
+    pub skipped_ns: Nanos,
+    /// Exits while the command ran.
+    pub exits: Exits,
+    /// How late slices ended.
+    pub overshoot: Overshoot,
+    /// Entry + exit cost that is taken off each slice (TSC ticks), by kind.
+    pub calibration: Vec<(String, i64)>,
+    /// Frequency of the guest's TSC as declared to it (kHz).
+    pub tsc_khz: u64,
+}

@@ -1,0 +1,65 @@
+//! One I/O as the results keep it.
+
+use stasis_block::Operation;
+use stasis_clock::Nanos;
+
+/// One I/O. All times are virtual, in ns since the machine was created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoRecord {
+    /// Index of the drive in the experiment.
+    pub drive: u16,
+    /// The queue it was submitted to (NVMe: submission queue identifier).
+    pub queue: u16,
+    /// What was asked.
+    pub operation: Operation,
+    /// Whether it failed.
+    pub failed: bool,
+    /// Whether it belongs to the guest's boot, before the command began.
+    pub boot: bool,
+    /// First byte of the range.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// The doorbell write.
+    pub submit: Nanos,
+    /// When the model let it complete.
+    pub target: Nanos,
+    /// When its completion was visible to the guest.
+    pub delivered: Nanos,
+}
+
+impl IoRecord {
+    /// Length of a record in a journal's frames.
+    pub(crate) const ENCODED: usize = 48;
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.drive.to_le_bytes());
+        out.extend_from_slice(&self.queue.to_le_bytes());
+        out.push(self.operation as u8);
+        out.push(u8::from(self.failed) | u8::from(self.boot) << 1);
+        out.extend_from_slice(&[0; 2]);
+        for field in [self.offset, self.bytes, self.submit, self.target, self.delivered] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8; Self::ENCODED]) -> Option<Self> {
+        let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let long = |index: usize| {
+            let at = 8 + 8 * index;
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+        };
+        Some(Self {
+            drive: short(0),
+            queue: short(2),
+            operation: Operation::from_number(bytes[4])?,
+            failed: bytes[5] & 1 != 0,
+            boot: bytes[5] & 2 != 0,
+            offset: long(0),
+            bytes: long(1),
+            submit: long(2),
+            target: long(3),
+            delivered: long(4),
+        })
+    }
+}
