@@ -3,6 +3,8 @@
 //!
 //! Promise: plain data only.
 
+pub mod units;
+
 use serde::{Deserialize, Serialize};
 
 /// What a command asks of a drive.
