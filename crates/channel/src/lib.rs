@@ -1,1 +1,59 @@
-//! To be written.
+//! The channel between the agent inside a guest and the machine around it.
+//!
+//! A PCI device with a mailbox (plain memory that both sides see) and one
+//! doorbell register. The guest writes a request into the mailbox and rings;
+//! the machine answers in the same place before the guest goes on, so a call
+//! takes no guest time beyond the doorbell's exit. `docs/channel.md` is the
+//! normative text.
+//!
+//! Promise: pure data handling. Nothing here maps memory or performs I/O, and
+//! nothing that a guest writes makes [`Host`] panic, read outside the mailbox
+//! or allocate more than the mailbox's size.
+
+mod client;
+mod host;
+mod job;
+mod message;
+
+pub use client::{Client, ClientError, InputReader, ResultsWriter, Transport};
+pub use host::{Host, Mailbox, ProtocolError};
+pub use job::Job;
+pub use message::{Refusal, Request, Response, Stream};
+
+/// Version of the protocol; also the PCI revision of the device.
+pub const VERSION: u32 = 1;
+
+/// PCI vendor of the device: "ST". Not assigned by the PCI-SIG; the device
+/// exists in Stasis's machines only.
+pub const VENDOR_ID: u16 = 0x5354;
+
+/// PCI device of the channel.
+pub const DEVICE_ID: u16 = 0x0001;
+
+/// PCI revision of the device: the protocol's version.
+pub const REVISION: u8 = VERSION as u8;
+
+/// BAR that holds the mailbox: memory, 64-bit, prefetchable. Its upper half is
+/// BAR 1.
+pub const MAILBOX_BAR: usize = 0;
+
+/// Size of the mailbox in bytes. Large enough that moving a file costs one exit
+/// for each 4 MiB, small enough to be populated up front.
+pub const MAILBOX_SIZE: usize = 4 << 20;
+
+/// BAR that holds the registers: memory, 32-bit, not prefetchable.
+pub const REGISTERS_BAR: usize = 2;
+
+/// Size of the registers' BAR in bytes: a page, the least that a guest's user
+/// space can map.
+pub const REGISTERS_SIZE: usize = 4096;
+
+/// Offset of the doorbell in the registers: a 32-bit write of any value hands
+/// the request in the mailbox to the machine. Reads return [`VERSION`].
+pub const DOORBELL_OFFSET: u64 = 0;
+
+/// Bytes before the payload of a request or response: two `u32`.
+pub const HEADER_SIZE: usize = 8;
+
+/// The longest payload in bytes.
+pub const MAX_PAYLOAD: usize = MAILBOX_SIZE - HEADER_SIZE;

@@ -1,0 +1,261 @@
+//! The guest's side: one method for each request.
+
+use std::io::{self, Read, Write};
+
+use crate::message::{kind, take_u32};
+use crate::{Job, Refusal, Stream, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
+
+/// What carries the channel: the mailbox and the doorbell as the guest sees
+/// them.
+pub trait Transport {
+    /// The mailbox, at least [`MAILBOX_SIZE`] bytes. It changes only while
+    /// [`Transport::ring`] runs.
+    fn mailbox(&mut self) -> &mut [u8];
+
+    /// Hands the request to the machine and returns when the answer is there.
+    fn ring(&mut self);
+}
+
+/// Why a call did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The machine said no.
+    #[error("channel: the machine refused request {kind}: {refusal:?}")]
+    Refused {
+        /// Number of the request.
+        kind: u32,
+        /// Its reason.
+        refusal: Refusal,
+    },
+    /// The machine speaks another version of the protocol.
+    #[error("channel: this agent speaks version {VERSION}, the machine version {machine}; rebuild the guest with `stasis guest build`")]
+    Version {
+        /// The machine's version.
+        machine: u32,
+    },
+    /// The answer makes no sense.
+    #[error("channel: the machine's answer to request {kind} cannot be understood: {cause}")]
+    Malformed {
+        /// Number of the request.
+        kind: u32,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// What should have been sent could not be read.
+    #[error("channel: cannot read what request {kind} should send: {source}")]
+    Source {
+        /// Number of the request.
+        kind: u32,
+        /// The reader's error.
+        source: io::Error,
+    },
+}
+
+impl From<ClientError> for io::Error {
+    fn from(error: ClientError) -> Self {
+        io::Error::other(error)
+    }
+}
+
+/// The guest's end of the channel.
+#[derive(Debug)]
+pub struct Client<T> {
+    transport: T,
+}
+
+impl<T: Transport> Client<T> {
+    /// A client over `transport`; sends nothing yet.
+    pub fn new(transport: T) -> Self {
+        Self { transport }
+    }
+
+    /// Greets the machine and receives the job.
+    ///
+    /// # Errors
+    /// The machine refuses (another version, for one), or the job is not one.
+    pub fn hello(&mut self) -> Result<Job, ClientError> {
+        self.payload()[..4].copy_from_slice(&VERSION.to_le_bytes());
+        let json = self.call(kind::HELLO, 4)?;
+        serde_json::from_slice(json)
+            .map_err(|e| ClientError::Malformed { kind: kind::HELLO, cause: e.to_string() })
+    }
+
+    /// The input's tar stream, fetched as it is read.
+    pub fn input(&mut self) -> InputReader<'_, T> {
+        InputReader { client: self, at: 0, length: 0, ended: false }
+    }
+
+    /// The command begins now.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn started(&mut self) -> Result<(), ClientError> {
+        self.call(kind::STARTED, 0).map(drop)
+    }
+
+    /// Sends a piece of the command's output that `fill` puts straight into the
+    /// mailbox. Returns the piece's length; 0 means `fill` had nothing, and
+    /// nothing was sent.
+    ///
+    /// # Errors
+    /// `fill` fails, or the machine refuses.
+    pub fn output(
+        &mut self,
+        stream: Stream,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> Result<usize, ClientError> {
+        let payload = self.payload();
+        payload[..4].copy_from_slice(&(stream as u32).to_le_bytes());
+        let length = fill(&mut payload[4..])
+            .map_err(|source| ClientError::Source { kind: kind::OUTPUT, source })?;
+        if length > 0 {
+            self.call(kind::OUTPUT, 4 + length)?;
+        }
+        Ok(length)
+    }
+
+    /// The command has ended with `status`.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn exited(&mut self, status: u8) -> Result<(), ClientError> {
+        self.payload()[..4].copy_from_slice(&u32::from(status).to_le_bytes());
+        self.call(kind::EXITED, 4).map(drop)
+    }
+
+    /// The command could not be started; `status` is 126 or 127.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn not_started(&mut self, status: u8, message: &str) -> Result<(), ClientError> {
+        let payload = self.payload();
+        payload[..4].copy_from_slice(&u32::from(status).to_le_bytes());
+        let length = copy(&mut payload[4..], message.as_bytes());
+        self.call(kind::NOT_STARTED, 4 + length).map(drop)
+    }
+
+    /// A writer for the tar stream of the results. [`ResultsWriter::finish`]
+    /// must end it.
+    pub fn results(&mut self) -> ResultsWriter<'_, T> {
+        ResultsWriter { client: self, filled: 0 }
+    }
+
+    /// Something a user should see if the run goes wrong.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn log(&mut self, text: &str) -> Result<(), ClientError> {
+        let length = copy(self.payload(), text.as_bytes());
+        self.call(kind::LOG, length).map(drop)
+    }
+
+    /// Nothing more to do. A machine does not come back from this; if it does,
+    /// the guest is to power itself off.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn finished(&mut self) -> Result<(), ClientError> {
+        self.call(kind::FINISHED, 0).map(drop)
+    }
+
+    fn payload(&mut self) -> &mut [u8] {
+        &mut self.transport.mailbox()[HEADER_SIZE..MAILBOX_SIZE]
+    }
+
+    /// Sends the request whose payload is in place; gives the answer's payload.
+    fn call(&mut self, kind: u32, length: usize) -> Result<&[u8], ClientError> {
+        let mailbox = self.transport.mailbox();
+        mailbox[..4].copy_from_slice(&kind.to_le_bytes());
+        // At most MAX_PAYLOAD, which is far below 4 GiB.
+        mailbox[4..HEADER_SIZE].copy_from_slice(&(length as u32).to_le_bytes());
+        self.transport.ring();
+        let mailbox = &*self.transport.mailbox();
+        let malformed = |cause: &str| ClientError::Malformed { kind, cause: cause.into() };
+        let (status, rest) = take_u32(mailbox).ok_or_else(|| malformed("no header"))?;
+        let (length, rest) = take_u32(rest).ok_or_else(|| malformed("no header"))?;
+        let payload = rest.get(..length as usize).ok_or_else(|| malformed("it is too long"))?;
+        match Refusal::from_number(status) {
+            None => Ok(payload),
+            Some(Refusal::Version) => {
+                let machine = take_u32(payload).map_or(0, |(version, _)| version);
+                Err(ClientError::Version { machine })
+            }
+            Some(refusal) => Err(ClientError::Refused { kind, refusal }),
+        }
+    }
+}
+
+fn copy(into: &mut [u8], from: &[u8]) -> usize {
+    let length = into.len().min(from.len());
+    into[..length].copy_from_slice(&from[..length]);
+    length
+}
+
+/// Reads the input's tar stream, a mailbox full at a time.
+#[derive(Debug)]
+pub struct InputReader<'a, T> {
+    client: &'a mut Client<T>,
+    at: usize,
+    length: usize,
+    ended: bool,
+}
+
+impl<T: Transport> Read for InputReader<'_, T> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() || self.ended {
+            return Ok(0);
+        }
+        if self.at == self.length {
+            self.client.payload()[..4].copy_from_slice(&(MAX_PAYLOAD as u32).to_le_bytes());
+            self.length = self.client.call(kind::READ_INPUT, 4)?.len();
+            self.at = 0;
+            self.ended = self.length == 0;
+        }
+        // The piece stays in the mailbox until the next call, which is ours:
+        // the client is borrowed.
+        let length = copy(into, &self.client.payload()[self.at..self.length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+/// Writes the results' tar stream, a mailbox full at a time.
+#[derive(Debug)]
+pub struct ResultsWriter<'a, T> {
+    client: &'a mut Client<T>,
+    filled: usize,
+}
+
+impl<T: Transport> ResultsWriter<'_, T> {
+    /// Sends what is left and the stream's end.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn finish(mut self) -> Result<(), ClientError> {
+        self.send()?;
+        self.client.call(kind::RESULTS, 0).map(drop)
+    }
+
+    fn send(&mut self) -> Result<(), ClientError> {
+        if self.filled > 0 {
+            let length = std::mem::take(&mut self.filled);
+            self.client.call(kind::RESULTS, length)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport> Write for ResultsWriter<'_, T> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        if self.filled == MAX_PAYLOAD {
+            self.send()?;
+        }
+        let length = copy(&mut self.client.payload()[self.filled..], from);
+        self.filled += length;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(self.send()?)
+    }
+}

@@ -1,0 +1,279 @@
+//! The machine's side: takes requests out of the mailbox and puts responses in.
+
+use crate::message::{kind, take_u32};
+use crate::{Refusal, Request, Response, Stream, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
+
+/// The memory behind the mailbox's BAR, [`MAILBOX_SIZE`] bytes. Offsets and
+/// lengths passed here never reach beyond it.
+pub trait Mailbox {
+    /// Copies out of the mailbox, from `offset` on.
+    fn read(&self, offset: usize, into: &mut [u8]);
+    /// Copies into the mailbox, from `offset` on.
+    fn write(&mut self, offset: usize, from: &[u8]);
+}
+
+/// A mailbox in ordinary memory. Anything shorter than [`MAILBOX_SIZE`] reads as
+/// zeroes and drops writes beyond its end.
+impl Mailbox for [u8] {
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        let here = self.get(offset..).unwrap_or_default();
+        let length = here.len().min(into.len());
+        into[..length].copy_from_slice(&here[..length]);
+        into[length..].fill(0);
+    }
+
+    fn write(&mut self, offset: usize, from: &[u8]) {
+        if let Some(here) = self.get_mut(offset..) {
+            let length = here.len().min(from.len());
+            here[..length].copy_from_slice(&from[..length]);
+        }
+    }
+}
+
+/// How a guest broke the protocol.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// The payload would not fit into the mailbox.
+    #[error("channel: the guest sent request {kind} with {length} bytes, but at most {MAX_PAYLOAD} fit; the guest's agent is damaged or hostile")]
+    TooLong {
+        /// Number of the request.
+        kind: u32,
+        /// Length that the guest gave, in bytes.
+        length: u32,
+    },
+    /// The payload is not what this request carries.
+    #[error("channel: the guest sent request {kind} with a payload of {length} bytes that does not fit it; the guest's agent is damaged or hostile")]
+    Malformed {
+        /// Number of the request.
+        kind: u32,
+        /// Length of the payload in bytes.
+        length: u32,
+    },
+    /// No such request.
+    #[error("channel: the guest sent request {kind}, which does not exist; rebuild the guest with `stasis guest build`")]
+    Unknown {
+        /// Number of the request.
+        kind: u32,
+    },
+    /// A request at the wrong time.
+    #[error(
+        "channel: the guest sent request {kind} {when}; the guest's agent is damaged or hostile"
+    )]
+    OutOfOrder {
+        /// Number of the request.
+        kind: u32,
+        /// Where in the protocol the guest is.
+        when: &'static str,
+    },
+    /// The agent is of another version.
+    #[error("channel: the agent in the guest speaks version {agent}, this program version {VERSION}; rebuild the guest with `stasis guest build`")]
+    Version {
+        /// The agent's version.
+        agent: u32,
+    },
+}
+
+impl ProtocolError {
+    /// What the guest is told.
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            Self::TooLong { .. } | Self::Malformed { .. } => Refusal::Malformed,
+            Self::Unknown { .. } => Refusal::Unknown,
+            Self::OutOfOrder { .. } => Refusal::OutOfOrder,
+            Self::Version { .. } => Refusal::Version,
+        }
+    }
+}
+
+/// Where in the protocol a guest is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Greeting,
+    Preparing,
+    Running,
+    Collecting,
+    Finished,
+}
+
+impl Phase {
+    fn when(self) -> &'static str {
+        match self {
+            Self::Greeting => "before its greeting",
+            Self::Preparing => "before its command started",
+            Self::Running => "while its command ran",
+            Self::Collecting => "after its command had ended",
+            Self::Finished => "after it had finished",
+        }
+    }
+}
+
+/// The machine's end of one guest's channel: checks each request and follows
+/// where in the protocol the guest is.
+///
+/// For each write to the doorbell the machine calls [`Host::receive`] and
+/// answers a request with [`Host::respond`]. After an error the refusal has
+/// already been written; the machine may let the guest go on or stop it.
+#[derive(Debug)]
+pub struct Host {
+    phase: Phase,
+    results_ended: bool,
+    payload: Vec<u8>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// The channel of a guest that has not started yet.
+    pub fn new() -> Self {
+        Self { phase: Phase::Greeting, results_ended: false, payload: Vec::new() }
+    }
+
+    /// Takes the request out of the mailbox.
+    ///
+    /// The mailbox is read once: what the guest changes afterwards has no
+    /// effect on the request.
+    ///
+    /// # Errors
+    /// The guest broke the protocol; it has been told so.
+    pub fn receive<M: Mailbox + ?Sized>(
+        &mut self,
+        mailbox: &mut M,
+    ) -> Result<Request<'_>, ProtocolError> {
+        let mut header = [0; HEADER_SIZE];
+        mailbox.read(0, &mut header);
+        let [k0, k1, k2, k3, l0, l1, l2, l3] = header;
+        let kind = u32::from_le_bytes([k0, k1, k2, k3]);
+        let length = u32::from_le_bytes([l0, l1, l2, l3]);
+        let checked = self.check(mailbox, kind, length);
+        if let Err(error) = checked {
+            let version = VERSION.to_le_bytes();
+            let payload: &[u8] = match error {
+                ProtocolError::Version { .. } => &version,
+                _ => &[],
+            };
+            put(mailbox, error.refusal() as u32, payload);
+            return Err(error);
+        }
+        let payload = &self.payload[..length as usize];
+        // `check` has parsed this payload already; a second failure is the same error.
+        let request = parse(kind, payload).ok_or(ProtocolError::Malformed { kind, length })?;
+        match request {
+            Request::Hello => self.phase = Phase::Preparing,
+            Request::Started => self.phase = Phase::Running,
+            Request::Exited { .. } | Request::NotStarted { .. } => self.phase = Phase::Collecting,
+            Request::Results { bytes } => self.results_ended = bytes.is_empty(),
+            Request::Finished => self.phase = Phase::Finished,
+            Request::ReadInput { .. } | Request::Output { .. } | Request::Log { .. } => {}
+        }
+        Ok(request)
+    }
+
+    /// Puts an answer into the mailbox. Bytes beyond the mailbox's size are
+    /// cut off: never answer a [`Request::ReadInput`] with more than its `max`.
+    pub fn respond<M: Mailbox + ?Sized>(mailbox: &mut M, response: Response<'_>) {
+        match response {
+            Response::Done => put(mailbox, 0, &[]),
+            Response::Bytes(bytes) => put(mailbox, 0, bytes),
+            Response::Refused(refusal) => put(mailbox, refusal as u32, &[]),
+            Response::Job(job) => match serde_json::to_vec(job) {
+                Ok(json) if json.len() <= MAX_PAYLOAD => put(mailbox, 0, &json),
+                _ => put(mailbox, Refusal::Failed as u32, &[]),
+            },
+        }
+    }
+
+    /// Whether the guest has said that nothing more comes.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// Copies the payload and checks the request without acting on it.
+    fn check<M: Mailbox + ?Sized>(
+        &mut self,
+        mailbox: &M,
+        kind: u32,
+        length: u32,
+    ) -> Result<(), ProtocolError> {
+        if !(kind::HELLO..=kind::FINISHED).contains(&kind) {
+            return Err(ProtocolError::Unknown { kind });
+        }
+        let size = length as usize;
+        if size > MAX_PAYLOAD {
+            return Err(ProtocolError::TooLong { kind, length });
+        }
+        if self.payload.len() < size {
+            self.payload.resize(size, 0);
+        }
+        let payload = &mut self.payload[..size];
+        mailbox.read(HEADER_SIZE, payload);
+        if kind == kind::HELLO {
+            match take_u32(payload) {
+                Some((VERSION, [])) => {}
+                Some((agent, [])) => return Err(ProtocolError::Version { agent }),
+                _ => return Err(ProtocolError::Malformed { kind, length }),
+            }
+        }
+        let request =
+            parse(kind, &self.payload[..size]).ok_or(ProtocolError::Malformed { kind, length })?;
+        let fits = match request {
+            Request::Hello => self.phase == Phase::Greeting,
+            Request::ReadInput { .. } | Request::Started => self.phase == Phase::Preparing,
+            Request::Output { .. } | Request::Exited { .. } => self.phase == Phase::Running,
+            Request::NotStarted { .. } => matches!(self.phase, Phase::Preparing | Phase::Running),
+            Request::Results { .. } => self.phase == Phase::Collecting && !self.results_ended,
+            Request::Log { .. } => self.phase != Phase::Finished,
+            Request::Finished => !matches!(self.phase, Phase::Greeting | Phase::Finished),
+        };
+        if !fits {
+            return Err(ProtocolError::OutOfOrder { kind, when: self.phase.when() });
+        }
+        Ok(())
+    }
+}
+
+/// Understands a payload; `None` if it does not fit the kind.
+fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
+    let request = match kind {
+        kind::HELLO => take_u32(payload).map(|_| Request::Hello)?,
+        kind::READ_INPUT => match take_u32(payload)? {
+            (max, []) if max > 0 => Request::ReadInput { max: (max as usize).min(MAX_PAYLOAD) },
+            _ => return None,
+        },
+        kind::STARTED if payload.is_empty() => Request::Started,
+        kind::OUTPUT => {
+            let (stream, bytes) = take_u32(payload)?;
+            let stream =
+                [Stream::Output, Stream::Error].into_iter().find(|s| *s as u32 == stream)?;
+            Request::Output { stream, bytes }
+        }
+        kind::EXITED => match take_u32(payload)? {
+            (status, []) => Request::Exited { status: u8::try_from(status).ok()? },
+            _ => return None,
+        },
+        kind::NOT_STARTED => {
+            let (status, message) = take_u32(payload)?;
+            let status = u8::try_from(status).ok().filter(|s| matches!(s, 126 | 127))?;
+            Request::NotStarted { status, message: String::from_utf8_lossy(message) }
+        }
+        kind::RESULTS => Request::Results { bytes: payload },
+        kind::LOG => Request::Log { text: String::from_utf8_lossy(payload) },
+        kind::FINISHED if payload.is_empty() => Request::Finished,
+        _ => return None,
+    };
+    Some(request)
+}
+
+fn put<M: Mailbox + ?Sized>(mailbox: &mut M, status: u32, payload: &[u8]) {
+    let payload = &payload[..payload.len().min(MAX_PAYLOAD)];
+    debug_assert!(HEADER_SIZE + payload.len() <= MAILBOX_SIZE);
+    let mut header = [0; HEADER_SIZE];
+    header[..4].copy_from_slice(&status.to_le_bytes());
+    // At most MAX_PAYLOAD, which is far below 4 GiB.
+    header[4..].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    mailbox.write(0, &header);
+    mailbox.write(HEADER_SIZE, payload);
+}

@@ -1,0 +1,64 @@
+//! What the agent is to do.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The answer to a guest's greeting, as JSON: one command and the surroundings
+/// it runs in.
+///
+/// A reader ignores members it does not know, and every member but `command`
+/// has a default, so that later versions can add to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Program and arguments; the program is looked up in the guest's `PATH`.
+    pub command: Vec<String>,
+    /// Added to the agent's standard environment (`PATH`, `HOME`, `TERM`,
+    /// `LANG`), of which it can replace members.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Where the command starts, an absolute path in the guest.
+    #[serde(default = "root_home")]
+    pub working_directory: String,
+    /// The guest's host name.
+    #[serde(default = "host_name")]
+    pub hostname: String,
+    /// What the guest's real-time clock shows when the job is handed over
+    /// (ns since 1970-01-01 00:00 UTC).
+    #[serde(default)]
+    pub realtime_ns: u64,
+    /// Whether a tar stream is to be fetched and unpacked before the command.
+    #[serde(default)]
+    pub has_input: bool,
+    /// Seed of the guest kernel's random number generator.
+    #[serde(default)]
+    pub seed: u64,
+    /// Names below `/dev` of the drives that must be there before the command
+    /// starts, for example `nvme0n1`.
+    #[serde(default)]
+    pub drives: Vec<String>,
+}
+
+fn root_home() -> String {
+    "/root".into()
+}
+
+fn host_name() -> String {
+    "stasis".into()
+}
+
+impl Job {
+    /// A job with only a command; everything else at its default.
+    pub fn new(command: Vec<String>) -> Self {
+        Self {
+            command,
+            environment: BTreeMap::new(),
+            working_directory: root_home(),
+            hostname: host_name(),
+            realtime_ns: 0,
+            has_input: false,
+            seed: 0,
+            drives: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Requests, responses and their form in the mailbox.
+
+use std::borrow::Cow;
+
+/// Numbers of the requests on the wire.
+pub(crate) mod kind {
+    pub const HELLO: u32 = 1;
+    pub const READ_INPUT: u32 = 2;
+    pub const STARTED: u32 = 3;
+    pub const OUTPUT: u32 = 4;
+    pub const EXITED: u32 = 5;
+    pub const NOT_STARTED: u32 = 6;
+    pub const RESULTS: u32 = 7;
+    pub const LOG: u32 = 8;
+    pub const FINISHED: u32 = 9;
+}
+
+/// Where the command wrote a piece of its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stream {
+    /// Standard output.
+    Output = 1,
+    /// Standard error.
+    Error = 2,
+}
+
+/// What a guest asks or tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// The agent is there. Answer: [`Response::Job`].
+    Hello,
+    /// The next piece of the input's tar stream, at most `max` bytes. Answer:
+    /// [`Response::Bytes`], empty at the stream's end.
+    ReadInput {
+        /// Longest answer the guest takes, in bytes.
+        max: usize,
+    },
+    /// The command begins now.
+    Started,
+    /// The command wrote something.
+    Output {
+        /// Where to.
+        stream: Stream,
+        /// What.
+        bytes: &'a [u8],
+    },
+    /// The command has ended. Status as a shell gives it: the exit code, or
+    /// 128 + the signal's number.
+    Exited {
+        /// 0 to 255.
+        status: u8,
+    },
+    /// The command, or what it needs, could not be started.
+    NotStarted {
+        /// 126 (not possible) or 127 (not found), as a shell gives it.
+        status: u8,
+        /// What is missing.
+        message: Cow<'a, str>,
+    },
+    /// The next piece of the tar stream of `/results`; empty at its end.
+    Results {
+        /// The piece.
+        bytes: &'a [u8],
+    },
+    /// Something a user should see if the run goes wrong.
+    Log {
+        /// One or more lines.
+        text: Cow<'a, str>,
+    },
+    /// Nothing more to do: the machine is to be stopped.
+    Finished,
+}
+
+/// What the machine answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Response<'a> {
+    /// Done; nothing to tell.
+    Done,
+    /// Done; here are the bytes that were asked for.
+    Bytes(&'a [u8]),
+    /// What to do.
+    Job(&'a crate::Job),
+    /// Not done.
+    Refused(Refusal),
+}
+
+/// Why the machine did not do what it was asked: the response's first word,
+/// where 0 stands for "done".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Refusal {
+    /// The request's length or contents break the protocol.
+    Malformed = 1,
+    /// No such request.
+    Unknown = 2,
+    /// A request that makes no sense at this point.
+    OutOfOrder = 3,
+    /// The agent speaks another version; the payload is the machine's, a `u32`.
+    Version = 4,
+    /// The machine could not do it (for example, a file became unreadable).
+    Failed = 5,
+}
+
+impl Refusal {
+    /// The refusal that a response's first word stands for; an unknown one
+    /// counts as [`Refusal::Failed`].
+    pub fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => None,
+            1 => Some(Self::Malformed),
+            2 => Some(Self::Unknown),
+            3 => Some(Self::OutOfOrder),
+            4 => Some(Self::Version),
+            _ => Some(Self::Failed),
+        }
+    }
+}
+
+/// Splits a `u32` off the front of `bytes`.
+pub(crate) fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*word), rest))
+}
