@@ -1,1 +1,130 @@
-//! To be written.
+//! Media: where a drive's bytes live. *When* an I/O completes is a model's
+//! business; a medium only has to be done by then.
+//!
+//! Promises:
+//! - An I/O starts when it is submitted. One that is submitted after another
+//!   has finished sees what that one did; overlapping I/Os that are under way
+//!   together end in any order, as NVMe allows, but within bounds.
+//! - A flush covers every write, discard and write of zeroes submitted before
+//!   it. Once it has finished, killing the program loses none of them. After a
+//!   flush has failed, so does every later one: the kernel reports lost data
+//!   only once.
+//! - Under [`Execution::Synchronous`] nothing is under way when
+//!   [`Medium::submit`] returns, and I/Os happen in the order of submission.
+//! - Every I/O is checked against the medium's bounds, and fails by itself:
+//!   a medium goes on after an error.
+//! - Media allocate nothing per I/O once they have seen the deepest queue (RAM
+//!   allocates where a range is written for the first time).
+//! - Two runs never share an image: files and devices are locked.
+
+mod backing;
+mod delay;
+mod direct;
+mod error;
+pub mod faults;
+mod open;
+mod ram;
+mod spec;
+mod synchronous;
+mod workers;
+
+pub use error::{MediumError, OpenError, SpecError};
+pub use faults::{FaultPlan, Faults};
+pub use ram::Ram;
+pub use spec::{MediumSpec, OpenOptions};
+
+use stasis_block::{Command, Operation};
+
+/// Names an I/O at one medium while it is under way.
+pub type Ticket = u64;
+
+/// Smallest medium (bytes): less holds no partition table and file system.
+pub const MINIMUM_CAPACITY: u64 = 1 << 20;
+
+/// A medium's capacity is a multiple of this (bytes): the smallest logical
+/// block of NVMe (NVM Command Set 1.0, LBA data size of at least 9).
+pub const SECTOR: u64 = 512;
+
+/// When a medium works on its I/Os.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// While they are submitted: for runs that repeat exactly.
+    Synchronous,
+    /// While the caller does other things.
+    Asynchronous,
+}
+
+/// An I/O that a medium has finished.
+#[derive(Debug)]
+pub struct Finished {
+    /// Which I/O.
+    pub ticket: Ticket,
+    /// How it ended. Data that was read is valid only where this is `Ok`.
+    pub result: Result<(), MediumError>,
+    /// The buffer it was submitted with; for a read, filled.
+    pub data: Vec<u8>,
+}
+
+/// A place for bytes.
+pub trait Medium: Send {
+    /// How many bytes it holds. Never changes.
+    fn capacity(&self) -> u64;
+
+    /// Starts an I/O. `data` holds what is written, or room for exactly what is
+    /// read; it is empty for other operations. Errors come back with the I/O.
+    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>);
+
+    /// Appends what has finished, without waiting.
+    fn poll(&mut self, done: &mut Vec<Finished>);
+
+    /// Appends what has finished, and waits for at least one I/O if any is
+    /// under way.
+    fn wait(&mut self, done: &mut Vec<Finished>);
+
+    /// How many I/Os were submitted and not yet handed back.
+    fn in_flight(&self) -> usize;
+
+    /// Whether a discarded range reads as zeroes afterwards. Otherwise a
+    /// discard changes nothing. Never changes.
+    fn discard_zeroes(&self) -> bool {
+        true
+    }
+}
+
+impl<M: Medium + ?Sized> Medium for Box<M> {
+    fn capacity(&self) -> u64 {
+        (**self).capacity()
+    }
+    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        (**self).submit(ticket, command, data);
+    }
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        (**self).poll(done);
+    }
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        (**self).wait(done);
+    }
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+    fn discard_zeroes(&self) -> bool {
+        (**self).discard_zeroes()
+    }
+}
+
+/// Whether `command` with a buffer of `buffer` bytes is one that a medium of
+/// `capacity` bytes can carry out.
+fn check(command: &Command, buffer: usize, capacity: u64) -> Result<(), MediumError> {
+    let Command { operation, offset, length, .. } = *command;
+    if operation == Operation::Flush {
+        return Ok(());
+    }
+    if offset.checked_add(length).is_none_or(|end| end > capacity) {
+        return Err(MediumError::OutOfRange { operation, offset, length, capacity });
+    }
+    let moves_data = matches!(operation, Operation::Read | Operation::Write);
+    if moves_data && buffer as u64 != length {
+        return Err(MediumError::Buffer { operation, buffer: buffer as u64, length });
+    }
+    Ok(())
+}

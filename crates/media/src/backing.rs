@@ -1,0 +1,191 @@
+//! What a file and a block device have in common: I/O in place, from any
+//! thread.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use stasis_block::{Command, Operation};
+
+use crate::direct::{self, Bounce};
+use crate::{check, MediumError};
+
+/// Zeroes for ranges that the file system cannot zero by itself.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// An open, locked image or device.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    pub(crate) file: File,
+    pub(crate) label: Arc<str>,
+    pub(crate) capacity: u64,
+    /// Past the page cache.
+    pub(crate) direct: bool,
+    /// Bytes in which direct I/O and zeroed ranges are counted.
+    pub(crate) block: u64,
+    /// Whether discards punch holes; otherwise they are ignored.
+    pub(crate) punches: bool,
+    flush_failed: AtomicBool,
+    // Held for writing while part of a block is changed by direct I/O, for
+    // reading by every other change.
+    partial: RwLock<()>,
+}
+
+impl Backing {
+    pub(crate) fn new(
+        file: File,
+        label: Arc<str>,
+        capacity: u64,
+        direct: bool,
+        block: u64,
+        punches: bool,
+    ) -> Self {
+        let (flush_failed, partial) = (AtomicBool::new(false), RwLock::new(()));
+        Self { file, label, capacity, direct, block, punches, flush_failed, partial }
+    }
+
+    /// Carries `command` out.
+    pub(crate) fn perform(
+        &self,
+        command: &Command,
+        data: &mut [u8],
+        bounce: &mut Bounce,
+    ) -> Result<(), MediumError> {
+        check(command, data.len(), self.capacity)?;
+        let Command { operation, offset, length, fua } = *command;
+        let outcome = match operation {
+            Operation::Read => self.read(offset, data, bounce),
+            Operation::Write => self.write(offset, data, fua, bounce),
+            Operation::Flush => return self.flush(command),
+            Operation::Discard if !self.punches => Ok(()),
+            Operation::Discard => self.zero(offset, length, FallocateFlags::PUNCH_HOLE, bounce),
+            Operation::WriteZeroes => self.zero(offset, length, FallocateFlags::ZERO_RANGE, bounce),
+        };
+        if let Err(source) = outcome {
+            // A durable write also reports, once, what was lost of others.
+            if fua {
+                self.flush_failed.store(true, Ordering::Relaxed);
+            }
+            return Err(self.failed(command, source));
+        }
+        if fua && matches!(operation, Operation::Discard | Operation::WriteZeroes) {
+            return self.flush(command);
+        }
+        Ok(())
+    }
+
+    fn failed(&self, command: &Command, source: io::Error) -> MediumError {
+        let Command { operation, offset, length, .. } = *command;
+        MediumError::Os { medium: self.label.clone(), operation, offset, length, source }
+    }
+
+    fn flush(&self, command: &Command) -> Result<(), MediumError> {
+        if self.flush_failed.load(Ordering::Relaxed) {
+            return Err(MediumError::Lost { medium: self.label.clone() });
+        }
+        self.file.sync_data().map_err(|source| {
+            self.flush_failed.store(true, Ordering::Relaxed);
+            self.failed(command, source)
+        })
+    }
+
+    fn read(&self, offset: u64, data: &mut [u8], bounce: &mut Bounce) -> io::Result<()> {
+        if self.direct {
+            direct::read(&self.file, self.block, offset, data, bounce)
+        } else {
+            self.file.read_exact_at(data, offset)
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8], fua: bool, bounce: &mut Bounce) -> io::Result<()> {
+        if !self.direct {
+            return write_all_at(&self.file, data, offset, fua);
+        }
+        let whole = direct::is_whole(offset, data.len() as u64, self.block);
+        let _shared = whole.then(|| self.partial.read().unwrap_or_else(PoisonError::into_inner));
+        let _alone = (!whole).then(|| self.partial.write().unwrap_or_else(PoisonError::into_inner));
+        direct::write(&self.file, self.block, offset, data, fua, bounce)
+    }
+
+    /// Makes a range read as zeroes: whole blocks in the way of `how`, the
+    /// rest, and everything where there is no such way, by writing them.
+    fn zero(
+        &self,
+        offset: u64,
+        length: u64,
+        how: FallocateFlags,
+        bounce: &mut Bounce,
+    ) -> io::Result<()> {
+        let end = offset + length;
+        let start = offset.div_ceil(self.block) * self.block;
+        let stop = end / self.block * self.block;
+        if start >= stop {
+            return self.write_zeroes(offset, length, bounce);
+        }
+        self.write_zeroes(offset, start - offset, bounce)?;
+        let allocated = {
+            let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+            self.fallocate(start, stop - start, how)
+        };
+        match allocated {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
+                self.write_zeroes(start, stop - start, bounce)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.write_zeroes(stop, end - stop, bounce)
+    }
+
+    fn fallocate(&self, offset: u64, length: u64, how: FallocateFlags) -> Result<(), Errno> {
+        loop {
+            let flags = how | FallocateFlags::KEEP_SIZE;
+            match rustix::fs::fallocate(&self.file, flags, offset, length) {
+                Err(Errno::INTR) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, bounce: &mut Bounce) -> io::Result<()> {
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let piece = (end - at).min(ZEROES.len() as u64);
+            self.write(at, &ZEROES[..piece as usize], false, bounce)?;
+            at += piece;
+        }
+        Ok(())
+    }
+}
+
+/// Writes all of `data`; with `fua`, returns once it is durable.
+pub(crate) fn write_all_at(
+    file: &File,
+    mut data: &[u8],
+    mut offset: u64,
+    fua: bool,
+) -> io::Result<()> {
+    while !data.is_empty() {
+        let written = if fua {
+            let slices = [IoSlice::new(data)];
+            rustix::io::pwritev2(file, &slices, offset, ReadWriteFlags::DSYNC)
+                .map_err(io::Error::from)
+        } else {
+            file.write_at(data, offset)
+        };
+        match written {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                data = &data[count..];
+                offset += count as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

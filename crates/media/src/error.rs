@@ -1,0 +1,243 @@
+//! Everything that can go wrong with a medium.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use stasis_block::units::{format_size, UnitError};
+use stasis_block::Operation;
+
+use crate::{MINIMUM_CAPACITY, SECTOR};
+
+/// Why an I/O failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MediumError {
+    /// The range is not within the medium.
+    #[error(
+        "{} of {length} bytes at {offset} is beyond the medium's end at {capacity}",
+        operation.name()
+    )]
+    OutOfRange {
+        /// What was asked.
+        operation: Operation,
+        /// First byte of the range.
+        offset: u64,
+        /// Bytes asked for.
+        length: u64,
+        /// The medium's size in bytes.
+        capacity: u64,
+    },
+    /// The buffer is not as long as the range.
+    #[error("{} of {length} bytes with a buffer of {buffer}", operation.name())]
+    Buffer {
+        /// What was asked.
+        operation: Operation,
+        /// The buffer's length in bytes.
+        buffer: u64,
+        /// Bytes asked for.
+        length: u64,
+    },
+    /// The operating system refused.
+    #[error(
+        "{medium}: {} of {length} bytes at {offset} failed: {source}; \
+         check the disk and its free space",
+        operation.name()
+    )]
+    Os {
+        /// The medium's label.
+        medium: Arc<str>,
+        /// What was asked.
+        operation: Operation,
+        /// First byte of the range.
+        offset: u64,
+        /// Bytes asked for.
+        length: u64,
+        /// What it said.
+        source: io::Error,
+    },
+    /// An earlier flush failed, so that no later one can be believed.
+    #[error("{medium}: an earlier flush failed, and what was written may be lost; check the disk")]
+    Lost {
+        /// The medium's label.
+        medium: Arc<str>,
+    },
+    /// No memory for a range that is written for the first time.
+    #[error("no memory left for a RAM medium at {offset}; use a smaller one, or a file")]
+    Memory {
+        /// First byte of the range without memory.
+        offset: u64,
+    },
+    /// A fault that was asked for.
+    #[error("{} at {offset}: an injected fault", operation.name())]
+    Injected {
+        /// What was asked.
+        operation: Operation,
+        /// First byte of the range.
+        offset: u64,
+    },
+}
+
+/// Why the description of a medium is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// The kind of medium is unknown.
+    #[error(
+        "medium `{word}`: unknown kind `{kind}`; did you mean `{nearest}`? \
+         Write `ram:SIZE`, `file:PATH` or `device:PATH`"
+    )]
+    Kind {
+        /// What was written.
+        word: String,
+        /// Its kind.
+        kind: String,
+        /// The right kind that is most like it.
+        nearest: &'static str,
+    },
+    /// The kind stands without its size or path, or the other way round.
+    #[error("medium `{word}`: write `ram:SIZE`, `file:PATH` or `device:PATH`")]
+    Incomplete {
+        /// What was written.
+        word: String,
+    },
+    /// The size is none.
+    #[error("medium `{word}`: {source}")]
+    Size {
+        /// What was written.
+        word: String,
+        /// What is wrong with it.
+        source: UnitError,
+    },
+    /// A table without, or with more than one of, `ram`, `file` and `device`.
+    #[error("a medium needs exactly one of `ram`, `file` and `device`, and has {found}")]
+    OneKind {
+        /// What it has.
+        found: String,
+    },
+    /// A key that does not go with the kind of medium.
+    #[error("a `{kind}` medium has no `{key}`")]
+    Misplaced {
+        /// `ram`, `file` or `device`.
+        kind: &'static str,
+        /// The key.
+        key: &'static str,
+    },
+    /// An unknown key in a table.
+    #[error("unknown key `{key}` of a medium; did you mean `{nearest}`?")]
+    Key {
+        /// The key.
+        key: String,
+        /// The right key that is most like it.
+        nearest: &'static str,
+    },
+}
+
+/// Why a medium cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such file.
+    #[error(
+        "{}: there is no such image; make one with `truncate -s 1G {}`, or give the medium a `size`",
+        .0.display(), .0.display()
+    )]
+    Missing(PathBuf),
+    /// There is no folder to make the image in.
+    #[error("{}: there is no such folder; make it with `mkdir -p {}`", .0.display(), .0.display())]
+    MissingFolder(PathBuf),
+    /// There is no such device.
+    #[error("{}: there is no such device; `lsblk` lists those there are", .0.display())]
+    MissingDevice(PathBuf),
+    /// The path is a directory.
+    #[error("{}: this is a directory; name an image in it", .0.display())]
+    Directory(PathBuf),
+    /// A file was asked for, and the path is a block device.
+    #[error("{}: this is a block device; write `device:{}`", .0.display(), .0.display())]
+    IsDevice(PathBuf),
+    /// A block device was asked for, and the path is a file.
+    #[error("{}: this is a file, not a block device; write `file:{}`", .0.display(), .0.display())]
+    IsFile(PathBuf),
+    /// The path is neither a file nor a block device.
+    #[error("{}: this is neither a regular file nor a block device; name one", .0.display())]
+    Special(PathBuf),
+    /// The image has no contents.
+    #[error(
+        "{}: the image is empty; give it a size with `truncate -s 1G {}`",
+        .0.display(), .0.display()
+    )]
+    Empty(PathBuf),
+    /// The image is smaller than any drive.
+    #[error(
+        "{}: {} is too small for a drive, which needs at least {}; \
+         enlarge it with `truncate -s 1G {}`",
+        path.display(), format_size(*size), format_size(MINIMUM_CAPACITY), path.display()
+    )]
+    TooSmall {
+        /// The image.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// The RAM is smaller than any drive, or no whole number of sectors.
+    #[error(
+        "{size} bytes of RAM: a drive needs at least {}, and a multiple of {SECTOR} bytes",
+        format_size(MINIMUM_CAPACITY)
+    )]
+    RamSize {
+        /// What was asked for, in bytes.
+        size: u64,
+    },
+    /// The image ends within a block.
+    #[error(
+        "{}: its size of {size} bytes is not a multiple of {block}; \
+         round it up with `truncate -s %{block} {}`",
+        path.display(), path.display()
+    )]
+    Unaligned {
+        /// The image.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// What it should be a multiple of, in bytes.
+        block: u64,
+    },
+    /// The image exists in another size than the medium asks for.
+    #[error(
+        "{}: the image has {}, not the {} of the experiment; delete it, or leave `size` out",
+        path.display(), format_size(*size), format_size(*wanted)
+    )]
+    OtherSize {
+        /// The image.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The size asked for in bytes.
+        wanted: u64,
+    },
+    /// This user may not read and write it.
+    #[error(
+        "{}: no permission to read and write it; `chmod u+rw {}` as its owner, or use your own",
+        .0.display(), .0.display()
+    )]
+    Permission(PathBuf),
+    /// It lies on a file system without writing.
+    #[error("{}: its file system is read-only; copy the image elsewhere", .0.display())]
+    ReadOnly(PathBuf),
+    /// Another run uses it.
+    #[error("{}: another program uses this image; end that one, or copy the image", .0.display())]
+    Locked(PathBuf),
+    /// The kernel uses it.
+    #[error("{}: the device is in use; unmount it (`findmnt {}`)", .0.display(), .0.display())]
+    Busy(PathBuf),
+    /// The file system does not do direct I/O.
+    #[error("{}: its file system has no direct I/O; leave `direct` out", .0.display())]
+    NoDirect(PathBuf),
+    /// Anything else.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Os {
+        /// The image or device.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}

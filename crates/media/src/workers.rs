@@ -1,0 +1,253 @@
+//! Files and devices behind the caller's back: a few threads perform the I/Os.
+//!
+//! Threads rather than io_uring: they work on every kernel and inside every
+//! container, and the medium's time does not count in the guest anyway.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use stasis_block::{Command, Operation};
+
+use crate::backing::Backing;
+use crate::direct::Bounce;
+use crate::{Finished, Medium, Ticket};
+
+/// Threads at most: the queue depth at which common NVMe drives come near
+/// their best rate. They are started when they are first needed.
+const THREADS: usize = 32;
+
+/// Performs I/Os in threads of its own.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    in_flight: usize,
+    // For I/Os in place, where no thread can be started.
+    bounce: Bounce,
+}
+
+#[derive(Debug)]
+struct Shared {
+    backing: Backing,
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: VecDeque<Job>,
+    // Flushes, each with the number of changes that it has to wait for.
+    flushes: VecDeque<(u64, Job)>,
+    changes: Changes,
+    finished: Vec<Finished>,
+    idle: usize,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    ticket: Ticket,
+    command: Command,
+    data: Vec<u8>,
+    change: Option<u64>,
+}
+
+/// Which of the changes (writes, discards, zeroes), counted in the order of
+/// submission, have finished.
+#[derive(Debug, Default)]
+struct Changes {
+    // All changes before this one have finished.
+    first: u64,
+    finished: VecDeque<bool>,
+}
+
+impl Changes {
+    fn start(&mut self) -> u64 {
+        self.finished.push_back(false);
+        self.started() - 1
+    }
+
+    fn started(&self) -> u64 {
+        self.first + self.finished.len() as u64
+    }
+
+    fn finish(&mut self, change: u64) {
+        self.finished[(change - self.first) as usize] = true;
+        while self.finished.front() == Some(&true) {
+            self.finished.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Performs one job and makes its end known.
+    fn perform(&self, job: Job, bounce: &mut Bounce) -> MutexGuard<'_, State> {
+        let Job { ticket, command, mut data, change } = job;
+        let result = self.backing.perform(&command, &mut data, bounce);
+        let mut state = self.lock();
+        if let Some(change) = change {
+            state.changes.finish(change);
+            let mut released = 0;
+            while state.flushes.front().is_some_and(|(after, _)| *after <= state.changes.first) {
+                let flush = state.flushes.pop_front();
+                state.ready.extend(flush.map(|(_, job)| job));
+                released += 1;
+            }
+            // This thread itself takes the first.
+            (1..released).for_each(|_| self.work.notify_one());
+        }
+        state.finished.push(Finished { ticket, result, data });
+        self.done.notify_one();
+        state
+    }
+
+    fn work(&self) {
+        let mut bounce = Bounce::default();
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.ready.pop_front() {
+                drop(state);
+                state = self.perform(job, &mut bounce);
+            } else if state.stopping {
+                return;
+            } else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+impl Workers {
+    pub(crate) fn new(backing: Backing) -> Self {
+        let shared =
+            Shared { backing, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() };
+        Self {
+            shared: Arc::new(shared),
+            threads: Vec::new(),
+            in_flight: 0,
+            bounce: Bounce::default(),
+        }
+    }
+
+    fn start_thread(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("stasis-medium".into());
+        // Without one more thread those that are there do its work.
+        self.threads.extend(thread.spawn(move || shared.work()));
+    }
+}
+
+impl Medium for Workers {
+    fn capacity(&self) -> u64 {
+        self.shared.backing.capacity
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        self.in_flight += 1;
+        let mut state = self.shared.lock();
+        let mut job = Job { ticket, command, data, change: None };
+        match command.operation {
+            Operation::Read => {}
+            Operation::Flush => {
+                let after = state.changes.started();
+                if after > state.changes.first {
+                    state.flushes.push_back((after, job));
+                    return;
+                }
+            }
+            Operation::Write | Operation::Discard | Operation::WriteZeroes => {
+                job.change = Some(state.changes.start());
+            }
+        }
+        state.ready.push_back(job);
+        let more = state.ready.len() > state.idle;
+        drop(state);
+        self.shared.work.notify_one();
+        if more && self.threads.len() < THREADS {
+            self.start_thread();
+        }
+        if self.threads.is_empty() {
+            let job = self.shared.lock().ready.pop_front();
+            if let Some(job) = job {
+                drop(self.shared.perform(job, &mut self.bounce));
+            }
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        if self.in_flight > 0 {
+            let finished = &mut self.shared.lock().finished;
+            self.in_flight -= finished.len();
+            done.append(finished);
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        if self.in_flight == 0 {
+            return;
+        }
+        let mut state = self.shared.lock();
+        while state.finished.is_empty() {
+            state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.in_flight -= state.finished.len();
+        done.append(&mut state.finished);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.shared.backing.punches
+    }
+}
+
+impl Drop for Workers {
+    /// Finishes what is under way.
+    fn drop(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against the plain definition: all changes before `first` are over,
+        /// and `first` is not.
+        #[test]
+        fn changes_know_the_first_that_is_under_way(
+            steps in prop::collection::vec(any::<(bool, u16)>(), 0..200),
+        ) {
+            let mut changes = Changes::default();
+            let (mut started, mut running) = (0u64, Vec::new());
+            for (start, pick) in steps {
+                if start || running.is_empty() {
+                    prop_assert_eq!(changes.start(), started);
+                    running.push(started);
+                    started += 1;
+                } else {
+                    changes.finish(running.swap_remove(usize::from(pick) % running.len()));
+                }
+                prop_assert_eq!(changes.started(), started);
+                prop_assert_eq!(changes.first, running.iter().copied().min().unwrap_or(started));
+            }
+        }
+    }
+}

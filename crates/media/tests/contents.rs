@@ -1,0 +1,237 @@
+//! Every form of every medium against a plain array: random I/Os, many under
+//! way together, and what is read is what was written.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use stasis_block::{Command, Operation};
+use stasis_media::{Execution, Finished, Medium, MediumSpec, OpenOptions};
+
+/// Not a multiple of RAM's chunks.
+const CAPACITY: u64 = (1 << 20) + 4096;
+/// Ends within a block of direct I/O on a file.
+const FRACTIONAL: u64 = (1 << 20) + 1536;
+
+#[derive(Debug, Clone)]
+struct Io {
+    operation: Operation,
+    offset: u64,
+    length: u64,
+    fua: bool,
+    fill: u8,
+    // How many I/Os may be under way before the next is submitted.
+    depth: usize,
+}
+
+fn ios() -> impl Strategy<Value = Vec<Io>> {
+    let operation = prop_oneof![
+        8 => Just(Operation::Read),
+        8 => Just(Operation::Write),
+        1 => Just(Operation::Flush),
+        2 => Just(Operation::Discard),
+        2 => Just(Operation::WriteZeroes),
+    ];
+    // Few places, so that I/Os meet; now and then a large one or a crooked one.
+    let length = prop_oneof![8 => 1u64..17, 1 => 100u64..500].prop_map(|sectors| sectors * 512);
+    let shift = prop_oneof![8 => Just(0u64), 1 => 1u64..512];
+    let io = (operation, 0u64..64, length, shift, any::<bool>(), any::<u8>(), 0usize..40).prop_map(
+        |(operation, sector, length, shift, fua, fill, depth)| {
+            let offset = sector * 512 + shift;
+            let fua = fua && operation != Operation::Read && fill % 16 == 0;
+            match operation {
+                Operation::Flush => Io { operation, offset: 0, length: 0, fua, fill, depth },
+                _ => Io { operation, offset, length, fua, fill, depth },
+            }
+        },
+    );
+    prop::collection::vec(io, 0..120)
+}
+
+fn overlap(a: &Io, b: &Io) -> bool {
+    let changes = |io: &Io| io.operation != Operation::Read;
+    a.offset < b.offset + b.length && b.offset < a.offset + a.length && (changes(a) || changes(b))
+}
+
+/// Runs `ios`; overlapping ones never under way together.
+fn run(medium: &mut dyn Medium, ios: &[Io]) {
+    let capacity = medium.capacity() as usize;
+    let mut contents = vec![0u8; capacity];
+    let mut under_way: Vec<(u64, &Io, Vec<u8>)> = Vec::new();
+    let mut done: Vec<Finished> = Vec::new();
+    let shift = capacity as u64 - (64 + 500) * 512 - 512;
+    // Half of the I/Os near the medium's end.
+    let moved = |io: &Io| match io.operation {
+        Operation::Flush => io.clone(),
+        _ if io.fill % 2 == 0 => Io { offset: io.offset + shift, ..io.clone() },
+        _ => io.clone(),
+    };
+    let ios: Vec<Io> = ios.iter().map(moved).collect();
+    for (ticket, io) in ios.iter().enumerate() {
+        while under_way.len() > io.depth || under_way.iter().any(|(_, other, _)| overlap(io, other))
+        {
+            medium.wait(&mut done);
+            assert!(!done.is_empty(), "wait came back without an I/O");
+            settle(&mut under_way, &mut done);
+        }
+        medium.poll(&mut done);
+        settle(&mut under_way, &mut done);
+
+        let range = io.offset as usize..(io.offset + io.length) as usize;
+        let pattern = |index: usize| io.fill.wrapping_add((index / 7) as u8);
+        let (mut data, mut expected) = (Vec::new(), Vec::new());
+        match io.operation {
+            Operation::Read => {
+                data = vec![0xee; range.len()];
+                expected = contents[range].to_vec();
+            }
+            Operation::Write => {
+                data = (0..range.len()).map(pattern).collect();
+                contents[range].copy_from_slice(&data);
+                expected.clone_from(&data);
+            }
+            Operation::WriteZeroes => contents[range].fill(0),
+            Operation::Discard if medium.discard_zeroes() => contents[range].fill(0),
+            Operation::Discard | Operation::Flush => {}
+        }
+        let command =
+            Command { operation: io.operation, offset: io.offset, length: io.length, fua: io.fua };
+        medium.submit(ticket as u64, command, data);
+        under_way.push((ticket as u64, io, expected));
+    }
+    while medium.in_flight() > 0 {
+        medium.wait(&mut done);
+        settle(&mut under_way, &mut done);
+    }
+    assert!(under_way.is_empty());
+
+    let command =
+        Command { operation: Operation::Read, offset: 0, length: capacity as u64, fua: false };
+    medium.submit(0, command, vec![1; capacity]);
+    medium.wait(&mut done);
+    let all = done.pop().unwrap();
+    all.result.unwrap();
+    assert!(all.data == contents, "the medium's contents differ in the end");
+}
+
+fn settle(under_way: &mut Vec<(u64, &Io, Vec<u8>)>, done: &mut Vec<Finished>) {
+    for finished in done.drain(..) {
+        let at = under_way.iter().position(|(ticket, ..)| *ticket == finished.ticket);
+        let (_, io, expected) = under_way.swap_remove(at.expect("a ticket that is under way"));
+        finished.result.unwrap();
+        assert!(finished.data == expected, "{io:?} came back with other data");
+    }
+}
+
+fn open(
+    table: &str,
+    execution: Execution,
+    delay: Duration,
+) -> (Box<dyn Medium>, tempfile::TempDir) {
+    // Beside the build, which is on a real disk: direct I/O needs one.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let spec: MediumSpec = serde_json::from_str(table).unwrap();
+    let medium = spec.open(&OpenOptions { execution, delay, base: folder.path() }).unwrap();
+    (medium, folder)
+}
+
+const BOTH: [Execution; 2] = [Execution::Synchronous, Execution::Asynchronous];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn ram(ios in ios()) {
+        let (mut medium, _folder) =
+            open(&format!(r#"{{"ram": {CAPACITY}}}"#), Execution::Synchronous, Duration::ZERO);
+        prop_assert!(medium.discard_zeroes());
+        run(&mut *medium, &ios);
+    }
+
+    #[test]
+    fn a_file(ios in ios()) {
+        for execution in BOTH {
+            let table = format!(r#"{{"file": "disk.img", "size": {FRACTIONAL}}}"#);
+            let (mut medium, _folder) = open(&table, execution, Duration::ZERO);
+            run(&mut *medium, &ios);
+        }
+    }
+
+    #[test]
+    fn a_file_past_the_page_cache(ios in ios()) {
+        for execution in BOTH {
+            let table = format!(r#"{{"file": "disk.img", "size": {CAPACITY}, "direct": true}}"#);
+            let (mut medium, _folder) = open(&table, execution, Duration::ZERO);
+            run(&mut *medium, &ios);
+        }
+    }
+
+    #[test]
+    fn a_delayed_file(ios in ios()) {
+        let table = format!(r#"{{"file": "disk.img", "size": {FRACTIONAL}}}"#);
+        for execution in BOTH {
+            let (mut medium, _folder) = open(&table, execution, Duration::from_micros(100));
+            run(&mut *medium, &ios);
+        }
+    }
+}
+
+/// On a device that may be overwritten: `STASIS_TEST_DEVICE=/dev/loop0 cargo
+/// test -p stasis-media -- --ignored`.
+#[test]
+#[ignore = "overwrites the block device named by STASIS_TEST_DEVICE"]
+fn a_device() {
+    let device = std::env::var("STASIS_TEST_DEVICE").expect("STASIS_TEST_DEVICE names a device");
+    let clear = Io {
+        operation: Operation::WriteZeroes,
+        offset: 0,
+        length: 0,
+        fua: false,
+        fill: 1,
+        depth: 0,
+    };
+    let mut runner = TestRunner::deterministic();
+    for direct in [true, false] {
+        for execution in BOTH {
+            for _ in 0..20 {
+                let table = format!(r#"{{"device": "{device}", "direct": {direct}}}"#);
+                let (mut medium, _folder) = open(&table, execution, Duration::ZERO);
+                let tree = ios().new_tree(&mut runner).unwrap();
+                let mut ios = vec![Io { length: medium.capacity(), ..clear.clone() }];
+                ios.extend(tree.current());
+                run(&mut *medium, &ios);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_out_of_bounds_fails_by_itself() {
+    let file = format!(r#"{{"file": "disk.img", "size": {CAPACITY}}}"#);
+    let direct = format!(r#"{{"file": "disk.img", "size": {CAPACITY}, "direct": true}}"#);
+    let ram = format!(r#"{{"ram": {CAPACITY}}}"#);
+    for (table, execution) in
+        [&ram, &file, &direct].iter().flat_map(|table| BOTH.map(|execution| (table, execution)))
+    {
+        let (mut medium, _folder) = open(table, execution, Duration::ZERO);
+        let mut run = |operation, offset, length, buffer| {
+            let mut done = Vec::new();
+            medium.submit(1, Command { operation, offset, length, fua: false }, vec![1; buffer]);
+            medium.wait(&mut done);
+            (done.len(), done[0].result.is_ok())
+        };
+        for operation in
+            [Operation::Read, Operation::Write, Operation::Discard, Operation::WriteZeroes]
+        {
+            assert_eq!(run(operation, CAPACITY - 511, 512, 512), (1, false));
+            assert_eq!(run(operation, u64::MAX, 512, 512), (1, false));
+            assert_eq!(run(operation, u64::MAX - 511, 512, 512), (1, false));
+            assert_eq!(run(operation, CAPACITY, 0, 0), (1, true));
+        }
+        assert_eq!(run(Operation::Read, 0, 512, 511), (1, false));
+        assert_eq!(run(Operation::Write, 0, 512, 513), (1, false));
+        assert_eq!(run(Operation::Flush, u64::MAX, u64::MAX, 0), (1, true));
+        assert_eq!(run(Operation::Read, CAPACITY - 512, 512, 512), (1, true));
+    }
+}
