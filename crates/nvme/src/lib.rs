@@ -1,1 +1,82 @@
-//! To be written.
+//! An NVMe 1.4 controller, independent of who carries its registers, its
+//! memory and its interrupts.
+//!
+//! The carrier (a virtual machine, or a test) forwards register accesses to
+//! [`Controller::read_register`] and [`Controller::write_register`], gives
+//! access to guest memory through [`Memory`], carries the I/O requests of
+//! [`Controller::pop_request`] to a drive, returns them by
+//! [`Controller::complete`], and signals the MSI-X vectors of
+//! [`Controller::pop_interrupt`]. After any call that takes a memory, both
+//! the requests and the interrupts are to be looked at.
+//!
+//! Promises:
+//! - Linux's own `nvme` driver finds here what it needs, and several queue
+//!   pairs, PRP lists, shadow doorbells, log pages and features among it.
+//! - Pure: no threads, no wall clock, no I/O. The same calls have the same
+//!   results.
+//! - Nothing that a guest writes can make it panic, loop without bound, use
+//!   memory without bound, or touch memory but through [`Memory`]. The guest
+//!   gets an NVMe status, or a controller in the fatal state (`CSTS.CFS`).
+//! - Each call's work is bounded by the sizes of the queues, and a submission
+//!   entry is copied once before it is looked at.
+//! - An I/O allocates nothing once the pools have grown to the load.
+//!
+//! References are to the "NVM Express Base Specification, revision 1.4" of
+//! 2019-06-10, cited as "NVMe 1.4" with the section.
+
+mod admin;
+mod command;
+mod completions;
+mod config;
+mod controller;
+mod doorbells;
+mod identity;
+mod interrupts;
+mod io;
+mod lifecycle;
+mod pool;
+mod prp;
+mod queue;
+mod registers;
+mod shadow;
+mod slots;
+mod statistics;
+mod status;
+
+pub use config::{Config, ConfigError, Namespace, ShadowPolicy};
+pub use controller::{Controller, Request};
+pub use statistics::Statistics;
+
+/// Size of a memory page as the controller uses it, in bytes: the only one
+/// offered (`CAP.MPSMIN` = `CAP.MPSMAX` = 0, NVMe 1.4 section 3.1.1).
+pub const PAGE_SIZE: usize = 4096;
+
+/// An access outside guest memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{length} bytes at guest address {address:#x} are not all guest memory; the guest's driver gave a wrong address")]
+pub struct OutOfMemoryRange {
+    /// First byte of the range.
+    pub address: u64,
+    /// Length of the range in bytes.
+    pub length: usize,
+}
+
+/// Guest memory as the controller sees it.
+///
+/// Implementations check bounds, including an `address` near `u64::MAX`. A
+/// range that is not wholly guest memory is an error; how much of it was
+/// transferred then is not defined.
+pub trait Memory {
+    /// Copies guest memory from `address` on into all of `into`.
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange>;
+
+    /// Copies all of `from` to guest memory from `address` on.
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange>;
+}
+
+/// Whether `length` bytes from `address` on begin and end in guest memory.
+fn is_memory(memory: &dyn Memory, address: u64, length: usize) -> bool {
+    let Some(last) = address.checked_add(length as u64 - 1) else { return false };
+    let mut byte = [0];
+    memory.read(address, &mut byte).is_ok() && memory.read(last, &mut byte).is_ok()
+}

@@ -1,0 +1,140 @@
+//! Identify (NVMe 1.4 section 5.15): what the controller and its namespaces are.
+
+use crate::command::{location, SubmissionEntry};
+use crate::config::{Config, Namespace};
+use crate::controller::Controller;
+use crate::identity::{subsystem_name, NamespaceIdentity};
+use crate::io::ALL_NAMESPACES;
+use crate::registers::{CQES, SQES, VERSION};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::{Memory, PAGE_SIZE};
+
+use super::events::MOST_REQUESTS;
+use super::features::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
+use super::log::ERROR_LOG_ENTRIES;
+
+/// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
+mod structure {
+    pub const NAMESPACE: u8 = 0x00;
+    pub const CONTROLLER: u8 = 0x01;
+    pub const ACTIVE_NAMESPACES: u8 = 0x02;
+    pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
+}
+
+type Page = [u8; PAGE_SIZE];
+
+impl Controller {
+    pub(super) fn identify(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let nsid = command.nsid;
+        let unknown = StatusCode::InvalidNamespace.at(location::NSID);
+        let mut page = [0; PAGE_SIZE];
+        match command.cdw10 as u8 {
+            structure::NAMESPACE => {
+                let namespace = self.config.namespace(nsid).ok_or(unknown)?;
+                fill_namespace(&mut page, namespace, &self.identities[nsid as usize - 1]);
+            }
+            structure::CONTROLLER => fill_controller(&mut page, &self.config),
+            structure::ACTIVE_NAMESPACES => {
+                if nsid >= ALL_NAMESPACES - 1 {
+                    return Err(unknown);
+                }
+                let following = nsid + 1..=self.config.namespaces.len() as u32;
+                for (entry, nsid) in page.chunks_exact_mut(4).zip(following) {
+                    entry.copy_from_slice(&nsid.to_le_bytes());
+                }
+            }
+            structure::NAMESPACE_DESCRIPTORS => {
+                self.config.namespace(nsid).ok_or(unknown)?;
+                fill_descriptors(&mut page, &self.identities[nsid as usize - 1]);
+            }
+            _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
+        }
+        self.send(memory, command, &page)?;
+        Ok(Outcome::Done(0))
+    }
+}
+
+/// Text padded with spaces (section 1.8, "ASCII string").
+fn put_text(field: &mut [u8], text: &str) {
+    field.fill(b' ');
+    field[..text.len()].copy_from_slice(text.as_bytes());
+}
+
+fn put(page: &mut [u8], at: usize, value: &[u8]) {
+    page[at..at + value.len()].copy_from_slice(value);
+}
+
+/// Identify Controller data structure (section 5.15.2.2), by its byte offsets.
+fn fill_controller(page: &mut Page, config: &Config) {
+    // Doorbell Buffer Config, in Optional Admin Command Support.
+    const OACS_DOORBELL_BUFFER: u16 = 1 << 8;
+    // One slot of firmware, read only.
+    const FRMW: u8 = 1 << 1 | 1;
+    // Commands Supported and Effects log; Get Log Page with offsets.
+    const LPA: u8 = 1 << 1 | 1 << 2;
+    // Dataset Management, Write Zeroes, Select in Get Features, Timestamp.
+    const ONCS: u16 = 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6;
+    // Flush takes all namespaces at once (bits 2:1); bit 0: a cache is there.
+    const VWC_FLUSH_ALL: u8 = 3 << 1;
+    // A controller for I/O.
+    const CNTRLTYPE_IO: u8 = 1;
+
+    let mdts = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
+    put(page, 0, &config.vendor_id.to_le_bytes());
+    put(page, 2, &config.subsystem_vendor_id.to_le_bytes());
+    put_text(&mut page[4..24], &config.serial);
+    put_text(&mut page[24..64], &config.model);
+    put_text(&mut page[64..72], &config.firmware);
+    page[77] = mdts; // 2^MDTS pages at most.
+    put(page, 80, &VERSION.to_le_bytes());
+    page[111] = CNTRLTYPE_IO;
+    let oacs = if config.shadow_doorbells { OACS_DOORBELL_BUFFER } else { 0 };
+    put(page, 256, &oacs.to_le_bytes());
+    page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
+    page[259] = MOST_REQUESTS as u8 - 1;
+    page[260] = FRMW;
+    page[261] = LPA;
+    page[262] = ERROR_LOG_ENTRIES as u8 - 1;
+    put(page, 266, &WARNING_TEMPERATURE.to_le_bytes());
+    put(page, 268, &CRITICAL_TEMPERATURE.to_le_bytes());
+    page[512] = SQES << 4 | SQES;
+    page[513] = CQES << 4 | CQES;
+    put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
+    put(page, 520, &ONCS.to_le_bytes());
+    page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
+    put(page, 768, subsystem_name(&config.serial).as_bytes());
+    // Power state 0, the only one: 25 W, in units of 10 mW.
+    put(page, 2048, &2500u16.to_le_bytes());
+}
+
+/// Identify Namespace data structure (section 5.15.2.1), by its byte offsets.
+fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceIdentity) {
+    const WRITE_PROTECTED: u8 = 1;
+    let blocks = namespace.blocks.to_le_bytes();
+    // Size, capacity and use: nothing is thin.
+    for at in [0, 8, 16] {
+        put(page, at, &blocks);
+    }
+    page[99] = if namespace.read_only { WRITE_PROTECTED } else { 0 };
+    put(page, 104, &identity.nguid);
+    put(page, 120, &identity.eui64);
+    // One LBA format, without metadata: log2 of its size in bits 23:16.
+    page[128 + 2] = namespace.block_size.trailing_zeros() as u8;
+}
+
+/// Namespace Identification Descriptor list (section 5.15.2.3).
+fn fill_descriptors(page: &mut Page, identity: &NamespaceIdentity) {
+    let descriptors: [(u8, &[u8]); 3] =
+        [(1, &identity.eui64), (2, &identity.nguid), (3, &identity.uuid)];
+    let mut at = 0;
+    for (kind, value) in descriptors {
+        page[at] = kind;
+        page[at + 1] = value.len() as u8;
+        put(page, at + 4, value);
+        at += 4 + value.len();
+    }
+}

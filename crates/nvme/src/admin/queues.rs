@@ -1,0 +1,138 @@
+//! Creating and deleting I/O queues (NVMe 1.4 sections 5.3 to 5.6).
+
+use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
+use crate::controller::Controller;
+use crate::queue::{CompletionQueue, SubmissionQueue};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::{is_memory, Memory, PAGE_SIZE};
+
+/// Physically Contiguous, in Dword 11.
+const CONTIGUOUS: u32 = 1;
+/// Interrupts Enabled, in Dword 11 of Create I/O Completion Queue.
+const INTERRUPTS_ENABLED: u32 = 1 << 1;
+
+impl Controller {
+    /// The identifier and size that a Create command asks for, if they and its
+    /// memory can be used.
+    fn new_queue(
+        &self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+        entry_size: usize,
+        in_use: impl Fn(usize) -> bool,
+    ) -> Result<(u16, u16), Failure> {
+        if !self.registers.entry_sizes_are_set() {
+            return Err(StatusCode::InvalidQueueSize.at(location::CDW10));
+        }
+        let id = command.cdw10 as u16;
+        if id == 0 || id > self.config.queue_pairs || in_use(id.into()) {
+            return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
+        }
+        let last = (command.cdw10 >> 16) as u16;
+        if last == 0 || last >= self.config.queue_entries {
+            return Err(StatusCode::InvalidQueueSize.at(location::CDW10 + 2));
+        }
+        // CAP.CQR: only contiguous queues are offered.
+        if command.cdw11 & CONTIGUOUS == 0 {
+            return Err(StatusCode::InvalidField.at(location::CDW11));
+        }
+        if command.prp1 % PAGE_SIZE as u64 != 0 {
+            return Err(StatusCode::InvalidPrpOffset.at(location::PRP1));
+        }
+        let size = last + 1;
+        if !is_memory(memory, command.prp1, usize::from(size) * entry_size) {
+            return Err(StatusCode::InvalidField.at(location::PRP1));
+        }
+        Ok((id, size))
+    }
+
+    /// Create I/O Completion Queue (section 5.3).
+    pub(super) fn create_completion_queue(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let in_use = |id: usize| self.completion[id].is_some();
+        let (id, size) = self.new_queue(memory, command, CQE_SIZE, in_use)?;
+        let vector = (command.cdw11 >> 16) as u16;
+        if vector >= self.config.vectors() {
+            return Err(StatusCode::InvalidInterruptVector.at(location::CDW11 + 2));
+        }
+        if let Some(shadow) = self.shadow {
+            shadow.clear_head(memory, id)?;
+            shadow.set_head_event(memory, id, 0, size, false)?;
+        }
+        let vector = Some(vector).filter(|_| command.cdw11 & INTERRUPTS_ENABLED != 0);
+        self.completion[usize::from(id)] = Some(CompletionQueue::new(command.prp1, size, vector));
+        Ok(Outcome::Done(0))
+    }
+
+    /// Create I/O Submission Queue (section 5.4). Its priority matters only
+    /// under weighted round robin, which is not offered.
+    pub(super) fn create_submission_queue(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let in_use = |id: usize| self.submission[id].is_some();
+        let (id, size) = self.new_queue(memory, command, SQE_SIZE, in_use)?;
+        let cq_id = (command.cdw11 >> 16) as u16;
+        let policy = self.config.shadow;
+        // The admin completion queue serves no I/O queue.
+        let cq = match self.completion.get_mut(usize::from(cq_id)) {
+            Some(Some(cq)) if cq_id != 0 => cq,
+            _ => return Err(StatusCode::InvalidCompletionQueue.at(location::CDW11 + 2)),
+        };
+        if let Some(shadow) = self.shadow {
+            shadow.clear_tail(memory, id)?;
+            shadow.set_tail_event(memory, id, 0, size, policy)?;
+        }
+        cq.users += 1;
+        self.submission[usize::from(id)] = Some(SubmissionQueue::new(command.prp1, size, cq_id));
+        Ok(Outcome::Done(0))
+    }
+
+    /// Delete I/O Submission Queue (section 5.6). Its commands are aborted.
+    pub(super) fn delete_submission_queue(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let id = command.cdw10 as u16;
+        if id == 0 || !matches!(self.submission.get(usize::from(id)), Some(Some(_))) {
+            return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
+        }
+        let mut aborted = Vec::new();
+        self.slots.abandon(|of| of.sq == id, |of| aborted.push(of));
+        for of in aborted {
+            let why = StatusCode::AbortedBySubmissionQueueDeletion;
+            self.post_failure(memory, of, why.into(), 0, 0);
+        }
+        if let Some(sq) = self.submission[usize::from(id)].take() {
+            if let Some(cq) = &mut self.completion[usize::from(sq.cq)] {
+                cq.users -= 1;
+            }
+        }
+        Ok(Outcome::Done(0))
+    }
+
+    /// Delete I/O Completion Queue (section 5.5), after its submission queues.
+    pub(super) fn delete_completion_queue(
+        &mut self,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let id = command.cdw10 as u16;
+        match self.completion.get_mut(usize::from(id)) {
+            Some(Some(_)) if id == 0 => {}
+            Some(Some(cq)) if cq.users > 0 => {
+                return Err(StatusCode::InvalidQueueDeletion.at(location::CDW10));
+            }
+            Some(cq @ Some(_)) => {
+                *cq = None;
+                return Ok(Outcome::Done(0));
+            }
+            _ => {}
+        }
+        Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10))
+    }
+}

@@ -1,0 +1,76 @@
+//! Queue entries: what is in a command and in its completion.
+
+/// Size of a submission queue entry in bytes (NVMe 1.4 section 4.2).
+pub const SQE_SIZE: usize = 64;
+/// Size of a completion queue entry in bytes (NVMe 1.4 section 4.6).
+pub const CQE_SIZE: usize = 16;
+
+/// Bytes of the fields in a submission queue entry, as errors locate them.
+pub mod location {
+    pub const OPCODE: u16 = 0;
+    pub const FLAGS: u16 = 1;
+    pub const NSID: u16 = 4;
+    pub const PRP1: u16 = 24;
+    pub const PRP2: u16 = 32;
+    pub const CDW10: u16 = 40;
+    pub const CDW11: u16 = 44;
+    pub const CDW12: u16 = 48;
+}
+
+/// A command, copied once out of its queue.
+#[derive(Debug, Clone, Copy)]
+pub struct SubmissionEntry {
+    pub opcode: u8,
+    /// FUSE in bits 1:0, PSDT in bits 7:6.
+    pub flags: u8,
+    pub cid: u16,
+    pub nsid: u32,
+    pub prp1: u64,
+    pub prp2: u64,
+    pub cdw10: u32,
+    pub cdw11: u32,
+    pub cdw12: u32,
+    pub cdw13: u32,
+}
+
+impl SubmissionEntry {
+    pub fn parse(raw: &[u8; SQE_SIZE]) -> Self {
+        let dword = |i: usize| u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]);
+        let qword = |i: usize| u64::from(dword(i)) | u64::from(dword(i + 4)) << 32;
+        Self {
+            opcode: raw[0],
+            flags: raw[1],
+            cid: u16::from_le_bytes([raw[2], raw[3]]),
+            nsid: dword(4),
+            prp1: qword(24),
+            prp2: qword(32),
+            cdw10: dword(40),
+            cdw11: dword(44),
+            cdw12: dword(48),
+            cdw13: dword(52),
+        }
+    }
+}
+
+/// A completion that waits for its place in a queue, hence without its phase.
+#[derive(Debug, Clone, Copy)]
+pub struct CompletionEntry {
+    pub result: u32,
+    pub sq_head: u16,
+    pub sq_id: u16,
+    pub cid: u16,
+    /// The status field without its phase bit.
+    pub status: u16,
+}
+
+impl CompletionEntry {
+    pub fn to_bytes(self, phase: bool) -> [u8; CQE_SIZE] {
+        let mut raw = [0; CQE_SIZE];
+        raw[0..4].copy_from_slice(&self.result.to_le_bytes());
+        raw[8..10].copy_from_slice(&self.sq_head.to_le_bytes());
+        raw[10..12].copy_from_slice(&self.sq_id.to_le_bytes());
+        raw[12..14].copy_from_slice(&self.cid.to_le_bytes());
+        raw[14..16].copy_from_slice(&(self.status << 1 | u16::from(phase)).to_le_bytes());
+        raw
+    }
+}

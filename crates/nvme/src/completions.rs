@@ -1,0 +1,139 @@
+//! From what the drive has done to the entry in the completion queue.
+
+use stasis_block::{Operation, Status};
+
+use crate::command::CompletionEntry;
+use crate::controller::Controller;
+use crate::prp;
+use crate::registers as reg;
+use crate::shadow::Shadow;
+use crate::slots::{CommandId, Owner, Slot};
+use crate::status::{Failure, StatusCode, MORE};
+use crate::Memory;
+
+impl Controller {
+    pub(crate) fn finish(&mut self, memory: &dyn Memory, slot: Slot, status: Status, data: &[u8]) {
+        let mut failure = match status {
+            Status::Ok => None,
+            Status::ReadError => Some(StatusCode::UnrecoveredReadError),
+            Status::WriteError => Some(StatusCode::WriteFault),
+        };
+        self.statistics.media_errors += u128::from(failure.is_some());
+        let alive = !matches!(slot.owner, Owner::Orphan | Owner::Free);
+        if failure.is_none() && alive {
+            if slot.operation == Operation::Read {
+                failure = deliver(memory, &slot, data);
+            }
+            if failure.is_none() {
+                self.statistics.count(slot.operation, slot.bytes);
+            }
+        }
+        self.pool.give_segments(slot.segments);
+        let done = match slot.owner {
+            Owner::Command(id) => Some((id, failure)),
+            Owner::Part(group) => self.slots.part_done(group, failure),
+            Owner::Shutdown => {
+                self.end_shutdown();
+                None
+            }
+            Owner::Orphan | Owner::Free => None,
+        };
+        match done {
+            Some((id, None)) => self.post(memory, id, 0, 0),
+            Some((id, Some(status))) => {
+                self.post_failure(memory, id, status.into(), slot.nsid, slot.lba);
+            }
+            None => {}
+        }
+    }
+
+    /// Posts the completion of a command that failed, and logs why.
+    pub(crate) fn post_failure(
+        &mut self,
+        memory: &dyn Memory,
+        id: CommandId,
+        failure: Failure,
+        nsid: u32,
+        lba: u64,
+    ) {
+        let field = failure.status.field() | MORE;
+        self.statistics.error_log_entries += 1;
+        let count = self.statistics.error_log_entries;
+        self.errors.add(count, id, field, failure.location, nsid, lba);
+        self.post(memory, id, field, 0);
+    }
+
+    /// Posts a completion, or holds it until its queue has room.
+    pub(crate) fn post(&mut self, memory: &dyn Memory, id: CommandId, status: u16, result: u32) {
+        let Some(Some(sq)) = self.submission.get(usize::from(id.sq)) else { return };
+        let cq_id = sq.cq;
+        let entry = CompletionEntry { result, sq_head: sq.head, sq_id: id.sq, cid: id.cid, status };
+        let Some(cq) = &mut self.completion[usize::from(cq_id)] else { return };
+        cq.held.push_back(entry);
+        self.post_held(memory, cq_id);
+    }
+
+    /// Puts what is held for completion queue `queue` in, as far as there is
+    /// room.
+    pub(crate) fn post_held(&mut self, memory: &dyn Memory, queue: u16) {
+        let shadow = self.shadow.filter(|_| queue != 0);
+        loop {
+            if self.registers.csts & reg::CSTS_CFS != 0 {
+                return;
+            }
+            let Some(cq) = &mut self.completion[usize::from(queue)] else { return };
+            let Some(&entry) = cq.held.front() else { return };
+            if cq.is_full() {
+                match shadow {
+                    Some(shadow) if self.refresh_head(memory, queue, shadow) => continue,
+                    _ => {
+                        self.waiting = true;
+                        return;
+                    }
+                }
+            }
+            let put = cq.put(memory, entry);
+            cq.held.pop_front();
+            if let Some(vector) = cq.vector {
+                self.interrupts.completion(vector, queue != 0, self.now);
+            }
+            if self.or_fatal(put).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Takes over the head of a full completion queue from its shadow doorbell;
+    /// says whether there is room now. If not, the driver's next move of the
+    /// head rings.
+    fn refresh_head(&mut self, memory: &dyn Memory, queue: u16, shadow: Shadow) -> bool {
+        for waits in [false, true] {
+            let head = shadow.head(memory, queue);
+            let Some(head) = self.or_fatal(head) else { return false };
+            let Some(cq) = &mut self.completion[usize::from(queue)] else { return false };
+            if !cq.set_head(head) {
+                self.invalid_doorbell_value(memory);
+                return false;
+            }
+            let (head, size, full) = (cq.head, cq.size, cq.is_full());
+            let set = shadow.set_head_event(memory, queue, head, size, full);
+            if self.or_fatal(set).is_none() {
+                return false;
+            }
+            // Full: the index has just been set, so look at the head again.
+            if !full || waits {
+                return !full;
+            }
+        }
+        false
+    }
+}
+
+/// Copies a read's data to the guest. A drive that gave back less than was
+/// asked of it has failed the command.
+fn deliver(memory: &dyn Memory, slot: &Slot, data: &[u8]) -> Option<StatusCode> {
+    if data.len() != slot.bytes {
+        return Some(StatusCode::UnrecoveredReadError);
+    }
+    prp::scatter(memory, &slot.segments, data).err().map(|_| StatusCode::DataTransferError)
+}

@@ -1,0 +1,195 @@
+//! What a controller is made to be.
+
+/// How shadow doorbells are used once the driver has configured them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ShadowPolicy {
+    /// Every submission still rings its doorbell register, so that its exit
+    /// gives the time of submission. Completion queue heads never ring.
+    #[default]
+    Exact,
+    /// The driver never rings a doorbell register of an I/O queue: the carrier
+    /// calls [`crate::Controller::poll_shadow`].
+    Lazy,
+}
+
+/// A namespace: what the guest sees as one block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace {
+    /// Capacity in logical blocks.
+    pub blocks: u64,
+    /// Size of a logical block in bytes: 512 or 4096.
+    pub block_size: u32,
+    /// Whether it is write protected.
+    pub read_only: bool,
+}
+
+/// What a controller is made to be. `Default` has everything but namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Serial number: 1 to 20 printable ASCII characters. The namespaces'
+    /// identifiers are derived from it, so no two drives may share one.
+    pub serial: String,
+    /// Model number: 1 to 40 printable ASCII characters.
+    pub model: String,
+    /// Firmware revision: 1 to 8 printable ASCII characters.
+    pub firmware: String,
+    /// PCI vendor, as Identify Controller repeats it.
+    pub vendor_id: u16,
+    /// PCI subsystem vendor, as Identify Controller repeats it.
+    pub subsystem_vendor_id: u16,
+    /// I/O queue pairs, 1 to 64. There are `queue_pairs + 1` interrupt vectors.
+    pub queue_pairs: u16,
+    /// Entries of the largest queue (`CAP.MQES + 1`), 2 to 1024.
+    pub queue_entries: u16,
+    /// The namespaces, numbered from 1; 1 to 128 of them.
+    pub namespaces: Vec<Namespace>,
+    /// Whether the drive has a volatile write cache, which a guest can then
+    /// flush and turn off.
+    pub volatile_write_cache: bool,
+    /// How shadow doorbells are used.
+    pub shadow: ShadowPolicy,
+    /// Whether Doorbell Buffer Config is offered at all.
+    pub shadow_doorbells: bool,
+    /// Most bytes that one command moves (MDTS): a power of two, 8 KiB to
+    /// 2 MiB.
+    pub max_transfer: u32,
+    /// Most bytes of data in all requests that the drive holds; above it the
+    /// controller stops fetching commands until some complete. At least
+    /// `max_transfer`.
+    pub max_in_flight_bytes: usize,
+    /// Whether interrupts are held back as the driver's Interrupt Coalescing
+    /// feature asks. The carrier must then call
+    /// [`crate::Controller::set_time`] at
+    /// [`crate::Controller::next_deadline`]. Without it the feature's value is
+    /// kept but nothing is delayed, which the specification allows.
+    pub interrupt_coalescing: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            serial: "STASIS0".into(),
+            model: "Stasis NVMe drive".into(),
+            firmware: "1.0".into(),
+            // No quirk of Linux's driver matches this number, which QEMU uses
+            // for devices without a registered vendor.
+            vendor_id: 0x1234,
+            subsystem_vendor_id: 0x1234,
+            queue_pairs: 64,
+            queue_entries: 1024,
+            namespaces: Vec::new(),
+            volatile_write_cache: true,
+            shadow: ShadowPolicy::default(),
+            shadow_doorbells: true,
+            max_transfer: 512 << 10,
+            max_in_flight_bytes: 256 << 20,
+            interrupt_coalescing: false,
+        }
+    }
+}
+
+/// Why a controller cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A string that does not fit its Identify field.
+    #[error("NVMe {field} {value:?} must be 1 to {longest} printable ASCII characters")]
+    Text {
+        /// Which of serial, model and firmware.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// Most characters.
+        longest: usize,
+    },
+    /// A number outside its range.
+    #[error("NVMe {field} is {value}, but must be {expected}")]
+    Number {
+        /// The name of the field.
+        field: &'static str,
+        /// What was given.
+        value: u64,
+        /// What is possible.
+        expected: &'static str,
+    },
+    /// A namespace that cannot be.
+    #[error("NVMe namespace {nsid}: {field} is {value}, but must be {expected}")]
+    Namespace {
+        /// Number of the namespace, from 1.
+        nsid: usize,
+        /// The name of the field.
+        field: &'static str,
+        /// What was given.
+        value: u64,
+        /// What is possible.
+        expected: &'static str,
+    },
+}
+
+/// Most queue pairs, the admin queues included.
+pub(crate) const MOST_QUEUES: usize = 65;
+/// Most namespaces. A command for all of them becomes as many requests.
+const MOST_NAMESPACES: usize = 128;
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        text("serial", &self.serial, 20)?;
+        text("model", &self.model, 40)?;
+        text("firmware", &self.firmware, 8)?;
+        number("queue_pairs", self.queue_pairs.into(), 1..=64, "1 to 64")?;
+        number("queue_entries", self.queue_entries.into(), 2..=1024, "2 to 1024")?;
+        let transfer = u64::from(self.max_transfer);
+        // One page cannot be told: MDTS 0 is no limit.
+        number("max_transfer", transfer, 8192..=2 << 20, "8192 to 2097152 bytes")?;
+        if !transfer.is_power_of_two() {
+            let expected = "a power of two";
+            return Err(ConfigError::Number { field: "max_transfer", value: transfer, expected });
+        }
+        let held = self.max_in_flight_bytes as u64;
+        number("max_in_flight_bytes", held, transfer..=u64::MAX, "at least max_transfer")?;
+        let count = self.namespaces.len() as u64;
+        number("count of namespaces", count, 1..=MOST_NAMESPACES as u64, "1 to 128")?;
+        for (index, namespace) in self.namespaces.iter().enumerate() {
+            let wrong = |field, value, expected| {
+                Err(ConfigError::Namespace { nsid: index + 1, field, value, expected })
+            };
+            if !matches!(namespace.block_size, 512 | 4096) {
+                return wrong("block_size", namespace.block_size.into(), "512 or 4096 bytes");
+            }
+            let most = (i64::MAX as u64) / u64::from(namespace.block_size);
+            if !(1..=most).contains(&namespace.blocks) {
+                return wrong("blocks", namespace.blocks, "at least 1 and less than 2^63 bytes");
+            }
+        }
+        Ok(())
+    }
+
+    /// The namespace of an NSID, if there is one.
+    pub(crate) fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        self.namespaces.get((nsid as usize).checked_sub(1)?)
+    }
+
+    /// Interrupt vectors: one for each queue pair and one for the admin queues.
+    pub(crate) fn vectors(&self) -> u16 {
+        self.queue_pairs + 1
+    }
+}
+
+fn text(field: &'static str, value: &str, longest: usize) -> Result<(), ConfigError> {
+    let printable = value.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
+    if value.is_empty() || value.len() > longest || !printable {
+        return Err(ConfigError::Text { field, value: value.into(), longest });
+    }
+    Ok(())
+}
+
+fn number(
+    field: &'static str,
+    value: u64,
+    range: std::ops::RangeInclusive<u64>,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError::Number { field, value, expected })
+}

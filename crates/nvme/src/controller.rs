@@ -1,0 +1,247 @@
+//! The controller: its state, its registers, and the way of a command through
+//! it from a doorbell to a completion.
+
+use std::collections::VecDeque;
+
+use stasis_block::{Command, Status, Tag};
+use stasis_clock::Nanos;
+
+use crate::admin::{ErrorLog, Events, Features};
+use crate::config::{Config, ConfigError};
+use crate::identity::NamespaceIdentity;
+use crate::interrupts::Interrupts;
+use crate::pool::Pool;
+use crate::queue::{CompletionQueue, SubmissionQueue};
+use crate::registers::{self as reg, Registers};
+use crate::shadow::Shadow;
+use crate::slots::Slots;
+use crate::statistics::Statistics;
+use crate::{Memory, OutOfMemoryRange, PAGE_SIZE};
+
+/// A block request that the controller hands to the drive below.
+#[derive(Debug)]
+pub struct Request {
+    /// Its name, for [`Controller::complete`].
+    pub tag: Tag,
+    /// Namespace, from 1.
+    pub namespace: u32,
+    /// The I/O submission queue it came by; 0 if the controller made it itself,
+    /// to flush the drive at a shutdown.
+    pub queue: u16,
+    /// What is asked. Offset and length are within the namespace.
+    pub command: Command,
+    /// A write's data, or as many zeroes as a read has bytes; empty for all
+    /// else. It comes back with [`Controller::complete`], to be used again.
+    pub data: Vec<u8>,
+}
+
+/// An NVMe controller.
+#[derive(Debug)]
+pub struct Controller {
+    pub(crate) config: Config,
+    pub(crate) identities: Vec<NamespaceIdentity>,
+    pub(crate) registers: Registers,
+    /// By queue identifier; 0 is the admin queue.
+    pub(crate) submission: Vec<Option<SubmissionQueue>>,
+    pub(crate) completion: Vec<Option<CompletionQueue>>,
+    pub(crate) shadow: Option<Shadow>,
+    /// Whether a command or a completion waits for room.
+    pub(crate) waiting: bool,
+    pub(crate) slots: Slots,
+    pub(crate) outbox: VecDeque<Request>,
+    pub(crate) pool: Pool,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) features: Features,
+    pub(crate) events: Events,
+    pub(crate) errors: ErrorLog,
+    pub(crate) statistics: Statistics,
+    /// Virtual time as last told (ns).
+    pub(crate) now: Nanos,
+    /// Kelvin.
+    pub(crate) temperature: u16,
+    pub(crate) shut_down: bool,
+    /// For pages read from guest memory.
+    pub(crate) page: Box<[u8; PAGE_SIZE]>,
+}
+
+impl Controller {
+    /// A controller that is not enabled yet.
+    ///
+    /// # Errors
+    /// Says which field of `config` cannot be, and what it can.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let queues = usize::from(config.queue_pairs) + 1;
+        let identity = |index| NamespaceIdentity::new(&config.serial, index as u32 + 1);
+        Ok(Self {
+            identities: (0..config.namespaces.len()).map(identity).collect(),
+            registers: Registers::default(),
+            submission: (0..queues).map(|_| None).collect(),
+            completion: (0..queues).map(|_| None).collect(),
+            shadow: None,
+            waiting: false,
+            slots: Slots::default(),
+            outbox: VecDeque::new(),
+            pool: Pool::default(),
+            interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),
+            features: Features::new(&config),
+            events: Events::default(),
+            errors: ErrorLog::default(),
+            statistics: Statistics::default(),
+            now: 0,
+            temperature: crate::admin::NORMAL_TEMPERATURE,
+            shut_down: true,
+            page: Box::new([0; PAGE_SIZE]),
+            config,
+        })
+    }
+
+    /// Size of the registers and doorbells in bytes, for their base address
+    /// register. The MSI-X table is the carrier's.
+    pub fn bar_size() -> u64 {
+        reg::BAR_SIZE
+    }
+
+    /// How many MSI-X vectors the carrier is to offer.
+    pub fn vectors(&self) -> u16 {
+        self.config.vectors()
+    }
+
+    /// Reads the register at `offset`: aligned, 4 or 8 bytes. Anything else
+    /// reads zero.
+    pub fn read_register(&mut self, offset: u64, into: &mut [u8]) {
+        into.fill(0);
+        if !matches!(into.len(), 4 | 8) || offset % 4 != 0 {
+            return;
+        }
+        for (index, part) in into.chunks_exact_mut(4).enumerate() {
+            let at = offset.saturating_add(4 * index as u64);
+            part.copy_from_slice(&self.registers.read(at, &self.config).to_le_bytes());
+        }
+    }
+
+    /// Writes the register at `offset`: aligned, 4 or 8 bytes (a doorbell only
+    /// 4). Anything else is ignored. Admin commands are executed at once, I/O
+    /// commands become requests.
+    pub fn write_register(&mut self, memory: &dyn Memory, offset: u64, data: &[u8]) {
+        if !matches!(data.len(), 4 | 8) || offset % 4 != 0 {
+            return;
+        }
+        for (index, part) in data.chunks_exact(4).enumerate() {
+            let value = u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
+            let at = offset.saturating_add(4 * index as u64);
+            match reg::doorbell(at) {
+                Some(_) if data.len() != 4 => {}
+                Some(doorbell) => self.ring(memory, doorbell, value),
+                None if at == reg::CC => self.configure(memory, value),
+                None => self.registers.write_admin_queue(at, value),
+            }
+        }
+    }
+
+    /// Looks at the shadow doorbells of all I/O queues, and fetches what they
+    /// tell of.
+    pub fn poll_shadow(&mut self, memory: &dyn Memory) {
+        let Some(shadow) = self.shadow.filter(|_| self.is_running()) else { return };
+        let mut doorbells = [0; crate::shadow::PAIR * crate::config::MOST_QUEUES];
+        let read = shadow.read_all(memory, self.submission.len(), &mut doorbells);
+        if self.or_fatal(read).is_none() {
+            return;
+        }
+        for queue in 1..self.submission.len() as u16 {
+            let tail = crate::shadow::tail_in(&doorbells, queue);
+            let sq = self.submission[usize::from(queue)].as_ref();
+            if sq.is_some_and(|sq| u32::from(sq.tail) != tail) {
+                self.fetch_by_shadow(memory, queue);
+            }
+        }
+        if self.waiting {
+            self.resume(memory);
+        }
+    }
+
+    /// The next I/O request for the drive.
+    pub fn pop_request(&mut self) -> Option<Request> {
+        self.outbox.pop_front()
+    }
+
+    /// The drive has done the request `tag`: gives a read's data to the guest
+    /// and posts the completion. A tag that is not in flight is ignored.
+    pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, data: Vec<u8>) {
+        if let Some(slot) = self.slots.remove(tag) {
+            self.finish(memory, slot, status, &data);
+        }
+        self.pool.give(data);
+        if self.waiting {
+            self.resume(memory);
+        }
+    }
+
+    /// The next MSI-X vector to signal.
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        self.interrupts.pop()
+    }
+
+    /// Tells the virtual time (ns), for what a guest sees of it: Timestamp,
+    /// power-on hours, interrupt coalescing.
+    pub fn set_time(&mut self, now: Nanos) {
+        let passed = now.saturating_sub(self.now);
+        self.now = self.now.max(now);
+        self.statistics.powered_on += passed;
+        if self.slots.len() > 0 {
+            self.statistics.busy += passed;
+        }
+        if self.temperature >= crate::admin::WARNING_TEMPERATURE {
+            self.statistics.too_warm += passed;
+        }
+        self.interrupts.release(now);
+    }
+
+    /// When [`Controller::set_time`] is to be called at the latest, and the
+    /// interrupts to be looked at; `None` unless interrupts are held back.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.interrupts.next_deadline()
+    }
+
+    /// Sets the drive's temperature (kelvin), and tells the guest if that is
+    /// beyond its threshold.
+    pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
+        self.temperature = kelvin;
+        self.check_temperature(memory);
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Requests that the drive holds, those not popped yet included.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether the driver has configured shadow doorbells, so that
+    /// [`Controller::poll_shadow`] does something.
+    pub fn has_shadow(&self) -> bool {
+        self.shadow.is_some()
+    }
+
+    /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.
+    pub fn has_failed(&self) -> bool {
+        self.registers.csts & reg::CSTS_CFS != 0
+    }
+
+    /// Whether commands are executed.
+    pub(crate) fn is_running(&self) -> bool {
+        self.registers.csts & (reg::CSTS_RDY | reg::CSTS_CFS | reg::CSTS_SHST) == reg::CSTS_RDY
+    }
+
+    /// An access to a queue or a shadow doorbell outside guest memory leaves
+    /// nowhere to report it but `CSTS.CFS`.
+    pub(crate) fn or_fatal<T>(&mut self, result: Result<T, OutOfMemoryRange>) -> Option<T> {
+        if result.is_err() {
+            self.registers.csts |= reg::CSTS_CFS;
+        }
+        result.ok()
+    }
+}

@@ -1,0 +1,122 @@
+//! From a doorbell, in a register or in its shadow, to the commands that it
+//! tells of.
+
+use crate::command::SubmissionEntry;
+use crate::controller::Controller;
+use crate::registers as reg;
+use crate::slots::CommandId;
+use crate::status::Outcome;
+use crate::Memory;
+
+impl Controller {
+    pub(crate) fn ring(&mut self, memory: &dyn Memory, doorbell: reg::Doorbell, value: u32) {
+        if !self.is_running() {
+            return;
+        }
+        match doorbell {
+            reg::Doorbell::SubmissionTail(queue) => {
+                let Some(Some(sq)) = self.submission.get_mut(usize::from(queue)) else {
+                    return self.invalid_doorbell_register(memory);
+                };
+                if self.shadow.is_some() && queue != 0 {
+                    return self.fetch_by_shadow(memory, queue);
+                }
+                match u16::try_from(value) {
+                    Ok(tail) if tail < sq.size => sq.tail = tail,
+                    _ => return self.invalid_doorbell_value(memory),
+                }
+                self.fetch(memory, queue);
+            }
+            reg::Doorbell::CompletionHead(queue) => {
+                let Some(Some(cq)) = self.completion.get_mut(usize::from(queue)) else {
+                    return self.invalid_doorbell_register(memory);
+                };
+                // With shadow doorbells the head is read when room is needed.
+                if (self.shadow.is_none() || queue == 0) && !cq.set_head(value) {
+                    return self.invalid_doorbell_value(memory);
+                }
+                if self.waiting {
+                    self.resume(memory);
+                }
+            }
+        }
+    }
+
+    /// Fetches up to the shadow doorbell of `queue`.
+    pub(crate) fn fetch_by_shadow(&mut self, memory: &dyn Memory, queue: u16) {
+        // After the event index has moved, the tail is to be read once more,
+        // or a submission in between would go unseen (section 7.13). Where
+        // other CPUs of the guest run meanwhile, that can repeat.
+        for _ in 0..=self.config.queue_entries {
+            let Some(shadow) = self.shadow.filter(|_| self.is_running()) else { return };
+            let tail = shadow.tail(memory, queue);
+            let Some(tail) = self.or_fatal(tail) else { return };
+            let policy = self.config.shadow;
+            let Some(sq) = &mut self.submission[usize::from(queue)] else { return };
+            match u16::try_from(tail) {
+                Ok(tail) if tail == sq.tail => break,
+                Ok(tail) if tail < sq.size => sq.tail = tail,
+                _ => return self.invalid_doorbell_value(memory),
+            }
+            let set = shadow.set_tail_event(memory, queue, sq.tail, sq.size, policy);
+            if self.or_fatal(set).is_none() {
+                return;
+            }
+        }
+        self.fetch(memory, queue);
+    }
+
+    /// Fetches and executes the commands of `queue` up to its tail, as far as
+    /// there is room for what they need.
+    fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
+        while self.is_running() {
+            let has_room = self.has_room_for_command(queue);
+            let Some(sq) = &mut self.submission[usize::from(queue)] else { return };
+            if sq.is_empty() {
+                return;
+            }
+            if !has_room {
+                self.waiting = true;
+                return;
+            }
+            let raw = sq.fetch(memory);
+            let Some(raw) = self.or_fatal(raw) else { return };
+            let command = SubmissionEntry::parse(&raw);
+            let outcome = match queue {
+                0 => self.execute_admin(memory, &command),
+                _ => self.execute_io(memory, queue, &command),
+            };
+            let id = CommandId { sq: queue, cid: command.cid };
+            match outcome {
+                Ok(Outcome::Pending) => {}
+                Ok(Outcome::Done(result)) => self.post(memory, id, 0, result),
+                Err(failure) => self.post_failure(memory, id, failure, command.nsid, 0),
+            }
+        }
+    }
+
+    /// Whether the largest command of all would find room. While a completion
+    /// waits, no command is begun, so that those waiting stay few.
+    fn has_room_for_command(&self, queue: u16) -> bool {
+        let Some(sq) = &self.submission[usize::from(queue)] else { return false };
+        let cq = self.completion[usize::from(sq.cq)].as_ref();
+        if !cq.is_some_and(|cq| cq.held.is_empty()) {
+            return false;
+        }
+        let bytes = self.slots.bytes() + self.config.max_transfer as usize;
+        queue == 0
+            || self.slots.has_room(crate::io::MOST_REQUESTS)
+                && bytes <= self.config.max_in_flight_bytes
+    }
+
+    /// Posts the completions and fetches the commands that waited for room.
+    pub(crate) fn resume(&mut self, memory: &dyn Memory) {
+        self.waiting = false;
+        for cq in 0..self.completion.len() as u16 {
+            self.post_held(memory, cq);
+        }
+        for queue in 0..self.submission.len() as u16 {
+            self.fetch(memory, queue);
+        }
+    }
+}

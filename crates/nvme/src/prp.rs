@@ -1,0 +1,127 @@
+//! Physical Region Pages: where in guest memory a command's data is (NVMe 1.4
+//! section 4.3).
+
+use crate::command::{location, SubmissionEntry};
+use crate::status::{Failure, StatusCode};
+use crate::{Memory, OutOfMemoryRange, PAGE_SIZE};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Size of an entry of a PRP list in bytes.
+const ENTRY: usize = 8;
+
+/// A contiguous piece of guest memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    pub address: u64,
+    pub length: usize,
+}
+
+/// Appends to `segments` where the `length` bytes of `command` are.
+///
+/// Lists are read once, a page at a time into `page`. Every list page but the
+/// first holds 511 entries of data or ends the list, so that a chain cannot
+/// be longer than `length` makes it.
+pub fn walk(
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+    length: usize,
+    page: &mut [u8; PAGE_SIZE],
+    segments: &mut Vec<Segment>,
+) -> Result<(), Failure> {
+    if length == 0 {
+        return Ok(());
+    }
+    // Data begins anywhere in the first page, at a dword.
+    if command.prp1 & 3 != 0 {
+        return Err(StatusCode::InvalidPrpOffset.at(location::PRP1));
+    }
+    let first = length.min(PAGE_SIZE - (command.prp1 % PAGE) as usize);
+    push(segments, command.prp1, first)?;
+    let mut left = length - first;
+    if left == 0 {
+        return Ok(());
+    }
+    if left <= PAGE_SIZE {
+        if command.prp2 % PAGE != 0 {
+            return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
+        }
+        return push(segments, command.prp2, left);
+    }
+    // Only the first list may begin inside a page, at a qword.
+    let mut list = command.prp2;
+    if list % ENTRY as u64 != 0 {
+        return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
+    }
+    loop {
+        let room = (PAGE - list % PAGE) as usize / ENTRY;
+        let pages = left.div_ceil(PAGE_SIZE);
+        // A list page too small for the rest ends in a pointer to the next.
+        let chained = pages > room;
+        let entries = if chained { room } else { pages };
+        let raw = &mut page[..entries * ENTRY];
+        memory.read(list, raw)?;
+        for (index, entry) in raw.chunks_exact(ENTRY).enumerate() {
+            let mut bytes = [0; ENTRY];
+            bytes.copy_from_slice(entry);
+            let address = u64::from_le_bytes(bytes);
+            if address % PAGE != 0 {
+                return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
+            }
+            if chained && index == room - 1 {
+                list = address;
+            } else {
+                let part = left.min(PAGE_SIZE);
+                push(segments, address, part)?;
+                left -= part;
+            }
+        }
+        if !chained {
+            return Ok(());
+        }
+    }
+}
+
+/// Appends a piece, as part of the one before it where they touch.
+fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<(), Failure> {
+    if address.checked_add(length as u64).is_none() {
+        return Err(StatusCode::DataTransferError.into());
+    }
+    if let Some(last) = segments.last_mut() {
+        if last.address + last.length as u64 == address {
+            last.length += length;
+            return Ok(());
+        }
+    }
+    segments.push(Segment { address, length });
+    Ok(())
+}
+
+/// Copies guest memory at `segments` to `data`.
+pub fn gather(
+    memory: &dyn Memory,
+    segments: &[Segment],
+    data: &mut [u8],
+) -> Result<(), OutOfMemoryRange> {
+    let mut rest = data;
+    for segment in segments {
+        let (part, after) = rest.split_at_mut(segment.length.min(rest.len()));
+        memory.read(segment.address, part)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Copies `data` to guest memory at `segments`.
+pub fn scatter(
+    memory: &dyn Memory,
+    segments: &[Segment],
+    data: &[u8],
+) -> Result<(), OutOfMemoryRange> {
+    let mut rest = data;
+    for segment in segments {
+        let (part, after) = rest.split_at(segment.length.min(rest.len()));
+        memory.write(segment.address, part)?;
+        rest = after;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! How commands fail: status codes (NVMe 1.4 section 4.6.1.2).
+
+/// Do Not Retry: bit 14 of the status field without its phase bit.
+pub const DNR: u16 = 1 << 14;
+/// More: the error log has an entry on it.
+pub const MORE: u16 = 1 << 13;
+
+/// A status: code type in bits 10:8, code in bits 7:0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum StatusCode {
+    InvalidOpcode = 0x001,
+    InvalidField = 0x002,
+    DataTransferError = 0x004,
+    AbortRequested = 0x007,
+    AbortedBySubmissionQueueDeletion = 0x008,
+    InvalidNamespace = 0x00b,
+    CommandSequenceError = 0x00c,
+    InvalidPrpOffset = 0x013,
+    NamespaceWriteProtected = 0x020,
+    LbaOutOfRange = 0x080,
+    InvalidCompletionQueue = 0x100,
+    InvalidQueueIdentifier = 0x101,
+    InvalidQueueSize = 0x102,
+    AsynchronousEventLimitExceeded = 0x105,
+    InvalidInterruptVector = 0x108,
+    InvalidLogPage = 0x109,
+    InvalidQueueDeletion = 0x10c,
+    FeatureNotSaveable = 0x10d,
+    FeatureNotChangeable = 0x10e,
+    FeatureNotNamespaceSpecific = 0x10f,
+    WriteFault = 0x280,
+    UnrecoveredReadError = 0x281,
+}
+
+impl StatusCode {
+    /// The status field without its phase bit. What cannot get better by
+    /// repeating the command says so.
+    pub fn field(self) -> u16 {
+        let again = matches!(
+            self,
+            Self::DataTransferError
+                | Self::AbortRequested
+                | Self::AbortedBySubmissionQueueDeletion
+                | Self::WriteFault
+                | Self::UnrecoveredReadError
+        );
+        self as u16 | if again { 0 } else { DNR }
+    }
+
+    /// The failure of this code, for the reason of byte `location` of the
+    /// submission queue entry.
+    pub fn at(self, location: u16) -> Failure {
+        Failure { status: self, location }
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// What the completion says.
+    pub status: StatusCode,
+    /// Parameter Error Location of the error log (section 5.14.1.1).
+    pub location: u16,
+}
+
+/// Parameter Error Location where no one parameter is at fault.
+const NO_LOCATION: u16 = 0xffff;
+
+impl From<StatusCode> for Failure {
+    fn from(status: StatusCode) -> Self {
+        Self { status, location: NO_LOCATION }
+    }
+}
+
+impl From<crate::OutOfMemoryRange> for Failure {
+    fn from(_: crate::OutOfMemoryRange) -> Self {
+        StatusCode::DataTransferError.into()
+    }
+}
+
+/// What executing a command came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, with Dword 0 of the completion.
+    Done(u32),
+    /// It completes later.
+    Pending,
+}
