@@ -39,6 +39,7 @@ pub fn encode(entry: &Entry, out: &mut Vec<u8>) {
     };
     match entry {
         Entry::Output(bytes) => frames(b'o', bytes, LIMIT),
+        Entry::ErrorOutput(bytes) => frames(b'x', bytes, LIMIT),
         Entry::Console(bytes) => frames(b'c', bytes, LIMIT),
         Entry::Stage(stage) => frames(b's', &[*stage as u8], LIMIT),
         Entry::Progress(now) => frames(b'p', &now.to_le_bytes(), LIMIT),
@@ -114,6 +115,7 @@ impl Decoder {
 fn decode(kind: u8, payload: &[u8]) -> Result<Entry, FrameError> {
     Ok(match kind {
         b'o' => Entry::Output(payload.to_vec()),
+        b'x' => Entry::ErrorOutput(payload.to_vec()),
         b'c' => Entry::Console(payload.to_vec()),
         b's' => Entry::Stage(match payload {
             [0] => Stage::Preparing,

@@ -19,8 +19,10 @@ use stasis_clock::Nanos;
 /// One thing that a run tells.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// Bytes the command in the guest wrote to its standard output or error.
+    /// Bytes the command in the guest wrote to its standard output.
     Output(Vec<u8>),
+    /// Bytes the command in the guest wrote to its standard error.
+    ErrorOutput(Vec<u8>),
     /// Bytes the guest's kernel wrote to its console.
     Console(Vec<u8>),
     /// The run reached a new stage.

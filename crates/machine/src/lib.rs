@@ -1,1 +1,40 @@
-//! To be written.
+//! A KVM virtual machine whose clock belongs to the experiment.
+//!
+//! Guest time passes only while a processor runs guest code. Whatever the host
+//! does between an exit and the next entry takes none (`clock`); timers,
+//! completions and interrupts are events of virtual time; and while every
+//! processor is idle, the clock jumps to the next event. The processors run in
+//! turn on one thread, one virtual clock handed from each to the next, so that
+//! no read of the clock is ever behind another.
+//!
+//! Promises:
+//! - An I/O's completion becomes visible to the guest at the time its drive's
+//!   model says, whatever the medium or the host does.
+//! - Guests are hostile: no access, register value or request of theirs makes
+//!   this crate panic or touch memory that is not theirs.
+//! - On a host that repeats itself to the instruction, so does the guest.
+
+mod acpi;
+mod apic;
+mod boot;
+mod calibrate;
+mod clock;
+mod cpuid;
+mod devices;
+mod error;
+mod kick;
+mod layout;
+mod machine;
+mod memory;
+mod pci;
+mod quiet;
+mod statistics;
+mod time;
+mod vcpu;
+
+pub use boot::BootError;
+pub use error::Error;
+pub use machine::{run, Config, DriveConfig, Rewind, Speed};
+
+/// Most processors of a machine.
+pub const PROCESSORS_LIMIT: u32 = 64;

@@ -1,0 +1,243 @@
+//! Measures what leaving and entering guest mode costs, by running a few
+//! instructions between two RDTSC in the guest, one exit between them.
+//!
+//! The same host code enters the guest here and during a run. Each cost is the
+//! median of several samples.
+
+use kvm_ioctls::VcpuExit;
+
+use crate::boot;
+use crate::clock::{Clock, Costs, Way, WAYS};
+use crate::error::Error;
+use crate::kick::Kick;
+use crate::layout::{CALIBRATION, LOCAL_APIC};
+use crate::memory::GuestMemory;
+use crate::quiet::Quiet;
+use crate::time::{host_tsc, Scale};
+use crate::vcpu::Vcpu;
+
+const SAMPLES: usize = 33;
+const WARM_UP: usize = 8;
+const CODE: u64 = CALIBRATION;
+const IDT: u64 = CALIBRATION + 0x1000;
+const STACK: u64 = CALIBRATION + 0x4000;
+const VECTOR: u8 = 0x40;
+/// Where the interrupt handler's code is.
+const HANDLER: u64 = CALIBRATION + 0x800;
+
+// rdtsc; shl rdx,32; or rax,rdx; mov r8,rax (r9 in the second form)
+const FIRST: &[u8] = &[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x49, 0x89, 0xc0];
+const SECOND: &[u8] = &[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x49, 0x89, 0xc1];
+const HLT: &[u8] = &[0xf4];
+const NOP: &[u8] = &[0x90];
+
+/// Measures the costs on `vcpu`. Uses guest memory that the kernel overwrites
+/// later.
+pub fn measure(
+    memory: &GuestMemory,
+    vcpu: &mut Vcpu,
+    kick: &mut Kick,
+    mut quiet: Option<&mut Quiet>,
+) -> Result<Costs, Error> {
+    // A host's tick in the middle of a sample would spoil it; the median bears
+    // a few.
+    let mut calm = || {
+        if let Some(quiet) = quiet.as_mut() {
+            quiet.wait();
+        }
+    };
+    let bench = Bench { memory };
+    bench.prepare()?;
+    let mut costs = Costs::default();
+    calm();
+    let nothing = bench.gap(vcpu, &costs, NOP, false)?;
+    costs.enter = bench.enter(vcpu)?;
+    let ways: [(Way, &[u8]); 6] = [
+        (Way::Port, &[0xe6, 0x80]),                   // out 0x80, al
+        (Way::MmioWrite, &[0x89, 0x07]),              // mov [rdi], eax
+        (Way::MmioRead, &[0x8b, 0x07]),               // mov eax, [rdi]
+        (Way::MsrWrite, &[0x0f, 0x30]),               // wrmsr
+        (Way::MsrRead, &[0x0f, 0x32]),                // rdmsr
+        (Way::Halt, HLT),
+    ];
+    for (way, instruction) in ways {
+        calm();
+        costs.leave[way as usize] = bench.gap(vcpu, &costs, instruction, false)? - nothing;
+    }
+    costs.leave[Way::Other as usize] = costs.leave[Way::Halt as usize];
+    costs.inject = bench.gap(vcpu, &costs, HLT, true)? - nothing;
+    calm();
+    let (leave, slack) = bench.kick(vcpu, kick, &costs)?;
+    costs.leave[Way::Kick as usize] = leave;
+    costs.slack = slack;
+    Ok(costs)
+}
+
+/// Names of the costs, for the results.
+pub fn describe(costs: &Costs) -> Vec<(String, i64)> {
+    const NAMES: [&str; WAYS] =
+        ["port", "mmio-write", "mmio-read", "msr-write", "msr-read", "halt", "kick", "other"];
+    let mut all = vec![("enter".to_owned(), costs.enter), ("inject".to_owned(), costs.inject)];
+    all.extend(NAMES.iter().zip(costs.leave).map(|(name, cost)| (format!("leave-{name}"), cost)));
+    all.push(("slack".to_owned(), costs.slack));
+    all
+}
+
+/// Touches every big page of guest memory from inside, so that the nested
+/// page tables are filled before time is measured. `ranges` are mapped.
+pub fn touch(memory: &GuestMemory, vcpu: &mut Vcpu, ranges: &[(u64, u64)]) -> Result<(), Error> {
+    // again: mov al,[rdi]; mov [rdi],al; add rdi,0x200000; cmp rdi,rsi; jb again; hlt
+    const LOOP: &[u8] = &[
+        0x8a, 0x07, 0x88, 0x07, 0x48, 0x81, 0xc7, 0x00, 0x00, 0x20, 0x00, 0x48, 0x39, 0xf7, 0x72,
+        0xf0, 0xf4,
+    ];
+    write(memory, CODE, LOOP)?;
+    for &(start, end) in ranges {
+        reset(vcpu, start, end)?;
+        let mut clock = Clock::new(Scale::new(1_000_000));
+        loop {
+            match vcpu.run(&mut clock, false)?.0 {
+                VcpuExit::Hlt => break,
+                VcpuExit::Intr => {}
+                other => return Err(Error::Guest(format!("{other:?} while filling memory"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Bench<'a> {
+    memory: &'a GuestMemory,
+}
+
+impl Bench<'_> {
+    // An interrupt gate for VECTOR (AMD64 APM vol. 2, 4.8.4) and its handler.
+    fn prepare(&self) -> Result<(), Error> {
+        let mut gate = [0u8; 16];
+        gate[0..2].copy_from_slice(&(HANDLER as u16).to_le_bytes());
+        gate[2..4].copy_from_slice(&0x10u16.to_le_bytes());
+        gate[5] = 0x8e;
+        gate[6..8].copy_from_slice(&((HANDLER >> 16) as u16).to_le_bytes());
+        write(self.memory, IDT + 16 * u64::from(VECTOR), &gate)?;
+        write(self.memory, HANDLER, &[SECOND, HLT].concat())
+    }
+
+    /// Ticks between two RDTSC with `instruction` between them, as the guest
+    /// sees them with `costs` taken off.
+    fn gap(&self, vcpu: &mut Vcpu, costs: &Costs, instruction: &[u8], inject: bool) -> Result<i64, Error> {
+        let code = [FIRST, instruction, SECOND, HLT].concat();
+        write(self.memory, CODE, &code)?;
+        median(|| {
+            let mut clock = Clock::new(Scale::new(1_000_000));
+            clock.costs = *costs;
+            reset(vcpu, LOCAL_APIC, 0)?;
+            let mut injected = false;
+            let mut halts = if instruction == HLT { 2 } else { 1 };
+            loop {
+                let injecting = inject && halts == 1 && !injected;
+                if injecting {
+                    vcpu.inject(VECTOR)?;
+                    injected = true;
+                }
+                let (exit, after) = vcpu.run(&mut clock, injecting)?;
+                let way = match exit {
+                    VcpuExit::Hlt => {
+                        halts -= 1;
+                        if halts == 0 {
+                            break;
+                        }
+                        Way::Halt
+                    }
+                    VcpuExit::IoOut(..) => Way::Port,
+                    VcpuExit::MmioWrite(..) => Way::MmioWrite,
+                    VcpuExit::MmioRead(..) => Way::MmioRead,
+                    VcpuExit::X86Wrmsr(_) => Way::MsrWrite,
+                    VcpuExit::X86Rdmsr(_) => Way::MsrRead,
+                    VcpuExit::Intr => Way::Kick,
+                    other => return Err(Error::Guest(format!("{other:?} while calibrating"))),
+                };
+                clock.leave(way, after);
+            }
+            let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
+            Ok(regs.r9.wrapping_sub(regs.r8) as i64)
+        })
+    }
+
+    /// Ticks from reading the host's TSC to the guest's first instruction.
+    fn enter(&self, vcpu: &mut Vcpu) -> Result<i64, Error> {
+        write(self.memory, CODE, &[FIRST, HLT].concat())?;
+        median(|| {
+            let mut clock = Clock::new(Scale::new(1_000_000));
+            reset(vcpu, 0, 0)?;
+            vcpu.run(&mut clock, false)?;
+            let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
+            Ok(regs.r8 as i64)
+        })
+    }
+
+    /// What a kicked slice costs on the way out, and how late it ends at most.
+    fn kick(&self, vcpu: &mut Vcpu, kick: &mut Kick, costs: &Costs) -> Result<(i64, i64), Error> {
+        // again: rdtsc...; mov r8,rax; jmp again
+        write(self.memory, CODE, &[FIRST, &[0xeb, 0xf2]].concat())?;
+        let mut slacks = Vec::new();
+        let leave = median(|| {
+            let mut clock = Clock::new(Scale::new(1_000_000));
+            clock.costs = *costs;
+            reset(vcpu, 0, 0)?;
+            let aim = vcpu.immediate_exit();
+            kick.aim(aim);
+            let due = host_tsc() + 60_000;
+            kick.arm(due);
+            let (_, after) = vcpu.run(&mut clock, false)?;
+            while kick.take_fired().is_none() {
+                std::hint::spin_loop();
+            }
+            // SAFETY: the byte belongs to this vCPU, which is not running.
+            unsafe { aim.write_volatile(0) };
+            let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
+            let last = regs.r8;
+            slacks.push(clock.host_at(last).wrapping_sub(due) as i64);
+            Ok(after.wrapping_sub(clock.host_at(last)) as i64)
+        })?;
+        slacks.sort_unstable();
+        // The loop is a few instructions long: the guest can have gone on for
+        // one round after the last value that it kept.
+        const ROUND: i64 = 8;
+        let slack = slacks[slacks.len() * 9 / 10].max(0) + ROUND;
+        Ok((leave, slack))
+    }
+}
+
+fn write(memory: &GuestMemory, at: u64, bytes: &[u8]) -> Result<(), Error> {
+    memory.write(at, bytes).map_err(|_| Error::Internal("calibration lies outside memory"))
+}
+
+fn reset(vcpu: &mut Vcpu, rdi: u64, rsi: u64) -> Result<(), Error> {
+    const INTERRUPTS_ON: u64 = 1 << 9;
+    // An MSR that KVM does not know, so that it comes to user space.
+    const UNKNOWN_MSR: u64 = 0x6e0;
+    let mut sregs = vcpu.fd().get_sregs().map_err(Error::kvm("read registers"))?;
+    boot::long_mode(&mut sregs);
+    sregs.idt.base = IDT;
+    sregs.idt.limit = 16 * 256 - 1;
+    vcpu.fd().set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
+    let regs = kvm_bindings::kvm_regs {
+        rip: CODE,
+        rsp: STACK,
+        rcx: UNKNOWN_MSR,
+        rdi,
+        rsi,
+        rflags: 2 | INTERRUPTS_ON,
+        ..Default::default()
+    };
+    vcpu.fd().set_regs(&regs).map_err(Error::kvm("set registers"))
+}
+
+fn median(mut sample: impl FnMut() -> Result<i64, Error>) -> Result<i64, Error> {
+    for _ in 0..WARM_UP {
+        sample()?;
+    }
+    let mut samples = (0..SAMPLES).map(|_| sample()).collect::<Result<Vec<_>, _>>()?;
+    samples.sort_unstable();
+    Ok(samples[SAMPLES / 2])
+}

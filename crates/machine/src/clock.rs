@@ -1,0 +1,124 @@
+//! The guest's one clock: virtual time in ticks of its TSC, and what it costs
+//! to leave and enter guest mode.
+//!
+//! While a vCPU runs, its TSC is `host TSC + offset`. On entry the offset is
+//! set so that the guest goes on where virtual time stands; on exit virtual
+//! time is what the guest's TSC was when it left. What the host does between
+//! is not part of either.
+
+use crate::time::{host_tsc, Scale};
+
+/// Ways out of guest mode, as far as their costs differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Way {
+    /// IN or OUT.
+    Port = 0,
+    /// A store to a device's memory.
+    MmioWrite = 1,
+    /// A load from a device's memory.
+    MmioRead = 2,
+    /// WRMSR that comes to user space.
+    MsrWrite = 3,
+    /// RDMSR that comes to user space.
+    MsrRead = 4,
+    /// HLT.
+    Halt = 5,
+    /// A signal.
+    Kick = 6,
+    /// Others: interrupt windows, shutdown.
+    Other = 7,
+}
+
+/// How many ways there are.
+pub const WAYS: usize = 8;
+
+/// What leaving and entering guest mode takes, in ticks of the host's TSC.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// From reading the host's TSC before an entry to the guest's first instruction.
+    pub enter: i64,
+    /// What an injected interrupt adds to an entry.
+    pub inject: i64,
+    /// From the guest's last instruction to reading the host's TSC after the
+    /// exit, by [`Way`].
+    pub leave: [i64; WAYS],
+    /// How much later than its timer's time a slice can end.
+    pub slack: i64,
+}
+
+/// Virtual time.
+#[derive(Debug)]
+pub struct Clock {
+    now: u64,
+    scale: Scale,
+    /// What the present or last entry added to the host's TSC.
+    offset: u64,
+    /// Virtual time at the last entry: an exit is never before it.
+    entered: u64,
+    /// The costs that are taken off.
+    pub costs: Costs,
+}
+
+impl Clock {
+    /// A clock at zero.
+    pub fn new(scale: Scale) -> Self {
+        Self { now: 0, scale, offset: 0, entered: 0, costs: Costs::default() }
+    }
+
+    /// Virtual time in ticks.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Virtual time in ns.
+    pub fn now_ns(&self) -> u64 {
+        self.scale.to_ns(self.now)
+    }
+
+    /// The scale.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// Moves virtual time to `ticks`, forward; or back, when the machine rewinds.
+    pub fn set(&mut self, ticks: u64) {
+        self.now = ticks;
+    }
+
+    /// The TSC offset for an entry that begins now.
+    #[inline]
+    pub fn enter(&mut self, injecting: bool) -> u64 {
+        let inject = if injecting { self.costs.inject } else { 0 };
+        self.entered = self.now;
+        let cost = (self.costs.enter + inject) as u64;
+        self.offset = self.now.wrapping_sub(host_tsc()).wrapping_sub(cost);
+        self.offset
+    }
+
+    /// The host's TSC at which the guest will be at `ticks`, after [`Clock::enter`].
+    pub fn host_at(&self, ticks: u64) -> u64 {
+        ticks.wrapping_sub(self.offset)
+    }
+
+    /// Virtual time of an exit by `way` that was seen at `host` (host TSC).
+    #[inline]
+    pub fn leave(&mut self, way: Way, host: u64) {
+        let at = host.wrapping_add(self.offset).wrapping_sub(self.costs.leave[way as usize] as u64);
+        self.now = at.max(self.entered);
+    }
+
+    /// Virtual time of a slice that its timer, due at `due` (host TSC), ended:
+    /// the latest that the guest can have seen.
+    pub fn leave_at(&mut self, due: u64) {
+        let at = due.wrapping_add(self.offset).wrapping_add(self.costs.slack as u64);
+        self.now = at.max(self.entered);
+    }
+
+    /// No later than `due` (host TSC) plus what slices end late by: where a
+    /// timer fired on the way out, its handling is not the guest's time.
+    pub fn cap(&mut self, due: u64) {
+        let latest = due.wrapping_add(self.offset).wrapping_add(self.costs.slack as u64);
+        self.now = self.now.min(latest.max(self.entered));
+    }
+}

@@ -1,0 +1,117 @@
+//! The channel's device: the mailbox's memory, and what the machine does with
+//! each request of the guest's agent.
+
+use std::io::Read;
+
+use stasis_channel::{Host, Job, Mailbox, Request, Response, Stream, MAILBOX_SIZE};
+use stasis_journal::{Entry, Journal};
+
+use crate::memory::Mapping;
+
+/// What a request means for the machine.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    Nothing,
+    /// The command begins now.
+    Started,
+    /// The command has ended with this status.
+    Exited(i32),
+    /// The command could not be started.
+    NotStarted(i32, String),
+    /// The agent has nothing more to say.
+    Finished,
+}
+
+/// The machine's end of the channel.
+pub struct ChannelDevice {
+    mailbox: Mapping,
+    host: Host,
+    job: Job,
+    input: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for ChannelDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChannelDevice").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+struct MailboxMemory<'a>(&'a Mapping);
+
+impl Mailbox for MailboxMemory<'_> {
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        if self.0.read(offset as u64, into).is_err() {
+            into.fill(0);
+        }
+    }
+
+    fn write(&mut self, offset: usize, from: &[u8]) {
+        // Beyond the mailbox: cut off, as the trait says callers never ask.
+        let _ = self.0.write(offset as u64, from);
+    }
+}
+
+impl ChannelDevice {
+    /// A channel that gives `job` and the tar stream `input` to the guest.
+    pub fn new(job: Job, input: Box<dyn Read + Send>) -> std::io::Result<Self> {
+        let mailbox = Mapping::new(MAILBOX_SIZE as u64, true)?;
+        Ok(Self { mailbox, host: Host::new(), job, input, buffer: Vec::new() })
+    }
+
+    /// The memory behind the mailbox's BAR.
+    pub fn mailbox(&self) -> &Mapping {
+        &self.mailbox
+    }
+
+    /// The guest rang: answers its request.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn doorbell(&mut self, journal: &mut dyn Journal) -> std::io::Result<Told> {
+        let mut mailbox = MailboxMemory(&self.mailbox);
+        let request = match self.host.receive(&mut mailbox) {
+            Ok(request) => request,
+            Err(error) => {
+                journal.entry(Entry::Console(format!("{error}\n").into_bytes()))?;
+                return Ok(Told::Nothing);
+            }
+        };
+        let mut told = Told::Nothing;
+        match request {
+            Request::Hello => {
+                Host::respond(&mut mailbox, Response::Job(&self.job));
+                return Ok(told);
+            }
+            Request::ReadInput { max } => {
+                self.buffer.resize(max, 0);
+                let mut length = 0;
+                while length < max {
+                    match self.input.read(&mut self.buffer[length..])? {
+                        0 => break,
+                        more => length += more,
+                    }
+                }
+                Host::respond(&mut mailbox, Response::Bytes(&self.buffer[..length]));
+                return Ok(told);
+            }
+            Request::Started => told = Told::Started,
+            Request::Output { stream: Stream::Output, bytes } => {
+                journal.entry(Entry::Output(bytes.to_vec()))?;
+            }
+            Request::Output { stream: Stream::Error, bytes } => {
+                journal.entry(Entry::ErrorOutput(bytes.to_vec()))?;
+            }
+            Request::Exited { status } => told = Told::Exited(i32::from(status)),
+            Request::NotStarted { status, message } => {
+                told = Told::NotStarted(i32::from(status), message.into_owned());
+            }
+            Request::Results { bytes } => journal.entry(Entry::Results(bytes.to_vec()))?,
+            Request::Log { text } => journal.entry(Entry::Console(format!("{text}\n").into_bytes()))?,
+            Request::Finished => told = Told::Finished,
+        }
+        Host::respond(&mut mailbox, Response::Done);
+        Ok(told)
+    }
+}

@@ -1,0 +1,109 @@
+//! An NVMe controller on the PCI bus with a drive behind it.
+
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Drive, Submission};
+use stasis_journal::IoRecord;
+use stasis_nvme::{Controller, Memory, OutOfMemoryRange};
+
+use crate::memory::GuestMemory;
+use crate::pci::{Function, Identity};
+
+impl Memory for GuestMemory {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange> {
+        let length = into.len();
+        GuestMemory::read(self, address, into).map_err(|_| OutOfMemoryRange { address, length })
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange> {
+        GuestMemory::write(self, address, from)
+            .map_err(|_| OutOfMemoryRange { address, length: from.len() })
+    }
+}
+
+/// A controller, its drive, and what is between them.
+#[derive(Debug)]
+pub struct NvmeDevice {
+    controller: Controller,
+    drive: Drive,
+    done: Vec<Done>,
+}
+
+impl NvmeDevice {
+    /// Joins `controller` and `drive`.
+    pub fn new(controller: Controller, drive: Drive) -> Self {
+        Self { controller, drive, done: Vec::new() }
+    }
+
+    /// Its PCI function.
+    pub fn function(queue_pairs: u16) -> Function {
+        // Class: mass storage, non-volatile memory, NVM Express I/O controller
+        // (PCI Code and ID Assignment Specification 1.11, 1.9).
+        let identity = Identity { vendor: 0x5354, device: 0x0002, class: 0x01_08_02, revision: 1 };
+        Function::new(identity).with_bar(0, Controller::bar_size(), false).with_msix(queue_pairs + 1)
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &Drive {
+        &self.drive
+    }
+
+    /// The guest reads a register.
+    pub fn read(&mut self, offset: u64, into: &mut [u8]) {
+        self.controller.read_register(offset, into);
+    }
+
+    /// The guest writes a register at virtual time `now`.
+    pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
+        self.controller.write_register(memory, offset, data);
+        self.submit(now);
+    }
+
+    /// Looks at the shadow doorbells.
+    pub fn poll(&mut self, memory: &GuestMemory, now: Nanos) {
+        self.controller.poll_shadow(memory);
+        self.submit(now);
+    }
+
+    fn submit(&mut self, now: Nanos) {
+        while let Some(request) = self.controller.pop_request() {
+            self.drive.submit(
+                now,
+                Submission {
+                    tag: request.tag,
+                    queue: request.queue,
+                    command: request.command,
+                    data: request.data,
+                },
+            );
+        }
+    }
+
+    /// When its drive's model wants to be advanced next.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.drive.next_event()
+    }
+
+    /// Delivers what is due at `now`; each I/O is told to `record`.
+    pub fn advance(
+        &mut self,
+        memory: &GuestMemory,
+        now: Nanos,
+        boot: bool,
+        mut record: impl FnMut(IoRecord),
+    ) {
+        self.drive.advance(now, &mut self.done);
+        let mut done = std::mem::take(&mut self.done);
+        for done in done.drain(..) {
+            record(self.drive.record(&done, now, boot));
+            self.controller.complete(memory, done.tag, done.status, done.data);
+        }
+        self.done = done;
+        // A completion can make room for commands that waited.
+        self.submit(now);
+    }
+
+    /// The next MSI-X vector to signal.
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        self.controller.pop_interrupt()
+    }
+}

@@ -1,0 +1,45 @@
+//! What can go wrong with a machine, from its making to its end.
+
+use crate::boot::BootError;
+
+/// Why a machine could not be made or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// KVM refused.
+    #[error("KVM: cannot {0}: {1}; `stasis doctor` says what this machine can do")]
+    Kvm(&'static str, #[source] std::io::Error),
+    /// KVM lacks something.
+    #[error("KVM on this machine lacks {0}; use --engine softkvm or exact, or a Linux of 6.1 or later")]
+    Missing(&'static str),
+    /// The host has not enough memory.
+    #[error("cannot get {0} MiB of memory for the guest: {1}; use a smaller --memory or drive in RAM")]
+    Memory(u64, #[source] std::io::Error),
+    /// The kernel cannot be booted.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// A drive's controller cannot be made.
+    #[error("drive {0}: {1}")]
+    Drive(String, #[source] stasis_nvme::ConfigError),
+    /// Too many of something.
+    #[error("{0}")]
+    Limit(String),
+    /// The host's timer could not be made.
+    #[error("cannot make a timer: {0}")]
+    Timer(#[source] std::io::Error),
+    /// The journal could not be written.
+    #[error("cannot write the results: {0}")]
+    Journal(#[source] std::io::Error),
+    /// The guest did what no guest can do here.
+    #[error("the guest's processor stopped: {0}")]
+    Guest(String),
+    /// A defect of this program.
+    #[error("internal error: {0}; please report it")]
+    Internal(&'static str),
+}
+
+impl Error {
+    /// Makes an error of a KVM call.
+    pub(crate) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> Self {
+        move |error| Self::Kvm(what, std::io::Error::from_raw_os_error(error.errno()))
+    }
+}

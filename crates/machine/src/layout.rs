@@ -1,0 +1,32 @@
+//! Where things are in the guest's physical address space.
+
+use std::ops::Range;
+
+/// The descriptor table at boot.
+pub const GDT: u64 = 0x500;
+/// The kernel's boot parameters ("zero page").
+pub const ZERO_PAGE: u64 = 0x7000;
+/// Page tables at boot, up to [`PAGE_TABLES_END`]: an identity map.
+pub const PAGE_TABLES: u64 = 0x4_0000;
+/// End of the room for page tables.
+pub const PAGE_TABLES_END: u64 = 0x9_f000;
+/// Code and data of the calibration, before the kernel is loaded.
+pub const CALIBRATION: u64 = 0x10_0000;
+/// The kernel's command line.
+pub const COMMAND_LINE: u64 = 0x2_0000;
+/// Longest command line (x86 Linux: COMMAND_LINE_SIZE).
+pub const COMMAND_LINE_LIMIT: usize = 2048;
+/// The seed of the guest's random numbers (boot protocol: setup_data).
+pub const SETUP_DATA: u64 = 0x3_0000;
+/// End of conventional memory.
+pub const LOW_END: u64 = 0x9_fc00;
+/// ACPI tables, the root pointer first; in the area where kernels look for it.
+pub const ACPI: u64 = 0xe_0000;
+/// Start of memory above the first mebibyte.
+pub const HIGH_START: u64 = 0x10_0000;
+/// The window for PCI memory.
+pub const PCI_MEMORY: Range<u64> = 0xc000_0000..0xfe00_0000;
+/// The I/O APIC's registers.
+pub const IO_APIC: u64 = 0xfec0_0000;
+/// The local APICs' registers.
+pub const LOCAL_APIC: u64 = 0xfee0_0000;

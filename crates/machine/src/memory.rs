@@ -1,0 +1,255 @@
+//! Guest memory: anonymous host memory at fixed guest-physical places, reached
+//! by checked copies only.
+//!
+//! Everything a guest names by address goes through [`GuestMemory::read`] and
+//! [`GuestMemory::write`], which refuse what is not guest memory.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// First address of the hole below 4 GiB that devices and APICs live in.
+pub const HOLE_START: u64 = 0xc000_0000;
+/// End of that hole.
+pub const HOLE_END: u64 = 0x1_0000_0000;
+/// Where the root file system's persistent memory starts at the earliest.
+const PMEM_FLOOR: u64 = 0x10_0000_0000;
+/// Big pages keep nested page faults, which take guest time unseen, rare.
+const HUGE: u64 = 2 << 20;
+
+/// What a range of guest memory is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Ordinary memory.
+    Ram,
+    /// The root file system, as persistent memory.
+    Root,
+}
+
+/// One contiguous range of guest memory.
+#[derive(Debug)]
+pub struct Region {
+    /// First guest-physical address.
+    pub base: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// What it is for.
+    pub purpose: Purpose,
+    mapping: Mapping,
+}
+
+/// Private anonymous memory of the host, aligned for big pages.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+    whole: (NonNull<u8>, usize),
+}
+
+// SAFETY: the mapping is plain memory owned by this value; all access goes
+// through raw copies that tolerate concurrent writers (the guest).
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `length` bytes of zeroes; with `populate`, in memory at once.
+    pub fn new(length: u64, populate: bool) -> io::Result<Self> {
+        let length = usize::try_from(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let whole = length + HUGE as usize;
+        // SAFETY: a fresh anonymous mapping, checked below.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                whole,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let first = NonNull::new(address.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let skip = (address as usize).next_multiple_of(HUGE as usize) - address as usize;
+        // SAFETY: `skip` is less than HUGE, by which `whole` exceeds `length`.
+        let start = unsafe { first.add(skip) };
+        let mapping = Self { start, length, whole: (first, whole) };
+        // SAFETY: within the mapping. Advice only: failure costs speed, not correctness.
+        unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
+        if populate {
+            // SAFETY: within the mapping.
+            let result =
+                unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_POPULATE_WRITE) };
+            if result != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(mapping)
+    }
+
+    /// Address in the host.
+    pub fn host_address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The bytes, for filling before any guest runs.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is ours alone until a guest runs, and no guest
+        // runs while this exclusive borrow lives.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+
+    /// Copies from the mapping; the caller has checked the range.
+    fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        debug_assert!(offset + into.len() <= self.length);
+        // SAFETY: in range by the caller's check. A guest may write at the same
+        // time; the copy is taken once and only used afterwards.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.start.as_ptr().add(offset),
+                into.as_mut_ptr(),
+                into.len(),
+            );
+        }
+    }
+
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        debug_assert!(offset + from.len() <= self.length);
+        // SAFETY: as in `copy_out`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                from.as_ptr(),
+                self.start.as_ptr().add(offset),
+                from.len(),
+            );
+        }
+    }
+
+    /// Copies from `offset`, or refuses.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange> {
+        let at = self.check(offset, into.len())?;
+        self.copy_out(at, into);
+        Ok(())
+    }
+
+    /// Copies to `offset`, or refuses.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), OutOfMemoryRange> {
+        let at = self.check(offset, from.len())?;
+        self.copy_in(at, from);
+        Ok(())
+    }
+
+    fn check(&self, offset: u64, length: usize) -> Result<usize, OutOfMemoryRange> {
+        let at = usize::try_from(offset).map_err(|_| OutOfMemoryRange)?;
+        match at.checked_add(length) {
+            Some(end) if end <= self.length => Ok(at),
+            _ => Err(OutOfMemoryRange),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped in `new`.
+        unsafe { libc::munmap(self.whole.0.as_ptr().cast(), self.whole.1) };
+    }
+}
+
+/// The address range is not guest memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the address range is not guest memory")]
+pub struct OutOfMemoryRange;
+
+/// All memory of a guest.
+#[derive(Debug)]
+pub struct GuestMemory {
+    regions: Vec<Region>,
+}
+
+impl GuestMemory {
+    /// Lays out `ram` bytes of memory (below and above the hole) and `root`
+    /// bytes of persistent memory.
+    pub fn new(ram: u64, root: u64) -> io::Result<Self> {
+        let low = ram.min(HOLE_START);
+        let mut regions = vec![Region::new(0, low, Purpose::Ram)?];
+        let mut end = HOLE_END;
+        if ram > low {
+            regions.push(Region::new(HOLE_END, ram - low, Purpose::Ram)?);
+            end += ram - low;
+        }
+        if root > 0 {
+            let base = end.next_multiple_of(1 << 30).max(PMEM_FLOOR);
+            regions.push(Region::new(base, root.next_multiple_of(HUGE), Purpose::Root)?);
+        }
+        Ok(Self { regions })
+    }
+
+    /// Every range, in order of address.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The root file system's range.
+    pub fn root_mut(&mut self) -> Option<&mut Region> {
+        self.regions.iter_mut().find(|region| region.purpose == Purpose::Root)
+    }
+
+    /// Copies guest memory from `address`, or refuses.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange> {
+        let (region, offset) = self.find(address)?;
+        region.mapping.read(offset, into)
+    }
+
+    /// Copies into guest memory at `address`, or refuses.
+    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange> {
+        let (region, offset) = self.find(address)?;
+        region.mapping.write(offset, from)
+    }
+
+    // A range that spans two regions is refused: none is adjacent to another.
+    fn find(&self, address: u64) -> Result<(&Region, u64), OutOfMemoryRange> {
+        self.regions
+            .iter()
+            .find(|region| address >= region.base && address - region.base < region.length)
+            .map(|region| (region, address - region.base))
+            .ok_or(OutOfMemoryRange)
+    }
+}
+
+impl Region {
+    fn new(base: u64, length: u64, purpose: Purpose) -> io::Result<Self> {
+        Ok(Self { base, length, purpose, mapping: Mapping::new(length, true)? })
+    }
+
+    /// The host's memory behind it.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The host's memory behind it, for filling.
+    pub fn mapping_mut(&mut self) -> &mut Mapping {
+        &mut self.mapping
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_outside_memory_are_refused() {
+        let memory = GuestMemory::new(4 << 20, 4096).unwrap();
+        let mut byte = [0];
+        assert_eq!(memory.write(0, &[7]), Ok(()));
+        assert_eq!(memory.read(0, &mut byte), Ok(()));
+        assert_eq!(byte, [7]);
+        assert_eq!(memory.read((4 << 20) - 1, &mut [0; 2]), Err(OutOfMemoryRange));
+        assert_eq!(memory.read(HOLE_START, &mut byte), Err(OutOfMemoryRange));
+        assert_eq!(memory.write(u64::MAX, &[1, 2]), Err(OutOfMemoryRange));
+        assert_eq!(memory.read(PMEM_FLOOR, &mut byte), Ok(()));
+    }
+}

@@ -1,0 +1,196 @@
+//! What a run is told about at its end.
+
+use std::time::{Duration, Instant};
+
+use stasis_clock::Nanos;
+use stasis_journal::{Ending, Exits, Outcome, Overshoot};
+
+use crate::calibrate;
+use crate::clock::Clock;
+
+/// Counters of one run. Those of the command begin with [`Statistics::start`]
+/// and end with [`Statistics::finish`].
+#[derive(Debug)]
+pub struct Statistics {
+    /// When the machine was made.
+    pub born: Instant,
+    /// When progress was last reported.
+    pub reported: Instant,
+    /// Turns of the machine's loop, for what is looked at only now and then.
+    pub turns: u32,
+    /// Whether the command runs.
+    pub running: bool,
+    /// Virtual time when the command began (ns).
+    pub started_virtual: Nanos,
+    /// Virtual time that was skipped (ticks).
+    pub skipped: u64,
+    /// Exits.
+    pub exits: Exits,
+    /// How late slices ended.
+    pub overshoot: Histogram,
+    /// How the command ended, as the agent told.
+    pub status: Option<Ending>,
+    boot_wall: Duration,
+    started_wall: Instant,
+    started_frozen: Duration,
+    finished: Option<Finished>,
+}
+
+#[derive(Debug)]
+struct Finished {
+    virtual_ns: Nanos,
+    wall: Duration,
+    frozen: Duration,
+    skipped: u64,
+    exits: Exits,
+    overshoot: Overshoot,
+}
+
+impl Statistics {
+    /// Counters of a machine made at `born`.
+    pub fn new(born: Instant) -> Self {
+        Self {
+            born,
+            reported: born,
+            turns: 0,
+            running: false,
+            started_virtual: 0,
+            skipped: 0,
+            exits: Exits::default(),
+            overshoot: Histogram::default(),
+            status: None,
+            boot_wall: Duration::ZERO,
+            started_wall: born,
+            started_frozen: Duration::ZERO,
+            finished: None,
+        }
+    }
+
+    /// The command begins.
+    pub fn start(&mut self, now: Nanos, frozen: Duration) {
+        self.running = true;
+        self.started_virtual = now;
+        self.started_wall = Instant::now();
+        self.boot_wall = self.started_wall - self.born;
+        self.started_frozen = frozen;
+        self.skipped = 0;
+        self.exits = Exits::default();
+        self.overshoot = Histogram::default();
+    }
+
+    /// The command has ended, or the run has without it; the first call counts.
+    pub fn finish(&mut self, clock: &Clock, frozen: Duration) {
+        if self.finished.is_none() {
+            self.finished = Some(Finished {
+                virtual_ns: clock.now_ns().saturating_sub(self.started_virtual),
+                wall: self.started_wall.elapsed(),
+                frozen: frozen.saturating_sub(self.started_frozen),
+                skipped: self.skipped,
+                exits: self.exits,
+                overshoot: self.overshoot.summary(),
+            });
+        }
+    }
+
+    /// Everything, at the run's end.
+    pub fn outcome(mut self, ending: Ending, clock: &Clock, frozen: Duration) -> Outcome {
+        self.finish(clock, frozen);
+        let booted = self.running;
+        let finished = self.finished.expect("just finished");
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Outcome {
+            ending,
+            virtual_ns: if booted { finished.virtual_ns } else { 0 },
+            boot_virtual_ns: if booted { self.started_virtual } else { clock.now_ns() },
+            boot_wall_ns: nanos(if booted { self.boot_wall } else { self.born.elapsed() }),
+            wall_ns: if booted { nanos(finished.wall) } else { 0 },
+            frozen_ns: nanos(finished.frozen),
+            skipped_ns: clock.scale().to_ns(finished.skipped),
+            exits: finished.exits,
+            overshoot: finished.overshoot,
+            calibration: calibrate::describe(&clock.costs),
+            tsc_khz: clock.scale().khz(),
+        }
+    }
+}
+
+/// A histogram of times in fixed memory: exact up to 15 ns, then eight buckets
+/// to each doubling.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: Vec<u64>,
+    count: u64,
+    max: u64,
+}
+
+const BUCKETS: usize = 16 + 60 * 8;
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS], count: 0, max: 0 }
+    }
+}
+
+impl Histogram {
+    /// Counts `value`.
+    pub fn add(&mut self, value: u64) {
+        self.buckets[bucket(value)] += 1;
+        self.count += 1;
+        self.max = self.max.max(value);
+    }
+
+    fn summary(&self) -> Overshoot {
+        Overshoot { p50: self.percentile(50), p99: self.percentile(99), max: self.max }
+    }
+
+    fn percentile(&self, percent: u64) -> u64 {
+        let rank = (self.count * percent).div_ceil(100);
+        let mut seen = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank && seen > 0 {
+                return highest(index).min(self.max);
+            }
+        }
+        0
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    if value < 16 {
+        return value as usize;
+    }
+    let exponent = 63 - value.leading_zeros() as usize;
+    16 + (exponent - 4) * 8 + (value >> (exponent - 3) & 7) as usize
+}
+
+// The largest value of a bucket.
+fn highest(index: usize) -> u64 {
+    if index < 16 {
+        return index as u64;
+    }
+    let (exponent, step) = ((index - 16) / 8 + 4, (index - 16) % 8);
+    let width = 1u64 << (exponent - 3);
+    (1u64 << exponent) + (step as u64) * width + (width - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn percentiles_are_within_an_eighth(mut values in prop::collection::vec(0u64..1 << 40, 1..200)) {
+            let mut histogram = Histogram::default();
+            for &value in &values { histogram.add(value); }
+            values.sort_unstable();
+            for percent in [50, 99] {
+                let exact = values[(values.len() * percent).div_ceil(100) - 1];
+                let got = histogram.percentile(percent as u64);
+                prop_assert!(got >= exact && got <= exact + exact / 8, "{got} for {exact}");
+            }
+            prop_assert_eq!(histogram.summary().max, *values.last().unwrap());
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Virtual processors: their KVM handles, their state, and one entry into
+//! guest mode.
+
+use std::os::fd::AsRawFd;
+
+use kvm_bindings::{
+    kvm_device_attr, kvm_interrupt, kvm_msr_entry, CpuId, Msrs, KVM_VCPU_TSC_CTRL,
+    KVM_VCPU_TSC_OFFSET,
+};
+use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
+
+use crate::apic::Apic;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::layout;
+use crate::time::host_tsc;
+
+/// What a processor does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Waits for a start-up message.
+    Waiting,
+    /// Can run.
+    Runnable,
+    /// Executed HLT and waits for an interrupt.
+    Halted,
+}
+
+/// A processor but for its KVM handle.
+#[derive(Debug)]
+pub struct Processor {
+    /// Its local APIC.
+    pub apic: Apic,
+    /// What it does.
+    pub state: State,
+}
+
+/// The KVM side of a processor.
+#[derive(Debug)]
+pub struct Vcpu {
+    fd: VcpuFd,
+}
+
+// include/uapi/linux/kvm.h: _IOW(0xAE, 0x86, 4 bytes) and _IOW(0xAE, 0xe1, 24
+// bytes); kvm-ioctls has neither for this use.
+const KVM_INTERRUPT: libc::c_ulong = 0x4004_ae86;
+const KVM_SET_DEVICE_ATTR: libc::c_ulong = 0x4018_aee1;
+
+// KVM's APIC base register: enabled, bootstrap processor, x2APIC.
+const APIC_ENABLED: u64 = 1 << 11;
+const APIC_BOOTSTRAP: u64 = 1 << 8;
+const APIC_X2: u64 = 1 << 10;
+
+impl Vcpu {
+    /// Processor `index`, in the state after reset.
+    pub fn new(vm: &VmFd, index: u32, cpuid: &CpuId) -> Result<Self, Error> {
+        let fd = vm.create_vcpu(u64::from(index)).map_err(Error::kvm("create a vCPU"))?;
+        fd.set_cpuid2(cpuid).map_err(Error::kvm("set CPUID"))?;
+        let mut sregs = fd.get_sregs().map_err(Error::kvm("read registers"))?;
+        sregs.apic_base = layout::LOCAL_APIC
+            | APIC_ENABLED
+            | if index == 0 { APIC_BOOTSTRAP } else { 0 };
+        fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
+        // Memory is write-back by default, as firmware leaves it (MTRRdefType,
+        // Intel SDM vol. 3A 12.11.2.1); Linux turns PAT off otherwise.
+        const MTRR_DEFAULT_TYPE: u32 = 0x2ff;
+        const MTRR_ENABLED_WRITE_BACK: u64 = 1 << 11 | 6;
+        let entry =
+            kvm_msr_entry { index: MTRR_DEFAULT_TYPE, data: MTRR_ENABLED_WRITE_BACK, ..Default::default() };
+        let msrs = Msrs::from_entries(&[entry]).map_err(|_| Error::Internal("one MSR"))?;
+        fd.set_msrs(&msrs).map_err(Error::kvm("set MSRs"))?;
+        Ok(Self { fd })
+    }
+
+    /// The KVM handle.
+    pub fn fd(&mut self) -> &mut VcpuFd {
+        &mut self.fd
+    }
+
+    /// Whether the APIC is in x2APIC mode.
+    pub fn x2apic(&mut self) -> bool {
+        self.fd.get_kvm_run().apic_base & APIC_X2 != 0
+    }
+
+    /// Starts in real mode at page `page`, as a start-up message says.
+    pub fn start_at_page(&mut self, page: u8) -> Result<(), Error> {
+        let mut sregs = self.fd.get_sregs().map_err(Error::kvm("read registers"))?;
+        sregs.cs.selector = u16::from(page) << 8;
+        sregs.cs.base = u64::from(page) << 12;
+        self.fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
+        let regs = kvm_bindings::kvm_regs { rflags: 2, ..Default::default() };
+        self.fd.set_regs(&regs).map_err(Error::kvm("set registers"))
+    }
+
+    /// Whether an interrupt can be injected on the next entry.
+    pub fn interruptible(&mut self) -> bool {
+        self.fd.get_kvm_run().ready_for_interrupt_injection != 0
+    }
+
+    /// Injects `vector` on the next entry.
+    pub fn inject(&mut self, vector: u8) -> Result<(), Error> {
+        let interrupt = kvm_interrupt { irq: u32::from(vector) };
+        // SAFETY: a vCPU's file and the structure that this ioctl reads.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), KVM_INTERRUPT, &interrupt) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(Error::Kvm("inject an interrupt", std::io::Error::last_os_error()))
+        }
+    }
+
+    /// Asks for an exit as soon as an interrupt can be injected.
+    pub fn request_window(&mut self, on: bool) {
+        self.fd.get_kvm_run().request_interrupt_window = u8::from(on);
+    }
+
+    /// The byte that makes KVM_RUN return at once.
+    pub fn immediate_exit(&mut self) -> *mut u8 {
+        &mut self.fd.get_kvm_run().immediate_exit
+    }
+
+    /// Enters the guest with its TSC where `clock` stands; returns the exit and
+    /// the host's TSC right after it. An interrupted entry is `Intr`.
+    #[inline(never)]
+    pub fn run(&mut self, clock: &mut Clock, injecting: bool) -> Result<(VcpuExit<'_>, u64), Error> {
+        let offset = clock.enter(injecting);
+        let attribute = kvm_device_attr {
+            group: KVM_VCPU_TSC_CTRL,
+            attr: u64::from(KVM_VCPU_TSC_OFFSET),
+            addr: std::ptr::from_ref(&offset) as u64,
+            flags: 0,
+        };
+        // SAFETY: a vCPU's file; the attribute and what it points to live on
+        // this stack for the call, which only reads them.
+        let result =
+            unsafe { libc::ioctl(self.fd.as_raw_fd(), KVM_SET_DEVICE_ATTR, &attribute) };
+        if result != 0 {
+            return Err(Error::Kvm("set the TSC offset", std::io::Error::last_os_error()));
+        }
+        let result = self.fd.run();
+        let after = host_tsc();
+        match result {
+            Ok(exit) => Ok((exit, after)),
+            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
+                Ok((VcpuExit::Intr, after))
+            }
+            Err(error) => Err(Error::kvm("run a vCPU")(error)),
+        }
+    }
+}
