@@ -1,1 +1,20 @@
-//! To be written.
+//! A drive: a model that says *when* a command completes, and a medium that
+//! holds the bytes.
+//!
+//! Promises:
+//! - Target times are the model's alone. The medium starts on a command when it
+//!   is submitted, in real time; where it is not done by the command's virtual
+//!   time, [`Drive::advance`] waits, and the guest's time stands still.
+//! - Commands complete in the order of the model's completions.
+//! - A flush that has completed with [`stasis_block::Status::Ok`] has made
+//!   durable everything that was submitted before it.
+//! - An error of the medium is the status of its command, at the command's own
+//!   time, and of no other.
+//! - Once it has seen its deepest queue, a drive allocates nothing per command.
+
+mod drive;
+mod slots;
+mod statistics;
+
+pub use drive::{Done, Drive, Submission};
+pub use statistics::{Counter, Statistics};

@@ -1,0 +1,53 @@
+//! The commands in flight. A command's slot is its name at the model and at the
+//! medium, whatever tags the caller uses.
+
+use stasis_block::{Command, Tag};
+use stasis_clock::Nanos;
+use stasis_media::MediumError;
+
+/// A command in flight.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) tag: Tag,
+    pub(crate) queue: u16,
+    pub(crate) command: Command,
+    pub(crate) submit: Nanos,
+    /// How the medium ended it, with its buffer; `None` until then.
+    pub(crate) outcome: Option<(Result<(), MediumError>, Vec<u8>)>,
+}
+
+/// Slots, reused once they are free.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub(crate) fn insert(&mut self, slot: Slot) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = Some(slot);
+                index
+            }
+            None => {
+                self.slots.push(Some(slot));
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(index as usize)?.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Slot> {
+        let slot = self.slots.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        Some(slot)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

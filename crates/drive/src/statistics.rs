@@ -1,0 +1,36 @@
+//! What a drive has done so far.
+
+use stasis_block::{Operation, Status};
+
+/// Commands of one operation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counter {
+    /// How many completed, failed ones included.
+    pub count: u64,
+    /// How many bytes those that succeeded covered.
+    pub bytes: u64,
+    /// How many failed.
+    pub failed: u64,
+}
+
+/// What a drive has done so far, by operation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    counters: [Counter; Operation::ALL.len()],
+}
+
+impl Statistics {
+    /// The completed commands of `operation`.
+    pub fn of(&self, operation: Operation) -> Counter {
+        self.counters[operation as usize]
+    }
+
+    pub(crate) fn add(&mut self, operation: Operation, length: u64, status: Status) {
+        let counter = &mut self.counters[operation as usize];
+        counter.count += 1;
+        match status {
+            Status::Ok => counter.bytes += length,
+            Status::ReadError | Status::WriteError => counter.failed += 1,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A model and a medium to put drives to the test with.
+#![allow(dead_code)] // each test takes what it needs
+
+pub mod reference;
+
+use std::sync::{Arc, Mutex};
+
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use stasis_block::{Command, Operation, Tag};
+use stasis_clock::{EventQueue, Nanos};
+use stasis_media::{Finished, Medium, Ticket};
+use stasis_models::{Completion, Model};
+
+/// Bytes in which tests count.
+pub const SECTOR: usize = 512;
+
+/// Random latencies below a limit, unlimited parallelism.
+pub struct Latencies {
+    random: Xoshiro256PlusPlus,
+    below: Nanos,
+    events: EventQueue<Tag>,
+}
+
+impl Latencies {
+    pub fn new(seed: u64, below: Nanos) -> Box<Self> {
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Box::new(Self { random, below, events: EventQueue::new() })
+    }
+}
+
+impl Model for Latencies {
+    fn submit(&mut self, now: Nanos, tag: Tag, _: &Command) {
+        self.events.push(now + self.random.next_u64() % self.below, tag);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.events.next_at()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some((at, tag)) = self.events.pop_due(now) {
+            done.push(Completion { tag, at });
+        }
+    }
+}
+
+/// What is in a [`Moody`] medium, and what of it survives a power cut.
+#[derive(Debug, Clone)]
+pub struct Contents {
+    pub now: Vec<u8>,
+    pub durable: Vec<u8>,
+}
+
+/// An asynchronous medium at its worst: I/Os happen when they are asked for, in
+/// any order that the contract of [`Medium`] allows, and few at a time.
+pub struct Moody {
+    contents: Arc<Mutex<Contents>>,
+    random: Xoshiro256PlusPlus,
+    // In the order of submission.
+    under_way: Vec<(Ticket, Command, Vec<u8>)>,
+}
+
+impl Moody {
+    pub fn new(seed: u64, capacity: usize) -> (Self, Arc<Mutex<Contents>>) {
+        let empty = Contents { now: vec![0; capacity], durable: vec![0; capacity] };
+        let contents = Arc::new(Mutex::new(empty));
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        (Self { contents: contents.clone(), random, under_way: Vec::new() }, contents)
+    }
+
+    /// Performs one I/O, any but a flush with changes before it.
+    fn step(&mut self, done: &mut Vec<Finished>) {
+        let pick = self.random.next_u64() as usize % self.under_way.len();
+        let is = |io: &(Ticket, Command, Vec<u8>), operation| io.1.operation == operation;
+        let blocked = is(&self.under_way[pick], Operation::Flush)
+            && self.under_way[..pick].iter().any(|io| !is(io, Operation::Read));
+        let pick = if blocked { 0 } else { pick };
+        let (ticket, command, mut data) = self.under_way.remove(pick);
+        let range = command.offset as usize..(command.offset + command.length) as usize;
+        let mut contents = self.contents.lock().unwrap();
+        let Contents { now, durable } = &mut *contents;
+        match command.operation {
+            Operation::Read => data.copy_from_slice(&now[range.clone()]),
+            Operation::Write => now[range.clone()].copy_from_slice(&data),
+            Operation::Discard | Operation::WriteZeroes => now[range.clone()].fill(0),
+            Operation::Flush => durable.copy_from_slice(now),
+        }
+        if command.fua {
+            durable[range.clone()].copy_from_slice(&now[range]);
+        }
+        done.push(Finished { ticket, result: Ok(()), data });
+    }
+}
+
+impl Medium for Moody {
+    fn capacity(&self) -> u64 {
+        self.contents.lock().unwrap().now.len() as u64
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        self.under_way.push((ticket, command, data));
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        while !self.under_way.is_empty() && self.random.next_u64() % 3 == 0 {
+            self.step(done);
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        if !self.under_way.is_empty() {
+            self.step(done);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.under_way.len()
+    }
+}

@@ -1,0 +1,217 @@
+//! Random commands in virtual time against a plain array, on media that finish
+//! in any order, fail, and are slow.
+
+mod common;
+
+use std::time::Duration;
+
+use common::reference::Reference;
+use common::{Latencies, Moody, SECTOR};
+use proptest::prelude::*;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use stasis_block::{Command, Operation, Status};
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Drive, Submission};
+use stasis_media::{Execution, FaultPlan, Faults, Medium, MediumSpec, OpenOptions, Ram};
+
+const CAPACITY: usize = 1 << 20;
+
+/// Commands of a run, drawn from a seed, some in one moment, some long after.
+fn commands(seed: u64, count: usize) -> Vec<(Nanos, Command, u8)> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut now = 0;
+    let mut one = || {
+        now += [0, 0, 1_000, 50_000][random.next_u64() as usize % 4];
+        let operation = match random.next_u64() % 16 {
+            0..6 => Operation::Read,
+            6..12 => Operation::Write,
+            12 => Operation::Discard,
+            13 => Operation::WriteZeroes,
+            _ => Operation::Flush,
+        };
+        let (mut offset, mut length) =
+            (random.next_u64() % 200 * SECTOR as u64, (1 + random.next_u64() % 16) * SECTOR as u64);
+        if operation == Operation::Flush {
+            (offset, length) = (0, 0);
+        }
+        let fua = operation == Operation::Write && random.next_u64() % 8 == 0;
+        (now, Command { operation, offset, length, fua }, random.next_u64() as u8)
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+fn overlap(a: &Command, b: &Command) -> bool {
+    let reads = a.operation == Operation::Read && b.operation == Operation::Read;
+    !reads && a.offset < b.offset + b.length && b.offset < a.offset + a.length
+}
+
+/// What a drive did: all that a guest can see.
+type Trace = Vec<(u32, Nanos, Status, Vec<u8>)>;
+
+/// A run under way.
+struct Run<'a> {
+    drive: &'a mut Drive,
+    reference: &'a mut Reference,
+    in_flight: Vec<(u32, Command)>,
+    done: Vec<Done>,
+    trace: Trace,
+}
+
+impl Run<'_> {
+    fn advance(&mut self, now: Nanos) {
+        self.drive.advance(now, &mut self.done);
+        for done in self.done.drain(..) {
+            assert_eq!(done.at, now, "advanced at the drive's own events");
+            let at = self.in_flight.iter().position(|(tag, _)| *tag == done.tag);
+            let (_, command) = self.in_flight.swap_remove(at.expect("a tag that is in flight"));
+            assert_eq!((done.command, done.queue), (command, 1));
+            self.reference.complete(&done);
+            self.trace.push((done.tag, done.at, done.status, done.data));
+        }
+        assert_eq!(self.drive.in_flight(), self.in_flight.len());
+    }
+}
+
+/// Runs `commands`, overlapping ones never in flight together.
+fn run(drive: &mut Drive, commands: &[(Nanos, Command, u8)], reference: &mut Reference) -> Trace {
+    let mut run = Run { drive, reference, in_flight: vec![], done: vec![], trace: Trace::new() };
+    let mut now = 0;
+    for (tag, (at, command, fill)) in commands.iter().enumerate() {
+        now = now.max(*at);
+        while let Some(next) = run.drive.next_event() {
+            let conflict = run.in_flight.iter().any(|(_, other)| overlap(command, other));
+            if next > now && !conflict {
+                break;
+            }
+            now = now.max(next);
+            run.advance(next);
+        }
+        let data = match command.operation {
+            Operation::Read => vec![0xee; command.length as usize],
+            Operation::Write => vec![*fill; command.length as usize],
+            _ => vec![],
+        };
+        let tag = tag as u32;
+        run.reference.submit(tag, command, &data);
+        run.drive.submit(now, Submission { tag, queue: 1, command: *command, data });
+        run.in_flight.push((tag, *command));
+    }
+    while let Some(next) = run.drive.next_event() {
+        run.advance(next);
+    }
+    assert!(run.in_flight.is_empty());
+    run.trace
+}
+
+fn drive(seed: u64, medium: impl Medium + 'static) -> Drive {
+    Drive::new(0, "d".into(), Latencies::new(seed, 200_000), Box::new(medium))
+}
+
+proptest! {
+    #[test]
+    fn reads_bring_what_was_written_and_flushes_keep_it(seed in any::<u64>()) {
+        let (medium, contents) = Moody::new(seed, CAPACITY);
+        let mut reference = Reference::new(CAPACITY, Some(contents));
+        let mut drive = drive(seed, medium);
+        run(&mut drive, &commands(seed, 300), &mut reference);
+        prop_assert_eq!(reference.failed, 0);
+        prop_assert!(drive.take_error().is_none());
+    }
+
+    #[test]
+    fn an_error_belongs_to_its_command_alone(seed in any::<u64>()) {
+        let (medium, _) = Moody::new(seed, CAPACITY);
+        let plan = FaultPlan {
+            read_rate: 0.1,
+            write_rate: 0.1,
+            flush_rate: 0.1,
+            seed,
+            ..FaultPlan::default()
+        };
+        let mut reference = Reference::new(CAPACITY, None);
+        let mut drive = drive(seed, Faults::new(medium, plan));
+        run(&mut drive, &commands(seed, 300), &mut reference);
+        // 300 commands at a rate of a tenth: 3 or 70 are both beyond 5 sigma.
+        prop_assert!((3..70).contains(&reference.failed), "{}", reference.failed);
+        prop_assert!(drive.take_error().is_some() && drive.take_error().is_none());
+        let counters = Operation::ALL.map(|operation| drive.statistics().of(operation));
+        prop_assert_eq!(counters.iter().map(|counter| counter.count).sum::<u64>(), 300);
+        let failed: u64 = counters.iter().map(|counter| counter.failed).sum();
+        prop_assert_eq!(failed, reference.failed as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_the_guest_sees_never_depends_on_the_medium(seed in any::<u64>()) {
+        let commands = commands(seed, 100);
+        let trace = |medium: Box<dyn Medium>| {
+            let mut reference = Reference::new(CAPACITY, None);
+            run(&mut drive(seed, medium), &commands, &mut reference)
+        };
+        let expected = trace(Box::new(Ram::new(CAPACITY as u64)));
+        prop_assert_eq!(expected.len(), commands.len());
+        prop_assert!(trace(Box::new(Moody::new(!seed, CAPACITY).0)) == expected);
+        for execution in [Execution::Synchronous, Execution::Asynchronous] {
+            for (delay, direct) in [(0, false), (0, true), (200, false)] {
+                let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+                let delay = Duration::from_micros(delay);
+                let size = Some(CAPACITY as u64);
+                let spec = MediumSpec::File { path: "disk.img".into(), size, direct };
+                let options = OpenOptions { execution, delay, base: folder.path() };
+                prop_assert!(trace(spec.open(&options).unwrap()) == expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_guest_stands_still_while_the_medium_is_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let delay = Duration::from_millis(5);
+    let spec = MediumSpec::Ram { size: CAPACITY as u64 };
+    let frozen = |execution| {
+        let medium = spec.open(&OpenOptions { execution, delay, base: folder.path() }).unwrap();
+        let mut drive = Drive::new(3, "slow".into(), Latencies::new(1, 2), medium);
+        let command = Command { operation: Operation::Read, offset: 0, length: 512, fua: false };
+        let mut done = Vec::new();
+        for tag in 0..4 {
+            let submission = Submission { tag, queue: 7, command, data: vec![1; 512] };
+            drive.submit(u64::from(tag) * 10, submission);
+            drive.advance(u64::from(tag) * 10 + 5, &mut done);
+            assert_eq!(done.len(), tag as usize + 1, "completed, however late the medium was");
+        }
+        let record = drive.record(&done[2], 26, true);
+        assert_eq!((record.drive, record.queue, record.boot, record.failed), (3, 7, true, false));
+        assert_eq!((record.submit, record.target, record.delivered), (20, done[2].at, 26));
+        assert_eq!((record.offset, record.bytes), (0, 512));
+        drive.frozen()
+    };
+    for execution in [Execution::Synchronous, Execution::Asynchronous] {
+        assert!(frozen(execution) >= 4 * delay - Duration::from_millis(1), "{execution:?}");
+    }
+}
+
+#[test]
+fn a_caller_that_asks_late_still_learns_the_right_times() {
+    let times = |late: bool| {
+        let mut drive = drive(5, Ram::new(CAPACITY as u64));
+        let command = Command { operation: Operation::Read, offset: 0, length: 512, fua: false };
+        let mut done = Vec::new();
+        for tag in 0..50u32 {
+            let now = u64::from(tag) * 10_000;
+            if !late {
+                drive.advance(now, &mut done);
+            }
+            drive.submit(now, Submission { tag, queue: 1, command, data: vec![1; 512] });
+            assert!(drive.next_event().is_some());
+        }
+        drive.advance(u64::MAX, &mut done);
+        assert!(drive.next_event().is_none() && drive.in_flight() == 0);
+        done.iter().map(|done| (done.tag, done.at)).collect::<Vec<_>>()
+    };
+    assert_eq!(times(true), times(false));
+}
