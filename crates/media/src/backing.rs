@@ -12,6 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use stasis_block::{Command, Operation};
 
 use crate::direct::{self, Bounce};
+use crate::workers::Perform;
 use crate::{check, MediumError};
 
 /// Zeroes for ranges that the file system cannot zero by itself.
@@ -46,36 +47,6 @@ impl Backing {
     ) -> Self {
         let (flush_failed, partial) = (AtomicBool::new(false), RwLock::new(()));
         Self { file, label, capacity, direct, block, punches, flush_failed, partial }
-    }
-
-    /// Carries `command` out.
-    pub(crate) fn perform(
-        &self,
-        command: &Command,
-        data: &mut [u8],
-        bounce: &mut Bounce,
-    ) -> Result<(), MediumError> {
-        check(command, data.len(), self.capacity)?;
-        let Command { operation, offset, length, fua } = *command;
-        let outcome = match operation {
-            Operation::Read => self.read(offset, data, bounce),
-            Operation::Write => self.write(offset, data, fua, bounce),
-            Operation::Flush => return self.flush(command),
-            Operation::Discard if !self.punches => Ok(()),
-            Operation::Discard => self.zero(offset, length, FallocateFlags::PUNCH_HOLE, bounce),
-            Operation::WriteZeroes => self.zero(offset, length, FallocateFlags::ZERO_RANGE, bounce),
-        };
-        if let Err(source) = outcome {
-            // A durable write also reports, once, what was lost of others.
-            if fua {
-                self.flush_failed.store(true, Ordering::Relaxed);
-            }
-            return Err(self.failed(command, source));
-        }
-        if fua && matches!(operation, Operation::Discard | Operation::WriteZeroes) {
-            return self.flush(command);
-        }
-        Ok(())
     }
 
     fn failed(&self, command: &Command, source: io::Error) -> MediumError {
@@ -162,6 +133,45 @@ impl Backing {
     }
 }
 
+impl Perform for Backing {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.punches
+    }
+
+    fn perform(
+        &self,
+        command: &Command,
+        data: &mut [u8],
+        bounce: &mut Bounce,
+    ) -> Result<(), MediumError> {
+        check(command, data.len(), self.capacity)?;
+        let Command { operation, offset, length, fua } = *command;
+        let outcome = match operation {
+            Operation::Read => self.read(offset, data, bounce),
+            Operation::Write => self.write(offset, data, fua, bounce),
+            Operation::Flush => return self.flush(command),
+            Operation::Discard if !self.punches => Ok(()),
+            Operation::Discard => self.zero(offset, length, FallocateFlags::PUNCH_HOLE, bounce),
+            Operation::WriteZeroes => self.zero(offset, length, FallocateFlags::ZERO_RANGE, bounce),
+        };
+        if let Err(source) = outcome {
+            // A durable write also reports, once, what was lost of others.
+            if fua {
+                self.flush_failed.store(true, Ordering::Relaxed);
+            }
+            return Err(self.failed(command, source));
+        }
+        if fua && matches!(operation, Operation::Discard | Operation::WriteZeroes) {
+            return self.flush(command);
+        }
+        Ok(())
+    }
+}
+
 /// Writes all of `data`; with `fua`, returns once it is durable.
 pub(crate) fn write_all_at(
     file: &File,
@@ -188,4 +198,54 @@ pub(crate) fn write_all_at(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: u64 = 1 << 20;
+
+    fn run(backing: &Backing, operation: Operation, offset: u64, length: u64) -> Vec<u8> {
+        let mut data = match operation {
+            Operation::Read | Operation::Write => vec![7; length as usize],
+            _ => vec![],
+        };
+        let command = Command { operation, offset, length, fua: false };
+        backing.perform(&command, &mut data, &mut Bounce::default()).unwrap();
+        data
+    }
+
+    /// A file in memory punches holes, but does not zero ranges by itself.
+    #[test]
+    fn zeroes_are_written_where_nothing_else_helps() {
+        let memory = rustix::fs::memfd_create("disk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let file = File::from(memory);
+        file.set_len(CAPACITY).unwrap();
+        let backing = Backing::new(file, Arc::from("memory"), CAPACITY, false, 512, true);
+        let refused = backing.fallocate(0, 4096, FallocateFlags::ZERO_RANGE);
+        assert_eq!(refused, Err(Errno::OPNOTSUPP));
+        for operation in [Operation::WriteZeroes, Operation::Discard] {
+            run(&backing, Operation::Write, 0, CAPACITY);
+            run(&backing, operation, 100, 200_000);
+            let data = run(&backing, Operation::Read, 0, CAPACITY);
+            let zeroes = data.iter().filter(|&&byte| byte == 0).count();
+            assert_eq!((data[99], zeroes, data[200_100]), (7, 200_000, 7));
+            assert!(data[100..200_100].iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn no_flush_is_believed_after_one_has_failed() {
+        // Not a file that can be made durable.
+        let file = File::open("/dev/null").unwrap();
+        let backing = Backing::new(file, Arc::from("null"), CAPACITY, false, 512, true);
+        let command = Command { operation: Operation::Flush, offset: 0, length: 0, fua: false };
+        let flush = || backing.perform(&command, &mut [], &mut Bounce::default());
+        let message = flush().unwrap_err().to_string();
+        assert!(message.contains("null: flush") && message.contains("check the disk"), "{message}");
+        for _ in 0..3 {
+            assert!(matches!(flush(), Err(MediumError::Lost { .. })));
+        }
+    }
 }

@@ -4,6 +4,7 @@ use stasis_block::Command;
 
 use crate::backing::Backing;
 use crate::direct::Bounce;
+use crate::workers::Perform;
 use crate::{Finished, Medium, Ticket};
 
 /// Performs each I/O while it is submitted.

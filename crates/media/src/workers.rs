@@ -9,18 +9,32 @@ use std::thread::JoinHandle;
 
 use stasis_block::{Command, Operation};
 
-use crate::backing::Backing;
 use crate::direct::Bounce;
-use crate::{Finished, Medium, Ticket};
+use crate::{Finished, Medium, MediumError, Ticket};
 
 /// Threads at most: the queue depth at which common NVMe drives come near
 /// their best rate. They are started when they are first needed.
 const THREADS: usize = 32;
 
+/// What performs I/Os, from any thread.
+pub(crate) trait Perform: Send + Sync + 'static {
+    /// As [`Medium::capacity`].
+    fn capacity(&self) -> u64;
+    /// As [`Medium::discard_zeroes`].
+    fn discard_zeroes(&self) -> bool;
+    /// Carries `command` out.
+    fn perform(
+        &self,
+        command: &Command,
+        data: &mut [u8],
+        bounce: &mut Bounce,
+    ) -> Result<(), MediumError>;
+}
+
 /// Performs I/Os in threads of its own.
 #[derive(Debug)]
-pub(crate) struct Workers {
-    shared: Arc<Shared>,
+pub(crate) struct Workers<B: Perform> {
+    shared: Arc<Shared<B>>,
     threads: Vec<JoinHandle<()>>,
     in_flight: usize,
     // For I/Os in place, where no thread can be started.
@@ -28,8 +42,8 @@ pub(crate) struct Workers {
 }
 
 #[derive(Debug)]
-struct Shared {
-    backing: Backing,
+struct Shared<B> {
+    backing: B,
     state: Mutex<State>,
     work: Condvar,
     done: Condvar,
@@ -82,7 +96,7 @@ impl Changes {
     }
 }
 
-impl Shared {
+impl<B: Perform> Shared<B> {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,8 +140,8 @@ impl Shared {
     }
 }
 
-impl Workers {
-    pub(crate) fn new(backing: Backing) -> Self {
+impl<B: Perform> Workers<B> {
+    pub(crate) fn new(backing: B) -> Self {
         let shared =
             Shared { backing, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() };
         Self {
@@ -146,9 +160,9 @@ impl Workers {
     }
 }
 
-impl Medium for Workers {
+impl<B: Perform> Medium for Workers<B> {
     fn capacity(&self) -> u64 {
-        self.shared.backing.capacity
+        self.shared.backing.capacity()
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
@@ -208,11 +222,11 @@ impl Medium for Workers {
     }
 
     fn discard_zeroes(&self) -> bool {
-        self.shared.backing.punches
+        self.shared.backing.discard_zeroes()
     }
 }
 
-impl Drop for Workers {
+impl<B: Perform> Drop for Workers<B> {
     /// Finishes what is under way.
     fn drop(&mut self) {
         self.shared.lock().stopping = true;
@@ -227,6 +241,86 @@ impl Drop for Workers {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::time::Duration;
+
+    /// Takes a random while for each I/O, and looks at the order.
+    #[derive(Default)]
+    struct Witness {
+        changes_finished: AtomicU64,
+        // Most I/Os that were performed at the same time.
+        together: AtomicU64,
+        most: AtomicU64,
+    }
+
+    impl Perform for Witness {
+        fn capacity(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn discard_zeroes(&self) -> bool {
+            true
+        }
+
+        fn perform(
+            &self,
+            command: &Command,
+            data: &mut [u8],
+            _: &mut Bounce,
+        ) -> Result<(), MediumError> {
+            let together = self.together.fetch_add(1, SeqCst) + 1;
+            self.most.fetch_max(together, SeqCst);
+            if command.operation == Operation::Flush {
+                // The test tells in the offset how many changes came before.
+                data[0] = u8::from(self.changes_finished.load(SeqCst) >= command.offset);
+            } else {
+                std::thread::sleep(Duration::from_micros(command.length));
+                self.changes_finished.fetch_add(1, SeqCst);
+            }
+            self.together.fetch_sub(1, SeqCst);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn flushes_begin_after_the_changes_before_them() {
+        let mut medium = Workers::new(Witness::default());
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let (mut done, mut changes) = (Vec::new(), 0);
+        for ticket in 0..2000 {
+            let flush = random.next_u64() % 8 == 0;
+            let operation = if flush { Operation::Flush } else { Operation::Write };
+            changes += u64::from(!flush);
+            let length = random.next_u64() % 300;
+            let command = Command { operation, offset: changes, length, fua: false };
+            medium.submit(ticket, command, vec![2; usize::from(flush)]);
+            while medium.in_flight() > 64 {
+                medium.wait(&mut done);
+            }
+        }
+        while medium.in_flight() > 0 {
+            medium.wait(&mut done);
+        }
+        assert_eq!(done.len(), 2000);
+        assert!(done.iter().all(|finished| finished.data.first().is_none_or(|&after| after == 1)));
+        assert!(medium.shared.backing.most.load(SeqCst) > 8, "I/Os run together");
+    }
+
+    #[test]
+    fn what_is_under_way_is_finished_in_the_end() {
+        let mut medium = Workers::new(Witness::default());
+        for ticket in 0..200 {
+            let command =
+                Command { operation: Operation::Write, offset: 0, length: 1000, fua: false };
+            medium.submit(ticket, command, vec![]);
+        }
+        let shared = Arc::clone(&medium.shared);
+        drop(medium);
+        assert_eq!(shared.backing.changes_finished.load(SeqCst), 200);
+    }
 
     proptest! {
         /// Against the plain definition: all changes before `first` are over,
