@@ -1,1 +1,68 @@
-//! To be written.
+//! What a run leaves behind for its reader: every I/O as a row, a summary as
+//! JSON, a page with tables and plots, and a few lines for the terminal.
+//!
+//! * [`Recorder`] takes I/O records while the run goes on and streams them to
+//!   `ios.csv`; [`Recorder::finish`] writes `summary.json` and `report.html`.
+//! * [`text_summary`] says the same in a few lines of text.
+//! * [`figures`] sets measured figures beside published ones.
+//! * [`page`] and [`plot`] are the page and the plots, for any report.
+//!
+//! Promises:
+//! * What has been given to [`Recorder::record`] is in the file when the call
+//!   returns, so that a killed run keeps its I/Os.
+//! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
+//! * Results are a function of what was recorded: two runs with the same
+//!   records and outcome give the same bytes, but for the fields named in
+//!   [`WALL_CLOCK_FIELDS`].
+//! * Names and texts may hold anything. They are quoted for the file in which
+//!   they end up.
+
+mod csv;
+mod distribution;
+mod error;
+pub mod figures;
+mod files;
+mod latency;
+pub mod page;
+pub mod plot;
+mod recorder;
+mod run_page;
+mod statistics;
+mod summary;
+mod table;
+mod text;
+mod timeline;
+pub mod units;
+
+pub use csv::HEADER as CSV_HEADER;
+pub use distribution::EXACT_BOUND;
+pub use error::ReportError;
+pub use latency::{Latency, Method};
+pub use recorder::Recorder;
+pub use summary::{
+    comparable, exit_status, DriveSummary, OperationSummary, Summary, WALL_CLOCK_FIELDS,
+};
+pub use table::{Align, Column, Table};
+pub use text::text_summary;
+
+/// Name of the file with one row per I/O.
+pub const IOS_FILE: &str = "ios.csv";
+/// Name of the file with the run's figures.
+pub const SUMMARY_FILE: &str = "summary.json";
+/// Name of the page.
+pub const REPORT_FILE: &str = "report.html";
+/// Name of the file with published and measured figures.
+pub const FIGURES_FILE: &str = "figures.json";
+
+/// A drive as results name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drive {
+    /// Its name in the experiment.
+    pub name: String,
+    /// What decides when its commands complete.
+    pub model: String,
+    /// What the guest sees, such as `nvme`.
+    pub interface: String,
+    /// What holds its bytes.
+    pub medium: String,
+}

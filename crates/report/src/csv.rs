@@ -1,0 +1,89 @@
+//! `ios.csv`: one row per I/O, written while the run goes on.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use stasis_journal::IoRecord;
+
+use crate::{Drive, ReportError};
+
+/// The columns of `ios.csv`. Times are virtual, in ns since the machine was
+/// created; `lba` counts blocks of 512 bytes; `phase` is `boot` until the
+/// command begins, then `command`; `status` is `ok` or `error`.
+pub const HEADER: &str =
+    "drive,phase,operation,lba,bytes,queue,submit_ns,target_ns,delivered_ns,status";
+
+/// Bytes of an LBA.
+const BLOCK: u64 = 512;
+
+/// Rows are handed to the system in pieces of about this size (bytes).
+const PIECE: usize = 256 << 10;
+
+/// The file, with a row's buffer that is reused.
+pub(crate) struct IoCsv {
+    path: PathBuf,
+    file: File,
+    /// The drives' names, quoted.
+    names: Vec<Vec<u8>>,
+    buffer: Vec<u8>,
+    numbers: itoa::Buffer,
+}
+
+impl IoCsv {
+    pub(crate) fn create(path: PathBuf, drives: &[Drive]) -> Result<Self, ReportError> {
+        let mut file = File::create(&path).map_err(ReportError::write(&path))?;
+        writeln!(file, "{HEADER}").map_err(ReportError::write(&path))?;
+        let names = drives.iter().map(|drive| quoted(&drive.name).into_bytes()).collect();
+        let buffer = Vec::with_capacity(PIECE + 4096);
+        Ok(Self { path, file, names, buffer, numbers: itoa::Buffer::new() })
+    }
+
+    /// Appends a row. It reaches the file at [`Self::flush`] at the latest.
+    pub(crate) fn row(&mut self, record: &IoRecord) -> Result<(), ReportError> {
+        let Some(name) = self.names.get(usize::from(record.drive)) else {
+            let drives = self.names.len();
+            return Err(ReportError::NoSuchDrive { index: record.drive, drives });
+        };
+        let out = &mut self.buffer;
+        out.extend_from_slice(name);
+        out.extend_from_slice(if record.boot { b",boot," } else { b",command," });
+        out.extend_from_slice(record.operation.name().as_bytes());
+        for field in [
+            record.offset / BLOCK,
+            record.bytes,
+            u64::from(record.queue),
+            record.submit,
+            record.target,
+            record.delivered,
+        ] {
+            out.push(b',');
+            out.extend_from_slice(self.numbers.format(field).as_bytes());
+        }
+        out.extend_from_slice(if record.failed { b",error\n" } else { b",ok\n" });
+        if out.len() >= PIECE {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Hands all rows to the system: they survive the end of this process.
+    pub(crate) fn flush(&mut self) -> Result<(), ReportError> {
+        let written = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        written.map_err(ReportError::write(&self.path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A field as RFC 4180, section 2, rules 5 to 7 want it.
+fn quoted(field: &str) -> String {
+    if field.contains(['"', ',', '\n', '\r']) || field.starts_with(' ') || field.ends_with(' ') {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}

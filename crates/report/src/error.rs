@@ -1,0 +1,46 @@
+//! What can go wrong while results are written.
+
+use std::path::{Path, PathBuf};
+
+/// Results could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The folder for results is missing and cannot be made.
+    #[error(
+        "results: cannot create the folder {}: {source}; \
+         name a folder that you may write to", .path.display()
+    )]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file could not be created or written.
+    #[error(
+        "results: cannot write {}: {source}; \
+         check free space and permissions of its folder", .path.display()
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A record names a drive that the experiment does not have.
+    #[error(
+        "results: a record names drive {index}, but there are {drives}; the journal is damaged"
+    )]
+    NoSuchDrive {
+        /// The record's index.
+        index: u16,
+        /// How many drives there are.
+        drives: usize,
+    },
+}
+
+impl ReportError {
+    pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| Self::Write { path: path.to_owned(), source }
+    }
+}

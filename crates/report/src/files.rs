@@ -1,0 +1,32 @@
+//! Files that are there as a whole or not at all.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use crate::ReportError;
+
+/// Makes the folder with its parents.
+pub(crate) fn make_folder(path: &Path) -> Result<(), ReportError> {
+    fs::create_dir_all(path).map_err(|source| ReportError::Folder { path: path.to_owned(), source })
+}
+
+/// Writes a file under another name first, so that no reader (and no kill)
+/// ever meets half of it.
+pub(crate) fn write_whole(path: &Path, contents: &[u8]) -> Result<(), ReportError> {
+    let mut part: OsString = path.as_os_str().to_owned();
+    part.push(".part");
+    fs::write(&part, contents)
+        .and_then(|()| fs::rename(&part, path))
+        .map_err(ReportError::write(path))
+}
+
+/// Removes a file of an earlier run; it need not be there.
+pub(crate) fn remove_stale(path: &Path) -> Result<(), ReportError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(ReportError::Write { path: path.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
+}

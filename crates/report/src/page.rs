@@ -1,0 +1,142 @@
+//! A self-contained page: headings, prose, tables and plots in one HTML file
+//! that needs nothing else, prints, and follows the reader's choice of light
+//! or dark.
+
+use crate::figures::{figures_table, Figure};
+use crate::plot::Markup;
+use crate::table::Table;
+
+/// What a section is made of.
+#[derive(Debug, Clone)]
+pub enum Block {
+    /// Plain text; an empty line begins a new paragraph.
+    Prose(String),
+    /// Facts as (what, figure), shown large.
+    Facts(Vec<(String, String)>),
+    /// A table with a caption, which may be empty.
+    Table(String, Table),
+    /// Plots, side by side where there is room.
+    Plots(Vec<Markup>),
+    /// Published and measured figures.
+    Figures(Vec<Figure>),
+    /// Terms and their meanings.
+    Terms(Vec<(String, String)>),
+}
+
+/// A part of a page.
+#[derive(Debug, Clone, Default)]
+pub struct Section {
+    /// Its heading.
+    pub heading: String,
+    /// What it says.
+    pub blocks: Vec<Block>,
+}
+
+impl Section {
+    /// A section that says nothing yet.
+    pub fn new(heading: impl Into<String>) -> Self {
+        Self { heading: heading.into(), blocks: Vec::new() }
+    }
+
+    /// The same with `block` at its end.
+    #[must_use]
+    pub fn with(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+}
+
+/// A page.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Its title.
+    pub title: String,
+    /// A line under the title.
+    pub subtitle: String,
+    /// Its parts.
+    pub sections: Vec<Section>,
+}
+
+impl Page {
+    /// The page as an HTML file. All texts are escaped.
+    pub fn to_html(&self) -> String {
+        let mut out = String::with_capacity(64 << 10);
+        let title = escape(&self.title);
+        out.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+        out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+        out.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
+        out.push_str(&format!("<title>{title}</title>\n<style>\n"));
+        out.push_str(include_str!("page.css"));
+        out.push_str(&format!("</style>\n</head>\n<body>\n<header><h1>{title}</h1>\n"));
+        if !self.subtitle.is_empty() {
+            out.push_str(&format!("<p>{}</p>\n", escape(&self.subtitle)));
+        }
+        out.push_str("</header>\n<main>\n");
+        for section in &self.sections {
+            out.push_str("<section>\n");
+            if !section.heading.is_empty() {
+                out.push_str(&format!("<h2>{}</h2>\n", escape(&section.heading)));
+            }
+            for block in &section.blocks {
+                block.to_html(&mut out);
+            }
+            out.push_str("</section>\n");
+        }
+        out.push_str("</main>\n</body>\n</html>\n");
+        out
+    }
+}
+
+impl Block {
+    fn to_html(&self, out: &mut String) {
+        match self {
+            Self::Prose(text) => {
+                for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
+                    out.push_str(&format!("<p>{}</p>\n", escape(paragraph.trim())));
+                }
+            }
+            Self::Facts(facts) => pairs(out, "facts", facts),
+            Self::Terms(terms) => pairs(out, "terms", terms),
+            Self::Table(caption, table) => {
+                if !caption.is_empty() {
+                    out.push_str(&format!("<p class=\"caption\">{}</p>\n", escape(caption)));
+                }
+                table.to_html(out);
+            }
+            Self::Plots(plots) => {
+                out.push_str("<div class=\"plots\">\n");
+                plots.iter().for_each(|plot| out.push_str(plot.as_str()));
+                out.push_str("</div>\n");
+            }
+            Self::Figures(figures) => figures_table(figures).to_html(out),
+        }
+    }
+}
+
+fn pairs(out: &mut String, class: &str, pairs: &[(String, String)]) {
+    out.push_str(&format!("<dl class=\"{class}\">\n"));
+    for (term, meaning) in pairs {
+        let (term, meaning) = (escape(term), escape(meaning));
+        out.push_str(&format!("<div><dt>{term}</dt><dd>{meaning}</dd></div>\n"));
+    }
+    out.push_str("</dl>\n");
+}
+
+/// A text for HTML and XML, within elements and within quoted attributes.
+/// Control characters, which XML forbids, are replaced.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(character),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}

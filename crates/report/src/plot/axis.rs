@@ -1,0 +1,203 @@
+//! Axes: from values to places, and the marks beside them.
+
+use crate::units::{self, TimeUnit};
+
+/// What lies beyond stands at an axis's end: more than any quantity is, and far
+/// enough from the ends of `f64` to reckon with.
+const LARGEST: f64 = 1e30;
+
+/// How values are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly, from zero where that is near.
+    Linear,
+    /// By their logarithm. Values below 1 stand at 1.
+    Log,
+}
+
+/// What values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Times in ns.
+    Time,
+    /// Anything else, in this unit (which may be empty).
+    Number(&'static str),
+}
+
+impl Quantity {
+    /// A single value, for a reader.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Time => units::duration(value),
+            Self::Number("") => units::significant(value, 5),
+            Self::Number(unit) => format!("{} {unit}", units::significant(value, 5)),
+        }
+    }
+}
+
+/// An axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axis {
+    /// What it shows, without the unit.
+    pub label: String,
+    /// How values are spread.
+    pub scale: Scale,
+    /// What they are.
+    pub quantity: Quantity,
+}
+
+impl Axis {
+    /// An axis with its own scale.
+    pub fn new(label: impl Into<String>, scale: Scale, quantity: Quantity) -> Self {
+        Self { label: label.into(), scale, quantity }
+    }
+
+    /// Fits the axis to values, of which those that are not finite are ignored.
+    pub(super) fn fit(&self, values: impl Iterator<Item = f64>) -> Fitted {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|value| value.is_finite()) {
+            let value = value.clamp(-LARGEST, LARGEST);
+            low = low.min(value);
+            high = high.max(value);
+        }
+        if low > high {
+            (low, high) = (1.0, 1.0);
+        }
+        match self.scale {
+            Scale::Linear => self.linear(low, high),
+            Scale::Log => self.log(low.max(1.0), high.max(1.0)),
+        }
+    }
+
+    fn linear(&self, low: f64, high: f64) -> Fitted {
+        // Bars and rates mean nothing without their zero.
+        let low = if low > 0.0 && low < high * 0.5 { 0.0 } else { low };
+        let (low, high) = if low == high { around(low) } else { (low, high) };
+        let step = nice_step((high - low) / 5.0);
+        let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
+        let (scale, unit) = match self.quantity {
+            Quantity::Time => {
+                let unit = TimeUnit::of(low.abs().max(high.abs()));
+                (unit.ns(), unit.symbol())
+            }
+            Quantity::Number(unit) => (1.0, unit),
+        };
+        let places = places_of(step / scale);
+        let ticks = steps(low, high, step)
+            .map(|value| Tick { value, label: units::decimals(value / scale, places) })
+            .collect();
+        let caption = match unit {
+            "" => self.label.clone(),
+            unit => format!("{} ({unit})", self.label),
+        };
+        Fitted { low, high, scale: Scale::Linear, ticks, caption }
+    }
+
+    fn log(&self, low: f64, high: f64) -> Fitted {
+        let margin = (high / low).powf(0.04).max(1.02);
+        let (mut low, mut high) = (low / margin, high * margin);
+        if high / low < 1.3 {
+            let middle = (low * high).sqrt();
+            (low, high) = (middle / 1.15, middle * 1.15);
+        }
+        low = low.max(0.9);
+        let ratio = high / low;
+        let values: Vec<f64> = if ratio >= 300.0 {
+            let every = ((ratio.log10() / 8.0).ceil() as i32).max(1);
+            decades(low, high, &[1.0]).filter(|v| v.log10().round() as i32 % every == 0).collect()
+        } else if ratio >= 6.0 {
+            decades(low, high, &[1.0, 2.0, 5.0]).collect()
+        } else {
+            let step = nice_step((high - low) / 5.0);
+            steps((low / step).ceil() * step, high, step).collect()
+        };
+        let ticks = values.into_iter().map(|value| Tick { value, label: self.mark(value) });
+        let ticks = ticks.collect();
+        Fitted {
+            low,
+            high,
+            scale: Scale::Log,
+            ticks,
+            caption: format!("{} (log scale)", self.label),
+        }
+    }
+
+    fn mark(&self, value: f64) -> String {
+        match self.quantity {
+            Quantity::Time => units::duration(value),
+            Quantity::Number(_) => short(value),
+        }
+    }
+}
+
+pub(super) struct Tick {
+    pub(super) value: f64,
+    pub(super) label: String,
+}
+
+/// An axis with its ends and marks.
+pub(super) struct Fitted {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) scale: Scale,
+    pub(super) ticks: Vec<Tick>,
+    pub(super) caption: String,
+}
+
+impl Fitted {
+    /// Where a value stands, 0 to 1 from end to end; values outside stand at
+    /// an end.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let place = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+        };
+        place.clamp(0.0, 1.0)
+    }
+}
+
+/// A range around a single value.
+fn around(value: f64) -> (f64, f64) {
+    if value == 0.0 {
+        (0.0, 1.0)
+    } else {
+        (value - value.abs() * 0.5, value + value.abs() * 0.5)
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, not below `rough`.
+fn nice_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let factor = rough / power;
+    let nice = [1.0, 2.0, 5.0].into_iter().find(|&nice| factor <= nice * 1.000_001);
+    power * nice.unwrap_or(10.0)
+}
+
+fn steps(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
+    let count = ((high - low) / step * 1.000_001).floor().clamp(0.0, 50.0) as u32;
+    // Multiples of the step, not sums: these stay round.
+    let first = (low / step).round();
+    (0..=count).map(move |index| (first + f64::from(index)) * step)
+}
+
+fn decades(low: f64, high: f64, within: &'static [f64]) -> impl Iterator<Item = f64> {
+    let first = low.log10().floor() as i32;
+    let last = high.log10().ceil() as i32;
+    (first..=last)
+        .flat_map(move |decade| within.iter().map(move |factor| factor * 10f64.powi(decade)))
+        .filter(move |value| (low..=high).contains(value))
+}
+
+fn places_of(step: f64) -> usize {
+    (-step.log10().floor()).clamp(0.0, 9.0) as usize
+}
+
+/// A large number in few characters.
+fn short(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{}G", units::significant(v / 1e9, 4)),
+        v if v >= 1e6 => format!("{}M", units::significant(v / 1e6, 4)),
+        v if v >= 1e3 => format!("{}k", units::significant(v / 1e3, 4)),
+        v => units::significant(v, 4),
+    }
+}

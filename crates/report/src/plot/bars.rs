@@ -1,0 +1,122 @@
+//! Horizontal bars, beside or behind each other.
+
+use super::axis::Axis;
+use super::canvas::{shortened, text_width, Canvas, Key};
+use super::Markup;
+
+/// One bar, or a part of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    /// What it is a part of: bars of the same name are one entry of the legend.
+    pub name: String,
+    /// Its colour, see [`super::COLOURS`].
+    pub colour: usize,
+    /// How long it is; not negative.
+    pub value: f64,
+}
+
+/// The bars of one label.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// What they are for.
+    pub label: String,
+    /// The bars.
+    pub segments: Vec<Segment>,
+}
+
+/// Bars in one frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bars {
+    /// What the plot shows.
+    pub title: String,
+    /// The axis of the values.
+    pub axis: Axis,
+    /// Whether a label's bars stand behind each other rather than below.
+    pub stacked: bool,
+    /// The bars, from the top.
+    pub bars: Vec<Bar>,
+}
+
+/// Height of a bar, and of the room between two labels.
+const THICK: f64 = 15.0;
+const GAP: f64 = 11.0;
+/// Room for the frame above the first and below the last.
+const AROUND: f64 = 60.0;
+/// Characters of a label that are shown.
+const LABEL: usize = 28;
+
+impl Bars {
+    /// Draws them.
+    pub fn draw(&self) -> Markup {
+        let mut keys: Vec<Key<'_>> = Vec::new();
+        for segment in self.bars.iter().flat_map(|bar| &bar.segments) {
+            if !segment.name.is_empty() && !keys.iter().any(|key| key.0 == segment.name) {
+                keys.push((&segment.name, segment.colour, "fill"));
+            }
+        }
+        let rows = |bar: &Bar| if self.stacked { 1 } else { bar.segments.len().max(1) };
+        let height: f64 =
+            AROUND + self.bars.iter().map(|bar| rows(bar) as f64 * THICK + GAP).sum::<f64>();
+        let labels = self.bars.iter().map(|bar| text_width(&shortened(&bar.label, LABEL)));
+        let left = labels.fold(40.0, f64::max) + 14.0;
+        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, left);
+        let lengths = self.bars.iter().flat_map(|bar| {
+            let values = bar.segments.iter().map(|segment| length(segment.value));
+            if self.stacked {
+                vec![values.sum()]
+            } else {
+                values.collect()
+            }
+        });
+        // Room for the figure beside the longest bar.
+        let axis = self.axis.fit(lengths.map(|value: f64| value * 1.25).chain([0.0]));
+        canvas.x_axis(&axis);
+        let mut y = canvas.y(1.0) + GAP / 2.0;
+        for bar in &self.bars {
+            let tall = rows(bar) as f64 * THICK;
+            canvas.text(left - 8.0, y + tall / 2.0 + 4.0, "end", &shortened(&bar.label, LABEL));
+            let mut from = 0.0;
+            let mut shown = 0.0;
+            for (index, segment) in bar.segments.iter().enumerate() {
+                let value = length(segment.value);
+                let row = if self.stacked { 0 } else { index };
+                let top = y + row as f64 * THICK;
+                let begin = canvas.x(axis.place(from));
+                let end = canvas.x(axis.place(from + value));
+                let figure = self.axis.quantity.show(value);
+                let name = [bar.label.as_str(), &segment.name].join(" ");
+                // A bar that is there is seen, however short.
+                let wide = if value > 0.0 { (end - begin).max(1.0) } else { 0.0 };
+                canvas.bar(
+                    [begin, top, wide, THICK - 2.0],
+                    segment.colour,
+                    &format!("{name}: {figure}"),
+                );
+                shown += value;
+                if self.stacked {
+                    from += value;
+                } else {
+                    canvas.text(end + 5.0, top + THICK - 4.0, "value", &figure);
+                }
+            }
+            if self.stacked {
+                let end = canvas.x(axis.place(from));
+                canvas.text(end + 5.0, y + THICK - 4.0, "value", &self.axis.quantity.show(shown));
+            }
+            y += tall + GAP;
+        }
+        if self.bars.is_empty() {
+            canvas.nothing();
+        }
+        canvas.finish()
+    }
+}
+
+/// What cannot be a length is none.
+fn length(value: f64) -> f64 {
+    if value.is_finite() {
+        value.max(0.0)
+    } else {
+        0.0
+    }
+}

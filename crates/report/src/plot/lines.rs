@@ -1,0 +1,75 @@
+//! Lines.
+
+use super::axis::Axis;
+use super::canvas::{number, Canvas, Key};
+use super::{Markup, Stroke, COLOURS};
+
+/// Points up to which a line shows their figures when pointed at.
+const MARKED: usize = 200;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Its colour, see [`COLOURS`].
+    pub colour: usize,
+    /// How it is drawn.
+    pub stroke: Stroke,
+    /// Its points, in the order in which they are joined.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Lines in one frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lines {
+    /// What the plot shows.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The lines, later ones on top.
+    pub lines: Vec<Line>,
+}
+
+impl Lines {
+    /// Draws it.
+    pub fn draw(&self) -> Markup {
+        let keys: Vec<Key<'_>> = self
+            .lines
+            .iter()
+            .map(|line| (line.name.as_str(), line.colour, line.stroke.class().trim_start()))
+            .collect();
+        let kind = format!("{} over {}", self.y.label, self.x.label);
+        let mut canvas = Canvas::new(&self.title, &kind, &keys);
+        let all = || self.lines.iter().flat_map(|line| line.points.iter());
+        let (x, y) = (self.x.fit(all().map(|p| p.0)), self.y.fit(all().map(|p| p.1)));
+        canvas.x_axis(&x);
+        canvas.y_axis(&y);
+        if all().next().is_none() {
+            canvas.nothing();
+        }
+        for line in &self.lines {
+            let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+            let mut data = String::new();
+            let mut hits = Vec::new();
+            for &(across, up) in finite {
+                let (cx, cy) = (canvas.x(x.place(across)), canvas.y(y.place(up)));
+                data.push(if data.is_empty() { 'M' } else { 'L' });
+                data.push_str(&format!("{} {}", number(cx), number(cy)));
+                hits.push((cx, cy, across, up));
+            }
+            let class = format!("stroke c{}{}", line.colour % COLOURS, line.stroke.class());
+            canvas.path(&class, &data);
+            if hits.len() > MARKED {
+                continue;
+            }
+            for (cx, cy, across, up) in hits {
+                let (at, value) = (self.x.quantity.show(across), self.y.quantity.show(up));
+                canvas.hit(cx, cy, line.colour, &format!("{}: {value} at {at}", line.name));
+            }
+        }
+        canvas.finish()
+    }
+}

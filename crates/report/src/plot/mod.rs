@@ -1,0 +1,59 @@
+//! Plots as inline SVG: distribution functions, scatters, lines and bars.
+//!
+//! They take their colours from the style of [`crate::page::Page`], which
+//! has a set for light and one for dark that readers with impaired colour vision
+//! can tell apart (after Okabe and Ito, "Color Universal Design", 2008). Marks
+//! show their figures when pointed at. Values that are not finite are left out.
+
+mod axis;
+mod bars;
+mod canvas;
+mod cdf;
+mod lines;
+mod scatter;
+
+pub use axis::{Axis, Quantity, Scale};
+pub use bars::{Bar, Bars, Segment};
+pub use cdf::{Cdf, CdfSeries};
+pub use lines::{Line, Lines};
+pub use scatter::{Scatter, ScatterSeries};
+
+/// A plot as it stands in a page. Only plots are made into it, so that nothing
+/// unescaped gets there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Markup(String);
+
+impl Markup {
+    /// The HTML.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How many colours there are; further series begin with the first again.
+pub const COLOURS: usize = 6;
+
+/// How a line is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stroke {
+    /// A thin line.
+    Thin,
+    /// A wide, pale line: a thin one on top of it is seen even where both
+    /// take the same way.
+    Band,
+    /// A thin, dashed line.
+    Dashed,
+}
+
+impl Stroke {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Thin => "",
+            Self::Band => " band",
+            Self::Dashed => " dashed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

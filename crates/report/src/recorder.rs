@@ -1,0 +1,108 @@
+//! From a run's records to its results.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use stasis_journal::{IoRecord, Outcome};
+
+use crate::csv::IoCsv;
+use crate::distribution::EXACT_BOUND;
+use crate::files::{make_folder, remove_stale, write_whole};
+use crate::statistics::DriveStatistics;
+use crate::summary::Summary;
+use crate::{run_page, Drive, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
+
+/// Takes a run's I/Os as they complete, and writes its results.
+pub struct Recorder {
+    folder: PathBuf,
+    csv: IoCsv,
+    drives: Vec<DriveStatistics>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("csv", &self.csv.path()).finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Makes `folder` if it is not there, begins `ios.csv` in it, and removes
+    /// what an earlier run left that would not belong to it.
+    ///
+    /// `drives` are in the order of the experiment: a record's
+    /// [`IoRecord::drive`] is an index into them.
+    ///
+    /// # Errors
+    /// Where the folder or the file cannot be written.
+    pub fn create(folder: &Path, drives: Vec<Drive>) -> Result<Self, ReportError> {
+        Self::with_exact_bound(folder, drives, EXACT_BOUND)
+    }
+
+    /// Like [`Self::create`], with another bound than [`EXACT_BOUND`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn with_exact_bound(
+        folder: &Path,
+        drives: Vec<Drive>,
+        bound: usize,
+    ) -> Result<Self, ReportError> {
+        make_folder(folder)?;
+        for stale in [SUMMARY_FILE, REPORT_FILE] {
+            remove_stale(&folder.join(stale))?;
+        }
+        let csv = IoCsv::create(folder.join(IOS_FILE), &drives)?;
+        let drives = drives.into_iter().map(|drive| DriveStatistics::new(drive, bound)).collect();
+        Ok(Self { folder: folder.to_owned(), csv, drives })
+    }
+
+    /// Takes I/Os. They are in the file when this returns.
+    ///
+    /// # Errors
+    /// Where the file cannot be written, or a record names a drive that is not
+    /// there; the records before it are kept.
+    pub fn record(&mut self, records: &[IoRecord]) -> Result<(), ReportError> {
+        let mut result = Ok(());
+        for record in records {
+            result = self.csv.row(record);
+            if result.is_err() {
+                break;
+            }
+            self.drives[usize::from(record.drive)].record(record);
+        }
+        self.csv.flush()?;
+        result
+    }
+
+    /// Writes `summary.json` and `report.html`, and returns the summary.
+    ///
+    /// `wall` is the wall-clock time of the command by this machine's clock.
+    /// `extra` are further fields for the summary, such as the command and the
+    /// seed; what depends on the wall clock must be named in
+    /// [`crate::WALL_CLOCK_FIELDS`]. The summary's own fields win over them.
+    /// The page names the run by the fields `title` or `command`.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn finish(
+        mut self,
+        outcome: &Outcome,
+        engine: &str,
+        wall: Duration,
+        extra: Map<String, Value>,
+    ) -> Result<Summary, ReportError> {
+        self.csv.flush()?;
+        self.drives.iter_mut().for_each(DriveStatistics::sort);
+        let drives = self.drives.iter().map(DriveStatistics::summary).collect();
+        let summary = Summary::new(outcome, engine, wall, drives, extra);
+        let path = self.folder.join(SUMMARY_FILE);
+        let mut json = serde_json::to_vec_pretty(&summary)
+            .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
+        json.push(b'\n');
+        write_whole(&path, &json)?;
+        let page = run_page::page(&summary, &self.drives, outcome.boot_virtual_ns);
+        write_whole(&self.folder.join(REPORT_FILE), page.to_html().as_bytes())?;
+        Ok(summary)
+    }
+}

@@ -1,0 +1,329 @@
+//! `report.html`: the page of one run.
+
+use serde_json::Value;
+
+use crate::latency::error_percent;
+use crate::page::{Block, Page, Section};
+use crate::plot::{
+    Axis, Bar, Bars, Cdf, CdfSeries, Line, Lines, Markup, Quantity, Scale, Scatter, ScatterSeries,
+    Segment, Stroke,
+};
+use crate::statistics::{DriveStatistics, OperationStatistics};
+use crate::summary::{DriveSummary, OperationSummary, Summary};
+use crate::table::{Column, Table};
+use crate::units::{self, TimeUnit};
+use crate::{Latency, Method};
+use stasis_block::Operation;
+
+/// The page. Its times begin at `begin`, the command's start (ns).
+pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) -> Page {
+    let mut sections = vec![Section::new("").with(Block::Facts(facts(summary)))];
+    for (figures, statistics) in summary.drives.iter().zip(drives) {
+        sections.push(drive(figures, statistics, begin));
+    }
+    sections.push(costs(summary));
+    sections.push(Section::new("How to read this").with(Block::Terms(terms(summary))));
+    let ended = match summary.ending.as_str() {
+        "exited" => format!("The command ended with status {}.", summary.exit_status),
+        other => {
+            let message = summary.message.as_deref().unwrap_or_default();
+            format!("The run did not end with its command: {other}. {message}")
+        }
+    };
+    Page { title: title(summary), subtitle: ended, sections }
+}
+
+fn title(summary: &Summary) -> String {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) => {
+            Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
+        }
+        _ => None,
+    };
+    let named = ["title", "command"].iter().find_map(|name| text(summary.extra.get(*name)?));
+    named.filter(|name| !name.is_empty()).unwrap_or_else(|| "A run on modelled drives".to_owned())
+}
+
+fn facts(summary: &Summary) -> Vec<(String, String)> {
+    let seconds = |seconds: f64| units::duration(seconds * 1e9);
+    let ios = summary.ios();
+    let mut facts = vec![
+        ("Engine", summary.engine.clone()),
+        ("I/Os", units::count(ios)),
+        ("Largest error, p1 to p99.9", units::deviation(summary.max_error_percent())),
+        ("Virtual time", seconds(summary.virtual_seconds)),
+        ("Wall-clock time", seconds(summary.wall_seconds)),
+    ];
+    if summary.wall_seconds > 0.0 {
+        let speed = summary.virtual_seconds / summary.wall_seconds;
+        facts.push(("Virtual per wall-clock", format!("{} ×", units::significant(speed, 3))));
+    }
+    facts.push(("Boot, virtual", seconds(summary.boot_virtual_seconds)));
+    facts.push(("Exits", units::count(summary.exits)));
+    if ios > 0 {
+        let each = summary.exits as f64 / ios as f64;
+        facts.push(("Exits per I/O", units::significant(each, 3)));
+    }
+    let late = [summary.overshoot_ns.p99, summary.overshoot_ns.max];
+    let [p99, max] = late.map(|ns| units::duration(ns as f64));
+    facts.push(("Late slice ends, p99 / max", format!("{p99} / {max}")));
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn drive(figures: &DriveSummary, statistics: &DriveStatistics, begin: u64) -> Section {
+    let section = Section::new(format!("Drive {}", figures.name)).with(Block::Prose(format!(
+        "{} on {}, model {}. {} I/Os of the guest's boot are not in these figures.",
+        figures.interface,
+        figures.medium,
+        figures.model,
+        units::count(figures.boot_ios)
+    )));
+    let used: Vec<_> = figures.used().collect();
+    if used.is_empty() {
+        return section.with(Block::Prose("The command made no I/O to this drive.".to_owned()));
+    }
+    section
+        .with(Block::Table(String::new(), amounts(&used)))
+        .with(Block::Table(
+            "Latency by percentile: what the model asked for, what the guest got.".to_owned(),
+            percentiles(&used),
+        ))
+        .with(Block::Plots(plots(&used, statistics, begin)))
+}
+
+type Used<'a> = (Operation, &'a OperationSummary);
+
+fn amounts(used: &[Used<'_>]) -> Table {
+    let columns = ["I/Os", "amount", "mean size", "failed", "largest error"].map(Column::right);
+    let mut table = Table::new([Column::left("operation")].into_iter().chain(columns).collect());
+    for (operation, figures) in used {
+        table.push(vec![
+            operation.name().to_owned(),
+            units::count(figures.count),
+            units::bytes(figures.bytes),
+            units::bytes(figures.bytes / figures.count),
+            units::count(figures.errors),
+            units::deviation(figures.max_error_percent),
+        ]);
+    }
+    table
+}
+
+fn percentiles(used: &[Used<'_>]) -> Table {
+    let mut table = Table::new(vec![Column::left("")]);
+    let rows = |latency: &Latency| {
+        let named = latency.percentiles().map(|(name, value)| (name, value as f64));
+        let ends = [("mean", latency.mean), ("min", latency.min as f64)];
+        let max = [("max", latency.max as f64)];
+        ends.into_iter().chain(named).chain(max).collect::<Vec<_>>()
+    };
+    table.rows =
+        rows(&Latency::default()).iter().map(|(name, _)| vec![(*name).to_owned()]).collect();
+    for (operation, figures) in used {
+        // One unit per operation, so that figures compare at a glance.
+        let median = figures.target_ns.p50.max(figures.delivered_ns.p50);
+        let unit = match TimeUnit::of(median as f64 / 100.0) {
+            TimeUnit::Nanosecond if median < 1000 => TimeUnit::Nanosecond,
+            TimeUnit::Nanosecond | TimeUnit::Microsecond => TimeUnit::Microsecond,
+            _ => TimeUnit::Millisecond,
+        };
+        let group = format!("{} ({})", operation.name(), unit.symbol());
+        table.columns.extend(
+            ["target", "delivered", "error"].map(|name| Column::right(name).under(group.clone())),
+        );
+        let places = if unit == TimeUnit::Nanosecond { 0 } else { 3 };
+        let pairs = rows(&figures.target_ns).into_iter().zip(rows(&figures.delivered_ns));
+        for (row, ((_, target), (_, delivered))) in table.rows.iter_mut().zip(pairs) {
+            row.push(units::fixed(target / unit.ns(), places));
+            row.push(units::fixed(delivered / unit.ns(), places));
+            row.push(units::deviation(error_percent(delivered, target)));
+        }
+    }
+    table
+}
+
+fn plots(used: &[Used<'_>], statistics: &DriveStatistics, begin: u64) -> Vec<Markup> {
+    let of = |operation: Operation| &statistics.operations[operation as usize];
+    let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
+    let time = || Axis::new("Virtual time since the command began", Scale::Linear, Quantity::Time);
+    let since = |at: f64| (at - begin as f64).max(0.0);
+    let curves: Vec<_> = used
+        .iter()
+        .flat_map(|(operation, figures)| curves(*operation, figures, of(*operation)))
+        .collect();
+    let cdf = |title: &str, tail| {
+        Cdf { title: title.to_owned(), x: latency(), tail, series: curves.clone() }.draw()
+    };
+    let complete = used.iter().all(|(operation, _)| of(*operation).timeline.is_complete());
+    let points = used.iter().map(|(operation, _)| ScatterSeries {
+        name: operation.name().to_owned(),
+        colour: *operation as usize,
+        points: of(*operation)
+            .timeline
+            .points()
+            .into_iter()
+            .map(|point| (since(point.at as f64), point.latency as f64))
+            .collect(),
+    });
+    let over_time = Scatter {
+        title: if complete {
+            "Delivered latency over time: every I/O".to_owned()
+        } else {
+            "Delivered latency over time: a sample, with all extremes".to_owned()
+        },
+        x: time(),
+        y: latency(),
+        series: points.collect(),
+    };
+    let lines: Vec<_> = used
+        .iter()
+        .map(|(operation, _)| Line {
+            name: operation.name().to_owned(),
+            colour: *operation as usize,
+            stroke: Stroke::Thin,
+            points: of(*operation)
+                .timeline
+                .rate()
+                .into_iter()
+                .map(|(at, rate)| (since(at), rate))
+                .collect(),
+        })
+        .filter(|line| !line.points.is_empty())
+        .collect();
+    let mut plots =
+        vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
+    if !lines.is_empty() {
+        let rate = Axis::new("Completed I/Os", Scale::Linear, Quantity::Number("1/s"));
+        let title = "I/Os per second of virtual time".to_owned();
+        plots.push(Lines { title, x: time(), y: rate, lines }.draw());
+    }
+    plots
+}
+
+fn curves(
+    operation: Operation,
+    figures: &OperationSummary,
+    statistics: &OperationStatistics,
+) -> [CdfSeries; 2] {
+    let marks = |latency: &Latency| {
+        let shares = crate::latency::PERCENTILES.map(|(_, share)| share as f64 / 1e4);
+        let named = latency.percentiles().into_iter().zip(shares);
+        named.map(|((name, value), share)| (name.to_owned(), value as f64, share)).collect()
+    };
+    let curve = |kind: &str, stroke, points, marks| CdfSeries {
+        name: format!("{} {kind}", operation.name()),
+        colour: operation as usize,
+        stroke,
+        points,
+        marks,
+    };
+    [
+        curve("target", Stroke::Band, statistics.target.curve(), marks(&figures.target_ns)),
+        curve(
+            "delivered",
+            Stroke::Thin,
+            statistics.delivered.curve(),
+            marks(&figures.delivered_ns),
+        ),
+    ]
+}
+
+fn costs(summary: &Summary) -> Section {
+    let bar = |label: &str, parts: &[(&str, usize, f64)]| Bar {
+        label: label.to_owned(),
+        segments: parts
+            .iter()
+            .map(|&(name, colour, seconds)| Segment {
+                name: name.to_owned(),
+                colour,
+                value: seconds * 1e9,
+            })
+            .collect(),
+    };
+    let (skipped, frozen) = (summary.skipped_seconds, summary.frozen_seconds);
+    let time = Bars {
+        title: "Time".to_owned(),
+        axis: Axis::new("Time of the command", Scale::Linear, Quantity::Time),
+        stacked: true,
+        bars: vec![
+            bar(
+                "virtual",
+                &[
+                    ("guest ran", 0, (summary.virtual_seconds - skipped).max(0.0)),
+                    ("skipped: guest idle", 2, skipped),
+                ],
+            ),
+            bar(
+                "wall-clock",
+                &[
+                    ("working", 4, (summary.wall_seconds - frozen).max(0.0)),
+                    ("frozen: waiting for a medium", 1, frozen),
+                ],
+            ),
+        ],
+    };
+    let exits = &summary.exits_by_reason;
+    let reasons = [
+        ("port I/O", exits.io),
+        ("memory-mapped I/O", exits.mmio),
+        ("of these, doorbells", exits.doorbell),
+        ("registers (MSR)", exits.msr),
+        ("halt", exits.halt),
+        ("interrupt window", exits.interrupt_window),
+        ("end of slice", exits.kick),
+        ("other", exits.other),
+    ];
+    let exits = Bars {
+        title: "Exits from guest mode by reason".to_owned(),
+        axis: Axis::new("Exits", Scale::Linear, Quantity::Number("")),
+        stacked: false,
+        bars: reasons
+            .into_iter()
+            .map(|(label, count)| {
+                let segment = Segment { name: String::new(), colour: 0, value: count as f64 };
+                Bar { label: label.to_owned(), segments: vec![segment] }
+            })
+            .collect(),
+    };
+    Section::new("What the run cost").with(Block::Plots(vec![time.draw(), exits.draw()]))
+}
+
+fn terms(summary: &Summary) -> Vec<(String, String)> {
+    let mut terms = vec![
+        (
+            "Target",
+            "the time from the guest's doorbell write to the completion that the drive's model \
+             asked for.",
+        ),
+        (
+            "Delivered",
+            "the virtual time from the doorbell write until the completion was visible to the \
+             guest.",
+        ),
+        ("Error", "(delivered − target) / target; – where the target is 0 ns."),
+        (
+            "Percentile",
+            "by nearest rank: the smallest recorded latency that at least so many percent of the \
+             I/Os do not exceed. Nothing is interpolated.",
+        ),
+        ("Skipped", "virtual time that passed at once, as every processor of the guest was idle."),
+        (
+            "Frozen",
+            "wall-clock time in which guest time stood still, as a medium was not ready yet.",
+        ),
+        (
+            "Files",
+            "ios.csv has every I/O, boot included; summary.json has the figures of this page. \
+             Pointing at a mark shows its figures.",
+        ),
+    ];
+    let coarse = |(_, figures): Used<'_>| figures.percentiles == Method::Histogram;
+    if summary.drives.iter().flat_map(|drive| drive.used()).any(coarse) {
+        let text =
+            "where an operation had more I/Os than are kept one by one, its percentiles are \
+                    from a histogram with 3 significant digits; mean, min and max stay exact.";
+        terms.push(("Precision", text));
+    }
+    terms.into_iter().map(|(term, text)| (term.to_owned(), text.to_owned())).collect()
+}

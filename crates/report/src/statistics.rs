@@ -1,0 +1,107 @@
+//! What is kept of a drive's I/Os until the end of a run.
+
+use stasis_block::Operation;
+use stasis_journal::IoRecord;
+
+use crate::distribution::Distribution;
+use crate::summary::{DriveSummary, OperationSummary};
+use crate::timeline::{Point, Timeline};
+use crate::Drive;
+
+/// One operation of one drive.
+pub(crate) struct OperationStatistics {
+    pub(crate) count: u64,
+    bytes: u64,
+    errors: u64,
+    pub(crate) target: Distribution,
+    pub(crate) delivered: Distribution,
+    pub(crate) timeline: Timeline,
+}
+
+impl OperationStatistics {
+    fn new(bound: usize) -> Self {
+        Self {
+            count: 0,
+            bytes: 0,
+            errors: 0,
+            target: Distribution::new(bound),
+            delivered: Distribution::new(bound),
+            timeline: Timeline::new(),
+        }
+    }
+
+    fn record(&mut self, record: &IoRecord) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(record.bytes);
+        self.errors += u64::from(record.failed);
+        let latency = record.delivered.saturating_sub(record.submit);
+        self.target.record(record.target.saturating_sub(record.submit));
+        self.delivered.record(latency);
+        self.timeline.record(Point { at: record.delivered, latency });
+    }
+
+    fn summary(&self) -> OperationSummary {
+        let target = self.target.latency();
+        let delivered = self.delivered.latency();
+        OperationSummary {
+            count: self.count,
+            bytes: self.bytes,
+            errors: self.errors,
+            percentiles: self.delivered.method(),
+            max_error_percent: delivered.largest_error_percent(&target),
+            target_ns: target,
+            delivered_ns: delivered,
+        }
+    }
+}
+
+/// One drive.
+pub(crate) struct DriveStatistics {
+    pub(crate) drive: Drive,
+    boot_ios: u64,
+    /// In the order of [`Operation::ALL`].
+    pub(crate) operations: [OperationStatistics; Operation::ALL.len()],
+}
+
+impl DriveStatistics {
+    pub(crate) fn new(drive: Drive, bound: usize) -> Self {
+        let operations = std::array::from_fn(|_| OperationStatistics::new(bound));
+        Self { drive, boot_ios: 0, operations }
+    }
+
+    pub(crate) fn record(&mut self, record: &IoRecord) {
+        if record.boot {
+            self.boot_ios += 1;
+        } else {
+            self.operations[record.operation as usize].record(record);
+        }
+    }
+
+    /// Brings the latencies in order, as every figure wants them.
+    pub(crate) fn sort(&mut self) {
+        for operation in &mut self.operations {
+            operation.target.sort();
+            operation.delivered.sort();
+        }
+    }
+
+    /// The figures, after [`Self::sort`].
+    pub(crate) fn summary(&self) -> DriveSummary {
+        let Drive { name, model, interface, medium } = self.drive.clone();
+        let [read, write, flush, discard, write_zeroes] =
+            std::array::from_fn(|index| self.operations[index].summary());
+        let boot_ios = self.boot_ios;
+        DriveSummary {
+            name,
+            model,
+            interface,
+            medium,
+            boot_ios,
+            read,
+            write,
+            flush,
+            discard,
+            write_zeroes,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `summary.json`: a run in figures.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use stasis_block::Operation;
+use stasis_journal::{Ending, Exits, Outcome, Overshoot};
+use std::time::Duration;
+
+use crate::latency::{Latency, Method};
+
+/// Fields of a summary that depend on the wall clock. All others are the same
+/// for two runs of one experiment under `exact`. `started_at` is a caller's
+/// field for the date of a run.
+pub const WALL_CLOCK_FIELDS: &[&str] =
+    &["wall_seconds", "boot_wall_seconds", "engine_wall_seconds", "frozen_seconds", "started_at"];
+
+/// A summary without [`WALL_CLOCK_FIELDS`], wherever in it they stand.
+pub fn comparable(summary: &Value) -> Value {
+    match summary {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| !WALL_CLOCK_FIELDS.contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), comparable(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(comparable).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A run in figures. Seconds are exact to the nanosecond.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// What ran the guest: `kvm`, `softkvm` or `exact`.
+    pub engine: String,
+    /// How the run ended, in the words of [`Ending`]'s serialized form:
+    /// `exited`, `not-started`, `panicked`, `hung`, `virtual-limit`,
+    /// `wall-limit` or `cancelled`.
+    pub ending: String,
+    /// Why the command could not be started, where it could not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub message: Option<String>,
+    /// See [`exit_status`].
+    pub exit_status: i32,
+    /// Virtual time of the command.
+    pub virtual_seconds: f64,
+    /// Virtual time of the guest's boot, up to the command.
+    pub boot_virtual_seconds: f64,
+    /// Wall-clock time, by this machine's clock.
+    pub wall_seconds: f64,
+    /// Wall-clock time of the boot, by the clock of the machine's host.
+    pub boot_wall_seconds: f64,
+    /// Wall-clock time of the command, by the clock of the machine's host. Within the
+    /// software host of `exact` that clock counts instructions.
+    pub engine_wall_seconds: f64,
+    /// Wall-clock time during which guest time stood still for a medium.
+    pub frozen_seconds: f64,
+    /// Virtual time that was skipped as every processor was idle.
+    pub skipped_seconds: f64,
+    /// Exits from guest mode while the command ran.
+    pub exits: u64,
+    /// The same by reason.
+    pub exits_by_reason: Exits,
+    /// How late slices of guest time ended.
+    pub overshoot_ns: Overshoot,
+    /// Calibrated cost of entry and exit, by kind (TSC ticks).
+    pub calibration_ticks: Vec<(String, i64)>,
+    /// TSC frequency as declared to the guest (kHz).
+    pub tsc_khz: u64,
+    /// The drives, in the order of the experiment.
+    pub drives: Vec<DriveSummary>,
+    /// What the caller added.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A drive's I/Os after boot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the operations are what their names say
+pub struct DriveSummary {
+    /// Its name in the experiment.
+    pub name: String,
+    /// What decides when its commands complete.
+    pub model: String,
+    /// What the guest sees.
+    pub interface: String,
+    /// What holds its bytes.
+    pub medium: String,
+    /// I/Os of the guest's boot, which are in no other figure.
+    pub boot_ios: u64,
+    pub read: OperationSummary,
+    pub write: OperationSummary,
+    pub flush: OperationSummary,
+    pub discard: OperationSummary,
+    #[serde(rename = "write-zeroes")]
+    pub write_zeroes: OperationSummary,
+}
+
+impl DriveSummary {
+    /// The figures of each operation, in the order of [`Operation::ALL`].
+    pub fn operations(&self) -> [(Operation, &OperationSummary); 5] {
+        [
+            (Operation::Read, &self.read),
+            (Operation::Write, &self.write),
+            (Operation::Flush, &self.flush),
+            (Operation::Discard, &self.discard),
+            (Operation::WriteZeroes, &self.write_zeroes),
+        ]
+    }
+
+    /// Those of them that were used.
+    pub fn used(&self) -> impl Iterator<Item = (Operation, &OperationSummary)> {
+        self.operations().into_iter().filter(|(_, summary)| summary.count > 0)
+    }
+}
+
+/// One operation on one drive. Failed I/Os count in every field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperationSummary {
+    /// How many I/Os.
+    pub count: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// How the percentiles below were computed.
+    pub percentiles: Method,
+    /// Largest deviation of a delivered percentile from its target, p1 to
+    /// p99.9, in percent with its sign; `null` where the target is 0 ns.
+    pub max_error_percent: Option<f64>,
+    /// What the model asked for: target - submit.
+    pub target_ns: Latency,
+    /// What the guest got: delivered - submit.
+    pub delivered_ns: Latency,
+}
+
+impl Summary {
+    pub(crate) fn new(
+        outcome: &Outcome,
+        engine: &str,
+        wall: Duration,
+        drives: Vec<DriveSummary>,
+        mut extra: Map<String, Value>,
+    ) -> Self {
+        let message = match &outcome.ending {
+            Ending::NotStarted { message, .. } => Some(message.clone()),
+            _ => None,
+        };
+        extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
+        Self {
+            engine: engine.to_owned(),
+            ending: ending_name(&outcome.ending).to_owned(),
+            message,
+            exit_status: exit_status(&outcome.ending),
+            virtual_seconds: seconds(outcome.virtual_ns),
+            boot_virtual_seconds: seconds(outcome.boot_virtual_ns),
+            wall_seconds: seconds(u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)),
+            boot_wall_seconds: seconds(outcome.boot_wall_ns),
+            engine_wall_seconds: seconds(outcome.wall_ns),
+            frozen_seconds: seconds(outcome.frozen_ns),
+            skipped_seconds: seconds(outcome.skipped_ns),
+            exits: outcome.exits.total,
+            exits_by_reason: outcome.exits,
+            overshoot_ns: outcome.overshoot,
+            calibration_ticks: outcome.calibration.clone(),
+            tsc_khz: outcome.tsc_khz,
+            drives,
+            extra,
+        }
+    }
+
+    /// I/Os of all drives after boot.
+    pub fn ios(&self) -> u64 {
+        self.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used.count).sum()
+    }
+
+    /// The largest of all deviations, see [`OperationSummary::max_error_percent`].
+    pub fn max_error_percent(&self) -> Option<f64> {
+        let errors = self.drives.iter().flat_map(DriveSummary::used);
+        errors
+            .filter_map(|(_, used)| used.max_error_percent)
+            .max_by(|a, b| a.abs().total_cmp(&b.abs()))
+    }
+}
+
+/// The names of [`Summary`]'s own fields, which a caller's may not replace.
+const OWN_FIELDS: &[&str] = &[
+    "engine",
+    "ending",
+    "message",
+    "exit_status",
+    "virtual_seconds",
+    "boot_virtual_seconds",
+    "wall_seconds",
+    "boot_wall_seconds",
+    "engine_wall_seconds",
+    "frozen_seconds",
+    "skipped_seconds",
+    "exits",
+    "exits_by_reason",
+    "overshoot_ns",
+    "calibration_ticks",
+    "tsc_khz",
+    "drives",
+];
+
+/// The status with which a run ends.
+///
+/// The command's own, where it ran (or 126 and 127, where it could not be
+/// started). Otherwise as the tools around it have it: 124 at a time limit
+/// (timeout(1)), 125 where what runs the command failed (timeout(1), env(1)),
+/// 130 after Ctrl-C (bash(1), "EXIT STATUS": 128 + SIGINT).
+pub fn exit_status(ending: &Ending) -> i32 {
+    match ending {
+        Ending::Exited(status) | Ending::NotStarted { status, .. } => *status,
+        Ending::VirtualLimit | Ending::WallLimit => 124,
+        Ending::Panicked | Ending::Hung => 125,
+        Ending::Cancelled => 130,
+    }
+}
+
+fn ending_name(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Exited(_) => "exited",
+        Ending::NotStarted { .. } => "not-started",
+        Ending::Panicked => "panicked",
+        Ending::Hung => "hung",
+        Ending::VirtualLimit => "virtual-limit",
+        Ending::WallLimit => "wall-limit",
+        Ending::Cancelled => "cancelled",
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn comparable_forgets_the_wall_clock_at_any_depth() {
+        let summary = json!({"a": 1, "wall_seconds": 2, "b": [{"frozen_seconds": 3, "c": 4}]});
+        assert_eq!(comparable(&summary), json!({"a": 1, "b": [{"c": 4}]}));
+    }
+
+    #[test]
+    fn endings_are_named_as_they_are_serialized() {
+        for ending in [
+            Ending::Exited(3),
+            Ending::NotStarted { status: 127, message: "no".into() },
+            Ending::Panicked,
+            Ending::Hung,
+            Ending::VirtualLimit,
+            Ending::WallLimit,
+            Ending::Cancelled,
+        ] {
+            let serialized = match serde_json::to_value(&ending).unwrap() {
+                Value::String(name) => name,
+                Value::Object(fields) => fields.keys().next().unwrap().clone(),
+                other => panic!("{other}"),
+            };
+            assert_eq!(serialized, ending_name(&ending));
+        }
+    }
+}

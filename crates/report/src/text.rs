@@ -1,0 +1,61 @@
+//! A run in a few lines, for the terminal.
+
+use crate::summary::Summary;
+use crate::table::{Column, Table};
+use crate::units;
+use crate::Latency;
+
+/// A run's I/Os in a table: for each drive and operation the number of I/Os,
+/// and the mean, p50, p99 and p99.9 of target and delivered latency. The two
+/// share a line where they are the same. `error` is the largest deviation of
+/// the percentiles p1 to p99.9.
+pub fn text_summary(summary: &Summary) -> String {
+    let mut table = Table::new(
+        [Column::left("drive"), Column::left("operation")]
+            .into_iter()
+            .chain([Column::right("I/Os"), Column::left("latency")])
+            .chain(["mean", "p50", "p99", "p99.9", "error"].map(Column::right))
+            .collect(),
+    );
+    for drive in &summary.drives {
+        let mut name = drive.name.as_str();
+        for (operation, used) in drive.used() {
+            let names =
+                |label: &str| vec![String::new(), String::new(), String::new(), label.into()];
+            let same = used.target_ns == used.delivered_ns;
+            let mut first = names(if same { "target = delivered" } else { "target" });
+            first[..3].clone_from_slice(&[
+                std::mem::take(&mut name).to_owned(),
+                operation.name().to_owned(),
+                units::count(used.count),
+            ]);
+            first.extend(figures(&used.target_ns));
+            if same {
+                first.push(units::deviation(Some(0.0)));
+                table.push(first);
+            } else {
+                let mut second = names("delivered");
+                second.extend(figures(&used.delivered_ns));
+                second.push(units::deviation(used.max_error_percent));
+                table.push(first);
+                table.push(second);
+            }
+        }
+    }
+    if table.rows.is_empty() {
+        return "No I/O reached a modelled drive while the command ran.\n".to_owned();
+    }
+    let mut out = table.to_text();
+    let errors: u64 =
+        summary.drives.iter().flat_map(|drive| drive.used()).map(|(_, used)| used.errors).sum();
+    if errors > 0 {
+        out.push_str(&format!("{} of the I/Os failed.\n", units::count(errors)));
+    }
+    out
+}
+
+fn figures(latency: &Latency) -> [String; 4] {
+    let whole = [latency.p50, latency.p99, latency.p99_9].map(|ns| units::duration(ns as f64));
+    let [p50, p99, p99_9] = whole;
+    [units::duration(latency.mean), p50, p99, p99_9]
+}

@@ -1,0 +1,173 @@
+//! Figures as people read them. All functions give the same text for the same
+//! number, on every machine.
+
+/// A unit of time with its length in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Nanoseconds.
+    Nanosecond,
+    /// Microseconds.
+    Microsecond,
+    /// Milliseconds.
+    Millisecond,
+    /// Seconds.
+    Second,
+}
+
+impl TimeUnit {
+    /// The largest unit in which `ns` is at least 1.
+    pub fn of(ns: f64) -> Self {
+        match ns.abs() {
+            ns if ns >= 1e9 => Self::Second,
+            ns if ns >= 1e6 => Self::Millisecond,
+            ns if ns >= 1e3 => Self::Microsecond,
+            _ => Self::Nanosecond,
+        }
+    }
+
+    /// Its length (ns).
+    pub fn ns(self) -> f64 {
+        match self {
+            Self::Nanosecond => 1.0,
+            Self::Microsecond => 1e3,
+            Self::Millisecond => 1e6,
+            Self::Second => 1e9,
+        }
+    }
+
+    /// Its symbol.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Nanosecond => "ns",
+            Self::Microsecond => "µs",
+            Self::Millisecond => "ms",
+            Self::Second => "s",
+        }
+    }
+}
+
+/// A time of `ns` with five significant digits at most: `100.02 µs`.
+pub fn duration(ns: f64) -> String {
+    let unit = TimeUnit::of(ns);
+    format!("{} {}", significant(ns / unit.ns(), 5), unit.symbol())
+}
+
+/// A number with at most `digits` significant ones, without trailing zeros, its
+/// whole part never shortened.
+pub fn significant(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    let whole = if value.abs() < 1.0 { 0 } else { value.abs().log10().floor() as usize + 1 };
+    // Below 1, zeros after the point do not count.
+    let leading = if value != 0.0 && value.abs() < 1.0 {
+        ((-value.abs().log10()).floor() as usize).min(12)
+    } else {
+        0
+    };
+    decimals(value, digits.saturating_sub(whole) + leading)
+}
+
+/// A number with at most `places` after the point, without trailing zeros, and
+/// with commas between thousands.
+pub fn decimals(value: f64, places: usize) -> String {
+    let text = format!("{value:.places$}");
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let mut out = group(whole);
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    if out == "-0" {
+        out.remove(0);
+    }
+    out
+}
+
+/// A number with exactly `places` after the point and commas between thousands.
+pub fn fixed(value: f64, places: usize) -> String {
+    let text = format!("{value:.places$}");
+    match text.split_once('.') {
+        Some((whole, fraction)) => format!("{}.{fraction}", group(whole)),
+        None => group(&text),
+    }
+}
+
+/// A count, with commas between thousands.
+pub fn count(value: u64) -> String {
+    group(&value.to_string())
+}
+
+/// An amount of bytes in binary units: `40 MiB`.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut scaled = value as f64;
+    let mut unit = 0;
+    while scaled >= 1024.0 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", significant(scaled, 4), UNITS[unit])
+}
+
+/// A deviation in percent with its sign; `–` where there is none to give.
+pub fn deviation(percent: Option<f64>) -> String {
+    match percent {
+        None => "–".to_owned(),
+        Some(0.0) => "0 %".to_owned(),
+        Some(percent) => {
+            let sign = if percent < 0.0 { "−" } else { "+" };
+            let size = percent.abs();
+            if size < 0.001 {
+                format!("{sign}<0.001 %")
+            } else {
+                format!("{sign}{} %", significant(size, 3))
+            }
+        }
+    }
+}
+
+/// Commas between thousands of a whole number, with or without a sign.
+fn group(whole: &str) -> String {
+    let (sign, digits) = match whole.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", whole),
+    };
+    let mut out = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!(duration(0.0), "0 ns");
+        assert_eq!(duration(999.0), "999 ns");
+        assert_eq!(duration(100_000.0), "100 µs");
+        assert_eq!(duration(100_023.0), "100.02 µs");
+        assert_eq!(duration(5.25e6), "5.25 ms");
+        assert_eq!(duration(12_345.678e9), "12,346 s");
+        assert_eq!(significant(0.012345, 3), "0.0123");
+        assert_eq!(significant(123_456.7, 3), "123,457");
+        assert_eq!(decimals(-0.0001, 2), "0");
+        assert_eq!(fixed(-1234.5, 3), "-1,234.500");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(999), "999");
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(4096), "4 KiB");
+        assert_eq!(bytes(u64::MAX), "16 EiB");
+        assert_eq!(deviation(Some(0.0)), "0 %");
+        assert_eq!(deviation(Some(-0.0004)), "−<0.001 %");
+        assert_eq!(deviation(Some(2.345)), "+2.35 %");
+        assert_eq!(deviation(None), "–");
+    }
+}

@@ -1,0 +1,299 @@
+//! A run's results as a reader finds them.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use serde_json::{json, Map, Value};
+use stasis_block::Operation;
+use stasis_journal::{Ending, Exits, IoRecord, Outcome, Overshoot};
+use stasis_report::{comparable, text_summary, Drive, Recorder, ReportError, Summary};
+
+const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write-zeroes"];
+
+fn drive(name: &str) -> Drive {
+    let [model, interface, medium] = ["fixed:100us", "nvme", "ram:1GiB"].map(str::to_owned);
+    Drive { name: name.to_owned(), model, interface, medium }
+}
+
+fn outcome(wall_ns: u64) -> Outcome {
+    Outcome {
+        ending: Ending::Exited(3),
+        virtual_ns: 12_000_000_001,
+        boot_virtual_ns: 2_000_000_000,
+        boot_wall_ns: wall_ns / 2,
+        wall_ns,
+        frozen_ns: wall_ns / 3,
+        skipped_ns: 4_000_000_000,
+        exits: Exits { total: 12_345, io: 345, mmio: 2_000, msr: 10_000, ..Exits::default() },
+        overshoot: Overshoot { p50: 1, p99: 20, max: 300 },
+        calibration: vec![("io".to_owned(), 2880)],
+        tsc_khz: 5_000_000,
+    }
+}
+
+fn record(index: u64) -> IoRecord {
+    let submit = 2_000_000_000 + index * 110_000;
+    IoRecord {
+        drive: (index % 2) as u16,
+        queue: 1,
+        operation: if index % 3 == 0 { Operation::Write } else { Operation::Read },
+        failed: index % 1000 == 999,
+        boot: index < 10,
+        offset: index * 4096,
+        bytes: 4096,
+        submit,
+        target: submit + 100_000 + index % 7,
+        delivered: submit + 100_000 + index % 11,
+    }
+}
+
+fn finish(recorder: Recorder, wall_ns: u64) -> Summary {
+    let extra: Map<String, Value> = [
+        ("command".to_owned(), json!(["fio", "--name=<b>x</b>"])),
+        ("engine".to_owned(), json!("not this one")),
+        ("seed".to_owned(), json!(7)),
+    ]
+    .into_iter()
+    .collect();
+    recorder.finish(&outcome(wall_ns), "exact", Duration::from_nanos(wall_ns), extra).unwrap()
+}
+
+fn run(folder: &Path, records: &[IoRecord], wall_ns: u64) -> Summary {
+    let mut recorder = Recorder::create(folder, vec![drive("a"), drive("b")]).unwrap();
+    records.chunks(100).for_each(|batch| recorder.record(batch).unwrap());
+    finish(recorder, wall_ns)
+}
+
+fn json(folder: &Path) -> Value {
+    serde_json::from_slice(&fs::read(folder.join("summary.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn the_summary_has_what_is_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..5000).map(record).collect();
+    let summary = run(folder.path(), &records, 9_000_000_000);
+    let json = json(folder.path());
+    assert_eq!(serde_json::from_value::<Summary>(json.clone()).unwrap(), summary);
+    assert_eq!(json["engine"], "exact");
+    assert_eq!(json["exit_status"], 3);
+    assert_eq!(json["ending"], "exited");
+    assert_eq!(json["virtual_seconds"], 12.000000001);
+    assert_eq!(json["wall_seconds"], 9.0);
+    assert_eq!(json["frozen_seconds"], 3.0);
+    assert_eq!(json["skipped_seconds"], 4.0);
+    assert_eq!(json["exits"], 12_345);
+    assert_eq!(json["overshoot_ns"], json!({"p50": 1, "p99": 20, "max": 300}));
+    assert_eq!(json["seed"], 7);
+    let latencies: Vec<u64> = records
+        .iter()
+        .filter(|r| !r.boot && r.drive == 1 && r.operation == Operation::Read)
+        .map(|r| r.delivered - r.submit)
+        .collect();
+    let read = &json["drives"][1]["read"];
+    assert_eq!(read["count"], latencies.len());
+    assert_eq!(read["bytes"], latencies.len() * 4096);
+    assert_eq!(read["delivered_ns"]["max"], *latencies.iter().max().unwrap());
+    assert_eq!(read["percentiles"], "exact");
+    assert_eq!(json["drives"][1]["boot_ios"], 5);
+    let errors: u64 = (0..2)
+        .flat_map(|d| OPERATIONS.map(|o| json["drives"][d][o]["errors"].as_u64().unwrap()))
+        .sum();
+    assert_eq!(errors, 5);
+    for drive in json["drives"].as_array().unwrap() {
+        for name in ["name", "model", "interface", "medium"] {
+            assert!(drive[name].is_string());
+        }
+        for (operation, kind) in
+            OPERATIONS.iter().flat_map(|o| ["target_ns", "delivered_ns"].map(|kind| (o, kind)))
+        {
+            let names = "mean min p1 p5 p10 p25 p50 p75 p90 p95 p99 p99.9 p99.99 max";
+            let figures = drive[operation][kind].as_object().unwrap();
+            assert_eq!(figures.len(), 14);
+            for name in names.split(' ') {
+                assert!(figures[name].is_number(), "{operation} {kind} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_run_gives_the_same_bytes() {
+    let folders = [1, 1, 2].map(|_| tempfile::tempdir().unwrap());
+    let records: Vec<_> = (0..20_000).map(record).collect();
+    run(folders[0].path(), &records, 9_000_000_000);
+    run(folders[1].path(), &records, 9_000_000_000);
+    run(folders[2].path(), &records, 7_777_777_777);
+    let read = |index: usize, name: &str| fs::read(folders[index].path().join(name)).unwrap();
+    for name in ["ios.csv", "summary.json", "report.html"] {
+        assert_eq!(read(0, name), read(1, name), "{name}");
+    }
+    assert_ne!(json(folders[0].path()), json(folders[2].path()));
+    let text = |index: usize| comparable(&json(folders[index].path())).to_string();
+    assert_eq!(text(0), text(2));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn rows_survive_the_file(
+        names in prop::collection::vec("\\PC{0,8}|[\",\r\n a]{1,6}", 1..4),
+        raw in prop::collection::vec(
+            (any::<u16>(), any::<u16>(), 0u8..5, any::<[bool; 2]>(), any::<[u64; 5]>()), 0..30),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let drives = names.iter().map(|name| drive(name)).collect();
+        let mut recorder = Recorder::with_exact_bound(folder.path(), drives, 10).unwrap();
+        let records: Vec<IoRecord> = raw
+            .into_iter()
+            .map(|(drive, queue, operation, [failed, boot], [offset, bytes, submit, target, delivered])| {
+                let drive = drive % names.len() as u16;
+                let operation = Operation::from_number(operation).unwrap();
+                let offset = offset / 512 * 512;
+                IoRecord { drive, queue, operation, failed, boot, offset, bytes, submit, target, delivered }
+            })
+            .collect();
+        recorder.record(&records).unwrap();
+        // Read before the end: the file must already be whole.
+        let mut reader = csv::Reader::from_path(folder.path().join("ios.csv")).unwrap();
+        let header: Vec<_> = reader.headers().unwrap().iter().map(str::to_owned).collect();
+        prop_assert_eq!(header.join(","), stasis_report::CSV_HEADER);
+        let mut rows = reader.records();
+        for record in &records {
+            let row = rows.next().unwrap().unwrap();
+            prop_assert_eq!(&row[0], &names[usize::from(record.drive)]);
+            prop_assert_eq!(&row[1], if record.boot { "boot" } else { "command" });
+            prop_assert_eq!(&row[2], record.operation.name());
+            let numbers: Vec<u64> = (3..9).map(|column| row[column].parse().unwrap()).collect();
+            prop_assert_eq!(numbers, vec![
+                record.offset / 512, record.bytes, record.queue.into(),
+                record.submit, record.target, record.delivered,
+            ]);
+            prop_assert_eq!(&row[9], if record.failed { "error" } else { "ok" });
+        }
+        prop_assert!(rows.next().is_none());
+        finish(recorder, 1);
+    }
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "<script>alert('x')</script>\" onload=\"y\u{1b}[2J";
+    let mut recorder = Recorder::create(folder.path(), vec![drive(name)]).unwrap();
+    recorder.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
+    let summary = finish(recorder, 1_000);
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(!page.contains("<script") && !page.contains("\" onload=\"") && !page.contains("<b>x"));
+    assert!(page.contains("&lt;script&gt;") && page.contains("fio --name=&lt;b&gt;x&lt;/b&gt;"));
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("url("));
+    assert!(!text_summary(&summary).contains('\u{1b}'));
+    assert_eq!(json(folder.path())["drives"][0]["name"], name);
+}
+
+#[test]
+fn a_run_without_io_is_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let summary = run(folder.path(), &[], 0);
+    assert_eq!(summary.ios(), 0);
+    assert_eq!(json(folder.path())["drives"][0]["read"]["target_ns"]["p99.9"], 0);
+    assert!(text_summary(&summary).starts_with("No I/O"));
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("The command made no I/O to this drive."));
+    // Nor does it need a drive.
+    finish(Recorder::create(folder.path(), Vec::new()).unwrap(), 0);
+}
+
+#[test]
+fn one_io_is_every_percentile() {
+    let folder = tempfile::tempdir().unwrap();
+    let summary = run(folder.path(), &[IoRecord { drive: 0, ..record(100) }], 1);
+    let read = &summary.drives[0].read;
+    assert_eq!(read.count, 1);
+    assert!(read.delivered_ns.percentiles().iter().all(|&(_, ns)| ns == 100_001));
+    let text = text_summary(&summary);
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(text.contains("delivered"), "{text}");
+}
+
+#[test]
+fn equal_latencies_share_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let io = record(100);
+    let summary = run(folder.path(), &[IoRecord { drive: 0, delivered: io.target, ..io }], 1);
+    let text = text_summary(&summary);
+    let columns: Vec<_> =
+        text.lines().nth(1).unwrap().split("  ").filter(|c| !c.is_empty()).collect();
+    let columns: Vec<_> = columns.iter().map(|column| column.trim()).collect();
+    let figures = ["100 µs"; 4];
+    let expected = [&["a", "read", "1", "target = delivered"][..], &figures, &["0 %"]].concat();
+    assert_eq!(columns, expected);
+}
+
+#[test]
+fn beyond_the_bound_the_summary_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::with_exact_bound(folder.path(), vec![drive("a")], 100).unwrap();
+    let records: Vec<_> = (100..300).map(|i| IoRecord { drive: 0, ..record(i) }).collect();
+    recorder.record(&records).unwrap();
+    let summary = finish(recorder, 1);
+    let json = json(folder.path());
+    assert_eq!(json["drives"][0]["read"]["percentiles"], "histogram");
+    assert_eq!(json["drives"][0]["write"]["percentiles"], "exact");
+    let p50 = summary.drives[0].read.delivered_ns.p50 as f64;
+    assert!((p50 - 100_005.0).abs() < 200.0, "{p50}");
+}
+
+#[test]
+fn an_unknown_drive_is_an_error_that_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    let batch = [IoRecord { drive: 0, ..record(20) }, IoRecord { drive: 1, ..record(21) }];
+    let error = recorder.record(&batch).unwrap_err();
+    assert!(matches!(error, ReportError::NoSuchDrive { index: 1, drives: 1 }), "{error}");
+    let rows = fs::read_to_string(folder.path().join("ios.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 2);
+}
+
+#[test]
+fn results_of_an_earlier_run_do_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &[record(100)], 1);
+    let _killed = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    assert!(!folder.path().join("summary.json").exists());
+    assert!(!folder.path().join("report.html").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let error = Recorder::create(&folder.path().join("file/x"), Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("file/x"), "{error}");
+}
+
+/// A bound that only something quadratic, or an allocation per row on a very slow
+/// machine, would miss.
+#[test]
+fn a_million_ios_take_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(folder.path(), vec![drive("a"), drive("b")]).unwrap();
+    let mut batch = Vec::new();
+    let began = Instant::now();
+    for index in 0..1_000_000 {
+        batch.push(record(index));
+        if batch.len() == 500 {
+            recorder.record(&batch).unwrap();
+            batch.clear();
+        }
+    }
+    let recorded = began.elapsed();
+    let summary = finish(recorder, 1_000_000);
+    println!("recorded in {recorded:?}, finished in {:?}", began.elapsed() - recorded);
+    assert_eq!(summary.ios(), 999_990);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    let page = fs::metadata(folder.path().join("report.html")).unwrap().len();
+    assert!(page < 1_000_000, "{page} bytes");
+}
