@@ -123,7 +123,7 @@ impl Drive {
     pub fn submit(&mut self, now: Nanos, submission: Submission) {
         // What the model completes before this command must not depend on
         // whether the caller was late to ask for it.
-        if self.model.next_event().is_some_and(|at| at < now) {
+        if self.model.next_event().is_some_and(|at| at <= now) {
             self.model.advance(now, &mut self.due);
         }
         let Submission { tag, queue, command, data } = submission;

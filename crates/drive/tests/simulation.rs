@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::reference::Reference;
-use common::{Latencies, Moody, SECTOR};
+use common::{Latencies, Lowest, Moody, SECTOR};
 use proptest::prelude::*;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -198,11 +198,14 @@ fn the_guest_stands_still_while_the_medium_is_late() {
 #[test]
 fn a_caller_that_asks_late_still_learns_the_right_times() {
     let times = |late: bool| {
-        let mut drive = drive(5, Ram::new(CAPACITY as u64));
-        let command = Command { operation: Operation::Read, offset: 0, length: 512, fua: false };
+        let medium = Box::new(Ram::new(CAPACITY as u64));
+        let mut drive = Drive::new(0, "d".into(), Box::new(Lowest::default()), medium);
         let mut done = Vec::new();
         for tag in 0..50u32 {
             let now = u64::from(tag) * 10_000;
+            // Ever lower, so that each is next as soon as it is there.
+            let offset = u64::from(50 - tag) * 512;
+            let command = Command { operation: Operation::Read, offset, length: 512, fua: false };
             if !late {
                 drive.advance(now, &mut done);
             }

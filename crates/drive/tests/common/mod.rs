@@ -45,6 +45,44 @@ impl Model for Latencies {
     }
 }
 
+/// One command at a time, and of those that wait the one with the lowest offset
+/// first: what is waiting when a command completes matters.
+#[derive(Default)]
+pub struct Lowest {
+    waiting: Vec<(u64, Tag)>,
+    serving: Option<(Nanos, Tag)>,
+}
+
+impl Lowest {
+    pub const SERVICE: Nanos = 15_000;
+
+    fn serve(&mut self, now: Nanos) {
+        if self.serving.is_none() {
+            self.waiting.sort_unstable_by(|a, b| b.cmp(a));
+            self.serving = self.waiting.pop().map(|(_, tag)| (now + Self::SERVICE, tag));
+        }
+    }
+}
+
+impl Model for Lowest {
+    fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
+        self.waiting.push((command.offset, tag));
+        self.serve(now);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.serving.map(|(at, _)| at)
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some((at, tag)) = self.serving.filter(|(at, _)| *at <= now) {
+            done.push(Completion { tag, at });
+            self.serving = None;
+            self.serve(at);
+        }
+    }
+}
+
 /// What is in a [`Moody`] medium, and what of it survives a power cut.
 #[derive(Debug, Clone)]
 pub struct Contents {
