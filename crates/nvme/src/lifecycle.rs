@@ -80,7 +80,9 @@ impl Controller {
     fn shut_down(&mut self) {
         self.registers.csts = self.registers.csts & !reg::CSTS_SHST | reg::CSTS_SHST_OCCURRING;
         self.shut_down = true;
-        if self.config.volatile_write_cache && self.registers.csts & reg::CSTS_RDY != 0 {
+        let cached = self.config.volatile_write_cache && self.registers.csts & reg::CSTS_RDY != 0;
+        // A host that asks again and again still makes one flush of each.
+        if cached && !self.slots.shutdown_waits() {
             for nsid in 1..=self.config.namespaces.len() as u32 {
                 if self.slots.has_room(1) {
                     self.request_flush(0, nsid, Owner::Shutdown);

@@ -101,10 +101,8 @@ impl Controller {
         };
         let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
         let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
-        let mut answer = vec![0; length as usize];
-        let known = rest.len().min(answer.len());
-        answer[..known].copy_from_slice(&rest[..known]);
-        self.send(memory, command, &answer)?;
+        // What lies beyond the log's end is undefined, and left alone.
+        self.send(memory, command, &rest[..rest.len().min(length as usize)])?;
 
         if command.cdw10 & RETAIN_EVENT == 0 {
             match identifier {

@@ -1,0 +1,281 @@
+//! A driver and a carrier that do whatever a string of bytes says, and what
+//! must hold all the same. Shared by the property test and the fuzz target.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use stasis_block::{Operation, Status};
+use stasis_nvme::{Config, Controller, Memory, Namespace, OutOfMemoryRange, Request, ShadowPolicy};
+
+/// Small, so that any address often hits something.
+const RAM: usize = 256 << 10;
+const BLOCKS: u64 = 4096;
+const MAX_TRANSFER: u32 = 32 << 10;
+const MAX_IN_FLIGHT: usize = 128 << 10;
+const QUEUES: u16 = 3;
+
+struct Ram(RefCell<Vec<u8>>);
+
+impl Ram {
+    fn range(address: u64, length: usize) -> Result<std::ops::Range<usize>, OutOfMemoryRange> {
+        match address.checked_add(length as u64) {
+            Some(end) if end <= RAM as u64 => Ok(address as usize..end as usize),
+            _ => Err(OutOfMemoryRange { address, length }),
+        }
+    }
+}
+
+impl Memory for Ram {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange> {
+        into.copy_from_slice(&self.0.borrow()[Self::range(address, into.len())?]);
+        Ok(())
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange> {
+        self.0.borrow_mut()[Self::range(address, from.len())?].copy_from_slice(from);
+        Ok(())
+    }
+}
+
+/// The bytes that say what to do; zeroes when they have run out.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn u8(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((&first, rest)) => {
+                self.0 = rest;
+                first
+            }
+            None => 0,
+        }
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from(self.u8()) | u16::from(self.u8()) << 8
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from(self.u16()) | u32::from(self.u16()) << 16
+    }
+
+    /// Mostly a page of the memory, sometimes with an offset, sometimes
+    /// anything.
+    fn address(&mut self) -> u64 {
+        let page = u64::from(self.u8()) % 72 * 4096;
+        match self.u8() {
+            0..=159 => page,
+            160..=239 => page + u64::from(self.u16() % 1024) * 4,
+            _ => u64::from(self.u32()) << 32 | u64::from(self.u32()),
+        }
+    }
+}
+
+/// Carries out `script`.
+///
+/// # Panics
+/// If the controller breaks a promise.
+pub fn run(script: &[u8]) {
+    let mut script = Script(script);
+    let flags = script.u8();
+    let config = Config {
+        queue_pairs: QUEUES,
+        queue_entries: 16,
+        namespaces: vec![
+            Namespace { blocks: BLOCKS, block_size: 512, read_only: false },
+            Namespace { blocks: BLOCKS / 8, block_size: 4096, read_only: true },
+        ],
+        volatile_write_cache: flags & 1 != 0,
+        shadow: if flags & 2 != 0 { ShadowPolicy::Lazy } else { ShadowPolicy::Exact },
+        interrupt_coalescing: flags & 4 != 0,
+        max_transfer: MAX_TRANSFER,
+        max_in_flight_bytes: MAX_IN_FLIGHT,
+        ..Config::default()
+    };
+    let ram = Ram(RefCell::new(vec![0; RAM]));
+    let mut controller = Controller::new(config).expect("a good configuration");
+    let mut held: HashMap<u32, Request> = HashMap::new();
+    // Start enabled, or else most scripts would never get there.
+    let mut tails = [0u16; 4];
+    enable(&mut controller, &ram);
+    while !script.0.is_empty() {
+        step(&mut script, &mut controller, &ram, &mut held, &mut tails);
+        assert!(controller.in_flight() >= held.len());
+        let bytes: usize = held.values().map(|request| request.data.len()).sum();
+        assert!(bytes <= MAX_IN_FLIGHT);
+    }
+    // Whatever happened, the drive can give everything back, and a reset helps.
+    for (_, request) in held.drain() {
+        controller.complete(&ram, request.tag, Status::Ok, request.data);
+    }
+    controller.write_register(&ram, 0x14, &[0; 4]);
+    assert_eq!(controller.in_flight(), 0);
+    assert!(controller.pop_request().is_none());
+    enable(&mut controller, &ram);
+    assert!(!controller.has_failed());
+}
+
+/// The admin queues in pages 1 and 2.
+fn enable(controller: &mut Controller, ram: &Ram) {
+    let mut write = |offset, value: u32| {
+        controller.write_register(ram, offset, &value.to_le_bytes());
+    };
+    for (offset, value) in [(0x14, 0), (0x24, 15 << 16 | 15), (0x28, 4096), (0x30, 8192)] {
+        write(offset, value);
+    }
+    write(0x2c, 0);
+    write(0x34, 0);
+    write(0x14, 4 << 20 | 6 << 16 | 1);
+}
+
+fn step(
+    script: &mut Script<'_>,
+    controller: &mut Controller,
+    ram: &Ram,
+    held: &mut HashMap<u32, Request>,
+    tails: &mut [u16; 4],
+) {
+    match script.u8() % 16 {
+        0 => {
+            let (offset, width) = (u64::from(script.u16() % 0x1100), script.u8() % 17);
+            let data: Vec<u8> = (0..width).map(|_| script.u8()).collect();
+            controller.write_register(ram, offset, &data);
+        }
+        1 => {
+            let offset = [0x14, 0x24, 0x28, 0x2c, 0x30, 0x34][usize::from(script.u8() % 6)];
+            controller.write_register(ram, offset, &script.u32().to_le_bytes());
+        }
+        2 => {
+            let mut raw = vec![0; usize::from(script.u8() % 17)];
+            controller.read_register(script.u16().into(), &mut raw);
+        }
+        3 => {
+            let address = script.address();
+            let value = script.address().to_le_bytes();
+            let _ = ram.write(address, &value.repeat(usize::from(script.u8() % 64)));
+        }
+        4 => {
+            let queue = u64::from(script.u8() % 5);
+            let value = if script.u8() < 240 { u32::from(script.u8() % 17) } else { script.u32() };
+            let _ = ram.write(3 * 4096 + queue * 4, &value.to_le_bytes());
+            controller.write_register(ram, 0x1000 + queue * 4, &value.to_le_bytes());
+        }
+        5 => controller.poll_shadow(ram),
+        6 => {
+            if script.u8() < 16 {
+                *tails = [0; 4];
+                enable(controller, ram);
+            }
+        }
+        7 => controller.set_time(script.u32().into()),
+        8 => controller.set_temperature(ram, script.u16()),
+        9 => while controller.pop_interrupt().is_some() {},
+        10 => take(controller, held),
+        11 => {
+            let tag = u32::from(script.u8());
+            let status =
+                [Status::Ok, Status::ReadError, Status::WriteError][usize::from(script.u8() % 3)];
+            match held.remove(&tag) {
+                Some(request) => controller.complete(ram, tag, status, request.data),
+                // Not in flight, at least not at the drive: a broken carrier.
+                None if script.u8() == 0 => {
+                    controller.complete(ram, u32::MAX - tag, status, vec![1; 77]);
+                }
+                None => {}
+            }
+        }
+        _ => command(script, controller, ram, tails),
+    }
+}
+
+/// Takes a request, as the drive does.
+fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
+    let Some(request) = controller.pop_request() else { return };
+    let command = request.command;
+    let bytes = [BLOCKS * 512, BLOCKS / 8 * 4096][request.namespace as usize - 1];
+    assert!(command.offset + command.length <= bytes, "inside the namespace");
+    assert!(request.queue <= QUEUES);
+    match command.operation {
+        Operation::Read | Operation::Write => {
+            assert_eq!(request.data.len() as u64, command.length);
+            assert!(command.length > 0 && command.length <= MAX_TRANSFER.into());
+        }
+        _ => assert!(request.data.is_empty()),
+    }
+    assert!(command.operation != Operation::Write || request.namespace == 1, "protected");
+    assert!(held.insert(request.tag, request).is_none(), "a tag in flight twice");
+}
+
+/// Puts a command that makes some sense into a queue, and rings.
+fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tails: &mut [u16; 4]) {
+    const ADMIN: [u8; 12] = [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c];
+    const IO: [u8; 8] = [0, 1, 1, 2, 2, 8, 9, 0x55];
+    let queue = script.u8() % 4;
+    let choice = usize::from(script.u8());
+    let mut raw = [0; 64];
+    raw[0] = match queue {
+        0 if choice % 13 == 12 => 0x7c,
+        0 => ADMIN[choice % 13],
+        _ => IO[choice % 8],
+    };
+    raw[1] = if script.u8() < 250 { 0 } else { script.u8() };
+    raw[2] = script.u8();
+    raw[4] = if script.u8() < 240 { script.u8() % 4 } else { 0xff };
+    if raw[4] == 0xff {
+        raw[5..8].fill(0xff);
+    }
+    raw[24..32].copy_from_slice(&script.address().to_le_bytes());
+    raw[32..40].copy_from_slice(&script.address().to_le_bytes());
+    let mut dword = |at: usize, value: u32| raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    if script.u8() < 220 {
+        // Small numbers: queue identifiers and sizes, blocks, features.
+        let (low, high) = (script.u8(), script.u8());
+        dword(40, u32::from(low % 20) | u32::from(high % 18) << 16);
+        let (low, high) = (script.u8(), script.u8());
+        let dword11 = if queue == 0 { u32::from(low) | u32::from(high % 5) << 16 } else { 0 };
+        dword(44, if script.u8() < 128 { dword11 } else { 4 });
+        dword(48, u32::from(script.u8()) | u32::from(script.u8()) << 24 & 0x4000_0000);
+    } else {
+        for at in [40, 44, 48, 52] {
+            dword(at, script.u32());
+        }
+    }
+    // Where the queue is not what this takes it for, that is hostile too.
+    let tail = &mut tails[usize::from(queue)];
+    let base = [4096, 16 * 4096, 17 * 4096, 18 * 4096][usize::from(queue)];
+    if queue != 0 && script.u8() < 64 {
+        // Create the pair first: without it the command goes nowhere.
+        create(controller, ram, queue, base);
+        *tail = 0;
+    }
+    let _ = ram.write(base + u64::from(*tail) * 64, &raw);
+    *tail = (*tail + 1) % 16;
+    let value = u32::from(*tail);
+    let doorbell = u64::from(queue) * 8;
+    let _ = ram.write(3 * 4096 + doorbell, &value.to_le_bytes());
+    controller.write_register(ram, 0x1000 + doorbell, &value.to_le_bytes());
+}
+
+/// Resets, and makes one I/O queue pair, as an honest driver would.
+fn create(controller: &mut Controller, ram: &Ram, queue: u8, base: u64) {
+    enable(controller, ram);
+    for (index, opcode) in [5u8, 1, 0x7c].into_iter().enumerate() {
+        let mut raw = [0; 64];
+        raw[0] = opcode;
+        let prp1 = match opcode {
+            5 => base + 8 * 4096,
+            1 => base,
+            _ => 3 * 4096,
+        };
+        raw[24..32].copy_from_slice(&prp1.to_le_bytes());
+        raw[32..40].copy_from_slice(&(4u64 * 4096).to_le_bytes());
+        raw[40..44].copy_from_slice(&(15 << 16 | u32::from(queue)).to_le_bytes());
+        raw[44..48].copy_from_slice(&(u32::from(queue) << 16 | 3).to_le_bytes());
+        let _ = ram.write(4096 + index as u64 * 64, &raw);
+        controller.write_register(ram, 0x1000, &(index as u32 + 1).to_le_bytes());
+        // Without shadow doorbells in half of the cases.
+        if opcode == 1 && base & 4096 != 0 {
+            break;
+        }
+    }
+}
