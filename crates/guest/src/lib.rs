@@ -1,1 +1,13 @@
-//! To be written.
+//! The guest: what runs inside the virtual machine, and how it is made.
+//!
+//! [`agent`] is the guest's `/init`: it mounts the root file system, runs one
+//! command and hands output and results to the machine. [`build`] makes the
+//! kernel, the initramfs and the root file system image from Debian packages
+//! and keeps them.
+//!
+//! Promise: the agent does nothing between the command's start and its end but
+//! relay output and reap orphans. A guest, once built, is used as it is until
+//! its recipe changes.
+
+pub mod agent;
+pub mod build;

@@ -1,0 +1,286 @@
+//! Runs the command: relays its output, reaps orphans, tells how it ended.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, FcntlArg, OFlag};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{kill, SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::Pid;
+use stasis_channel::{Client, Job, Stream, Transport};
+
+use super::AgentError;
+
+/// The environment of every command; the job can replace its members.
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("PATH", DEFAULT_PATH), ("HOME", "/root"), ("TERM", "dumb"), ("LANG", "C.UTF-8")];
+
+/// Debian's path for root (login.defs, ENV_SUPATH).
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Runs the job's command to its end and tells the machine about it.
+pub(super) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+    let mut command = match assemble(job) {
+        Ok(command) => command,
+        Err((status, message)) => return Ok(client.not_started(status, &message)?),
+    };
+    let orphans = child_signals()?;
+    client.started()?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let (status, message) = not_executable(&job.command[0], &error);
+            return Ok(client.not_started(status, &message)?);
+        }
+    };
+    let pid = Pid::from_raw(child.id() as i32);
+    let mut pipes = [
+        child.stdout.take().map(|pipe| Pipe::new(pipe.into(), Stream::Output)),
+        child.stderr.take().map(|pipe| Pipe::new(pipe.into(), Stream::Error)),
+    ];
+    loop {
+        wait(&orphans, &pipes)?;
+        // Asked first: what the command wrote before it ended is in the pipes
+        // by now, and is taken out below.
+        let status = reap(&orphans, pid);
+        for slot in &mut pipes {
+            if let Some(pipe) = slot {
+                if pipe.relay(client)? {
+                    *slot = None;
+                }
+            }
+        }
+        if let Some(status) = status {
+            return Ok(client.exited(status)?);
+        }
+    }
+}
+
+/// Ends everything else in the guest, as process 1 may.
+pub(super) fn kill_the_rest() {
+    /// For a process that waits for a drive that never answers.
+    const PATIENCE_MS: u16 = 5_000;
+    if kill(Pid::from_raw(-1), Signal::SIGKILL).is_err() {
+        return;
+    }
+    let Ok(orphans) = child_signals() else { return };
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => {
+                let mut waiting = [PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
+                match poll(&mut waiting, PollTimeout::from(PATIENCE_MS)) {
+                    Ok(n) if n > 0 => while let Ok(Some(_)) = orphans.read_signal() {},
+                    _ => return,
+                }
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Finds the program and puts its surroundings together; on failure the
+/// status a shell would give, and why.
+fn assemble(job: &Job) -> Result<Command, (u8, String)> {
+    let [name, arguments @ ..] = job.command.as_slice() else {
+        return Err((127, "there is no command to run".into()));
+    };
+    let start = Path::new(&job.working_directory);
+    if !start.is_dir() {
+        let text = format!("the working directory {} does not exist in the guest", start.display());
+        return Err((126, text));
+    }
+    let path = job.environment.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    let program = find(name, path, start)?;
+    let mut command = Command::new(program);
+    command
+        .arg0(name)
+        .args(arguments)
+        .env_clear()
+        .envs(ENVIRONMENT)
+        .envs(&job.environment)
+        .current_dir(start)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // SAFETY: setsid is async-signal-safe (signal-safety(7)) and allocates nothing.
+    unsafe {
+        command.pre_exec(|| {
+            nix::unistd::setsid()?;
+            Ok(())
+        });
+    }
+    Ok(command)
+}
+
+/// Looks a program up as execvp(3) does.
+fn find(name: &str, path: &str, start: &Path) -> Result<PathBuf, (u8, String)> {
+    let mut found_unusable = None;
+    let candidates: Vec<PathBuf> = if name.contains('/') {
+        vec![start.join(name)]
+    } else {
+        path.split(':').map(|folder| start.join(folder).join(name)).collect()
+    };
+    for candidate in candidates {
+        match fs::metadata(&candidate) {
+            Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => {
+                return Ok(candidate);
+            }
+            Ok(_) => found_unusable = Some(candidate),
+            Err(_) => {}
+        }
+    }
+    Err(match found_unusable {
+        Some(candidate) => {
+            (126, format!("{}: not an executable file in the guest", candidate.display()))
+        }
+        None => (127, missing(name)),
+    })
+}
+
+fn missing(name: &str) -> String {
+    format!("{name}: command not found in the guest; `--packages` adds Debian packages to it")
+}
+
+fn not_executable(name: &str, error: &io::Error) -> (u8, String) {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            (127, format!("{name}: cannot start: its interpreter is missing in the guest"))
+        }
+        _ => (126, format!("{name}: cannot start: {error}")),
+    }
+}
+
+/// A descriptor that becomes readable when a child ends.
+fn child_signals() -> Result<SignalFd, AgentError> {
+    let error = |e: Errno| AgentError::new("watch", "child processes", e);
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGCHLD);
+    // Children get an empty mask again from `Command`.
+    signals.thread_block().map_err(error)?;
+    SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(error)
+}
+
+/// Sleeps until a child has ended or a pipe has something.
+fn wait(orphans: &SignalFd, pipes: &[Option<Pipe>; 2]) -> Result<(), AgentError> {
+    let mut waiting =
+        std::array::from_fn::<_, 3, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
+    let mut count = 1;
+    for pipe in pipes.iter().flatten() {
+        waiting[count] = PollFd::new(pipe.end.as_fd(), PollFlags::POLLIN);
+        count += 1;
+    }
+    match poll(&mut waiting[..count], PollTimeout::NONE) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(e) => Err(AgentError::new("wait for", "the command", e)),
+    }
+}
+
+/// Takes in every child that has ended; the command's status if it was among
+/// them.
+fn reap(orphans: &SignalFd, command: Pid) -> Option<u8> {
+    while let Ok(Some(_)) = orphans.read_signal() {}
+    let mut status = None;
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            // An exit code has eight bits; so has 128 + a signal's number.
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => status = Some(code as u8),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
+                status = Some(128 + signal as u8);
+            }
+            Ok(WaitStatus::StillAlive) => return status,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return status,
+        }
+    }
+}
+
+/// One of the command's outputs.
+struct Pipe {
+    end: OwnedFd,
+    stream: Stream,
+}
+
+impl Pipe {
+    fn new(end: OwnedFd, stream: Stream) -> Self {
+        // The read end's alone; without it `relay` would wait for more.
+        let _ = fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+        Self { end, stream }
+    }
+
+    /// Sends what is in the pipe; true at its end. At most two pipes full, so
+    /// that a background process that never stops writing cannot hold it.
+    fn relay<T: Transport>(&self, client: &mut Client<T>) -> Result<bool, AgentError> {
+        /// Default capacity of a pipe in bytes (pipe(7)).
+        const CAPACITY: usize = 65_536;
+        let mut sent = 0;
+        while sent < 2 * CAPACITY {
+            let mut ended = false;
+            let length =
+                client.output(self.stream, |space| match nix::unistd::read(&self.end, space) {
+                    Ok(length) => {
+                        ended = length == 0;
+                        Ok(length)
+                    }
+                    Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
+                    Err(e) => Err(e.into()),
+                })?;
+            if length == 0 {
+                return Ok(ended);
+            }
+            sent += length;
+        }
+        Ok(false)
+    }
+}
+
+impl std::fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} from descriptor {}", self.stream, self.end.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn lookup_tells_missing_from_unusable() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        fs::create_dir_all(&a).unwrap();
+        fs::create_dir_all(&b).unwrap();
+        let path = "a:b";
+        let make = |path: &Path, mode| {
+            fs::File::create(path).unwrap().write_all(b"#!/bin/true\n").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert_eq!(find("tool", path, folder.path()).unwrap_err().0, 127);
+        make(&a.join("tool"), 0o644);
+        assert_eq!(find("tool", path, folder.path()).unwrap_err().0, 126);
+        make(&b.join("tool"), 0o755);
+        assert_eq!(find("tool", path, folder.path()).unwrap(), b.join("tool"));
+        assert_eq!(find("./b/tool", "", folder.path()).unwrap(), folder.path().join("./b/tool"));
+        assert_eq!(find("./b/x", "", folder.path()).unwrap_err().0, 127);
+    }
+
+    #[test]
+    fn a_job_without_command_or_place_is_told_apart() {
+        let mut job = Job::new(vec![]);
+        job.working_directory = "/".into();
+        assert_eq!(assemble(&job).unwrap_err().0, 127);
+        job.command = vec!["true".into()];
+        assert!(assemble(&job).is_ok());
+        job.working_directory = "/nowhere at all".into();
+        assert_eq!(assemble(&job).unwrap_err().0, 126);
+    }
+}

@@ -1,0 +1,118 @@
+//! What the agent tells the guest's kernel: time, randomness, modules, names.
+
+use std::ffi::CStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::kmod::{finit_module, ModuleInitFlags};
+use nix::sys::time::TimeSpec;
+use nix::time::{clock_settime, ClockId};
+
+use super::AgentError;
+
+/// Sets `CLOCK_REALTIME` (ns since 1970-01-01 00:00 UTC).
+pub(super) fn set_clock(realtime_ns: u64) -> Result<(), AgentError> {
+    const SECOND: u64 = 1_000_000_000;
+    // Both fit: u64::MAX ns are 18 446 744 073 s.
+    let time = TimeSpec::new((realtime_ns / SECOND) as i64, (realtime_ns % SECOND) as i64);
+    clock_settime(ClockId::CLOCK_REALTIME, time)
+        .map_err(|e| AgentError::new("set", "the real-time clock", e))
+}
+
+/// Gives the kernel's random number generator 256 bits that follow from
+/// `seed`, so that it is ready at once and the same in every run of one seed.
+pub(super) fn seed_random(seed: u64) -> Result<(), AgentError> {
+    /// `struct rand_pool_info` of linux/random.h with room for 256 bits.
+    #[repr(C)]
+    struct Pool {
+        entropy_bits: libc::c_int,
+        bytes: libc::c_int,
+        words: [u64; 4],
+    }
+    /// `RNDADDENTROPY` of linux/random.h: `_IOW('R', 0x03, int[2])`.
+    const ADD_ENTROPY: libc::c_ulong = 0x4008_5203;
+    let error = |e: io::Error| AgentError::new("seed", "/dev/random", e);
+    let device = OpenOptions::new().write(true).open("/dev/random").map_err(error)?;
+    let pool = Pool { entropy_bits: 256, bytes: 32, words: expand(seed) };
+    // SAFETY: the ioctl reads a `Pool`, whose lengths are right.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), ADD_ENTROPY as _, &pool) };
+    Errno::result(result).map(drop).map_err(|e| error(e.into()))
+}
+
+/// Four words from one by SplitMix64 (Steele, Lea, Flood: "Fast splittable
+/// pseudorandom number generators", OOPSLA 2014, figure 19).
+fn expand(seed: u64) -> [u64; 4] {
+    let mut state = seed;
+    std::array::from_fn(|_| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    })
+}
+
+/// Loads the modules that `folder/order` lists, one file name a line.
+pub(super) fn load_modules(folder: &Path) -> Result<(), AgentError> {
+    let list = folder.join("order");
+    let list = match fs::read_to_string(&list) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(AgentError::new("read", list.display().to_string(), e)),
+    };
+    for name in list.lines() {
+        let error = |e: io::Error| AgentError::new("load the module", name, e);
+        let file = File::open(folder.join(name)).map_err(error)?;
+        match finit_module(&file, c"", ModuleInitFlags::empty()) {
+            // Loaded already, or built in after all.
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(error(e.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Sets the host name.
+pub(super) fn set_hostname(name: &str) -> Result<(), AgentError> {
+    nix::unistd::sethostname(name).map_err(|e| AgentError::new("set the host name to", name, e))
+}
+
+/// Brings up the loopback interface: programs expect 127.0.0.1 to be there.
+pub(super) fn loopback_up() -> Result<(), AgentError> {
+    let error = |e: Errno| AgentError::new("bring up", "the loopback interface", e);
+    // SAFETY: creates a descriptor and touches nothing.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    let socket = Errno::result(socket).map_err(error)?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    const NAME: &CStr = c"lo";
+    // SAFETY: all zeroes is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(NAME.to_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the ioctl reads an `ifreq`.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request) };
+    Errno::result(result).map(drop).map_err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    #[test]
+    fn expansion_is_splitmix64() {
+        // The published reference sequence of SplitMix64 for the seed 1234567.
+        let expected = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+        ];
+        assert_eq!(expand(1_234_567), expected);
+    }
+}

@@ -1,0 +1,99 @@
+//! The guest's `/init`: process 1 of the virtual machine.
+//!
+//! It runs as the only thread. What it does before the command starts is
+//! wall-clock time that the user waits for, so there is little of it.
+
+mod command;
+mod device;
+mod error;
+mod kernel;
+mod results;
+mod root;
+mod wait;
+
+use std::io::Write;
+use std::path::Path;
+
+use nix::sys::reboot::{reboot, RebootMode};
+use stasis_channel::{Client, Job, Transport};
+
+pub use error::AgentError;
+
+/// Runs as `/init` in a Stasis machine: one job, then the machine ends.
+///
+/// To be called only as process 1, before anything else happens.
+pub fn main() -> ! {
+    run(device::Device::find)
+}
+
+/// Runs as `/init` over any transport, which `connect` opens once `/sys` and
+/// `/dev` are there.
+pub fn run<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> ! {
+    // A process 1 that unwinds or exits makes the kernel panic.
+    std::panic::set_hook(Box::new(|info| {
+        complain(&format!("the agent failed: {info}"));
+        power_off()
+    }));
+    if let Err(error) = serve(connect) {
+        complain(&error.to_string());
+    }
+    power_off()
+}
+
+fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Result<(), AgentError> {
+    root::mount_kernel_files()?;
+    let mut client = Client::new(connect()?);
+    let job = client.hello()?;
+    match prepare(&mut client, &job) {
+        Ok(()) => command::run(&mut client, &job)?,
+        Err(error) => client.not_started(126, &error.to_string())?,
+    }
+    command::kill_the_rest();
+    if let Err(error) = results::send(&mut client, Path::new("/results")) {
+        client.log(&error.to_string())?;
+    }
+    root::unmount_drives();
+    nix::unistd::sync();
+    client.finished()?;
+    Ok(())
+}
+
+/// Everything between the job and the command's start.
+fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+    kernel::set_clock(job.realtime_ns)?;
+    kernel::seed_random(job.seed)?;
+    kernel::load_modules(Path::new("/modules"))?;
+    root::enter()?;
+    kernel::set_hostname(&job.hostname)?;
+    kernel::loopback_up()?;
+    if job.has_input {
+        tar_input(client)?;
+    }
+    wait::for_drives(&job.drives)
+}
+
+fn tar_input<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
+    let mut archive = tar::Archive::new(client.input());
+    archive.set_preserve_permissions(true);
+    archive.set_overwrite(true);
+    archive.unpack("/").map_err(|e| AgentError::new("unpack the input at", "/", e))
+}
+
+/// Says something on the kernel's console, for want of a channel. Priority 2
+/// (critical, Documentation/admin-guide/serial-console and printk) is shown
+/// even with `quiet`.
+fn complain(text: &str) {
+    if let Ok(mut log) = std::fs::OpenOptions::new().write(true).open("/dev/kmsg") {
+        for line in text.lines() {
+            // A record is one write; there is nowhere left to report an error to.
+            let _ = log.write_all(format!("<2>stasis: {line}\n").as_bytes());
+        }
+    }
+}
+
+fn power_off() -> ! {
+    nix::unistd::sync();
+    // Comes back only with an error, as when this is not process 1.
+    let _ = reboot(RebootMode::RB_POWER_OFF);
+    std::process::exit(1)
+}

@@ -1,0 +1,72 @@
+# Run by mmdebstrap as a hook: $1 is the new root file system, $MMDEBSTRAP_APT_CONFIG
+# the configuration of its apt. $kernel (a package) comes before this text.
+# Leaves /.stasis/kernel.tar and /.stasis/root.ext4 in the new root.
+set -eu
+root=$1
+work=$(mktemp -d)
+PATH=$PATH:/usr/sbin:/sbin
+# The log must be readable for the program that follows it.
+export LC_ALL=C MKE2FS_CONFIG=/dev/null
+export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
+
+echo "stasis: fetching the kernel" >&2
+image=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+mkdir "$work/tree"
+(cd "$work" && apt-get --quiet download "${image:-$kernel}" >&2)
+dpkg-deb --extract "$work"/*.deb "$work/tree"
+rm "$work"/*.deb
+modules=$(echo "$work"/tree/lib/modules/*)
+[ -d "$modules" ] || modules=$(echo "$work"/tree/usr/lib/modules/*)
+release=${modules##*/}
+mkdir -p "$root/lib/modules/$release/kernel/drivers"
+for file in "$modules"/modules.*; do cp "$file" "$root/lib/modules/$release/"; done
+# What storage can need; no hardware but the machine's own is there.
+for folder in arch block crypto fs lib drivers/block drivers/md drivers/nvdimm drivers/nvme drivers/dax drivers/virtio; do
+  if [ -d "$modules/kernel/$folder" ]; then
+    cp -r "$modules/kernel/$folder" "$root/lib/modules/$release/kernel/$folder"
+  fi
+done
+for folder in drivers/block/drbd fs/ceph fs/nfs fs/nfsd fs/smb fs/orangefs fs/ocfs2 fs/gfs2 fs/afs; do
+  rm -rf "$root/lib/modules/$release/kernel/$folder"
+done
+depmod --basedir "$root" "$release"
+tar -cf "$work/kernel.tar" -C "$work/tree" boot -C "$root/lib" "modules/$release"
+rm -rf "$work/tree"
+
+echo "stasis: tidying" >&2
+rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/* "$root"/var/log/* "$root"/boot/*
+mkdir -p "$root/results"
+echo stasis >"$root/etc/hostname"
+printf '127.0.0.1 localhost\n127.0.1.1 stasis\n' >"$root/etc/hosts"
+: >"$root/etc/resolv.conf"
+: >"$root/etc/machine-id"
+
+echo "stasis: making the image" >&2
+# A view without what is mounted in the new root (/proc, /sys, /dev/pts).
+mkdir "$work/view"
+mount --bind "$root" "$work/view"
+trap 'umount "$work/view"' EXIT
+find "$work/view/tmp" "$work/view/run" -mindepth 1 -maxdepth 1 ! -name 'mmdebstrap.*' -exec rm -rf {} +
+inodes=$(($(find "$work/view" | wc -l) + 64))
+kib=$(du -sk "$work/view" | cut -f 1)
+# 256 bytes for each inode; 2 % for directories' and extents' blocks. In whole 2 MiB.
+mib=$((((kib + inodes / 4) * 102 / 100 / 2048 + 2) * 2))
+attempt=1
+# No journal, checksums or reserved blocks: the image is never written to.
+# Fixed identifiers: the same content is the same image.
+until mke2fs -q -F -t ext4 -b 4096 -I 256 -N "$inodes" -m 0 -L stasis-root \
+    -U 57a51500-0000-4000-8000-000000000001 \
+    -O none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize \
+    -E hash_seed=57a51500-0000-4000-8000-000000000002,root_owner=0:0,lazy_itable_init=0,nodiscard \
+    -d "$work/view" "$work/root.ext4" "${mib}M" >&2; do
+  [ "$attempt" -lt 4 ] || exit 1
+  attempt=$((attempt + 1))
+  mib=$((mib + (mib / 20 / 2 + 1) * 2))
+  rm -f "$work/root.ext4"
+done
+umount "$work/view"
+trap - EXIT
+mkdir "$root/.stasis"
+mv "$work/kernel.tar" "$work/root.ext4" "$root/.stasis/"
+rm -rf "$work"
+echo "stasis: copying the image" >&2

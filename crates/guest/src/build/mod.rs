@@ -1,0 +1,83 @@
+//! Makes a guest from Debian packages and keeps it.
+//!
+//! A guest is three files: the kernel (`vmlinux`), the initramfs with the agent
+//! and the modules it needs (`initramfs.cpio`), and the root file system's
+//! image (`root.ext4`). They are made once for each [`Recipe`]; only the
+//! initramfs is made again when the program, whose copy is its `/init`, has
+//! changed.
+
+mod cpio;
+mod customize;
+
+mod decompress;
+mod error;
+mod executable;
+mod initramfs;
+mod kernel;
+mod mmdebstrap;
+mod modules;
+mod recipe;
+mod sources;
+mod store;
+
+pub use error::BuildError;
+pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
+pub use store::{default_cache, Guest};
+
+use std::fs;
+use std::path::Path;
+
+/// How far a build has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// What is being done, for a user.
+    pub step: &'static str,
+    /// How much of the whole build is done, 0 to 1; by experience, not measured.
+    pub fraction: f64,
+}
+
+/// Makes sure that the guest of `recipe` is in `cache` and up to date.
+///
+/// `agent` is the executable whose copy becomes the guest's `/init`: it must be
+/// statically linked and call [`crate::agent::main`] when it is process 1.
+/// Another process that builds the same guest is waited for.
+///
+/// # Errors
+/// See [`BuildError`]. The log of a failed build stays in `cache`, and the
+/// error names it; what was in `cache` before stays as it was.
+pub fn build(
+    recipe: &Recipe,
+    agent: &Path,
+    cache: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Guest, BuildError> {
+    recipe.check()?;
+    let store = store::Store::lock(cache, recipe, progress)?;
+    if !store.is_built() {
+        let log = store.log();
+        let work = store.begin()?;
+        mmdebstrap::run(recipe, &work, &log, progress)?;
+        progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
+        let release = kernel::unpack(&work.join(mmdebstrap::KERNEL_ARCHIVE), &work)?;
+        store::remove(&work.join(mmdebstrap::KERNEL_ARCHIVE))?;
+        store.commit(&work, recipe, &release)?;
+    }
+    let mut manifest = store.manifest()?;
+    let agent = executable::loadable_part(agent)?;
+    let digest = store::digest(&agent);
+    if manifest.agent_sha256 != digest {
+        progress(Progress { step: "making the initramfs", fraction: 0.97 });
+        let archive = initramfs::make(&agent, &store.modules())?;
+        store.replace_initramfs(&archive)?;
+        manifest.agent_sha256 = digest;
+        store.write_manifest(&manifest)?;
+    }
+    progress(Progress { step: "the guest is ready", fraction: 1.0 });
+    Ok(store.guest(&manifest))
+}
+
+/// Whether the guest of `recipe` is in `cache`. It may still need a new
+/// initramfs, which [`build`] makes in a moment.
+pub fn is_built(recipe: &Recipe, cache: &Path) -> bool {
+    fs::exists(store::folder(cache, recipe).join(store::MANIFEST)).unwrap_or(false)
+}

@@ -1,0 +1,235 @@
+//! The folder in which guests are kept.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::kernel::MODULES;
+use super::{BuildError, Progress, Recipe};
+
+/// Version of what a build makes of a recipe: part of the recipe's hash, so
+/// that a newer program does not use an older one's files.
+const FORMAT: u32 = 1;
+
+/// The file whose presence says that a guest is whole.
+pub(super) const MANIFEST: &str = "manifest.json";
+const VMLINUX: &str = "vmlinux";
+const INITRAMFS: &str = "initramfs.cpio";
+const ROOT: &str = "root.ext4";
+
+/// A guest that is ready to be booted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guest {
+    /// The kernel: an uncompressed ELF file.
+    pub vmlinux: PathBuf,
+    /// The initramfs: an uncompressed cpio archive.
+    pub initramfs: PathBuf,
+    /// Image of the root file system, ext4 with 4 KiB blocks; its size is a
+    /// multiple of 2 MiB.
+    pub root: PathBuf,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel_release: String,
+}
+
+/// What is in a guest's folder, for a reader.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    format: u32,
+    recipe: Recipe,
+    kernel_release: String,
+    /// SHA-256 of the agent in the initramfs; empty while there is none.
+    pub(super) agent_sha256: String,
+}
+
+/// Where guests are kept by default: `$XDG_CACHE_HOME/stasis/guest`, or
+/// `~/.cache/stasis/guest`. `None` if neither variable is set (XDG Base
+/// Directory Specification: a relative path counts as not set).
+pub fn default_cache() -> Option<PathBuf> {
+    let variable =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+    Some(base.join("stasis/guest"))
+}
+
+/// SHA-256 in hexadecimal.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The folder of a recipe's guest.
+pub(super) fn folder(cache: &Path, recipe: &Recipe) -> PathBuf {
+    // Strings and lists of strings always serialize.
+    let text = serde_json::to_string(&(FORMAT, recipe)).unwrap_or_default();
+    cache.join(&digest(text.as_bytes())[..16])
+}
+
+/// Removes a file or a folder with everything in it, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), BuildError> {
+    let result = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => return Ok(()),
+    };
+    result.map_err(BuildError::file("remove", path))
+}
+
+/// Writes a file so that it is there as a whole or not at all.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).map_err(BuildError::file("create", &new))?;
+    file.write_all(bytes).map_err(BuildError::file("write", &new))?;
+    fs::rename(&new, path).map_err(BuildError::file("create", path))
+}
+
+/// One recipe's place in the cache, locked against other processes.
+pub(super) struct Store {
+    folder: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Store {
+    /// Locks the place; waits while another process builds the same guest.
+    pub(super) fn lock(
+        cache: &Path,
+        recipe: &Recipe,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, BuildError> {
+        fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
+        let folder = folder(cache, recipe);
+        let path = folder.with_extension("lock");
+        let opened = OpenOptions::new().create(true).append(true).open(&path);
+        let file = opened.map_err(BuildError::file("open the lock", &path))?;
+        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((file, Errno::EWOULDBLOCK)) => {
+                let step = "waiting for another process that builds this guest";
+                progress(Progress { step, fraction: 0.0 });
+                Flock::lock(file, FlockArg::LockExclusive)
+                    .map_err(|(_, e)| BuildError::file("lock", &path)(e.into()))?
+            }
+            Err((_, e)) => return Err(BuildError::file("lock", &path)(e.into())),
+        };
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// Whether everything but perhaps the initramfs is there.
+    pub(super) fn is_built(&self) -> bool {
+        [MANIFEST, VMLINUX, ROOT].iter().all(|name| self.folder.join(name).is_file())
+    }
+
+    /// Where the log of this guest's build goes.
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.with_extension("log")
+    }
+
+    /// The initramfs' modules and the lists of them.
+    pub(super) fn modules(&self) -> PathBuf {
+        self.folder.join(MODULES)
+    }
+
+    /// An empty folder to build in; what a killed build left is removed.
+    pub(super) fn begin(&self) -> Result<PathBuf, BuildError> {
+        let work = self.folder.with_extension("new");
+        remove(&work)?;
+        fs::create_dir(&work).map_err(BuildError::file("create the folder", &work))?;
+        Ok(work)
+    }
+
+    /// Makes what was built in `work` this recipe's guest.
+    pub(super) fn commit(
+        &self,
+        work: &Path,
+        recipe: &Recipe,
+        release: &str,
+    ) -> Result<(), BuildError> {
+        let manifest = Manifest {
+            format: FORMAT,
+            recipe: recipe.clone(),
+            kernel_release: release.into(),
+            agent_sha256: String::new(),
+        };
+        write_manifest(work, &manifest)?;
+        remove(&self.folder)?;
+        fs::rename(work, &self.folder).map_err(BuildError::file("create", &self.folder))
+    }
+
+    pub(super) fn manifest(&self) -> Result<Manifest, BuildError> {
+        let path = self.folder.join(MANIFEST);
+        let bytes = fs::read(&path).map_err(BuildError::file("read", &path))?;
+        let mut manifest: Manifest = serde_json::from_slice(&bytes)
+            .map_err(|e| BuildError::Damaged { path, cause: e.to_string() })?;
+        if !self.folder.join(INITRAMFS).is_file() {
+            manifest.agent_sha256.clear();
+        }
+        Ok(manifest)
+    }
+
+    pub(super) fn write_manifest(&self, manifest: &Manifest) -> Result<(), BuildError> {
+        write_manifest(&self.folder, manifest)
+    }
+
+    pub(super) fn replace_initramfs(&self, archive: &[u8]) -> Result<(), BuildError> {
+        write(&self.folder.join(INITRAMFS), archive)
+    }
+
+    pub(super) fn guest(&self, manifest: &Manifest) -> Guest {
+        Guest {
+            vmlinux: self.folder.join(VMLINUX),
+            initramfs: self.folder.join(INITRAMFS),
+            root: self.folder.join(ROOT),
+            kernel_release: manifest.kernel_release.clone(),
+        }
+    }
+}
+
+fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), BuildError> {
+    let path = folder.join(MANIFEST);
+    let text = serde_json::to_string_pretty(manifest)
+        .map_err(|e| BuildError::Damaged { path: path.clone(), cause: e.to_string() })?;
+    write(&path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_build_leaves_nothing_in_the_way() {
+        let cache = tempfile::tempdir().unwrap();
+        let recipe = Recipe::default();
+        let store = Store::lock(cache.path(), &recipe, &mut |_| {}).unwrap();
+        let work = store.begin().unwrap();
+        fs::write(work.join("half"), "x").unwrap();
+        let work = store.begin().unwrap();
+        assert!(!work.join("half").exists());
+        for name in [VMLINUX, ROOT] {
+            fs::write(work.join(name), "x").unwrap();
+        }
+        assert!(!store.is_built());
+        store.commit(&work, &recipe, "6.1.0-1-cloud-amd64").unwrap();
+        assert!(store.is_built());
+        assert!(super::super::is_built(&recipe, cache.path()));
+        let mut manifest = store.manifest().unwrap();
+        assert_eq!(manifest.agent_sha256, "");
+        store.replace_initramfs(b"archive").unwrap();
+        manifest.agent_sha256 = digest(b"agent");
+        store.write_manifest(&manifest).unwrap();
+        assert_eq!(store.manifest().unwrap().agent_sha256.len(), 64);
+        fs::remove_file(store.guest(&manifest).initramfs).unwrap();
+        assert_eq!(store.manifest().unwrap().agent_sha256, "", "it must be made again");
+    }
+
+    #[test]
+    fn another_recipe_is_another_guest() {
+        let recipe = Recipe::default();
+        let more = recipe.clone().with_packages(["mdadm".to_string()]);
+        let cache = Path::new("/cache");
+        assert_eq!(folder(cache, &recipe), folder(cache, &recipe.clone()));
+        assert_ne!(folder(cache, &recipe), folder(cache, &more));
+    }
+}
