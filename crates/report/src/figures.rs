@@ -101,6 +101,6 @@ mod tests {
         .to_text();
         let last: Vec<_> =
             text.lines().map(|line| line.rsplit("  ").next().unwrap().trim()).collect();
-        assert_eq!(last, ["deviation", "+5 %", "–", "–", "–"]);
+        assert_eq!(last, ["deviation", "+5.00 %", "–", "–", "–"]);
     }
 }

@@ -2,9 +2,13 @@
 //! that needs nothing else, prints, and follows the reader's choice of light
 //! or dark.
 
+use std::path::Path;
+
 use crate::figures::{figures_table, Figure};
+use crate::files::{make_folder, write_whole};
 use crate::plot::Markup;
 use crate::table::Table;
+use crate::ReportError;
 
 /// What a section is made of.
 #[derive(Debug, Clone)]
@@ -58,6 +62,15 @@ pub struct Page {
 }
 
 impl Page {
+    /// Writes the page into `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Where the folder or the file cannot be written.
+    pub fn write(&self, folder: &Path, name: &str) -> Result<(), ReportError> {
+        make_folder(folder)?;
+        write_whole(&folder.join(name), self.to_html().as_bytes())
+    }
+
     /// The page as an HTML file. All texts are escaped.
     pub fn to_html(&self) -> String {
         let mut out = String::with_capacity(64 << 10);

@@ -102,7 +102,7 @@ impl Recorder {
         json.push(b'\n');
         write_whole(&path, &json)?;
         let page = run_page::page(&summary, &self.drives, outcome.boot_virtual_ns);
-        write_whole(&self.folder.join(REPORT_FILE), page.to_html().as_bytes())?;
+        page.write(&self.folder, REPORT_FILE)?;
         Ok(summary)
     }
 }

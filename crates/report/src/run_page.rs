@@ -73,7 +73,7 @@ fn facts(summary: &Summary) -> Vec<(String, String)> {
 
 fn drive(figures: &DriveSummary, statistics: &DriveStatistics, begin: u64) -> Section {
     let section = Section::new(format!("Drive {}", figures.name)).with(Block::Prose(format!(
-        "{} on {}, model {}. {} I/Os of the guest's boot are not in these figures.",
+        "{} on {}, model {}. I/Os of the guest's boot, not in these figures: {}.",
         figures.interface,
         figures.medium,
         figures.model,
@@ -170,7 +170,7 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, begin: u64) -> Vec<Mar
         title: if complete {
             "Delivered latency over time: every I/O".to_owned()
         } else {
-            "Delivered latency over time: a sample, with all extremes".to_owned()
+            "Delivered latency over time: a sample with the extremes".to_owned()
         },
         x: time(),
         y: latency(),
@@ -318,8 +318,13 @@ fn terms(summary: &Summary) -> Vec<(String, String)> {
              Pointing at a mark shows its figures.",
         ),
     ];
+    let used = || summary.drives.iter().flat_map(DriveSummary::used);
+    if used().any(|(_, figures)| figures.delivered_ns.min.min(figures.target_ns.min) == 0) {
+        let text = "a latency of 0 ns stands at 1 ns where the scale is logarithmic.";
+        terms.push(("Zero", text));
+    }
     let coarse = |(_, figures): Used<'_>| figures.percentiles == Method::Histogram;
-    if summary.drives.iter().flat_map(|drive| drive.used()).any(coarse) {
+    if used().any(coarse) {
         let text =
             "where an operation had more I/Os than are kept one by one, its percentiles are \
                     from a histogram with 3 significant digits; mean, min and max stay exact.";

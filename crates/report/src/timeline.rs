@@ -152,8 +152,8 @@ impl Timeline {
         }
         let per_part = used.div_ceil(parts);
         let width = 2f64.powi(self.shift as i32) * per_part as f64;
-        // The last part is not full: its rate would be too low.
-        let whole = used / per_part;
+        // The last slice is not full: its part's rate would be too low.
+        let whole = last / per_part;
         (0..whole)
             .map(|part| {
                 let slices = &self.slices[part * per_part..(part + 1) * per_part];

@@ -118,11 +118,9 @@ pub fn deviation(percent: Option<f64>) -> String {
         Some(0.0) => "0 %".to_owned(),
         Some(percent) => {
             let sign = if percent < 0.0 { "−" } else { "+" };
-            let size = percent.abs();
-            if size < 0.001 {
-                format!("{sign}<0.001 %")
-            } else {
-                format!("{sign}{} %", significant(size, 3))
+            match percent.abs() {
+                size if size < 0.01 => "<0.01 %".to_owned(),
+                size => format!("{sign}{} %", fixed(size, 2)),
             }
         }
     }
@@ -166,8 +164,8 @@ mod tests {
         assert_eq!(bytes(4096), "4 KiB");
         assert_eq!(bytes(u64::MAX), "16 EiB");
         assert_eq!(deviation(Some(0.0)), "0 %");
-        assert_eq!(deviation(Some(-0.0004)), "−<0.001 %");
-        assert_eq!(deviation(Some(2.345)), "+2.35 %");
+        assert_eq!(deviation(Some(-0.0004)), "<0.01 %");
+        assert_eq!(deviation(Some(2.346)), "+2.35 %");
         assert_eq!(deviation(None), "–");
     }
 }

@@ -70,11 +70,12 @@ impl Axis {
     }
 
     fn linear(&self, low: f64, high: f64) -> Fitted {
-        // Bars and rates mean nothing without their zero.
-        let low = if low > 0.0 && low < high * 0.5 { 0.0 } else { low };
+        // Lengths mislead without their zero: it is left out only where the
+        // differences would vanish.
+        let low = if low > 0.0 && (low < high * 0.8 || low == high) { 0.0 } else { low };
         let (low, high) = if low == high { around(low) } else { (low, high) };
         let step = nice_step((high - low) / 5.0);
-        let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
+        let (low, high) = ((low / step).floor() * step, high + (high - low) * 0.03);
         let (scale, unit) = match self.quantity {
             Quantity::Time => {
                 let unit = TimeUnit::of(low.abs().max(high.abs()));
@@ -105,8 +106,10 @@ impl Axis {
         let values: Vec<f64> = if ratio >= 300.0 {
             let every = ((ratio.log10() / 8.0).ceil() as i32).max(1);
             decades(low, high, &[1.0]).filter(|v| v.log10().round() as i32 % every == 0).collect()
-        } else if ratio >= 6.0 {
+        } else if ratio >= 30.0 {
             decades(low, high, &[1.0, 2.0, 5.0]).collect()
+        } else if ratio >= 4.0 {
+            decades(low, high, &[1.0, 2.0, 3.0, 5.0, 7.0]).collect()
         } else {
             let step = nice_step((high - low) / 5.0);
             steps((low / step).ceil() * step, high, step).collect()

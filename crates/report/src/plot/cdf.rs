@@ -105,7 +105,7 @@ impl Cdf {
         if !self.tail {
             let ticks = [0.0, 0.25, 0.5, 0.75, 1.0];
             let ticks = ticks.map(|value| Tick { value, label: format!("{} %", value * 100.0) });
-            let caption = "I/Os not above".to_owned();
+            let caption = "Share at or below".to_owned();
             return Fitted {
                 low: 0.0,
                 high: 1.0,
@@ -125,7 +125,13 @@ impl Cdf {
         let ticks = (0..=high.floor() as usize)
             .map(|nines| Tick { value: nines as f64, label: nines_label(nines) })
             .collect();
-        Fitted { low: 0.0, high, scale: Scale::Linear, ticks, caption: "I/Os not above".to_owned() }
+        Fitted {
+            low: 0.0,
+            high,
+            scale: Scale::Linear,
+            ticks,
+            caption: "Share at or below".to_owned(),
+        }
     }
 }
 

@@ -84,7 +84,12 @@ fn marks_of_axes_are_round() {
     let ticks = labels(log.clone(), &[100_000.0, 100_000.0]);
     assert_eq!(ticks, ["90 µs", "100 µs", "110 µs"]);
     assert_eq!(labels(log.clone(), &[1e3, 1e6]), ["1 µs", "10 µs", "100 µs", "1 ms"]);
-    assert_eq!(labels(log, &[2e5, 3e6]), ["200 µs", "500 µs", "1 ms", "2 ms"]);
+    assert_eq!(
+        labels(log, &[2e5, 3e6]),
+        ["200 µs", "300 µs", "500 µs", "700 µs", "1 ms", "2 ms", "3 ms"]
+    );
     let linear = Axis::new("", Scale::Linear, Quantity::Time);
-    assert_eq!(labels(linear, &[1e8, 2.2e9]), ["0", "0.5", "1", "1.5", "2", "2.5"]);
+    assert_eq!(labels(linear.clone(), &[5e4, 5e4]), ["0", "10", "20", "30", "40", "50"]);
+    assert_eq!(labels(linear.clone(), &[95.0, 100.0]), ["95", "96", "97", "98", "99", "100"]);
+    assert_eq!(labels(linear, &[1e8, 2.2e9]), ["0", "0.5", "1", "1.5", "2"]);
 }
