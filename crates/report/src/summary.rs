@@ -247,6 +247,35 @@ mod tests {
     }
 
     #[test]
+    fn own_fields_are_all_that_are_written() {
+        let outcome = Outcome {
+            ending: Ending::NotStarted { status: 127, message: "no".into() },
+            virtual_ns: 1,
+            boot_virtual_ns: 2,
+            boot_wall_ns: 3,
+            wall_ns: 4,
+            frozen_ns: 5,
+            skipped_ns: 6,
+            exits: Exits::default(),
+            overshoot: Overshoot::default(),
+            calibration: Vec::new(),
+            tsc_khz: 7,
+        };
+        let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+        let summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);
+        let json = serde_json::to_value(summary).unwrap();
+        let mut names: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
+        let mut own = OWN_FIELDS.to_vec();
+        names.sort();
+        own.sort_unstable();
+        assert_eq!(names, own);
+        assert!(json.as_object().unwrap().values().all(|value| !value.is_null()));
+        for name in WALL_CLOCK_FIELDS.iter().filter(|name| **name != "started_at") {
+            assert!(own.contains(name), "{name}");
+        }
+    }
+
+    #[test]
     fn endings_are_named_as_they_are_serialized() {
         for ending in [
             Ending::Exited(3),
