@@ -67,9 +67,7 @@ pub fn measure(
     costs.leave[Way::Other as usize] = costs.leave[Way::Halt as usize];
     costs.inject = bench.gap(vcpu, &costs, HLT, true)? - nothing;
     calm();
-    let (leave, slack) = bench.kick(vcpu, kick, &costs)?;
-    costs.leave[Way::Kick as usize] = leave;
-    costs.slack = slack;
+    bench.kick(vcpu, kick, &mut costs)?;
     Ok(costs)
 }
 
@@ -79,6 +77,7 @@ pub fn describe(costs: &Costs) -> Vec<(String, i64)> {
         ["port", "mmio-write", "mmio-read", "msr-write", "msr-read", "halt", "kick", "other"];
     let mut all = vec![("enter".to_owned(), costs.enter), ("inject".to_owned(), costs.inject)];
     all.extend(NAMES.iter().zip(costs.leave).map(|(name, cost)| (format!("leave-{name}"), cost)));
+    all.push(("arm".to_owned(), costs.arm));
     all.push(("slack".to_owned(), costs.slack));
     all
 }
@@ -175,20 +174,24 @@ impl Bench<'_> {
         })
     }
 
-    /// What a kicked slice costs on the way out, and how late it ends at most.
-    fn kick(&self, vcpu: &mut Vcpu, kick: &mut Kick, costs: &Costs) -> Result<(i64, i64), Error> {
+    /// What setting the timer costs, what a kicked slice costs on the way out,
+    /// and how late it ends at most.
+    fn kick(&self, vcpu: &mut Vcpu, kick: &mut Kick, costs: &mut Costs) -> Result<(), Error> {
         // again: rdtsc...; mov r8,rax; jmp again
         write(self.memory, CODE, &[FIRST, &[0xeb, 0xf2]].concat())?;
         let mut slacks = Vec::new();
+        let mut arms = Vec::new();
         let leave = median(|| {
             let mut clock = Clock::new(Scale::new(1_000_000));
             clock.costs = *costs;
             reset(vcpu, 0, 0)?;
             let aim = vcpu.immediate_exit();
             kick.aim(aim);
-            let due = host_tsc() + 60_000;
+            let began = host_tsc();
+            let due = began + 60_000;
             kick.arm(due);
             let (_, after) = vcpu.run(&mut clock, false)?;
+            arms.push(clock.entry_began().wrapping_sub(began) as i64);
             while kick.take_fired().is_none() {
                 std::hint::spin_loop();
             }
@@ -204,7 +207,11 @@ impl Bench<'_> {
         // one round after the last value that it kept.
         const ROUND: i64 = 8;
         let slack = slacks[slacks.len() * 9 / 10].max(0) + ROUND;
-        Ok((leave, slack))
+        arms.sort_unstable();
+        costs.arm = arms[arms.len() / 2];
+        costs.leave[Way::Kick as usize] = leave;
+        costs.slack = slack;
+        Ok(())
     }
 }
 

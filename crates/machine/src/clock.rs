@@ -43,6 +43,8 @@ pub struct Costs {
     /// From the guest's last instruction to reading the host's TSC after the
     /// exit, by [`Way`].
     pub leave: [i64; WAYS],
+    /// What setting the timer adds to the time before an entry.
+    pub arm: i64,
     /// How much later than its timer's time a slice can end.
     pub slack: i64,
 }
@@ -99,6 +101,11 @@ impl Clock {
     /// The host's TSC at which the guest will be at `ticks`, after [`Clock::enter`].
     pub fn host_at(&self, ticks: u64) -> u64 {
         ticks.wrapping_sub(self.offset)
+    }
+
+    /// The host's TSC of the last entry's beginning.
+    pub fn entry_began(&self) -> u64 {
+        self.entered.wrapping_sub(self.offset).wrapping_sub(self.costs.enter as u64)
     }
 
     /// Virtual time of an exit by `way` that was seen at `host` (host TSC).

@@ -97,9 +97,9 @@ impl Kick {
 
 impl Drop for Kick {
     fn drop(&mut self) {
+        IMMEDIATE_EXIT.store(std::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: a timer that `new` made, deleted once.
         unsafe { libc::timer_delete(self.timer) };
-        IMMEDIATE_EXIT.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::boot::{self, Kernel};
 use crate::calibrate;
 use crate::clock::{Clock, Way};
 use crate::cpuid;
-use crate::devices::{ChannelDevice, IoApic, NvmeDevice, Serial, Told};
+use crate::devices::{cmos, ChannelDevice, Cmos, IoApic, NvmeDevice, Serial, Told};
 use crate::error::Error;
 use crate::kick::Kick;
 use crate::layout;
@@ -40,6 +40,9 @@ use crate::{acpi, PROCESSORS_LIMIT};
 const TSC_DEADLINE: u32 = 0x6e0;
 /// First and last MSR of the x2APIC's registers.
 const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
+/// The legacy timer's ports. There is none; a counter that reads zero ends
+/// Linux's early attempt to calibrate by it at once (`quick_pit_calibrate`).
+const PIT: std::ops::RangeInclusive<u16> = 0x40..=0x43;
 /// I/O records that go to the journal together.
 const BATCH: usize = 512;
 /// How often the journal hears of progress.
@@ -127,6 +130,8 @@ pub fn run(config: Config<'_>, journal: &mut dyn Journal) -> Result<Outcome, Err
 /// A slice that would leave the host's quiet time within so many ticks is not
 /// begun.
 const SHORTEST_STAY: u64 = 40_000;
+/// An event so little ahead (ticks) is not worth an entry.
+const GRAIN: u64 = 400;
 /// By how much a kick's handling may differ from the calibrated cost before the
 /// host counts as having been away (ticks).
 const KICK_TOLERANCE: u64 = 20_000;
@@ -141,19 +146,21 @@ const CHANNEL: Identity = Identity {
 };
 
 struct Machine<'j> {
-    // Dropped in this order: vCPUs before the VM before the memory.
+    // Dropped in this order: what points into the vCPUs, the vCPUs, the VM, the
+    // memory.
+    kick: Kick,
     vcpus: Vec<Vcpu>,
     _vm: VmFd,
     processors: Vec<Processor>,
     memory: GuestMemory,
     clock: Clock,
-    kick: Kick,
     quiet: Option<Quiet>,
     bus: Bus,
     channel: ChannelDevice,
     drives: Vec<NvmeDevice>,
     serial: Serial,
     io_apic: IoApic,
+    cmos: Cmos,
     rewind: Option<RewindState>,
     slice: u64,
     longest_slice: u64,
@@ -313,6 +320,7 @@ impl<'j> Machine<'j> {
             drives,
             serial: Serial::default(),
             io_apic: IoApic::new(config.vcpus),
+            cmos: Cmos::default(),
             rewind,
             slice: scale.to_ticks(config.slice).max(1),
             longest_slice,
@@ -365,6 +373,10 @@ impl<'j> Machine<'j> {
             if now - self.statistics.reported >= PROGRESS {
                 self.statistics.reported = now;
                 self.flush_records()?;
+                if std::env::var_os("DBG").is_some() {
+                    let regs = self.vcpus[self.current].fd().get_regs().unwrap();
+                    eprintln!("rip {:x} rax {:x} rdx {:x} rfl {:x} exits {:?} states {:?} now {} exp {:?}", regs.rip, regs.rax, regs.rdx, regs.rflags, self.statistics.exits, self.processors.iter().map(|p| p.state).collect::<Vec<_>>(), self.clock.now(), self.processors[0].apic.expiry());
+                }
                 self.journal
                     .entry(Entry::Progress(self.clock.now_ns()))
                     .map_err(Error::Journal)?;
@@ -510,7 +522,7 @@ impl<'j> Machine<'j> {
             until = until.min(self.slice_end);
         }
         let slack = self.clock.costs.slack as u64;
-        if until <= now.saturating_add(slack) {
+        if until <= now.saturating_add(slack + GRAIN) {
             // Too little to enter for: the clock is set forward to the event.
             self.clock.set(until.max(now));
             return Ok(After::Continue);
@@ -525,9 +537,10 @@ impl<'j> Machine<'j> {
         let aim = vcpu.immediate_exit();
         self.kick.aim(aim);
         let entry = host_tsc();
+        let costs = &self.clock.costs;
         let mut due = entry
             .saturating_add(until - now)
-            .saturating_sub(slack)
+            .saturating_add_signed(costs.arm + costs.enter - costs.slack)
             .min(entry + self.longest_slice);
         if let Some(quiet) = &self.quiet {
             due = due.min(quiet.end());
@@ -657,6 +670,8 @@ impl<'j> Machine<'j> {
                             self.journal.entry(Entry::Console(line)).map_err(Error::Journal)?;
                         }
                     }
+                } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {
+                    self.cmos.write(port, value);
                 } else if (0xcf8..=0xcff).contains(&port) {
                     if let Some(slot) = self.bus.port_write(port, data) {
                         let released =
@@ -676,6 +691,10 @@ impl<'j> Machine<'j> {
                     into.fill(self.serial.read(port));
                 } else if (0xcf8..=0xcff).contains(&port) {
                     self.bus.port_read(port, into);
+                } else if cmos::PORTS.contains(&port) {
+                    into.fill(self.cmos.read(port));
+                } else if PIT.contains(&port) {
+                    into.fill(0);
                 }
                 After::Continue
             }

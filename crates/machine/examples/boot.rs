@@ -1,0 +1,48 @@
+//! Boots a kernel and shows what it says: `boot VMLINUX INITRAMFS [VCPUS]`.
+use stasis_journal::{Entry, Journal};
+use stasis_machine::{run, Config, Speed};
+
+struct Terminal(std::time::Instant);
+impl Journal for Terminal {
+    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
+        let t = self.0.elapsed().as_secs_f64();
+        match entry {
+            Entry::Console(b) | Entry::Output(b) | Entry::ErrorOutput(b) => print!("[{t:.2}] {}", String::from_utf8_lossy(&b)),
+            Entry::Progress(v) => println!("[{t:.2}] virtual {:.3} s", v as f64 / 1e9),
+            Entry::Ios(v) => println!("[{t:.2}] {} ios, first {:?}", v.len(), v.first()),
+            other => println!("[{t:.2}] {other:?}"),
+        }
+        Ok(())
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let vmlinux = std::fs::read(&args[1]).unwrap();
+    let initramfs = std::fs::read(&args[2]).unwrap();
+    let config = Config {
+        vcpus: args.get(3).map_or(1, |n| n.parse().unwrap()),
+        memory: 512 << 20,
+        speed: Speed::Times(5.0),
+        vmlinux: &vmlinux,
+        initramfs: &initramfs,
+        command_line: args.get(4).map_or("", |s| s),
+        root_length: 0,
+        fill_root: &mut |_| Ok(()),
+        job: stasis_channel::Job::new(vec!["true".into()]),
+        input: Box::new(std::io::empty()),
+        drives: vec![],
+        seed: 1,
+        repeatable: true,
+        random: false,
+        rewind: None,
+        slice: 20_000,
+        virtual_limit: None,
+        wall_limit: None,
+        stop: Default::default(),
+    };
+    match run(config, &mut Terminal(std::time::Instant::now())) {
+        Ok(outcome) => println!("{outcome:#?}"),
+        Err(error) => println!("error: {error}"),
+    }
+}
