@@ -1,1 +1,35 @@
-//! To be written.
+//! The software KVM host: where `/dev/kvm` is missing or cannot run a 64-bit
+//! guest, the program re-runs itself inside stock QEMU, which emulates a
+//! processor with AMD-V and boots a stock Debian kernel whose `/init` is the
+//! program itself.
+//!
+//! Promises:
+//! - [`run`] hands a job to the inner side and its journal back, and leaves no
+//!   process behind, however it ends.
+//! - In [`Form::Exact`] one instruction is one nanosecond, and nothing from
+//!   outside reaches the inner side while it runs, but for a stop and for
+//!   passed drives: two runs of one job are the same run, instruction by
+//!   instruction.
+//! - A flush inside on a passed drive has reached the file when it returns.
+//! - The booted machine is saved once and restored for later runs.
+//!
+//! The page `docs/softkvm.md` describes the technique.
+
+mod error;
+mod fd;
+mod host;
+mod initramfs;
+pub mod inside;
+mod prepare;
+pub mod probe;
+mod qemu;
+mod qmp;
+mod requirements;
+mod run;
+mod snapshot;
+
+pub use error::Error;
+pub use host::{Control, Form, Host, Input, PassedDrive};
+pub use prepare::{prepare, Kernel};
+pub use requirements::{requirements, Requirements};
+pub use run::run;

@@ -1,0 +1,160 @@
+//! Everything that can go wrong outside, each with what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the software host could not run a job to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// QEMU is not installed.
+    #[error(
+        "qemu-system-x86_64 is not installed; it provides the software KVM host: \
+         install Debian's package qemu-system-x86"
+    )]
+    QemuMissing,
+    /// A program that prepares the software host is missing.
+    #[error(
+        "{program} is not installed; it is needed to {purpose}: install Debian's package {package}"
+    )]
+    ToolMissing {
+        /// The program.
+        program: &'static str,
+        /// What for.
+        purpose: &'static str,
+        /// Where it comes from.
+        package: &'static str,
+    },
+    /// A program that prepares the software host failed.
+    #[error("the software host's kernel: {program} failed: {message}{advice}")]
+    Tool {
+        /// The program.
+        program: &'static str,
+        /// The end of what it said.
+        message: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The kernel package is not what is expected.
+    #[error("the software host's kernel: package {package} has no {what}")]
+    Package {
+        /// The package.
+        package: String,
+        /// What was not found in it.
+        what: String,
+    },
+    /// A file could not be used.
+    #[error("{what} {path}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The operating system refused something that is not about a file.
+    #[error("the software host: cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The executable is not static, so it cannot run as `/init`.
+    #[error(
+        "{0} needs shared libraries and cannot run inside the software host: \
+         build it with RUSTFLAGS=\"-C target-feature=+crt-static\""
+    )]
+    NotStatic(PathBuf),
+    /// Less memory asked for than the software host itself needs.
+    #[error("the software host cannot start in {asked} MiB: give it at least {least} MiB")]
+    LittleMemory {
+        /// MiB asked for.
+        asked: u64,
+        /// MiB needed.
+        least: u64,
+    },
+    /// The machine has not enough free memory.
+    #[error(
+        "not enough memory: the software host needs {needed} MiB, {available} MiB are available; \
+         give the guest and its RAM drives less, or close other programs"
+    )]
+    Memory {
+        /// MiB needed.
+        needed: u64,
+        /// MiB there are.
+        available: u64,
+    },
+    /// Too many passed drives.
+    #[error("{given} drives on files or devices: the software host takes at most {most}")]
+    Drives {
+        /// How many were given.
+        given: usize,
+        /// How many can be.
+        most: usize,
+    },
+    /// An input's name is empty, too long, used twice, or has other characters.
+    #[error("input name `{0}`: it must be unique, 1 to {limit} letters, digits, `.`, `_` or `-`", limit = crate::Input::NAME_LIMIT)]
+    InputName(String),
+    /// An input is too long for QEMU's fw_cfg.
+    #[error("input {path} has {length} bytes: the software host takes files below 4 GiB")]
+    InputLength {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        length: u64,
+    },
+    /// QEMU refused a command.
+    #[error("QEMU refused `{command}`: {message}")]
+    Refused {
+        /// The QMP command.
+        command: &'static str,
+        /// Its answer.
+        message: String,
+    },
+    /// The software host did not come up in time.
+    #[error("the software host did not {what} within {seconds} s{detail}")]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        seconds: u64,
+        /// The end of its log.
+        detail: String,
+    },
+    /// QEMU or the software host's kernel ended before the job did.
+    #[error("the software host ended unexpectedly ({status}){detail}")]
+    Died {
+        /// How QEMU ended.
+        status: String,
+        /// The end of what QEMU and the kernel said, and where all of it is.
+        detail: String,
+    },
+    /// Stopped by [`crate::Control::stop`] before the job had ended.
+    #[error("stopped")]
+    Stopped,
+    /// The wall-clock limit came before the job had ended.
+    #[error("the wall-clock limit of {0} s was reached")]
+    WallLimit(u64),
+    /// The inner side's journal is damaged.
+    #[error("from the software host: {0}")]
+    Frame(#[from] stasis_journal::FrameError),
+    /// The caller's journal could not take an entry.
+    #[error("cannot keep the run's results: {0}")]
+    Journal(io::Error),
+}
+
+impl Error {
+    /// For `map_err` on a file operation.
+    pub(crate) fn io<'a>(
+        what: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |source| Error::Io { what, path: path.to_owned(), source }
+    }
+
+    /// For `map_err` on anything else of the operating system.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Error::System { what, source }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a software host is made of, and how a run in it is bounded.
+
+use crate::Error;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How the software host's processor keeps time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// One instruction is one nanosecond and idle time is skipped: a run
+    /// repeats exactly.
+    Exact,
+    /// Time is the real machine's, two processors: faster, does not repeat.
+    Fast,
+}
+
+/// A file that the inner side can read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Its name inside: 1 to [`Input::NAME_LIMIT`] letters, digits, `.`, `_`
+    /// and `-`.
+    pub name: String,
+    /// The file, below 4 GiB.
+    pub path: PathBuf,
+}
+
+impl Input {
+    /// Longest name: QEMU's fw_cfg allows 55 bytes (docs/specs/fw_cfg.txt),
+    /// less the prefix that tells inputs from other items.
+    pub const NAME_LIMIT: usize = 55 - crate::inside::INPUT_PREFIX.len();
+}
+
+/// A file or block device that appears inside as a block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedDrive {
+    /// The raw image or device.
+    pub path: PathBuf,
+    /// Whether the inner side may only read it.
+    pub read_only: bool,
+}
+
+/// A software host to run a job in.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// How it keeps time.
+    pub form: Form,
+    /// Its memory, in bytes (rounded up to 2 MiB).
+    pub memory: u64,
+    /// Files that the inner side reads.
+    pub inputs: Vec<Input>,
+    /// Drives passed through, in this order: at most [`Host::DRIVES`].
+    pub drives: Vec<PassedDrive>,
+    /// The static executable that runs inside as `/init`: the program itself.
+    pub executable: PathBuf,
+    /// Where kernels and saved machines are kept, usually
+    /// `$XDG_CACHE_HOME/stasis`.
+    pub cache: PathBuf,
+    /// Whether to keep the booted machine for later runs.
+    pub snapshot: bool,
+    /// The file that takes the software host's kernel messages; replaced at
+    /// each run. `None`: below the cache folder, removed after a run that
+    /// went well.
+    pub log: Option<PathBuf>,
+}
+
+impl Host {
+    /// Most drives that can be passed: QEMU's microvm has 8 virtio-mmio slots
+    /// where the machine has one I/O APIC (docs/system/i386/microvm.rst).
+    pub const DRIVES: usize = 8;
+    /// Least memory that the kernel, its modules and the program start in.
+    pub const LEAST_MEMORY: u64 = 512 << 20;
+
+    /// Memory in MiB, even, as QEMU is told it.
+    pub(crate) fn megabytes(&self) -> u64 {
+        self.memory.div_ceil(2 << 20) * 2
+    }
+
+    /// Checks everything that can be checked before anything is started.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.memory < Self::LEAST_MEMORY {
+            return Err(Error::LittleMemory {
+                asked: self.memory >> 20,
+                least: Self::LEAST_MEMORY >> 20,
+            });
+        }
+        if self.drives.len() > Self::DRIVES {
+            return Err(Error::Drives { given: self.drives.len(), most: Self::DRIVES });
+        }
+        for drive in &self.drives {
+            open(&drive.path, !drive.read_only)?;
+        }
+        let mut contents = 0;
+        for (index, input) in self.inputs.iter().enumerate() {
+            let allowed = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
+            let twice = self.inputs[..index].iter().any(|other| other.name == input.name);
+            if input.name.is_empty()
+                || input.name.len() > Input::NAME_LIMIT
+                || !input.name.bytes().all(allowed)
+                || twice
+            {
+                return Err(Error::InputName(input.name.clone()));
+            }
+            let length = open(&input.path, false)?;
+            if length > u64::from(u32::MAX) {
+                return Err(Error::InputLength { path: input.path.clone(), length });
+            }
+            contents += length;
+        }
+        self.check_memory(contents)
+    }
+
+    /// QEMU holds the inputs beside the machine's memory; its own needs are
+    /// about 100 MiB (measured, QEMU 7.2, mostly translated code).
+    fn check_memory(&self, inputs: u64) -> Result<(), Error> {
+        let needed = self.memory + inputs + (100 << 20);
+        match available_memory() {
+            Some(available) if available < needed => {
+                Err(Error::Memory { needed: needed >> 20, available: available >> 20 })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens a file as it will be used and returns its length.
+fn open(path: &std::path::Path, write: bool) -> Result<u64, Error> {
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(write)
+        .open(path)
+        .and_then(|file| file.metadata())
+        .map(|metadata| metadata.len())
+        .map_err(Error::io("cannot open", path))
+}
+
+/// `MemAvailable` in bytes: what can be had without swapping
+/// (Documentation/filesystems/proc.rst).
+pub(crate) fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// How a run is stopped from outside.
+#[derive(Debug, Clone, Default)]
+pub struct Control {
+    /// Set to ask the inner side to stop. If it has not ended 3 s later, the
+    /// host is killed.
+    pub stop: Arc<AtomicBool>,
+    /// Longest wall-clock time of the job, from the moment it was handed over.
+    pub wall_limit: Option<Duration>,
+}

@@ -1,0 +1,116 @@
+//! What `/init` does before the machine is saved, and right after.
+
+use super::{port, InsideError};
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// Kernel settings: nothing may wake up by itself, and pages may not move
+/// (see `memory.rs`).
+const SETTINGS: [(&str, &str); 13] = [
+    // No throttling of real-time threads, hence no timer for it.
+    ("/proc/sys/kernel/sched_rt_runtime_us", "-1"),
+    // No refresh of memory statistics, in seconds.
+    ("/proc/sys/vm/stat_interval", "1000000"),
+    // No periodic write-back.
+    ("/proc/sys/vm/dirty_writeback_centisecs", "0"),
+    ("/proc/sys/vm/compaction_proactiveness", "0"),
+    ("/proc/sys/vm/compact_unevictable_allowed", "0"),
+    ("/proc/sys/vm/overcommit_memory", "1"),
+    ("/proc/sys/kernel/randomize_va_space", "0"),
+    ("/proc/sys/kernel/hung_task_timeout_secs", "0"),
+    ("/proc/sys/kernel/panic_on_oops", "1"),
+    ("/sys/kernel/mm/transparent_hugepage/enabled", "always"),
+    ("/sys/kernel/mm/transparent_hugepage/defrag", "always"),
+    ("/sys/kernel/mm/transparent_hugepage/khugepaged/defrag", "0"),
+    ("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "4294967295"),
+];
+
+/// Mounts, settings and KVM: up to where the machine is saved.
+pub(super) fn before_pause() -> Result<(), InsideError> {
+    port::allow().map_err(failed("use the ports"))?;
+    for (kind, target) in
+        [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")]
+    {
+        mount(kind, target).map_err(failed(format!("mount {target}")))?;
+    }
+    for (path, value) in SETTINGS {
+        // Kernels have some and not others.
+        let _ = fs::write(path, value);
+    }
+    raise_limits();
+    load(Path::new("/modules/kvm"))?;
+    File::open("/dev/kvm").map(drop).map_err(failed("open /dev/kvm"))
+}
+
+/// Loads the drivers of passed drives and returns the drives, in order.
+pub(super) fn load_drives() -> Result<Vec<PathBuf>, InsideError> {
+    let given = Path::new("/sys/bus/acpi/devices");
+    // Without virtio devices the drivers are left out: they take time.
+    let any = fs::read_dir(given)
+        .map_err(failed("list devices"))?
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with("LNRO0005"));
+    if !any {
+        return Ok(Vec::new());
+    }
+    load(Path::new("/modules/drives"))?;
+    let mut drives = Vec::new();
+    for entry in fs::read_dir("/sys/block").map_err(failed("list drives"))?.flatten() {
+        let serial = fs::read_to_string(entry.path().join("serial")).unwrap_or_default();
+        if let Some(index) =
+            serial.trim().strip_prefix("stasis-").and_then(|s| s.parse::<usize>().ok())
+        {
+            drives.push((index, Path::new("/dev").join(entry.file_name())));
+        }
+    }
+    drives.sort();
+    Ok(drives.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Loads the modules of a folder in the order of their names.
+fn load(folder: &Path) -> Result<(), InsideError> {
+    let list = fs::read_dir(folder).map_err(failed("list modules"))?;
+    let mut paths: Vec<PathBuf> = list.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let file = File::open(&path).map_err(failed("open a module"))?;
+        // SAFETY: the file is open, the parameters are an empty C string.
+        let loaded =
+            unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+        if loaded < 0 {
+            let error = io::Error::last_os_error();
+            return Err(failed(format!("load module {}", path.display()))(error));
+        }
+        // Its memory is wanted for other things.
+        let _ = fs::remove_file(&path);
+    }
+    Ok(())
+}
+
+fn mount(kind: &str, target: &str) -> io::Result<()> {
+    let [kind, target] = [CString::new(kind)?, CString::new(target)?];
+    // SAFETY: all are C strings, or null where mount(2) allows it.
+    let result =
+        unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn raise_limits() {
+    for (resource, limit) in
+        [(libc::RLIMIT_MEMLOCK, libc::RLIM_INFINITY), (libc::RLIMIT_NOFILE, 1 << 20)]
+    {
+        let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+        // SAFETY: `limit` is a valid rlimit. A refusal leaves the default.
+        unsafe { libc::setrlimit(resource, &limit) };
+    }
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InsideError {
+    move |source| InsideError::Start { what: what.into(), source }
+}

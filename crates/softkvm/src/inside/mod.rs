@@ -1,0 +1,182 @@
+//! The inner side: the program as `/init` of the software host.
+//!
+//! Everything that crosses the boundary does so synchronously, within one
+//! instruction of the emulated processor: the journal leaves through QEMU's
+//! debug console, inputs arrive by fw_cfg's DMA. Only a stop, and passed
+//! drives, are asynchronous.
+
+mod boot;
+mod fwcfg;
+mod memory;
+mod port;
+mod stop;
+
+use fwcfg::FwCfg;
+use stasis_journal::{encode, Entry, Journal};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+pub use stop::StopReason;
+
+/// fw_cfg item that holds the job.
+pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
+/// What the names of fw_cfg items with inputs begin with.
+pub(crate) const INPUT_PREFIX: &str = "opt/stasis/input/";
+/// Sent from outside: the user asks to stop.
+pub(crate) const STOP_BYTE: u8 = b's';
+/// Sent from outside: the wall-clock limit is reached.
+pub(crate) const LIMIT_BYTE: u8 = b'w';
+
+/// Why the inner side cannot do what it is asked.
+#[derive(Debug, thiserror::Error)]
+pub enum InsideError {
+    /// A step of the start failed.
+    #[error("in the software host: cannot {what}: {source}")]
+    Start {
+        /// The step.
+        what: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// No such input was passed.
+    #[error("in the software host: there is no input named `{0}`")]
+    NoInput(String),
+    /// A read goes past an input's end.
+    #[error("in the software host: input `{name}` has {length} bytes, asked for {asked}")]
+    PastEnd {
+        /// The input.
+        name: String,
+        /// Its length in bytes.
+        length: u64,
+        /// The end of the range asked for.
+        asked: u64,
+    },
+    /// QEMU could not transfer an item.
+    #[error("in the software host: reading `{0}` from QEMU failed")]
+    Transfer(String),
+}
+
+/// Whether this process is the first one of a software host: then [`main`] is
+/// to be called.
+pub fn is_here() -> bool {
+    std::process::id() == 1 && std::env::var_os("STASIS_SOFTKVM").is_some()
+}
+
+/// Does everything that `/init` has to do, calls `run` with the job, and ends
+/// the software host when it returns. A panic in `run` becomes
+/// [`Entry::Failed`].
+pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
+    let mut journal = Port { bytes: Vec::new() };
+    let ended = std::panic::catch_unwind(|| {
+        let (mut inside, job) = Inside::start()?;
+        run(&mut inside, job);
+        Ok(())
+    });
+    let message = match ended {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(InsideError::to_string(&error)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Some(format!("in the software host: internal error: {}", text.unwrap_or("panic")))
+        }
+    };
+    if let Some(message) = message {
+        // Cannot fail: it is a port write.
+        let _ = journal.entry(Entry::Failed(message));
+    }
+    port::end()
+}
+
+/// What the inner side has of the outer world.
+pub struct Inside {
+    items: FwCfg,
+    journal: Port,
+    stop: stop::Listener,
+    drives: Vec<PathBuf>,
+}
+
+impl Inside {
+    /// Boots up to where the machine is saved, is restored there, and takes
+    /// the job.
+    fn start() -> Result<(Self, Vec<u8>), InsideError> {
+        boot::before_pause()?;
+        port::pause();
+        // From here on it is a restored machine: what QEMU offers is looked up
+        // now, not before.
+        let mut items = FwCfg::open()?;
+        let drives = boot::load_drives()?;
+        let mut job = vec![0; items.length(JOB_ITEM).unwrap_or(0) as usize];
+        items.read(JOB_ITEM, 0, &mut job)?;
+        let stop = stop::Listener::start()?;
+        Ok((Self { items, journal: Port { bytes: Vec::new() }, stop, drives }, job))
+    }
+
+    /// Length of an input in bytes, `None` if none has that name.
+    pub fn input_length(&self, name: &str) -> Option<u64> {
+        self.items.length(&format!("{INPUT_PREFIX}{name}"))
+    }
+
+    /// Fills `into` with the input `name` from `offset` on, by DMA: quickest
+    /// into memory of huge pages, and where reads go forwards.
+    pub fn read_input(
+        &mut self,
+        name: &str,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), InsideError> {
+        self.items.read(&format!("{INPUT_PREFIX}{name}"), offset, into).map_err(|error| match error
+        {
+            InsideError::NoInput(_) => InsideError::NoInput(name.to_owned()),
+            other => other,
+        })
+    }
+
+    /// Where entries for the outer side go. Entries are out when the call
+    /// returns.
+    pub fn journal(&mut self) -> &mut dyn Journal {
+        &mut self.journal
+    }
+
+    /// A second way to the journal, for a caller that needs this value too.
+    pub fn journal_handle(&self) -> impl Journal + Send + 'static {
+        Port { bytes: Vec::new() }
+    }
+
+    /// The block device of the passed drive `index`.
+    pub fn drive_path(&self, index: usize) -> Option<PathBuf> {
+        self.drives.get(index).cloned()
+    }
+
+    /// Set when the outer side asks to stop; see [`Inside::stop_reason`].
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.flag()
+    }
+
+    /// Why the outer side asked to stop, once it has.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.stop.reason()
+    }
+
+    /// Calls `hook`, on another thread, right after the stop flag was set:
+    /// for a signal that gets a thread out of `KVM_RUN`.
+    pub fn on_stop(&self, hook: impl Fn() + Send + 'static) {
+        self.stop.hook(Box::new(hook));
+    }
+}
+
+/// The journal's way out.
+struct Port {
+    bytes: Vec<u8>,
+}
+
+impl Journal for Port {
+    fn entry(&mut self, entry: Entry) -> io::Result<()> {
+        self.bytes.clear();
+        encode(&entry, &mut self.bytes);
+        port::write_journal(&self.bytes);
+        Ok(())
+    }
+}

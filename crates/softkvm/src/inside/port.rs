@@ -1,0 +1,61 @@
+//! The ports through which the inner side reaches QEMU.
+
+use crate::qemu::{EXIT_PORT, JOURNAL_PORT, PAUSE_PORT};
+use std::arch::asm;
+use std::io;
+
+/// Allows this process and its threads-to-be all ports (iopl(2)).
+pub(super) fn allow() -> io::Result<()> {
+    // SAFETY: no memory is passed; in the software host every port is QEMU's.
+    if unsafe { libc::iopl(3) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Sends bytes to the journal.
+pub(super) fn write_journal(bytes: &[u8]) {
+    // SAFETY: `rep outsb` reads exactly `bytes`; the port is the debug
+    // console, which changes nothing in this machine.
+    unsafe {
+        asm!(
+            "rep outsb",
+            in("dx") JOURNAL_PORT,
+            inout("rsi") bytes.as_ptr() => _,
+            inout("rcx") bytes.len() => _,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+}
+
+/// Pauses the machine at this instruction; it goes on when the outer side has
+/// restored it.
+pub(super) fn pause() {
+    write_byte(PAUSE_PORT, 1);
+}
+
+/// Ends QEMU.
+pub(super) fn end() -> ! {
+    write_byte(EXIT_PORT, 0);
+    // QEMU ends at that instruction, or a moment later.
+    loop {
+        std::thread::park();
+    }
+}
+
+fn write_byte(port: u16, value: u8) {
+    // SAFETY: the ports are QEMU's own devices, which touch no memory.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nostack, preserves_flags)) };
+}
+
+/// Writes `value` to the 32-bit register `port`.
+///
+/// # Safety
+/// Where the register starts a transfer, the memory that it names must be
+/// valid for it until the call returns.
+pub(super) unsafe fn write_long(port: u16, value: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack, preserves_flags));
+    }
+}

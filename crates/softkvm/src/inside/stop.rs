@@ -1,0 +1,96 @@
+//! The one thing that reaches the inner side while it runs: a byte on the
+//! second serial port asks it to stop.
+
+use super::{InsideError, LIMIT_BYTE};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why the outer side asks to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// The user wants it.
+    Cancelled,
+    /// The limit on wall-clock time is reached.
+    WallLimit,
+}
+
+type Hook = Box<dyn Fn() + Send>;
+
+#[derive(Default)]
+struct Shared {
+    flag: Arc<AtomicBool>,
+    byte: AtomicU8,
+    hook: Mutex<Option<Hook>>,
+}
+
+/// A thread that waits for the byte.
+pub(super) struct Listener {
+    shared: Arc<Shared>,
+}
+
+impl Listener {
+    pub(super) fn start() -> Result<Self, InsideError> {
+        let failed = |source| InsideError::Start { what: "listen for a stop".into(), source };
+        let mut port = open("/dev/ttyS1").map_err(failed)?;
+        let shared = Arc::new(Shared::default());
+        let told = Arc::clone(&shared);
+        let wait = move || {
+            let mut byte = [0];
+            // An end of file would be a hangup, which asks for nothing.
+            if matches!(port.read(&mut byte), Ok(1)) {
+                told.byte.store(byte[0], Ordering::Relaxed);
+                told.flag.store(true, Ordering::Release);
+                if let Some(hook) = &*told.hook.lock().unwrap_or_else(PoisonError::into_inner) {
+                    hook();
+                }
+            }
+        };
+        std::thread::Builder::new().name("stop".into()).spawn(wait).map_err(failed)?;
+        Ok(Self { shared })
+    }
+
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.flag)
+    }
+
+    pub(super) fn reason(&self) -> Option<StopReason> {
+        self.shared.flag.load(Ordering::Acquire).then(|| {
+            match self.shared.byte.load(Ordering::Relaxed) {
+                LIMIT_BYTE => StopReason::WallLimit,
+                _ => StopReason::Cancelled,
+            }
+        })
+    }
+
+    pub(super) fn hook(&self, hook: Hook) {
+        let mut place = self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked before the hook was there: it is told at once.
+        if self.shared.flag.load(Ordering::Acquire) {
+            hook();
+        }
+        *place = Some(hook);
+    }
+}
+
+/// Opens a serial port that hands every byte on as it comes.
+fn open(path: &str) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(path)?;
+    // SAFETY: an all-zero termios is a value that tcgetattr overwrites.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `settings` is a termios.
+    let set = unsafe {
+        libc::tcgetattr(file.as_raw_fd(), &mut settings) == 0 && {
+            libc::cfmakeraw(&mut settings);
+            settings.c_cflag |= libc::CLOCAL | libc::CREAD;
+            libc::tcsetattr(file.as_raw_fd(), libc::TCSANOW, &settings) == 0
+        }
+    };
+    if !set {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}

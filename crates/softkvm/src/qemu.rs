@@ -1,0 +1,309 @@
+//! QEMU as a child: its command line, its start, its end.
+
+use crate::fd::pipe;
+use crate::{Error, Form, Host};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The program.
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
+
+/// The software host's kernel command line.
+///
+/// - `quiet`: each console byte is an exit of the emulated processor.
+/// - `panic=-1`: a panic resets the machine at once, which ends QEMU.
+/// - `mitigations=off`, `init_on_alloc=0`, `lsm=none`, `audit=0`,
+///   `cgroup_disable=memory`: nothing to be protected from in here, and every
+///   instruction is paid for.
+/// - `tsc=reliable tsc_early_khz=1000000`: KVM rewrites its guests' TSC offsets
+///   on each load where it finds the host's TSC unstable; and QEMU's TSC ticks
+///   at 1 GHz (`cpu_get_tsc`, target/i386), which need not be measured.
+/// - `nokaslr norandmaps`: each boot the same.
+/// - `rcupdate.rcu_expedited=1 cryptomgr.notests`: a quicker boot.
+/// - `nowatchdog`: no timer of its own.
+/// - `pci=off`: microvm has none.
+/// - `kvm.*`: no work that a deterministic guest does not need: halt polling
+///   burns instructions, huge page recovery wakes a thread.
+/// - `STASIS_SOFTKVM=1` reaches `/init` in its environment.
+const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none audit=0 \
+     cgroup_disable=memory tsc=reliable tsc_early_khz=1000000 nokaslr norandmaps no_timer_check \
+     rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off \
+     transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 rdinit=/init STASIS_SOFTKVM=1";
+
+/// Where the journal leaves: QEMU's debug console, at its usual port.
+pub(crate) const JOURNAL_PORT: u16 = 0xe9;
+/// A write ends QEMU (hw/misc/debugexit.c), at its usual port.
+pub(crate) const EXIT_PORT: u16 = 0x501;
+/// A write of 1 pauses the machine at that instruction
+/// (docs/specs/pvpanic.rst), at its usual port.
+pub(crate) const PAUSE_PORT: u16 = 0x505;
+
+/// What a start is for.
+pub(crate) enum Purpose<'a> {
+    /// Boot this kernel with this initramfs, sharing memory with the file
+    /// `ram`, until the machine pauses itself.
+    Build { kernel: &'a Path, initramfs: &'a Path },
+    /// Wait for a saved state, with a private copy of the file `ram`.
+    Restore { job: &'a Path },
+}
+
+/// The arguments that make the machine: those that a saved state depends on.
+pub(crate) fn machine(host: &Host) -> Vec<OsString> {
+    let timing: &[&str] = match host.form {
+        // `sleep=off`: idle time is skipped instead of waited for.
+        Form::Exact => {
+            &["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=off"]
+        }
+        Form::Fast => &["-accel", "tcg,thread=multi", "-smp", "2"],
+    };
+    let common = [
+        "-machine",
+        "microvm,memory-backend=ram",
+        // RDRAND and RDSEED would be the one source of chance.
+        "-cpu",
+        "EPYC,+svm,+npt,-rdrand,-rdseed",
+        "-seed",
+        "1",
+        "-rtc",
+        "base=2026-01-01,clock=vm",
+        "-nodefaults",
+        "-nographic",
+        "-no-reboot",
+        "-no-user-config",
+        "-action",
+        "panic=pause",
+        "-device",
+        "pvpanic,ioport=0x505",
+        "-device",
+        "isa-debug-exit,iobase=0x501,iosize=1",
+        "-device",
+        "isa-debugcon,iobase=0xe9,chardev=journal",
+        "-serial",
+        "chardev:log",
+        "-device",
+        "isa-serial,index=1,chardev=stop",
+    ];
+    let mut arguments: Vec<OsString> = timing.iter().chain(&common).map(OsString::from).collect();
+    arguments.push("-m".into());
+    arguments.push(format!("{}M", host.megabytes()).into());
+    for index in 0..host.drives.len() {
+        arguments.push("-device".into());
+        let device = format!(
+            "virtio-blk-device,bus=virtio-mmio-bus.{index},drive=drive{index},serial=stasis-{index}"
+        );
+        arguments.push(device.into());
+    }
+    arguments
+}
+
+/// All arguments but those of [`machine`].
+fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 3]) -> Vec<OsString> {
+    let [journal, stop, qmp] = fds;
+    let mut arguments = Vec::new();
+    let mut add = |option: &str, value: OsString| {
+        arguments.push(OsString::from(option));
+        arguments.push(value);
+    };
+    let share = if matches!(purpose, Purpose::Build { .. }) { "on" } else { "off" };
+    let size = host.megabytes();
+    add(
+        "-object",
+        format!("memory-backend-file,id=ram,mem-path=ram,size={size}M,share={share}").into(),
+    );
+    add("-chardev", format!("file,id=journal,path=/proc/self/fd/{journal}").into());
+    add("-chardev", with_path("file,id=log,append=on,path=", log));
+    add("-chardev", format!("socket,id=stop,fd={stop}").into());
+    add("-chardev", format!("socket,id=qmp,fd={qmp}").into());
+    add("-mon", "chardev=qmp,mode=control".into());
+    match purpose {
+        Purpose::Build { kernel, initramfs } => {
+            add("-kernel", kernel.into());
+            add("-initrd", initramfs.into());
+            add("-append", APPEND.into());
+            for index in 0..host.drives.len() {
+                // The drives themselves come when the state is restored.
+                add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
+            }
+        }
+        Purpose::Restore { job } => {
+            add("-incoming", "defer".into());
+            let item = format!("name={},file=", crate::inside::JOB_ITEM);
+            add("-fw_cfg", with_path(&item, job));
+            for input in &host.inputs {
+                let name = format!("{}{}", crate::inside::INPUT_PREFIX, input.name);
+                add("-fw_cfg", with_path(&format!("name={name},file="), &absolute(&input.path)));
+            }
+            for (index, drive) in host.drives.iter().enumerate() {
+                let read_only = if drive.read_only { "on" } else { "off" };
+                let options = format!(
+                    "if=none,id=drive{index},format=raw,cache=writeback,discard=unmap,\
+                     read-only={read_only},file="
+                );
+                add("-drive", with_path(&options, &absolute(&drive.path)));
+            }
+        }
+    }
+    arguments
+}
+
+/// QEMU runs in another folder than the program.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// QEMU's options end at a comma; a doubled one stands for itself.
+fn with_path(options: &str, path: &Path) -> OsString {
+    let mut bytes = options.as_bytes().to_vec();
+    for byte in path.as_os_str().as_bytes() {
+        bytes.push(*byte);
+        if *byte == b',' {
+            bytes.push(b',');
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+/// A running QEMU; dropping it kills it.
+pub(crate) struct Qemu {
+    child: Child,
+    /// What the inner side writes to its journal.
+    pub journal: File,
+    /// A byte written here asks the inner side to stop.
+    pub stop: UnixStream,
+    log: File,
+    log_path: PathBuf,
+}
+
+impl Qemu {
+    /// Starts QEMU in `folder`, which holds the file `ram`.
+    pub(crate) fn start(
+        host: &Host,
+        purpose: &Purpose,
+        folder: &Path,
+        log_path: &Path,
+    ) -> Result<(Self, UnixStream), Error> {
+        let log = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(log_path)
+            .map_err(Error::io("cannot write", log_path))?;
+        let (journal, journal_end) = pipe().map_err(Error::system("make a pipe"))?;
+        let (stop, stop_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
+        let (qmp, qmp_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
+        let ends: [OwnedFd; 3] = [journal_end, stop_end.into(), qmp_end.into()];
+        let fds = [ends[0].as_raw_fd(), ends[1].as_raw_fd(), ends[2].as_raw_fd()];
+        let errors = log.try_clone().map_err(Error::system("share a file"))?;
+        let mut command = Command::new(QEMU);
+        command
+            .args(machine(host))
+            .args(start(host, purpose, &absolute(log_path), fds))
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors)
+            // Ctrl-C is the program's to handle, not QEMU's.
+            .process_group(0);
+        let parent = std::process::id();
+        // SAFETY: between fork and exec only prctl, getppid and fcntl run, all
+        // safe after a fork, on descriptors that `ends` holds open.
+        unsafe {
+            command.pre_exec(move || {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::getppid() as u32 != parent {
+                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                for fd in fds {
+                    if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn().map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => Error::QemuMissing,
+            _ => Error::System { what: "start qemu-system-x86_64", source },
+        })?;
+        let qemu =
+            Self { child, journal: journal.into(), stop, log, log_path: log_path.to_owned() };
+        Ok((qemu, qmp))
+    }
+
+    /// Takes the process's end, after its descriptors have closed.
+    pub(crate) fn died(mut self) -> Error {
+        let status = self.child.wait().map_or_else(|error| error.to_string(), describe);
+        Error::Died { status, detail: self.detail() }
+    }
+
+    /// The end of the log, for a message.
+    pub(crate) fn detail(&mut self) -> String {
+        let tail = tail(&mut self.log).unwrap_or_default();
+        let path = self.log_path.display();
+        if tail.is_empty() {
+            return format!("; its log {path} is empty");
+        }
+        format!(":\n{tail}\n(all of it in {path})")
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // Fails only where it has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(0), _) => "its kernel stopped the machine".into(),
+        (Some(code), _) => format!("QEMU's status {code}"),
+        (_, Some(signal)) => format!("QEMU was killed by signal {signal}"),
+        _ => "no status".into(),
+    }
+}
+
+/// The last lines of the log that say something.
+fn tail(log: &mut File) -> std::io::Result<String> {
+    const BYTES: u64 = 8192;
+    const LINES: usize = 12;
+    let length = log.metadata()?.len();
+    log.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
+    let mut bytes = Vec::new();
+    log.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim_end)
+        // One for each feature of the processor that TCG leaves out.
+        .filter(|line| !line.is_empty() && !line.contains("TCG doesn't support requested feature"))
+        .collect();
+    Ok(lines[lines.len().saturating_sub(LINES)..].join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_in_paths_are_doubled() {
+        assert_eq!(with_path("file=", Path::new("/a,b/c")), OsString::from("file=/a,,b/c"));
+    }
+
+    #[test]
+    fn the_tail_leaves_out_the_warnings_of_every_start() {
+        let mut log = tempfile::tempfile().unwrap();
+        let text = "warning: TCG doesn't support requested feature: CPUID\n\nreal trouble\n";
+        std::io::Write::write_all(&mut log, text.as_bytes()).unwrap();
+        assert_eq!(tail(&mut log).unwrap(), "real trouble");
+    }
+}

@@ -1,0 +1,54 @@
+//! What the software host needs and has, for `stasis doctor`.
+
+use crate::host::available_memory;
+use crate::snapshot::{find_qemu, Snapshot};
+use crate::{Host, Kernel};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What is there, and what is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirements {
+    /// QEMU's executable and version.
+    pub qemu: Option<(PathBuf, String)>,
+    /// Release of the cached kernel; without one, the first run downloads it.
+    pub kernel: Option<String>,
+    /// Whether a booted machine is saved for this host.
+    pub snapshot: bool,
+    /// Free memory, in bytes.
+    pub available_memory: Option<u64>,
+    /// What to install, as Debian's package names.
+    pub install: Vec<&'static str>,
+}
+
+/// Looks what `host` needs and has. Starts nothing but `qemu --version`.
+pub fn requirements(host: &Host) -> Requirements {
+    let qemu = find_qemu().map(|path| {
+        let said = Command::new(&path).arg("--version").output();
+        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let first = said.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+        let version = first.strip_prefix("QEMU emulator version ").unwrap_or(&first).to_owned();
+        (path, version)
+    });
+    let kernel = Kernel::cached(&host.cache);
+    let snapshot = kernel.as_ref().is_some_and(|kernel| Snapshot::exists(host, kernel));
+    let mut install = Vec::new();
+    if qemu.is_none() {
+        install.push("qemu-system-x86");
+    }
+    // Only the first run needs these.
+    for (program, package) in [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")] {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+        if kernel.is_none() && !there && !install.contains(&package) {
+            install.push(package);
+        }
+    }
+    Requirements {
+        qemu,
+        kernel: kernel.map(|kernel| kernel.release),
+        snapshot,
+        available_memory: available_memory(),
+        install,
+    }
+}

@@ -1,0 +1,149 @@
+//! One job in a software host, from start to end.
+
+use crate::fd::readable;
+use crate::qemu::Qemu;
+use crate::snapshot::{restore, Snapshot};
+use crate::{inside, prepare, Control, Error, Host};
+use stasis_journal::{Decoder, Entry, Journal};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long the inner side may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Runs `job` inside a software host. What the inner side writes to its
+/// journal goes to `journal`; the call returns when that was
+/// [`Entry::Outcome`] or [`Entry::Failed`], or with the error that kept it
+/// from coming. `progress` hears of long steps.
+pub fn run(
+    host: &Host,
+    job: &[u8],
+    journal: &mut dyn Journal,
+    control: &Control,
+    progress: &mut dyn FnMut(&str, Option<f64>),
+) -> Result<(), Error> {
+    host.check()?;
+    let kernel = prepare(&host.cache, progress)?;
+    let files = Files::new(host, job)?;
+    let stopped = || control.stop.load(Ordering::Relaxed);
+    let mut get = || Snapshot::get(host, &kernel, &files.log, &stopped, progress);
+    let snapshot = get()?;
+    let started = restore(host, &snapshot, &files.job, &files.log, &stopped);
+    let (qemu, snapshot) = match started {
+        Err(Error::Stopped) => return Err(Error::Stopped),
+        Err(_) if host.snapshot => {
+            // Damaged, or of a QEMU that went unnoticed: once more from new.
+            snapshot.discard();
+            let snapshot = get()?;
+            (restore(host, &snapshot, &files.job, &files.log, &stopped)?, snapshot)
+        }
+        other => (other?, snapshot),
+    };
+    // QEMU has its files open now.
+    drop(snapshot);
+    let result = relay(qemu, journal, control);
+    if result.is_ok() {
+        files.remove_log(host);
+    }
+    result
+}
+
+/// Hands the journal on until the job has ended.
+fn relay(mut qemu: Qemu, journal: &mut dyn Journal, control: &Control) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut decoder = Decoder::new();
+    let mut piece = vec![0; 1 << 16];
+    let mut asked: Option<(u8, Instant)> = None;
+    loop {
+        let [ready] = readable([qemu.journal.as_fd()], 50)
+            .map_err(Error::system("wait for the software host"))?;
+        if ready {
+            let length = qemu
+                .journal
+                .read(&mut piece)
+                .map_err(Error::system("read from the software host"))?;
+            if length == 0 {
+                return Err(qemu.died());
+            }
+            decoder.push(&piece[..length]);
+            while let Some(entry) = decoder.next_entry()? {
+                let last = matches!(entry, Entry::Outcome(_) | Entry::Failed(_));
+                journal.entry(entry).map_err(Error::Journal)?;
+                if last {
+                    return Ok(());
+                }
+            }
+        }
+        let limit = control.wall_limit.filter(|limit| start.elapsed() > *limit);
+        match asked {
+            None => {
+                let why = if control.stop.load(Ordering::Relaxed) {
+                    inside::STOP_BYTE
+                } else if limit.is_some() {
+                    inside::LIMIT_BYTE
+                } else {
+                    continue;
+                };
+                // If QEMU is gone, the journal's end tells.
+                let _ = qemu.stop.write_all(&[why]);
+                asked = Some((why, Instant::now()));
+            }
+            Some((why, when)) if when.elapsed() > GRACE => {
+                return Err(match control.wall_limit {
+                    Some(limit) if why == inside::LIMIT_BYTE => Error::WallLimit(limit.as_secs()),
+                    _ => Error::Stopped,
+                });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// A run's own files.
+struct Files {
+    job: PathBuf,
+    log: PathBuf,
+}
+
+impl Files {
+    fn new(host: &Host, job: &[u8]) -> Result<Self, Error> {
+        let folder = host.cache.join("softkvm/runs");
+        fs::create_dir_all(&folder).map_err(Error::io("cannot create", &folder))?;
+        remove_old(&folder);
+        let id = std::process::id();
+        let log = host.log.clone().unwrap_or_else(|| folder.join(format!("{id}.log")));
+        let _ = fs::remove_file(&log);
+        let path = folder.join(format!("{id}.job"));
+        let files = Self { job: path, log };
+        fs::write(&files.job, job).map_err(Error::io("cannot write", &files.job))?;
+        Ok(files)
+    }
+
+    fn remove_log(&self, host: &Host) {
+        if host.log.is_none() {
+            let _ = fs::remove_file(&self.log);
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.job);
+    }
+}
+
+/// Logs of failed runs are kept for a week.
+fn remove_old(folder: &Path) {
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let age =
+            entry.metadata().and_then(|metadata| metadata.modified()).map(|time| time.elapsed());
+        if matches!(age, Ok(Ok(age)) if age > WEEK) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
