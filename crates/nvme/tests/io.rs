@@ -502,4 +502,60 @@ fn doorbell_buffers_are_checked() {
     let sqe = Sqe { opcode: 0x7c, prp1: SHADOW, prp2: EVENTS, ..Default::default() };
     assert_eq!(driver.admin(sqe).status, 0x001);
     assert_eq!(driver.identify(1, 0).1[257] & 1, 0);
+    assert_eq!(driver.log(5, 4096)[0x7c * 4], 0);
+}
+
+#[test]
+fn no_command_is_begun_while_a_completion_waits() {
+    let mut driver = Driver::new(config());
+    driver.create_pair(1, 64, 2, 1);
+    // Each fails at once, and there is room for one completion.
+    for _ in 0..20 {
+        driver.put(1, Sqe { opcode: 0x7f, ..Default::default() });
+    }
+    for _ in 0..1000 {
+        driver.ring(1);
+    }
+    // The tenth was not looked at yet: the driver can still change it.
+    let other = Sqe { cid: 10, nsid: 9, ..Default::default() };
+    driver.ram.set(driver.pairs[1].sq + 9 * 64, &other.to_bytes());
+    for cid in 1..=20 {
+        let told = driver.reap(1);
+        assert_eq!((told.len(), told[0].cid, told[0].sq_head), (1, cid, cid));
+        assert_eq!(told[0].status, if cid == 10 { 0x00b } else { 0x001 });
+    }
+}
+
+#[test]
+fn memory_that_goes_away_fails_the_controller() {
+    type Loss = fn(&mut Driver);
+    let losses: [(Loss, usize); 4] = [
+        // The submission queue, the completion queue, both doorbell buffers.
+        (|driver| driver.ring(1), QUEUES as usize),
+        (|driver| driver.serve(), QUEUES as usize + 0x30000),
+        (|driver| driver.write32(0x1008, 1), SHADOW as usize),
+        (|driver| driver.controller.poll_shadow(&driver.ram), SHADOW as usize),
+    ];
+    for (index, (act, left)) in losses.into_iter().enumerate() {
+        let mut driver = Driver::with_queues(config(), 1, 8);
+        if index == 1 {
+            driver.submit(1, Sqe { opcode: 0, nsid: 1, ..Default::default() });
+        } else {
+            driver.put(1, Sqe { opcode: 0, nsid: 1, ..Default::default() });
+        }
+        if index >= 2 {
+            driver.configure_shadow();
+            driver.shadow = None;
+        }
+        driver.ram.bytes.borrow_mut().truncate(left);
+        act(&mut driver);
+        assert!(driver.controller.has_failed(), "case {index}");
+        assert_eq!(driver.read32(0x1c), 3);
+        driver.serve();
+        driver.ram.bytes.borrow_mut().resize(RAM, 0);
+        driver.disable();
+        driver.enable();
+        driver.create_pair(1, 8, 8, 1);
+        assert_eq!(driver.io(Sqe::io(READ, 0, 1, DATA, 0)).status, 0);
+    }
 }

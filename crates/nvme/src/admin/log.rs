@@ -96,7 +96,7 @@ impl Controller {
             page::FIRMWARE_SLOTS => self.firmware_page(),
             // Namespaces neither come nor go.
             page::CHANGED_NAMESPACES => vec![0; 4096],
-            page::COMMANDS_AND_EFFECTS => commands_page(),
+            page::COMMANDS_AND_EFFECTS => commands_page(self.config.shadow_doorbells),
             _ => return Err(StatusCode::InvalidLogPage.at(location::CDW10)),
         };
         let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
@@ -160,7 +160,7 @@ impl Controller {
 
 /// Commands Supported and Effects (section 5.14.1.5): a dword for each admin
 /// opcode, then one for each I/O opcode.
-fn commands_page() -> Vec<u8> {
+fn commands_page(shadow_doorbells: bool) -> Vec<u8> {
     const SUPPORTED: u32 = 1;
     // Logical Block Content Change.
     const CHANGES_CONTENTS: u32 = 1 << 1;
@@ -177,9 +177,11 @@ fn commands_page() -> Vec<u8> {
         opcode::SET_FEATURES,
         opcode::GET_FEATURES,
         opcode::ASYNCHRONOUS_EVENT_REQUEST,
-        opcode::DOORBELL_BUFFER_CONFIG,
     ] {
         set(usize::from(opcode) * 4, SUPPORTED);
+    }
+    if shadow_doorbells {
+        set(usize::from(opcode::DOORBELL_BUFFER_CONFIG) * 4, SUPPORTED);
     }
     for (opcode, effects) in [
         (io::opcode::FLUSH, SUPPORTED),
