@@ -1,1 +1,18 @@
-//! To be written.
+//! What an experiment is: a machine, its drives, what runs in it, and within
+//! which limits. Read from a TOML file, from command-line words, or both.
+//!
+//! Promise: everything that can be wrong in the words of an experiment is
+//! found here, before anything is started, and named with its place and the
+//! nearest right word.
+
+mod drive;
+mod engine;
+mod error;
+mod file;
+mod speed;
+
+pub use drive::{DriveSpec, Interface};
+pub use engine::Engine;
+pub use error::ExperimentError;
+pub use file::{Experiment, GuestSpec, MachineSpec};
+pub use speed::CpuSpeed;

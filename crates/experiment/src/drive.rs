@@ -1,0 +1,165 @@
+//! A drive, in a `[[drive]]` table or a `--drive` word.
+
+use serde::{Deserialize, Serialize};
+use stasis_block::units;
+use stasis_clock::Nanos;
+use stasis_media::MediumSpec;
+use stasis_models::ModelSpec;
+
+use crate::error::{nearest, ExperimentError};
+
+/// What a drive looks like to the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interface {
+    /// An NVMe controller with one namespace.
+    #[default]
+    Nvme,
+}
+
+impl Interface {
+    /// Its name in configurations and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvme => "nvme",
+        }
+    }
+}
+
+/// A drive: when its commands complete, and where its bytes live.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DriveSpec {
+    /// Its name in the results; by default `drive0`, `drive1`, ...
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What it looks like to the guest.
+    #[serde(default)]
+    pub interface: Interface,
+    /// When its commands complete.
+    pub model: ModelSpec,
+    /// Where its bytes live.
+    pub medium: MediumSpec,
+    /// A real wait for each I/O on the medium (ns): plays a slow one.
+    #[serde(default, with = "units::duration")]
+    pub delay: Nanos,
+    /// I/O queue pairs; by default one for each vCPU.
+    #[serde(default)]
+    pub queues: Option<u16>,
+    /// Logical block size in bytes: 512 or 4096.
+    #[serde(default = "default_block_size", with = "units::size")]
+    pub block_size: u64,
+    /// Serial number, as the guest sees it.
+    #[serde(default)]
+    pub serial: Option<String>,
+}
+
+fn default_block_size() -> u64 {
+    512
+}
+
+const KEYS: [&str; 8] =
+    ["name", "interface", "model", "medium", "delay", "queues", "block-size", "serial"];
+
+impl DriveSpec {
+    /// Reads `KEY=VALUE,...` as `--drive` takes it.
+    ///
+    /// # Errors
+    /// Names the word that is wrong and the nearest right one.
+    pub fn parse(word: &str) -> Result<Self, ExperimentError> {
+        let wrong = |message: String| ExperimentError::Drive { word: word.to_owned(), message };
+        let (mut model, mut medium) = (None, None);
+        let (mut name, mut interface, mut delay) = (None, Interface::default(), 0);
+        let (mut queues, mut block_size, mut serial) = (None, default_block_size(), None);
+        for pair in word.split(',') {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(wrong(format!(
+                    "`{pair}` is not KEY=VALUE; for example model=fixed:100us,medium=ram:1GiB"
+                )));
+            };
+            match key {
+                "model" => {
+                    model = Some(ModelSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
+                }
+                "medium" => {
+                    medium =
+                        Some(MediumSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
+                }
+                "name" => name = Some(value.to_owned()),
+                "interface" if value == "nvme" => interface = Interface::Nvme,
+                "interface" => {
+                    return Err(wrong(format!("unknown interface `{value}`; did you mean `nvme`?")))
+                }
+                "delay" => {
+                    delay =
+                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?;
+                }
+                "queues" => {
+                    queues = Some(value.parse().map_err(|_| {
+                        wrong(format!("queues is `{value}`, but must be a number from 1 to 64"))
+                    })?);
+                }
+                "block-size" => {
+                    block_size =
+                        units::parse_size(value).map_err(|error| wrong(error.to_string()))?;
+                }
+                "serial" => serial = Some(value.to_owned()),
+                other => {
+                    let nearest = nearest(other, KEYS.into_iter());
+                    return Err(wrong(format!("unknown key `{other}`; did you mean `{nearest}`?")));
+                }
+            }
+        }
+        let Some(model) = model else {
+            return Err(wrong("model is missing; for example model=fixed:100us".into()));
+        };
+        let Some(medium) = medium else {
+            return Err(wrong("medium is missing; for example medium=ram:1GiB".into()));
+        };
+        let drive = Self { name, interface, model, medium, delay, queues, block_size, serial };
+        drive.check().map_err(wrong)?;
+        Ok(drive)
+    }
+
+    /// What serde cannot say.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !matches!(self.block_size, 512 | 4096) {
+            return Err(format!("block-size is {}, but must be 512 or 4096", self.block_size));
+        }
+        if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
+            return Err("queues must be a number from 1 to 64".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_tables_say() {
+        let drive = DriveSpec::parse("model=dcpmm,medium=file:disk.img,delay=5ms").unwrap();
+        assert_eq!(drive.delay, 5_000_000);
+        assert_eq!(drive.model.label(), "dcpmm");
+        let table: DriveSpec =
+            toml::from_str("model='dcpmm'\nmedium={file='disk.img'}\ndelay='5ms'").unwrap();
+        assert_eq!(drive, table);
+    }
+
+    #[test]
+    fn wrong_words_are_named() {
+        for (word, expected) in [
+            ("modle=null,medium=ram:1GiB", "did you mean `model`?"),
+            ("model=null", "medium is missing"),
+            ("model=null,medium=ram:1GiB,block-size=1024", "512 or 4096"),
+            ("model=null,medium=ram:1GiB,queues=0", "1 to 64"),
+            ("model=dcpm,medium=ram:1GiB", "dcpmm"),
+            ("model=fixed:100uss,medium=ram:1GiB", "us"),
+            ("nonsense", "KEY=VALUE"),
+        ] {
+            let message = DriveSpec::parse(word).unwrap_err().to_string();
+            assert!(message.contains(expected), "{word}: {message}");
+        }
+    }
+}
