@@ -24,7 +24,7 @@ pub struct Job {
     #[serde(default = "host_name")]
     pub hostname: String,
     /// What the guest's real-time clock shows when the job is handed over
-    /// (ns since 1970-01-01 00:00 UTC).
+    /// (ns since 1970-01-01 00:00 UTC); 0 leaves it as it is.
     #[serde(default)]
     pub realtime_ns: u64,
     /// Whether a tar stream is to be fetched and unpacked before the command.

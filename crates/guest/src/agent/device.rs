@@ -1,5 +1,6 @@
 //! The channel's PCI device, mapped through sysfs.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,7 @@ pub(super) struct Device {
 impl Device {
     /// Finds the device in sysfs and maps it.
     pub(super) fn find() -> Result<Self, AgentError> {
-        let folder = Path::new("/sys/bus/pci/devices");
-        let devices = fs::read_dir(folder).map_err(|_| AgentError::NoChannel)?;
-        let device = devices
-            .filter_map(Result::ok)
-            .map(|entry| entry.path())
+        let device = devices()
             .find(|path| {
                 number(path.join("vendor")) == Some(VENDOR_ID)
                     && number(path.join("device")) == Some(DEVICE_ID)
@@ -64,6 +61,17 @@ impl Transport for Device {
         unsafe { self.doorbell.as_ptr().write_volatile(1) };
         compiler_fence(Ordering::SeqCst);
     }
+}
+
+/// The vendors of this machine's PCI devices.
+pub(super) fn vendors() -> BTreeSet<u16> {
+    devices().filter_map(|device| number(device.join("vendor"))).collect()
+}
+
+/// The PCI devices' folders in sysfs; none where there is no PCI.
+fn devices() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten();
+    entries.filter_map(Result::ok).map(|entry| entry.path())
 }
 
 fn number(file: PathBuf) -> Option<u16> {

@@ -1,5 +1,6 @@
 //! What the agent tells the guest's kernel: time, randomness, modules, names.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,8 +14,12 @@ use nix::time::{clock_settime, ClockId};
 
 use super::AgentError;
 
-/// Sets `CLOCK_REALTIME` (ns since 1970-01-01 00:00 UTC).
+/// Sets `CLOCK_REALTIME` (ns since 1970-01-01 00:00 UTC), unless to 0: the
+/// kernel refuses a time that is less than its uptime.
 pub(super) fn set_clock(realtime_ns: u64) -> Result<(), AgentError> {
+    if realtime_ns == 0 {
+        return Ok(());
+    }
     const SECOND: u64 = 1_000_000_000;
     // Both fit: u64::MAX ns are 18 446 744 073 s.
     let time = TimeSpec::new((realtime_ns / SECOND) as i64, (realtime_ns % SECOND) as i64);
@@ -55,9 +60,15 @@ fn expand(seed: u64) -> [u64; 4] {
     })
 }
 
-/// Loads the modules that `folder/order` lists, one file name a line.
-pub(super) fn load_modules(folder: &Path) -> Result<(), AgentError> {
-    let list = folder.join("order");
+/// Loads the modules that `folder/order` lists, one file name a line, and those
+/// of `folder/order-VENDOR` for each vendor of PCI devices here.
+pub(super) fn load_modules(folder: &Path, vendors: &BTreeSet<u16>) -> Result<(), AgentError> {
+    load_list(folder, "order")?;
+    vendors.iter().try_for_each(|vendor| load_list(folder, &format!("order-{vendor:04x}")))
+}
+
+fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
+    let list = folder.join(list);
     let list = match fs::read_to_string(&list) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -62,21 +62,26 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
 fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
     kernel::set_clock(job.realtime_ns)?;
     kernel::seed_random(job.seed)?;
-    kernel::load_modules(Path::new("/modules"))?;
-    root::enter()?;
+    let announcements = wait::Announcements::listen()?;
+    kernel::load_modules(Path::new("/modules"), &device::vendors())?;
+    root::enter(&announcements)?;
     kernel::set_hostname(&job.hostname)?;
     kernel::loopback_up()?;
     if job.has_input {
         tar_input(client)?;
     }
-    wait::for_drives(&job.drives)
+    job.drives.iter().try_for_each(|name| announcements.wait_for(name))
 }
 
 fn tar_input<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
     let mut archive = tar::Archive::new(client.input());
     archive.set_preserve_permissions(true);
     archive.set_overwrite(true);
-    archive.unpack("/").map_err(|e| AgentError::new("unpack the input at", "/", e))
+    let unpacked = archive.unpack("/").and_then(|()| {
+        // What follows the archive's end, up to the stream's.
+        std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).map(drop)
+    });
+    unpacked.map_err(|e| AgentError::new("unpack the input at", "/", e))
 }
 
 /// Says something on the kernel's console, for want of a channel. Priority 2

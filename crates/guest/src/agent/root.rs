@@ -3,16 +3,18 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 
-use super::{wait, AgentError};
+use super::wait::Announcements;
+use super::AgentError;
 
 /// Where the machine shows the root file system's image: the first legacy
 /// persistent-memory range.
 const ROOT_DEVICE: &str = "/dev/pmem0";
+const ROOT_NAME: &str = "pmem0";
 
 /// Mounts what is needed to find devices.
 pub(super) fn mount_kernel_files() -> Result<(), AgentError> {
@@ -23,8 +25,8 @@ pub(super) fn mount_kernel_files() -> Result<(), AgentError> {
 /// Mounts the root file system, read-only and executed in place, below a layer
 /// in memory that takes what is written, and makes it the root of this process
 /// and of the kernel's helpers.
-pub(super) fn enter() -> Result<(), AgentError> {
-    wait::for_device(Path::new(ROOT_DEVICE))?;
+pub(super) fn enter(announcements: &Announcements) -> Result<(), AgentError> {
+    announcements.wait_for_new(ROOT_NAME)?;
     mount(
         Some(ROOT_DEVICE),
         "/lower",

@@ -19,8 +19,8 @@ pub(super) fn unpack(archive: &Path, into: &Path) -> Result<String, BuildError> 
     let mut index_files = BTreeMap::new();
     let mut image = None;
     each_file(archive, |name, read| {
-        if name.starts_with("boot/vmlinuz-") {
-            image = Some((name["boot/vmlinuz-".len()..].to_string(), read()?));
+        if let Some(release) = name.strip_prefix("boot/vmlinuz-") {
+            image = Some((release.to_string(), read()?));
         } else if let Some(name) = name.rsplit('/').next().filter(|n| n.starts_with("modules.")) {
             index_files.insert(name.to_string(), read()?);
         }
@@ -53,7 +53,7 @@ pub(super) fn unpack(archive: &Path, into: &Path) -> Result<String, BuildError> 
     each_file(archive, |name, read| {
         let Some(inside) = name.strip_prefix(&prefix) else { return Ok(()) };
         if lists.iter().any(|(_, paths)| paths.iter().any(|path| path == inside)) {
-            let module = modules::decompress(inside, read()?)?;
+            let module = modules::plain(inside, read()?)?;
             let path = folder.join(modules::file_name(inside));
             fs::write(&path, module).map_err(BuildError::file("write", &path))?;
         }
