@@ -40,7 +40,7 @@ pub enum Entry {
 }
 
 /// The stages of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
     /// The machine is being built, its memory filled.

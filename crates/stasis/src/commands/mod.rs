@@ -1,0 +1,4 @@
+//! What each subcommand does.
+
+pub mod guest;
+pub mod run;

@@ -1,0 +1,187 @@
+//! `stasis run`: one experiment from its words to its report.
+
+mod input;
+pub mod progress;
+pub mod relay;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{anyhow, bail, Context, Result};
+use serde_json::{Map, Value};
+use stasis_block::units;
+use stasis_experiment::{DriveSpec, Experiment};
+use stasis_journal::{Ending, Outcome, Stage};
+use stasis_report::Recorder;
+
+use crate::cli::RunArguments;
+use crate::commands::guest;
+use crate::engine::{self, Setting};
+use relay::Relay;
+
+/// `stasis run`.
+pub fn main(arguments: RunArguments) -> Result<ExitCode> {
+    let (show_console, quiet) = (arguments.console, arguments.quiet);
+    let (experiment, base) = experiment(arguments)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot handle signals")?;
+    }
+    let run = execute(&experiment, &base, &stop, show_console)?;
+    if !quiet {
+        eprint!("{}", stasis_report::text_summary(&run.summary));
+        eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
+    }
+    if let Some(message) = &run.message {
+        eprintln!("stasis: {message}");
+    }
+    Ok(ExitCode::from(run.status))
+}
+
+/// A run that has ended, one way or another.
+pub struct Run {
+    /// What was measured.
+    pub summary: stasis_report::Summary,
+    /// Where the results are.
+    pub folder: PathBuf,
+    /// The exit status for it.
+    pub status: u8,
+    /// What the user should know beside the command's own output.
+    pub message: Option<String>,
+}
+
+/// Joins the words and the file; returns the folder that the experiment's
+/// relative paths start from.
+fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
+    let (mut experiment, base) = match &arguments.experiment {
+        Some(path) => {
+            let base = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            (Experiment::read(path)?, base.unwrap_or(Path::new(".")).to_owned())
+        }
+        None => (Experiment::default(), PathBuf::from(".")),
+    };
+    let duration = |word: &str, option: &str| {
+        units::parse_duration(word).map_err(|error| anyhow!("{option}: {error}"))
+    };
+    for word in &arguments.drive {
+        experiment.drives.push(DriveSpec::parse(word)?);
+    }
+    if let Some(vcpus) = arguments.vcpus {
+        experiment.machine.vcpus = vcpus;
+    }
+    if let Some(memory) = &arguments.memory {
+        experiment.machine.memory =
+            units::parse_size(memory).map_err(|error| anyhow!("--memory: {error}"))?;
+    }
+    if arguments.cpu_speed.is_some() {
+        experiment.machine.cpu_speed = arguments.cpu_speed;
+    }
+    if let Some(seed) = arguments.seed {
+        experiment.seed = seed;
+    }
+    if let Some(results) = arguments.results {
+        experiment.results = Some(results);
+    } else if let Some(results) = &experiment.results {
+        experiment.results = Some(base.join(results));
+    }
+    if let Some(engine) = arguments.engine {
+        experiment.engine = engine;
+    }
+    experiment.machine.rewind |= arguments.rewind;
+    if let Some(limit) = &arguments.virtual_limit {
+        experiment.virtual_limit = Some(duration(limit, "--virtual-limit")?);
+    }
+    if let Some(limit) = &arguments.wall_limit {
+        experiment.wall_limit = Some(duration(limit, "--wall-limit")?);
+    }
+    experiment.guest.files.extend(arguments.files);
+    experiment.guest.packages.extend(arguments.packages);
+    if arguments.kernel.is_some() {
+        experiment.guest.kernel = arguments.kernel;
+    }
+    if !arguments.command.is_empty() {
+        experiment.command = arguments.command;
+    }
+    experiment.finish()?;
+    Ok((experiment, base))
+}
+
+/// Runs `experiment`; `base` is where its relative paths start.
+pub fn execute(
+    experiment: &Experiment,
+    base: &Path,
+    stop: &Arc<AtomicBool>,
+    show_console: bool,
+) -> Result<Run> {
+    let begun = Instant::now();
+    let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
+    let input = input::pack(&experiment.guest.files, base)?;
+    let chosen = engine::choose(experiment.engine)?;
+    let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
+    let setting = Setting { experiment, base, guest: &guest, input: &input, engine: chosen };
+    let prepared = setting.prepare()?;
+
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create the results folder {}", folder.display()))?;
+    let recorder = Recorder::create(&folder, prepared.drives())?;
+    let mut relay = Relay::new(recorder, &folder, show_console);
+    let result = prepared.run(&mut relay, stop);
+    let words = relay.last_words();
+    let (stage, failed) = (relay.stage, relay.failed.take());
+    let reached = relay.virtual_ns;
+    let started = relay.started;
+    let (recorder, outcome) = relay.finish().context("cannot unpack the guest's /results")?;
+
+    let (outcome, mut message) = match (outcome, failed, result) {
+        (Some(outcome), _, _) => (outcome, None),
+        (None, Some(failed), _) => bail!(failed),
+        (None, None, Ok(())) => bail!("the machine ended without saying how"),
+        // Stopped or out of time, and no answer: what is known is kept.
+        (None, None, Err(engine::RunError::Ended(ending))) if stage >= Stage::Booting => {
+            let virtual_ns = started.map_or(0, |started| reached - started);
+            (engine::unfinished(ending, virtual_ns, begun.elapsed()), None)
+        }
+        (None, None, Err(engine::RunError::Ended(_))) => bail!("stopped before the guest booted"),
+        (None, None, Err(engine::RunError::Failed(error))) => return Err(error),
+    };
+    if let Some(text) = describe(&outcome, experiment, &words) {
+        message = Some(text);
+    }
+    let mut extra = Map::new();
+    extra.insert("command".into(), experiment.command.clone().into());
+    extra.insert("seed".into(), experiment.seed.into());
+    extra.insert("vcpus".into(), experiment.machine.vcpus.into());
+    extra.insert("memory".into(), experiment.machine.memory.into());
+    extra.insert("kernel".into(), Value::String(guest.kernel_release.clone()));
+    let summary = recorder.finish(&outcome, chosen.name(), begun.elapsed(), extra)?;
+    let status = stasis_report::exit_status(&outcome.ending);
+    Ok(Run { summary, folder, status: u8::try_from(status).unwrap_or(1), message })
+}
+
+/// What the user should know of an end that is not the command's own.
+fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<String> {
+    let limit = |limit: Option<u64>| units::format_duration(limit.unwrap_or(0));
+    let console = |text: &str| {
+        if words.is_empty() {
+            format!("{text}; --console shows what its kernel says")
+        } else {
+            format!("{text}. Its kernel's last words:\n{words}")
+        }
+    };
+    Some(match &outcome.ending {
+        Ending::Exited(_) => return None,
+        Ending::NotStarted { message, .. } => message.clone(),
+        Ending::Panicked => console("the guest's kernel panicked or reset the machine"),
+        Ending::Hung => console("the guest hangs: every processor is idle and nothing can wake one"),
+        Ending::VirtualLimit => {
+            format!("the limit of {} of virtual time was reached", limit(experiment.virtual_limit))
+        }
+        Ending::WallLimit => {
+            format!("the limit of {} of wall-clock time was reached", limit(experiment.wall_limit))
+        }
+        Ending::Cancelled => "stopped; the results so far are kept".into(),
+    })
+}

@@ -1,0 +1,129 @@
+//! Takes a run's journal: output to the terminal, I/Os to the recorder,
+//! results to their folder.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use stasis_journal::{Entry, IoRecord, Journal, Outcome, Stage};
+use stasis_report::Recorder;
+
+use super::progress::RunProgress;
+
+/// How many bytes of the kernel's console are kept for a failure's message.
+const LAST_WORDS: usize = 4096;
+
+/// The outer end of a journal.
+pub struct Relay {
+    recorder: Recorder,
+    progress: RunProgress,
+    show_console: bool,
+    console: Vec<u8>,
+    results: Option<File>,
+    folder: PathBuf,
+    /// How the run ended, once it has.
+    pub outcome: Option<Outcome>,
+    /// Why it could not go on, if so.
+    pub failed: Option<String>,
+    /// The last stage that was reached.
+    pub stage: Stage,
+    /// Virtual time as last heard of (ns).
+    pub virtual_ns: u64,
+    /// Virtual time when the command began (ns).
+    pub started: Option<u64>,
+}
+
+impl Relay {
+    /// Writes into `folder`.
+    pub fn new(recorder: Recorder, folder: &Path, show_console: bool) -> Self {
+        Self {
+            recorder,
+            progress: RunProgress::new(),
+            show_console,
+            console: Vec::new(),
+            results: None,
+            folder: folder.to_owned(),
+            outcome: None,
+            failed: None,
+            stage: Stage::Preparing,
+            virtual_ns: 0,
+            started: None,
+        }
+    }
+
+    /// Progress before the machine is there.
+    pub fn step(&mut self, what: &str, fraction: Option<f64>) {
+        self.progress.step(what, fraction);
+    }
+
+    /// The last lines of the kernel's console.
+    pub fn last_words(&self) -> String {
+        String::from_utf8_lossy(&self.console).trim_end().to_owned()
+    }
+
+    /// Unpacks the results and gives the recorder back.
+    pub fn finish(mut self) -> io::Result<(Recorder, Option<Outcome>)> {
+        self.progress.clear();
+        if let Some(mut file) = self.results.take() {
+            file.rewind()?;
+            let mut archive = tar::Archive::new(file);
+            archive.set_overwrite(true);
+            archive.set_preserve_mtime(false);
+            archive.unpack(&self.folder)?;
+        }
+        Ok((self.recorder, self.outcome))
+    }
+
+    fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
+        self.recorder.record(records).map_err(io::Error::other)
+    }
+}
+
+impl Journal for Relay {
+    fn entry(&mut self, entry: Entry) -> io::Result<()> {
+        match entry {
+            Entry::Output(bytes) => {
+                self.progress.clear();
+                let mut out = io::stdout().lock();
+                out.write_all(&bytes)?;
+                out.flush()?;
+            }
+            Entry::ErrorOutput(bytes) => {
+                self.progress.clear();
+                io::stderr().lock().write_all(&bytes)?;
+            }
+            Entry::Console(bytes) => {
+                if self.show_console {
+                    self.progress.clear();
+                    io::stderr().lock().write_all(&bytes)?;
+                }
+                self.console.extend_from_slice(&bytes);
+                let excess = self.console.len().saturating_sub(LAST_WORDS);
+                self.console.drain(..excess);
+            }
+            Entry::Stage(stage) => {
+                self.stage = stage;
+                self.progress.stage(stage);
+            }
+            Entry::Progress(now) => {
+                self.virtual_ns = now;
+                if self.stage == Stage::Running {
+                    self.started.get_or_insert(now);
+                }
+                self.progress.virtual_time(now);
+            }
+            Entry::Ios(records) => self.ios(&records)?,
+            Entry::Results(bytes) => {
+                if self.results.is_none() {
+                    self.results = Some(tempfile::tempfile()?);
+                }
+                if let Some(file) = &mut self.results {
+                    file.write_all(&bytes)?;
+                }
+            }
+            Entry::Outcome(outcome) => self.outcome = Some(*outcome),
+            Entry::Failed(message) => self.failed = Some(message),
+        }
+        Ok(())
+    }
+}

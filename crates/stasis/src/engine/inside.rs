@@ -1,0 +1,50 @@
+//! The inner side of the software KVM host: runs the machine there.
+
+use anyhow::{Context, Result};
+use stasis_journal::{Ending, Entry, Journal};
+use stasis_media::MediumSpec;
+use stasis_softkvm::inside::{Inside, StopReason};
+
+use super::local::{self, Inputs};
+use super::soft::InnerJob;
+
+/// Runs the job and tells how it ended.
+pub fn run(inside: &mut Inside, job: Vec<u8>) {
+    let mut journal = inside.journal_handle();
+    let entry = match execute(inside, &job) {
+        Ok(entry) => entry,
+        Err(error) => Entry::Failed(format!("{error:#}")),
+    };
+    // A port write: it cannot fail.
+    let _ = journal.entry(entry);
+}
+
+fn execute(inside: &mut Inside, job: &[u8]) -> Result<Entry> {
+    let InnerJob { mut plan, passed } =
+        serde_json::from_slice(job).context("cannot read the job")?;
+    for (drive, place) in plan.drives.iter_mut().zip(passed) {
+        if let Some(index) = place {
+            let path = inside.drive_path(index).context("a passed drive is missing")?;
+            drive.medium = MediumSpec::Device { path, direct: true };
+        }
+    }
+    let stop = inside.stop_flag();
+    let mut journal = inside.journal_handle();
+    let mut outcome = local::run(plan, &mut Items(inside), &mut journal, stop, None)?;
+    if outcome.ending == Ending::Cancelled && inside.stop_reason() == Some(StopReason::WallLimit) {
+        outcome.ending = Ending::WallLimit;
+    }
+    Ok(Entry::Outcome(Box::new(outcome)))
+}
+
+struct Items<'a>(&'a mut Inside);
+
+impl Inputs for Items<'_> {
+    fn length(&self, name: &str) -> Option<u64> {
+        self.0.input_length(name)
+    }
+
+    fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
+        Ok(self.0.read_input(name, 0, into)?)
+    }
+}

@@ -1,0 +1,176 @@
+//! Runs a planned machine in this process.
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{anyhow, Context, Result};
+use stasis_drive::Drive;
+use stasis_experiment::CpuSpeed;
+use stasis_guest::build::Guest;
+use stasis_journal::{Journal, Outcome};
+use stasis_machine::{Config, DriveConfig, Rewind, Speed};
+use stasis_media::{Execution, OpenOptions};
+use stasis_models::BuildContext;
+
+use super::plan::{input, Plan, PlannedDrive};
+
+/// How long a completion waits for the guest to become idle, with rewind: the
+/// guest's own way from a doorbell to idle takes less (measured: see
+/// docs/benchmarks.md), and anything longer is other work.
+const REWIND_WINDOW_NS: u64 = 5_000;
+
+/// The files that a machine reads, by name.
+pub trait Inputs {
+    /// Length in bytes; `None` if there is none of that name.
+    fn length(&self, name: &str) -> Option<u64>;
+    /// Fills `into` from the file's start.
+    fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
+}
+
+/// Inputs in this machine's files.
+pub struct Files<'a> {
+    vmlinux: PathBuf,
+    initramfs: PathBuf,
+    root: PathBuf,
+    files: &'a [u8],
+}
+
+impl<'a> Files<'a> {
+    /// The guest's files and the archive of files for it.
+    pub fn new(guest: &Guest, files: &'a [u8]) -> Self {
+        Self {
+            vmlinux: guest.vmlinux.clone(),
+            initramfs: guest.initramfs.clone(),
+            root: guest.root.clone(),
+            files,
+        }
+    }
+
+    fn path(&self, name: &str) -> Option<&Path> {
+        match name {
+            input::VMLINUX => Some(&self.vmlinux),
+            input::INITRAMFS => Some(&self.initramfs),
+            input::ROOT => Some(&self.root),
+            _ => None,
+        }
+    }
+}
+
+impl Inputs for Files<'_> {
+    fn length(&self, name: &str) -> Option<u64> {
+        match self.path(name) {
+            Some(path) => std::fs::metadata(path).ok().map(|metadata| metadata.len()),
+            None => Some(self.files.len() as u64),
+        }
+    }
+
+    fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
+        match self.path(name) {
+            Some(path) => {
+                let file =
+                    File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+                file.read_exact_at(into, 0)
+                    .with_context(|| format!("cannot read {}", path.display()))
+            }
+            None => {
+                into.copy_from_slice(self.files.get(..into.len()).context("too short")?);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
+    let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
+    let mut bytes = vec![0; usize::try_from(length)?];
+    inputs.read(name, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Runs `plan` to its end.
+pub fn run(
+    plan: Plan,
+    inputs: &mut dyn Inputs,
+    journal: &mut dyn Journal,
+    stop: Arc<AtomicBool>,
+    wall_limit: Option<Duration>,
+) -> Result<Outcome> {
+    let vmlinux = whole(inputs, input::VMLINUX)?;
+    let initramfs = whole(inputs, input::INITRAMFS)?;
+    let files: Box<dyn Read + Send> = if plan.job.has_input {
+        Box::new(Cursor::new(whole(inputs, input::FILES)?))
+    } else {
+        Box::new(std::io::empty())
+    };
+    let root_length =
+        inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
+    let drives = plan
+        .drives
+        .iter()
+        .enumerate()
+        .map(|(index, drive)| {
+            build(index, drive, &plan).with_context(|| format!("drive {}", drive.name))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let outcome = stasis_machine::run(
+        Config {
+            vcpus: plan.machine.vcpus,
+            memory: plan.machine.memory,
+            speed: match plan.cpu_speed {
+                CpuSpeed::Khz(khz) => Speed::Khz(khz),
+                CpuSpeed::Times(times) => Speed::Times(times),
+            },
+            vmlinux: &vmlinux,
+            initramfs: &initramfs,
+            command_line: &plan.machine.kernel_command_line,
+            root_length,
+            fill_root: &mut |into| {
+                inputs.read(input::ROOT, into).map_err(std::io::Error::other)
+            },
+            job: plan.job,
+            input: files,
+            drives,
+            seed: plan.seed,
+            repeatable: plan.repeatable,
+            random: plan.machine.random,
+            rewind: plan.machine.rewind.then_some(Rewind { window: REWIND_WINDOW_NS }),
+            slice: plan.machine.slice,
+            virtual_limit: plan.virtual_limit,
+            wall_limit,
+            stop,
+        },
+        journal,
+    )?;
+    Ok(outcome)
+}
+
+fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig> {
+    let execution =
+        if plan.repeatable { Execution::Synchronous } else { Execution::Asynchronous };
+    let delay = Duration::from_nanos(drive.delay);
+    let medium =
+        drive.medium.open(&OpenOptions { execution, delay, base: Path::new("/") })?;
+    let capacity = medium.capacity();
+    // Drives of one model and seed do not draw the same numbers.
+    let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let model = drive.model.build(&BuildContext { seed, capacity, path: 0 })?;
+    let drive_index = u16::try_from(index)?;
+    Ok(DriveConfig {
+        drive: Drive::new(drive_index, drive.name.clone(), model, medium),
+        controller: stasis_nvme::Config {
+            serial: drive.serial.clone(),
+            queue_pairs: drive.queues,
+            namespaces: vec![stasis_nvme::Namespace {
+                blocks: capacity / u64::from(drive.block_size),
+                block_size: drive.block_size,
+                read_only: false,
+            }],
+            ..Default::default()
+        },
+    })
+}

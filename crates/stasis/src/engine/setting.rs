@@ -1,0 +1,178 @@
+//! From an experiment to a machine that can be run: media opened and checked,
+//! models resolved, the engine's needs met.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{bail, Context, Result};
+use stasis_channel::Job;
+use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment};
+use stasis_guest::build::Guest;
+use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
+
+use super::plan::{Plan, PlannedDrive};
+use super::{local, soft, RunError};
+use crate::commands::run::relay::Relay;
+
+/// The guest's date at the start where a run must repeat: 2026-01-01 UTC.
+const FIXED_DATE_NS: u64 = 1_767_225_600_000_000_000;
+
+/// Everything a run is made from.
+pub struct Setting<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Where its relative paths start.
+    pub base: &'a Path,
+    /// The guest's files.
+    pub guest: &'a Guest,
+    /// Files for the guest, as a tar archive.
+    pub input: &'a [u8],
+    /// Where it runs; not `auto`.
+    pub engine: Engine,
+}
+
+/// A machine ready to run.
+pub struct Prepared<'a> {
+    setting: Setting<'a>,
+    plan: Plan,
+    /// Holds the media's locks while a software host uses them.
+    media: Vec<Box<dyn Medium>>,
+    wall_limit: Option<Duration>,
+}
+
+impl<'a> Setting<'a> {
+    /// Opens and checks everything that can be wrong before a machine is made.
+    pub fn prepare(self) -> Result<Prepared<'a>> {
+        let experiment = self.experiment;
+        let mut drives = Vec::new();
+        let mut media = Vec::new();
+        for (index, spec) in experiment.drives.iter().enumerate() {
+            let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
+            let (drive, medium) =
+                self.drive(index, spec, &name).with_context(|| format!("drive {name}"))?;
+            drives.push(drive);
+            media.push(medium);
+        }
+        let exact = self.engine == Engine::Exact;
+        let cpu_speed = experiment.machine.cpu_speed.unwrap_or(if exact {
+            CpuSpeed::EXACT_DEFAULT
+        } else {
+            CpuSpeed::Times(1.0)
+        });
+        let mut job = Job::new(experiment.command.clone());
+        job.has_input = !self.input.is_empty();
+        job.seed = experiment.seed;
+        job.drives = (0..drives.len()).map(|index| format!("nvme{index}n1")).collect();
+        job.realtime_ns = if exact {
+            FIXED_DATE_NS
+        } else {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(now.as_nanos()).unwrap_or(FIXED_DATE_NS)
+        };
+        let plan = Plan {
+            machine: experiment.machine.clone(),
+            cpu_speed,
+            repeatable: exact,
+            seed: experiment.seed,
+            job,
+            virtual_limit: experiment.virtual_limit,
+            drives,
+        };
+        let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
+        Ok(Prepared { setting: self, plan, media, wall_limit })
+    }
+
+    fn drive(
+        &self,
+        index: usize,
+        spec: &DriveSpec,
+        name: &str,
+    ) -> Result<(PlannedDrive, Box<dyn Medium>)> {
+        let mut model = spec.model.clone();
+        model.resolve(self.base)?;
+        let options =
+            OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base: self.base };
+        let medium = spec.medium.open(&options)?;
+        if medium.capacity() % spec.block_size != 0 {
+            bail!(
+                "its medium has {} bytes, which is no multiple of its block size {}",
+                medium.capacity(),
+                spec.block_size
+            );
+        }
+        let queues = spec.queues.unwrap_or(self.experiment.machine.vcpus.min(64) as u16);
+        let drive = PlannedDrive {
+            name: name.to_owned(),
+            serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
+            model,
+            medium: absolute(&spec.medium, self.base)?,
+            delay: spec.delay,
+            queues,
+            block_size: spec.block_size as u32,
+        };
+        Ok((drive, medium))
+    }
+}
+
+/// The same medium, wherever the process that opens it stands.
+fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
+    let whole = |path: &Path| {
+        let path = base.join(path);
+        std::fs::canonicalize(&path).with_context(|| format!("cannot find {}", path.display()))
+    };
+    Ok(match medium {
+        MediumSpec::Ram { size } => MediumSpec::Ram { size: *size },
+        MediumSpec::File { path, size, direct } => {
+            MediumSpec::File { path: whole(path)?, size: *size, direct: *direct }
+        }
+        MediumSpec::Device { path, direct } => {
+            MediumSpec::Device { path: whole(path)?, direct: *direct }
+        }
+    })
+}
+
+impl Prepared<'_> {
+    /// The drives as results name them.
+    pub fn drives(&self) -> Vec<stasis_report::Drive> {
+        let specs = &self.setting.experiment.drives;
+        self.plan
+            .drives
+            .iter()
+            .zip(specs)
+            .map(|(drive, spec)| stasis_report::Drive {
+                name: drive.name.clone(),
+                model: drive.model.label(),
+                interface: spec.interface.name().into(),
+                medium: match spec.delay {
+                    0 => spec.medium.label(),
+                    delay => format!(
+                        "{} + {}",
+                        spec.medium.label(),
+                        stasis_block::units::format_duration(delay)
+                    ),
+                },
+            })
+            .collect()
+    }
+
+    /// Runs it to its end.
+    pub fn run(self, relay: &mut Relay, stop: &Arc<AtomicBool>) -> Result<(), RunError> {
+        let Self { setting, plan, media, wall_limit } = self;
+        match setting.engine {
+            Engine::Kvm => {
+                drop(media); // opened again, by the machine
+                let mut files = local::Files::new(setting.guest, setting.input);
+                let outcome =
+                    local::run(plan, &mut files, relay, Arc::clone(stop), wall_limit)?;
+                stasis_journal::Journal::entry(
+                    relay,
+                    stasis_journal::Entry::Outcome(Box::new(outcome)),
+                )?;
+                Ok(())
+            }
+            _ => soft::run(&setting, plan, wall_limit, relay, stop),
+        }
+    }
+}

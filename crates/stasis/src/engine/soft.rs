@@ -1,0 +1,98 @@
+//! Runs a machine inside the software KVM host: this program, once more, on a
+//! QEMU that emulates a processor with virtualization.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use stasis_experiment::Engine;
+use stasis_journal::Ending;
+use stasis_media::MediumSpec;
+use stasis_softkvm::{Control, Form, Host, Input, PassedDrive};
+
+use super::plan::{input, Plan};
+use super::setting::Setting;
+use super::RunError;
+use crate::commands::run::relay::Relay;
+
+/// Memory for the inner program and its kernel, beside the guest's.
+const OVERHEAD: u64 = 384 << 20;
+/// The software host's memory is a multiple of this, so that similar
+/// experiments share one saved host.
+const STEP: u64 = 512 << 20;
+
+/// What the inner program is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InnerJob {
+    /// The machine.
+    pub plan: Plan,
+    /// Which passed drive holds each of the machine's drives.
+    pub passed: Vec<Option<usize>>,
+}
+
+/// Runs `plan` in a software host.
+pub fn run(
+    setting: &Setting,
+    plan: Plan,
+    wall_limit: Option<Duration>,
+    relay: &mut Relay,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    let mut drives = Vec::new();
+    let mut passed = Vec::new();
+    let mut memory = plan.machine.memory + OVERHEAD;
+    for drive in &plan.drives {
+        let place = match &drive.medium {
+            MediumSpec::Ram { size } => {
+                memory += size;
+                None
+            }
+            MediumSpec::File { path, .. } | MediumSpec::Device { path, .. } => {
+                drives.push(PassedDrive { path: path.clone(), read_only: false });
+                Some(drives.len() - 1)
+            }
+        };
+        passed.push(place);
+    }
+    let guest = setting.guest;
+    let mut inputs = vec![
+        Input { name: input::VMLINUX.into(), path: guest.vmlinux.clone() },
+        Input { name: input::INITRAMFS.into(), path: guest.initramfs.clone() },
+        Input { name: input::ROOT.into(), path: guest.root.clone() },
+    ];
+    for file in &inputs {
+        memory += std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
+    }
+    let archive = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    if !setting.input.is_empty() {
+        std::fs::write(archive.path(), setting.input).context("cannot write a temporary file")?;
+        memory += 2 * setting.input.len() as u64;
+        inputs.push(Input { name: input::FILES.into(), path: archive.path().to_owned() });
+    }
+    let cache = stasis_guest::build::default_cache()
+        .and_then(|cache| cache.parent().map(|parent| parent.join("softkvm")))
+        .context("no place for the software host: set HOME or XDG_CACHE_HOME to a folder")?;
+    let host = Host {
+        form: if setting.engine == Engine::Exact { Form::Exact } else { Form::Fast },
+        memory: memory.next_multiple_of(STEP),
+        inputs,
+        drives,
+        executable: std::env::current_exe().context("cannot find this program's own file")?,
+        cache,
+        snapshot: true,
+        log: None,
+    };
+    let job = serde_json::to_vec(&InnerJob { plan, passed }).context("cannot write the job")?;
+    let control = Control { stop: Arc::clone(stop), wall_limit };
+    // The relay shows progress and takes entries, but not both at once.
+    let mut steps = crate::commands::run::progress::Steps::new();
+    let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
+    match stasis_softkvm::run(&host, &job, relay, &control, &mut progress) {
+        Ok(()) => Ok(()),
+        Err(stasis_softkvm::Error::Stopped) => Err(RunError::Ended(Ending::Cancelled)),
+        Err(stasis_softkvm::Error::WallLimit(_)) => Err(RunError::Ended(Ending::WallLimit)),
+        Err(error) => Err(RunError::Failed(error.into())),
+    }
+}
