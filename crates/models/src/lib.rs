@@ -2,34 +2,41 @@
 //! medium's business.
 //!
 //! Promise: models are pure. They know virtual time only, use no threads and
-//! no I/O, and draw every random number from the seed that they are given.
+//! no I/O, and draw every random number from the seed that they are given: the
+//! same commands at the same times complete at the same times. Completions come
+//! in the order of time, each command's exactly once and never before it was
+//! submitted, and after a warm-up no call allocates.
+//!
+//! - [`Model`]: the interface, and [`Latency`] with [`Independent`] for models in
+//!   closed form;
+//! - [`ModelSpec`]: a model as an experiment writes it, from which it is built;
+//!   the form is documented in [`spec`];
+//! - [`NAMED`]: models that have a name, with their figures and sources;
+//! - [`profile`]: the file format of measured drives, and [`calibrate`], which
+//!   makes one of what fio or blkparse wrote. Only [`ModelSpec::resolve`] reads
+//!   files.
 
-use stasis_block::{Command, Tag};
-use stasis_clock::Nanos;
+pub mod calibrate;
+pub mod disk;
+mod distribution;
+mod empirical;
+mod latency;
+mod model;
+mod named;
+pub mod profile;
+mod random;
+mod rate;
+pub mod rated;
+pub mod spec;
 
-/// A command that the model has completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completion {
-    /// Which command.
-    pub tag: Tag,
-    /// When it completed (ns).
-    pub at: Nanos,
-}
-
-/// A drive's behaviour in time, as a state machine over virtual time.
-///
-/// The caller submits commands in the order of time and calls
-/// [`Model::advance`] at (or after) each [`Model::next_event`].
-pub trait Model: Send {
-    /// `command` reaches the drive at `now`. `tag` is unique among the commands
-    /// in flight.
-    fn submit(&mut self, now: Nanos, tag: Tag, command: &Command);
-
-    /// When something next happens inside the drive, a completion among other
-    /// things; `None` while nothing is under way.
-    fn next_event(&self) -> Option<Nanos>;
-
-    /// Moves the drive's time to `now` and appends what completed until then,
-    /// in the order of completion.
-    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>);
-}
+pub use disk::{Disk, DiskSpec, Queue};
+pub use distribution::Interpolation;
+pub use empirical::Empirical;
+pub use latency::{Independent, Latency, Spans};
+pub use model::{Completion, Model};
+pub use named::{find, NamedModel, NAMED};
+pub use profile::Profile;
+pub use random::{Span, SpanError};
+pub use rate::{Rate, RateError};
+pub use rated::Rated;
+pub use spec::{BuildContext, BuildError, ModelSpec, ModelTable, ResolveError, SpecError};

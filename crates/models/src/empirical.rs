@@ -1,0 +1,175 @@
+//! A model that draws from a measured profile.
+
+use stasis_block::{Command, Operation};
+use stasis_clock::Nanos;
+
+use crate::distribution::Distribution;
+use crate::latency::Latency;
+use crate::profile::{Block, Observed, Profile};
+use crate::random::{Random, Span};
+
+/// ns per second.
+const NS_PER_S: f64 = 1e9;
+
+/// Latencies drawn from a [`Profile`].
+#[derive(Debug)]
+pub struct Empirical {
+    operations: [Source; Operation::ALL.len()],
+    curves: Vec<Curve>,
+    // Subtracted from what an application saw (ns).
+    path: f64,
+    random: Random,
+}
+
+/// Where an operation's latency comes from.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Span(Span),
+    Curve(usize),
+}
+
+/// The distributions of one operation by block size, ascending.
+#[derive(Debug)]
+struct Curve {
+    blocks: Vec<(f64, Distribution)>,
+    ns_per_byte_beyond: Option<f64>,
+}
+
+impl Empirical {
+    /// From a checked profile.
+    ///
+    /// `path` (ns) is what the guest's own software adds to each command; it is
+    /// subtracted from times that were observed by an application. `costs[o]`
+    /// takes the place of the profile's figures for operation `o`. An operation
+    /// without figures takes as long as a write, a write as long as a read, a
+    /// read as long as a write.
+    pub fn new(
+        profile: &Profile,
+        path: Nanos,
+        costs: [Option<Span>; Operation::ALL.len()],
+        seed: u64,
+    ) -> Self {
+        use Operation::{Read, Write};
+        let mut curves = Vec::new();
+        let mut curve_of = [None; Operation::ALL.len()];
+        for (&operation, blocks) in &profile.operations {
+            curve_of[operation as usize] = Some(curves.len());
+            curves.push(Curve::new(profile, operation, blocks));
+        }
+        let source = |operation: Operation| {
+            let own = |o: Operation| {
+                costs[o as usize].map(Source::Span).or(curve_of[o as usize].map(Source::Curve))
+            };
+            own(operation).or(own(Write)).or(own(Read)).unwrap_or(Source::Span(Span::default()))
+        };
+        let path = match profile.observed {
+            Observed::Device => 0.0,
+            Observed::Application => path as f64,
+        };
+        let operations = Operation::ALL.map(source);
+        Self { operations, curves, path, random: Random::new(seed) }
+    }
+}
+
+impl Latency for Empirical {
+    fn latency(&mut self, _now: Nanos, command: &Command) -> Nanos {
+        match self.operations[command.operation as usize] {
+            Source::Span(span) => span.draw(&mut self.random),
+            Source::Curve(curve) => {
+                let share = self.random.unit();
+                let ns = self.curves[curve].latency(share, command.length as f64);
+                // A cast saturates, below at 0.
+                (ns - self.path).round() as Nanos
+            }
+        }
+    }
+}
+
+impl Curve {
+    fn new(profile: &Profile, operation: Operation, blocks: &[Block]) -> Self {
+        let distribution = |block: &Block| {
+            if block.samples.is_empty() {
+                Distribution::of_percentiles(&block.percentiles, profile.interpolation)
+            } else {
+                Distribution::of_samples(&block.samples, profile.interpolation)
+            }
+        };
+        Self {
+            blocks: blocks.iter().map(|b| (b.block_size as f64, distribution(b))).collect(),
+            ns_per_byte_beyond: profile
+                .bandwidth
+                .get(&operation)
+                .map(|&bandwidth| NS_PER_S / bandwidth as f64),
+        }
+    }
+
+    fn latency(&self, share: f64, length: f64) -> f64 {
+        let after = self.blocks.partition_point(|(size, _)| *size < length);
+        let at = |i: usize| self.blocks[i].1.quantile(share);
+        if after == 0 {
+            return self.blocks.first().map_or(0.0, |(_, d)| d.quantile(share));
+        }
+        let (size0, ns0) = (self.blocks[after - 1].0, at(after - 1));
+        if after < self.blocks.len() {
+            let (size1, ns1) = (self.blocks[after].0, at(after));
+            return ns0 + (ns1 - ns0) * (length - size0) / (size1 - size0);
+        }
+        let slope = match self.ns_per_byte_beyond {
+            Some(slope) => slope,
+            None if after >= 2 => {
+                ((ns0 - at(after - 2)) / (size0 - self.blocks[after - 2].0)).max(0.0)
+            }
+            None => 0.0,
+        };
+        ns0 + slope * (length - size0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(observed: &str) -> Profile {
+        Profile::from_json(
+            &r#"{"format": "stasis-profile", "version": 1, "name": "x", "observed": "OBSERVED",
+            "operations": {
+              "read": [{"block_size": 4096, "samples": [1000]},
+                       {"block_size": 8192, "samples": [3000]}],
+              "write": [{"block_size": 4096, "samples": [500]}]},
+            "bandwidth": {"write": 1000000000}}"#
+                .replace("OBSERVED", observed),
+        )
+        .unwrap()
+    }
+
+    fn command(operation: Operation, length: u64) -> Command {
+        Command { operation, offset: 0, length, fua: false }
+    }
+
+    #[test]
+    fn block_sizes_are_interpolated_and_continued() {
+        let mut model = Empirical::new(&profile("device"), 400, [None; 5], 1);
+        for (operation, length, ns) in [
+            (Operation::Read, 512, 1000),
+            (Operation::Read, 4096, 1000),
+            (Operation::Read, 6144, 2000),
+            (Operation::Read, 8192, 3000),
+            (Operation::Read, 12288, 5000),
+            (Operation::Write, 5096, 1500),
+            (Operation::Flush, 0, 500),
+            (Operation::Discard, 4096, 500),
+        ] {
+            assert_eq!(model.latency(0, &command(operation, length)), ns, "{operation:?} {length}");
+        }
+    }
+
+    #[test]
+    fn what_an_application_saw_loses_the_path() {
+        let mut costs = [None; 5];
+        costs[Operation::Flush as usize] = Some(Span::fixed(7));
+        let mut model = Empirical::new(&profile("application"), 600, costs, 1);
+        assert_eq!(model.latency(0, &command(Operation::Read, 4096)), 400);
+        assert_eq!(model.latency(0, &command(Operation::Write, 4096)), 0);
+        assert_eq!(model.latency(0, &command(Operation::Flush, 0)), 7);
+    }
+}

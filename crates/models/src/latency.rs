@@ -1,0 +1,96 @@
+//! Models in closed form, and the adaptor that makes a [`Model`] of them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use stasis_block::{Command, Operation, Tag};
+use stasis_clock::{EventQueue, Nanos};
+
+use crate::model::{Completion, Model};
+use crate::random::{Random, Span};
+
+/// How long a command takes, known when its service begins.
+pub trait Latency: Send {
+    /// The time (ns) from `now`, when the service of `command` begins, to its
+    /// completion. Calls come in the order of submission.
+    fn latency(&mut self, now: Nanos, command: &Command) -> Nanos;
+}
+
+/// Makes a [`Model`] of a [`Latency`]: commands do not wait for one another,
+/// or, with a limit of `n`, at most `n` are in service and the others wait in
+/// the order of their submission.
+#[derive(Debug)]
+pub struct Independent<L> {
+    latency: L,
+    due: EventQueue<Tag>,
+    servers: Option<Servers>,
+}
+
+/// When each server is free again. Because the queue before them is first
+/// come, first served, a command's start is known at its submission.
+#[derive(Debug)]
+struct Servers {
+    limit: usize,
+    free_at: BinaryHeap<Reverse<Nanos>>,
+}
+
+impl Servers {
+    fn start(&mut self, now: Nanos) -> Nanos {
+        if self.free_at.len() < self.limit {
+            return now;
+        }
+        self.free_at.pop().map_or(now, |Reverse(free_at)| free_at.max(now))
+    }
+}
+
+impl<L: Latency> Independent<L> {
+    /// At most `parallelism` commands in service at once; any number with
+    /// `None`. A limit of 0 is taken as 1.
+    pub fn new(latency: L, parallelism: Option<u32>) -> Self {
+        let servers = parallelism
+            .map(|limit| Servers { limit: limit.max(1) as usize, free_at: BinaryHeap::new() });
+        Self { latency, due: EventQueue::new(), servers }
+    }
+}
+
+impl<L: Latency> Model for Independent<L> {
+    fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
+        let start = self.servers.as_mut().map_or(now, |servers| servers.start(now));
+        let end = start.saturating_add(self.latency.latency(start, command));
+        if let Some(servers) = &mut self.servers {
+            servers.free_at.push(Reverse(end));
+        }
+        self.due.push(end, tag);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.due.next_at()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some((at, tag)) = self.due.pop_due(now) {
+            done.push(Completion { tag, at });
+        }
+    }
+}
+
+/// A span of its own for each operation, independent of place and length:
+/// the models `null`, `fixed` and `uniform`.
+#[derive(Debug)]
+pub struct Spans {
+    spans: [Span; Operation::ALL.len()],
+    random: Random,
+}
+
+impl Spans {
+    /// Operation `o` takes `spans[o as usize]`, drawn with `seed`.
+    pub fn new(spans: [Span; Operation::ALL.len()], seed: u64) -> Self {
+        Self { spans, random: Random::new(seed) }
+    }
+}
+
+impl Latency for Spans {
+    fn latency(&mut self, _now: Nanos, command: &Command) -> Nanos {
+        self.spans[command.operation as usize].draw(&mut self.random)
+    }
+}

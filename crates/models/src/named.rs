@@ -1,0 +1,363 @@
+//! The models that have a name: what they are, their figures, their source.
+//!
+//! Where a source is silent, the figure that stands in for it is called an
+//! assumption in the model's `assumptions`.
+
+use stasis_block::Operation;
+use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
+
+use crate::disk::DiskSpec;
+use crate::distribution::Interpolation;
+use crate::profile::{Block, Observed, Profile};
+use crate::random::Span;
+use crate::rate::Rate;
+use crate::spec::{ModelTable, ProfileSpec, RatedLatency, RatedSpec, Rating, SpansSpec};
+
+/// A model with a name.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedModel {
+    /// What experiments call it.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// Its figures: what, and how much with its unit.
+    pub figures: &'static [(&'static str, &'static str)],
+    /// Where the figures are from.
+    pub source: &'static str,
+    /// What the source does not say, and what is taken instead.
+    pub assumptions: &'static str,
+    make: fn() -> ModelTable,
+}
+
+impl NamedModel {
+    /// What the model is made of.
+    pub fn table(&self) -> ModelTable {
+        (self.make)()
+    }
+}
+
+/// The named model of that name.
+pub fn find(name: &str) -> Option<&'static NamedModel> {
+    NAMED.iter().find(|named| named.name == name)
+}
+
+/// The publication that the first four models are from.
+const FREEZING_TIME: &str = "Bona, Elias, Ziviani, Nou, Cortes, Alves: \"Freezing time: emulating \
+                             new and faster devices with virtual machines\", CCF Transactions on \
+                             High Performance Computing, 2020";
+
+/// Every named model.
+pub static NAMED: &[NamedModel] = &[
+    NamedModel {
+        name: "null",
+        summary: "completes every command at once",
+        figures: &[("every command", "0 ns")],
+        source: "by definition",
+        assumptions: "",
+        make: || ModelTable::Null,
+    },
+    NamedModel {
+        name: "dcpmm",
+        summary: "Intel Optane DC Persistent Memory Module, as fio saw it",
+        figures: &[
+            ("read min", "1614 ns"),
+            ("read p1", "1768 ns"),
+            ("read p50", "2096 ns"),
+            ("read p99", "3120 ns"),
+            ("read p99.99", "10048 ns"),
+            ("read max", "170885 ns"),
+            ("read bandwidth", "6567 MB/s"),
+            ("write bandwidth", "2317 MB/s"),
+        ],
+        source: "Bona et al., \"Freezing time\" (2020), section 5.3, Table 2 (4 KiB random reads, fio in the application); \
+                 bandwidth: Izraelevitz et al., \"Basic Performance Measurements of the Intel \
+                 Optane DC Persistent Memory Module\", arXiv:1903.05714 (39.4 and 13.9 GB/s for \
+                 six modules)",
+        assumptions: "writes as reads; a flush takes no time (what the module has taken is \
+                      durable); between p99.99 and max evenly in the logarithm",
+        make: dcpmm,
+    },
+    NamedModel {
+        name: "cloudspeed-500",
+        summary: "SMART Storage Systems CloudSpeed 500, SATA SSD",
+        figures: &[("read", "200-400 us"), ("write", "below 200 us")],
+        source: "Bona et al., \"Freezing time\" (2020), section 5.2, Fig. 7",
+        assumptions: "uniform; writes from 50 us on; flush, discard and write-zeroes as writes",
+        make: || {
+            ModelTable::Uniform(SpansSpec {
+                read: Some(micros(200, 400)),
+                write: Some(micros(50, 200)),
+                ..SpansSpec::default()
+            })
+        },
+    },
+    NamedModel {
+        name: "jpt39c",
+        summary: "Hitachi JPT39C, 1 TB 7200 rpm SATA disk",
+        figures: &[
+            ("read", "2.5-10 ms"),
+            ("write", "below 5 ms, 12.5 % of them below 2 ms in the buffer"),
+            ("rotation", "7200 rpm"),
+            ("interface", "SATA 3 Gb/s"),
+        ],
+        source: "Bona et al., \"Freezing time\" (2020), section 5 (drive) and 5.2, Fig. 6 (times for 4 KiB over 4 GB)",
+        assumptions: "average seek 8.2 ms (HGST Ultrastar 7K4000 specification, table 6: the \
+                      maker's class of drive); track seek and the cache's 16 pieces fitted to \
+                      Fig. 6; 125 MB/s at the outer edge",
+        make: jpt39c,
+    },
+    NamedModel {
+        name: "optane-p4800x",
+        summary: "Intel Optane SSD DC P4800X 375 GB, NVMe",
+        figures: &[
+            ("read and write latency", "10 us"),
+            ("read p99.999", "60 us"),
+            ("write p99.999", "100 us"),
+            ("random read", "550000 IOPS"),
+            ("random write", "500000 IOPS"),
+            ("sequential read", "2400 MB/s"),
+            ("sequential write", "2000 MB/s"),
+        ],
+        source: "Intel Optane SSD DC P4800X Series product brief",
+        assumptions: "the typical latency holds up to p99; flush as a write (no volatile cache)",
+        make: || {
+            let tail = |us| percentiles(&[(99.0, 10), (99.999, us)]);
+            rated(
+                rating(tail(60), 550_000, 2_400),
+                rating(tail(100), 500_000, 2_000),
+                10 * MICROSECOND,
+            )
+        },
+    },
+    NamedModel {
+        name: "intel-p4500",
+        summary: "Intel SSD DC P4500 2 TB, NVMe, TLC",
+        figures: &[
+            ("read latency", "85 us"),
+            ("write latency", "20 us"),
+            ("random read", "490000 IOPS"),
+            ("random write", "38000 IOPS"),
+            ("sequential read", "3200 MB/s"),
+            ("sequential write", "1050 MB/s"),
+        ],
+        source: "Lenovo product guide \"Intel P4500 NVMe PCIe SSDs\", table 2",
+        assumptions: "flush as a write (power-loss protected)",
+        make: || {
+            rated(
+                rating(fixed(85 * MICROSECOND), 490_000, 3_200),
+                rating(fixed(20 * MICROSECOND), 38_000, 1_050),
+                20 * MICROSECOND,
+            )
+        },
+    },
+    NamedModel {
+        name: "intel-s4500",
+        summary: "Intel SSD DC S4500, SATA, TLC",
+        figures: &[
+            ("read latency", "110 us"),
+            ("write latency", "52 us"),
+            ("read p99.9", "300 us"),
+            ("write p99.9", "800 us"),
+            ("random read", "72000 IOPS"),
+            ("random write", "33000 IOPS"),
+            ("sequential read", "500 MB/s"),
+            ("sequential write", "490 MB/s"),
+        ],
+        source: "Intel SSD DC S4500/S4600 Series product specification",
+        assumptions: "the typical latency holds up to p99; flush as a write (power-loss protected)",
+        make: || {
+            rated(
+                rating(percentiles(&[(99.0, 110), (99.9, 300)]), 72_000, 500),
+                rating(percentiles(&[(99.0, 52), (99.9, 800)]), 33_000, 490),
+                52 * MICROSECOND,
+            )
+        },
+    },
+    NamedModel {
+        name: "samsung-970-evo",
+        summary: "Samsung 970 EVO 1 TB, NVMe, TLC",
+        figures: &[
+            ("random read, queue depth 1", "15000 IOPS"),
+            ("random write, queue depth 1", "50000 IOPS"),
+            ("random read", "500000 IOPS"),
+            ("random write", "450000 IOPS"),
+            ("sequential read", "3400 MB/s"),
+            ("sequential write", "2500 MB/s"),
+        ],
+        source: "Samsung 970 EVO data sheet (in its write buffer)",
+        assumptions: CLIENT,
+        make: || client((15_000, 500_000, 3_400), (50_000, 450_000, 2_500)),
+    },
+    NamedModel {
+        name: "samsung-980-pro",
+        summary: "Samsung 980 PRO 1 TB, NVMe, TLC",
+        figures: &[
+            ("random read, queue depth 1", "22000 IOPS"),
+            ("random write, queue depth 1", "60000 IOPS"),
+            ("random read", "1000000 IOPS"),
+            ("random write", "1000000 IOPS"),
+            ("sequential read", "7000 MB/s"),
+            ("sequential write", "5000 MB/s"),
+        ],
+        source: "Samsung 980 PRO data sheet (in its write buffer)",
+        assumptions: CLIENT,
+        make: || client((22_000, 1_000_000, 7_000), (60_000, 1_000_000, 5_000)),
+    },
+    NamedModel {
+        name: "samsung-850-pro",
+        summary: "Samsung 850 PRO, SATA, MLC",
+        figures: &[
+            ("random read, queue depth 1", "10000 IOPS"),
+            ("random write, queue depth 1", "36000 IOPS"),
+            ("random read", "100000 IOPS"),
+            ("random write", "90000 IOPS"),
+            ("sequential read", "550 MB/s"),
+            ("sequential write", "520 MB/s"),
+        ],
+        source: "Samsung 850 PRO data sheet",
+        assumptions: CLIENT,
+        make: || client((10_000, 100_000, 550), (36_000, 90_000, 520)),
+    },
+    NamedModel {
+        name: "samsung-870-evo",
+        summary: "Samsung 870 EVO 1 TB, SATA, TLC",
+        figures: &[
+            ("random read, queue depth 1", "13000 IOPS"),
+            ("random write, queue depth 1", "36000 IOPS"),
+            ("random read", "98000 IOPS"),
+            ("random write", "88000 IOPS"),
+            ("sequential read", "560 MB/s"),
+            ("sequential write", "530 MB/s"),
+        ],
+        source: "Samsung 870 EVO data sheet (in its write buffer)",
+        assumptions: CLIENT,
+        make: || client((13_000, 98_000, 560), (36_000, 88_000, 530)),
+    },
+    NamedModel {
+        name: "ultrastar-hc310",
+        summary: "Western Digital Ultrastar DC HC310 6 TB, 7200 rpm SATA disk",
+        figures: &[
+            ("average seek, read", "7.4 ms"),
+            ("average seek, write", "8.2 ms"),
+            ("single track seek", "0.23 ms"),
+            ("rotation", "7200 rpm"),
+            ("sustained rate", "255 MB/s"),
+            ("buffer", "256 MB"),
+            ("interface", "SATA 6 Gb/s"),
+        ],
+        source: "Ultrastar DC HC310 hard disk drive specifications, revision 1.4, section 4.5 \
+                 (tables 5 to 7); rate and buffer: its data sheet",
+        assumptions: "half of the rate at the inner edge; three quarters of the buffer for writes, \
+                      reading ahead up to 2 MiB",
+        make: ultrastar_hc310,
+    },
+];
+
+/// Of client drives, whose data sheets give rates but no latencies.
+const CLIENT: &str = "the latency is the reciprocal of the rate at queue depth 1, without spread; \
+                      a flush takes 1 ms, about one program operation of the flash";
+
+/// What a flush takes on a drive with a volatile cache; see [`CLIENT`].
+const CLIENT_FLUSH: Nanos = MILLISECOND;
+
+fn micros(min: u64, max: u64) -> Span {
+    Span::between(min * MICROSECOND, max * MICROSECOND)
+}
+
+fn fixed(latency: Nanos) -> RatedLatency {
+    RatedLatency::Span(Span::fixed(latency))
+}
+
+/// Pairs of (percentile, us).
+fn percentiles(points: &[(f64, u64)]) -> RatedLatency {
+    let point = |&(percent, us): &(f64, u64)| (percent, Span::fixed(us * MICROSECOND));
+    RatedLatency::Percentiles(points.iter().map(point).collect())
+}
+
+fn rating(latency: RatedLatency, iops: u64, megabytes: u64) -> Rating {
+    Rating { latency, iops, bandwidth: Rate::per_second(megabytes * 1_000_000) }
+}
+
+fn rated(read: Rating, write: Rating, flush: Nanos) -> ModelTable {
+    let (flush, discard) = (Span::fixed(flush), Span::fixed(flush));
+    ModelTable::Rated(Box::new(RatedSpec { read, write, flush, discard, write_zeroes: None }))
+}
+
+/// From (IOPS at queue depth 1, IOPS, MB/s) of reads and writes.
+fn client(read: (u64, u64, u64), write: (u64, u64, u64)) -> ModelTable {
+    let direction = |(single, iops, megabytes): (u64, u64, u64)| {
+        rating(fixed(1_000_000_000 / single), iops, megabytes)
+    };
+    rated(direction(read), direction(write), CLIENT_FLUSH)
+}
+
+fn dcpmm() -> ModelTable {
+    const TABLE_2: [(f64, f64); 19] = [
+        (0.0, 1614.0),
+        (1.0, 1768.0),
+        (5.0, 1800.0),
+        (10.0, 1848.0),
+        (20.0, 1912.0),
+        (30.0, 1944.0),
+        (40.0, 1992.0),
+        (50.0, 2096.0),
+        (60.0, 2256.0),
+        (70.0, 2352.0),
+        (80.0, 2448.0),
+        (90.0, 2544.0),
+        (95.0, 2736.0),
+        (99.0, 3120.0),
+        (99.5, 3472.0),
+        (99.9, 7776.0),
+        (99.95, 8256.0),
+        (99.99, 10048.0),
+        (100.0, 170885.0),
+    ];
+    let mut profile = Profile::new("dcpmm", FREEZING_TIME, Observed::Application);
+    profile.interpolation = Interpolation::Log;
+    let block = Block { block_size: 4096, percentiles: TABLE_2.to_vec(), ..Block::default() };
+    profile.operations.insert(Operation::Read, vec![block]);
+    // A sixth of what six modules reach.
+    profile.bandwidth.insert(Operation::Read, 39_400_000_000 / 6);
+    profile.bandwidth.insert(Operation::Write, 13_900_000_000 / 6);
+    ModelTable::Profile(Box::new(ProfileSpec {
+        profile: Some(profile),
+        flush: Some(Span::default()),
+        discard: Some(Span::default()),
+        ..ProfileSpec::default()
+    }))
+}
+
+fn jpt39c() -> ModelTable {
+    let basic = DiskSpec::new(
+        1_000_000_000_000,
+        7200,
+        Rate::per_second(125_000_000),
+        1_580 * MICROSECOND,
+        8_200 * MICROSECOND,
+    );
+    ModelTable::Disk(Box::new(DiskSpec {
+        interface_rate: Rate::per_second(300_000_000),
+        write_cache: 32 << 20,
+        write_cache_extents: 16,
+        read_ahead: 1 << 20,
+        ..basic
+    }))
+}
+
+fn ultrastar_hc310() -> ModelTable {
+    let basic = DiskSpec::new(
+        6_000_000_000_000,
+        7200,
+        Rate::per_second(255_000_000),
+        230 * MICROSECOND,
+        7_400 * MICROSECOND,
+    );
+    ModelTable::Disk(Box::new(DiskSpec {
+        // The difference between the average seeks of writes and reads.
+        write_settle: 800 * MICROSECOND,
+        write_cache: 192 << 20,
+        read_ahead: 2 << 20,
+        ..basic
+    }))
+}

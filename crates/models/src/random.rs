@@ -1,0 +1,149 @@
+//! The random numbers of models: a seeded stream, and spans to draw from.
+
+use std::fmt;
+
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Serialize, Serializer};
+use stasis_block::units::{format_duration, parse_duration, UnitError};
+use stasis_clock::Nanos;
+
+/// A model's stream of random numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(Xoshiro256PlusPlus);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// Uniform in [0, 1), with 53 bits.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Uniform in `0..=last`. The bias is below 2^-64 times `last`.
+    pub(crate) fn up_to(&mut self, last: u64) -> u64 {
+        let wide = u128::from(self.0.next_u64()) * (u128::from(last) + 1);
+        (wide >> 64) as u64
+    }
+}
+
+/// A duration, or an interval of durations drawn from uniformly: `100us`, or
+/// `200us-400us` with both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    min: Nanos,
+    max: Nanos,
+}
+
+/// A word that is no span.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpanError {
+    /// One of its ends is no duration.
+    #[error(transparent)]
+    Duration(#[from] UnitError),
+    /// It ends before it begins.
+    #[error("`{word}` ends before it begins: write the smaller duration first")]
+    Reversed {
+        /// What was written.
+        word: String,
+    },
+}
+
+impl Span {
+    /// Always `duration` (ns).
+    pub const fn fixed(duration: Nanos) -> Self {
+        Self { min: duration, max: duration }
+    }
+
+    /// From the smaller to the larger of the two (ns), both included.
+    pub fn between(one: Nanos, other: Nanos) -> Self {
+        Self { min: one.min(other), max: one.max(other) }
+    }
+
+    /// Reads `100us` or `200us-400us`.
+    ///
+    /// # Errors
+    /// [`SpanError`], which names the word.
+    pub fn parse(word: &str) -> Result<Self, SpanError> {
+        let Some((min, max)) = word.split_once('-') else {
+            return Ok(Self::fixed(parse_duration(word)?));
+        };
+        let (min, max) = (parse_duration(min)?, parse_duration(max)?);
+        if max < min {
+            return Err(SpanError::Reversed { word: word.into() });
+        }
+        Ok(Self { min, max })
+    }
+
+    /// The shortest duration (ns).
+    pub fn min(self) -> Nanos {
+        self.min
+    }
+
+    /// The longest duration (ns).
+    pub fn max(self) -> Nanos {
+        self.max
+    }
+
+    /// Whether there is only one duration in it.
+    pub fn is_fixed(self) -> bool {
+        self.min == self.max
+    }
+
+    pub(crate) fn draw(self, random: &mut Random) -> Nanos {
+        if self.min == self.max {
+            return self.min;
+        }
+        self.min + random.up_to(self.max - self.min)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&format_duration(self.min))?;
+        if self.min != self.max {
+            write!(f, "-{}", format_duration(self.max))?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_back_and_say_what_is_wrong() {
+        for word in ["100us", "200us-400us", "0ns", "1.5ms-2s"] {
+            assert_eq!(Span::parse(word).unwrap().to_string(), word);
+        }
+        assert_eq!(Span::parse("1us - 3us"), Ok(Span::between(3000, 1000)));
+        let reversed = Span::parse("4us-2us").unwrap_err().to_string();
+        assert!(reversed.contains("`4us-2us`"), "{reversed}");
+        assert!(Span::parse("4us-2uss").unwrap_err().to_string().contains("`us`"));
+        assert!(Span::parse("").is_err());
+    }
+
+    #[test]
+    fn draws_cover_the_span_evenly_and_stay_inside() {
+        let mut random = Random::new(1);
+        let span = Span::between(10, 19);
+        let mut seen = [0u32; 10];
+        for _ in 0..100_000 {
+            seen[(span.draw(&mut random) - 10) as usize] += 1;
+        }
+        // Ten standard deviations of a binomial around 10,000.
+        assert!(seen.iter().all(|&n| (9_000..11_000).contains(&n)), "{seen:?}");
+        let all = Span::between(0, u64::MAX);
+        assert_ne!(all.draw(&mut random), all.draw(&mut random));
+        assert!((0..1000).map(|_| random.unit()).all(|u| (0.0..1.0).contains(&u)));
+    }
+}

@@ -1,0 +1,137 @@
+//! What can be wrong with a model as an experiment says it.
+
+use std::path::PathBuf;
+
+use crate::profile::ProfileError;
+
+/// Why a word or a table describes no model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// The word names no model.
+    #[error("unknown model `{word}`; {}`stasis models` lists them all", did_you_mean(.nearest))]
+    Model {
+        /// What was written.
+        word: String,
+        /// The right name that is most like it.
+        nearest: Option<String>,
+    },
+    /// The word before a colon, or the value of `kind`, is no kind of model.
+    #[error("unknown kind of model `{word}`; {}one of {kinds}", did_you_mean(.nearest))]
+    Kind {
+        /// What was written.
+        word: String,
+        /// The right kind that is most like it.
+        nearest: Option<String>,
+        /// All kinds.
+        kinds: String,
+    },
+    /// A key that this kind of model does not have.
+    #[error("unknown key `{key}` of a model of kind `{place}`; {}it has {keys}", did_you_mean(.nearest))]
+    Key {
+        /// The kind, and the table in it.
+        place: String,
+        /// What was written.
+        key: String,
+        /// The right key that is most like it.
+        nearest: Option<String>,
+        /// All keys.
+        keys: String,
+    },
+    /// A key that has to be there is not.
+    #[error("a model of kind `{place}` needs the key `{key}`")]
+    Missing {
+        /// The kind, and the table in it.
+        place: String,
+        /// The key.
+        key: String,
+    },
+    /// A value that is not of the right form, or out of range.
+    #[error("`{key}` of a model of kind `{place}`: {problem}")]
+    Value {
+        /// The kind, and the table in it.
+        place: String,
+        /// The key.
+        key: String,
+        /// What is wrong, and what is wanted.
+        problem: String,
+    },
+    /// A word of the form `kind:value` with a value that is not right.
+    #[error("model `{word}`: {problem}")]
+    Word {
+        /// The word.
+        word: String,
+        /// What is wrong, and what is wanted.
+        problem: String,
+    },
+}
+
+fn did_you_mean(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or(String::new(), |nearest| format!("did you mean `{nearest}`? "))
+}
+
+/// The one of `right` that is most like `word`, if any is like it at all.
+pub(crate) fn nearest<'a>(word: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // strsim's Jaro-Winkler: 0.7 and less reads as another word altogether.
+    let alike = |name: &str| strsim::jaro_winkler(&word.to_lowercase(), &name.to_lowercase());
+    right
+        .into_iter()
+        .map(|name| (alike(name), name))
+        .filter(|&(score, _)| score > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// Why a profile file could not be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// It cannot be read.
+    #[error("cannot read the profile {}: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// It is not a profile.
+    #[error("{}: {cause}", path.display())]
+    Profile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        cause: ProfileError,
+    },
+}
+
+/// Why a model could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// The profile's file was not read yet.
+    #[error("the profile `{file}` was not read: call `resolve` before `build`")]
+    Unresolved {
+        /// The file.
+        file: String,
+    },
+    /// The drive is larger than the disk that is modelled.
+    #[error(
+        "a drive of {capacity} does not fit the model `{model}`, a disk of {disk}: make the drive \
+         smaller, or the disk larger with `capacity = \"{capacity}\"`"
+    )]
+    Capacity {
+        /// The model's label.
+        model: String,
+        /// The drive's size.
+        capacity: String,
+        /// The disk's size.
+        disk: String,
+    },
+    /// A description that was changed by hand contradicts itself.
+    #[error("the model `{model}` contradicts itself: {problem}")]
+    Contradiction {
+        /// The model's label.
+        model: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}

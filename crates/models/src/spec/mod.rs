@@ -1,0 +1,362 @@
+//! What an experiment says of a drive's model, and the model made of it.
+//!
+//! A model is a word or a table:
+//!
+//! ```toml
+//! model = "dcpmm"                  # a name from `stasis models`
+//! model = "fixed:100us"            # every command takes 100 us
+//! model = "uniform:200us-400us"    # every command draws between the two
+//! model = "profile:my-drive.json"  # as measured, see `stasis calibrate`
+//! model = { kind = "fixed", read = "80us", write = "20us", flush = "1ms", parallelism = 8 }
+//! model = { kind = "uniform", read = "200us-400us", write = "50us-200us" }
+//! model = { kind = "profile", file = "my-drive.json", flush = "0ns" }
+//! model = { kind = "rated", read = { latency = "67us", iops = 500000, bandwidth = "3400MB/s" }, write = { latency = "20us", iops = 450000, bandwidth = "2500MB/s" }, flush = "1ms" }
+//! model = { kind = "disk", capacity = "1TB", rpm = 7200, outer_rate = "125MB/s", single_track_seek = "0.8ms", average_seek = "8.5ms", write_cache = "32MiB", read_ahead = "1MiB" }
+//! model = { base = "jpt39c", write_cache = "0" }   # a named model with changes
+//! ```
+//!
+//! Every table may have a `label`, its name in results. The keys of each kind
+//! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] and [`DiskSpec`].
+
+mod error;
+mod kinds;
+mod reader;
+
+use std::fmt;
+use std::path::Path;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Error as _, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use stasis_block::units::format_size;
+use stasis_block::Operation;
+use stasis_clock::Nanos;
+
+pub(crate) use self::error::nearest;
+pub use self::error::{BuildError, ResolveError, SpecError};
+pub use self::kinds::{ProfileSpec, RatedLatency, RatedSpec, Rating, SpansSpec};
+pub(crate) use self::reader::Reader;
+use crate::disk::{Disk, DiskSpec};
+use crate::empirical::Empirical;
+use crate::latency::{Independent, Spans};
+use crate::model::Model;
+use crate::named::{self, NamedModel};
+use crate::profile::Profile;
+use crate::random::Span;
+use crate::rated::Rated;
+
+/// A model as an experiment describes it.
+///
+/// It is (de)serialized in the form that the [module](self) shows, and always
+/// serialized as a full table: after [`ModelSpec::resolve`] that table needs no
+/// other file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelSpec {
+    label: String,
+    table: ModelTable,
+}
+
+/// The kinds of model and what they need.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelTable {
+    /// Every command takes no time.
+    Null,
+    /// Every operation takes a time of its own.
+    Fixed(SpansSpec),
+    /// Every operation draws from an interval of its own.
+    Uniform(SpansSpec),
+    /// As measured.
+    Profile(Box<ProfileSpec>),
+    /// A solid-state drive by its data sheet.
+    Rated(Box<RatedSpec>),
+    /// A mechanical disk.
+    Disk(Box<DiskSpec>),
+}
+
+/// What a model needs to know of where it is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuildContext {
+    /// Of the model's random numbers.
+    pub seed: u64,
+    /// The drive's size in bytes.
+    pub capacity: u64,
+    /// What the guest's own software adds to each command as an application
+    /// sees it (ns). It is subtracted from profiles observed by an application.
+    pub path: Nanos,
+}
+
+/// The kinds as tables name them.
+const KINDS: [&str; 6] = ["null", "fixed", "uniform", "profile", "rated", "disk"];
+
+impl ModelSpec {
+    /// A model described by a program.
+    pub fn new(label: &str, table: ModelTable) -> Self {
+        Self { label: label.into(), table }
+    }
+
+    /// Reads the form of a word: a name, `fixed:100us`, `uniform:200us-400us`
+    /// or `profile:FILE`.
+    ///
+    /// # Errors
+    /// [`SpecError`], which names the word and the nearest right one.
+    pub fn parse(word: &str) -> Result<Self, SpecError> {
+        let Some((kind, value)) = word.split_once(':') else {
+            return Self::of_name(word);
+        };
+        let wrong = |problem: String| SpecError::Word { word: word.into(), problem };
+        let span = || Span::parse(value).map_err(|e| wrong(e.to_string()));
+        let table = match kind {
+            "fixed" => {
+                let span = span()?;
+                if !span.is_fixed() {
+                    return Err(wrong(format!("that is no single duration: `uniform:{value}`")));
+                }
+                ModelTable::Fixed(SpansSpec::all(span))
+            }
+            "uniform" => ModelTable::Uniform(SpansSpec::all(span()?)),
+            "profile" if value.is_empty() => {
+                return Err(wrong("a file is missing: `profile:my-drive.json`".into()));
+            }
+            "profile" => {
+                let file = Some(value.into());
+                ModelTable::Profile(Box::new(ProfileSpec { file, ..ProfileSpec::default() }))
+            }
+            kind if KINDS.contains(&kind) => {
+                return Err(wrong(format!("a model of kind `{kind}` cannot be a word")));
+            }
+            kind => return Err(unknown_kind(kind)),
+        };
+        Ok(Self { label: word.into(), table })
+    }
+
+    fn of_name(word: &str) -> Result<Self, SpecError> {
+        if let Some(named) = named::find(word) {
+            return Ok(named.spec());
+        }
+        if KINDS.contains(&word) {
+            let problem = format!(
+                "the kind alone is not enough: write `fixed:100us`, or a table {{ kind = \
+                 \"{word}\", ... }}"
+            );
+            return Err(SpecError::Word { word: word.into(), problem });
+        }
+        let nearest = nearest(word, named::NAMED.iter().map(|named| named.name));
+        Err(SpecError::Model { word: word.into(), nearest: nearest.map(String::from) })
+    }
+
+    /// Reads the form of a table.
+    fn of_table(mut table: Map<String, Value>) -> Result<Self, SpecError> {
+        let mut word = |key: &str| match table.remove(key) {
+            None => Ok(None),
+            Some(Value::String(word)) => Ok(Some(word)),
+            Some(other) => Err(SpecError::Value {
+                place: "model".into(),
+                key: key.into(),
+                problem: format!("`{other}` is no string"),
+            }),
+        };
+        let (kind, base, label) = (word("kind")?, word("base")?, word("label")?);
+        let (kind, changed) = match (kind, base) {
+            (None, None) => {
+                return Err(SpecError::Missing { place: "model".into(), key: "kind".into() });
+            }
+            (Some(kind), None) => (kind, None),
+            (kind, Some(base)) => {
+                let base = Self::of_name(&base)?;
+                let own = base.table.kind().to_string();
+                if kind.is_some_and(|kind| kind != own) {
+                    let problem = format!("is of kind `{own}`: leave `kind` out");
+                    let (place, key) = ("model".into(), "base".into());
+                    return Err(SpecError::Value { place, key, problem });
+                }
+                let mut changed = base.label.clone();
+                table.iter().for_each(|(key, _)| changed.push_str(&format!("+{key}")));
+                let mut merged = base.to_map().unwrap_or_default();
+                merged.remove("kind");
+                merged.remove("label");
+                merged.append(&mut table);
+                table = merged;
+                (own, Some(changed))
+            }
+        };
+        let label = label.or(changed).unwrap_or_else(|| kind.clone());
+        let reader = |keys| Reader::new(&kind, table, keys);
+        let table = match kind.as_str() {
+            "null" => reader(&[]).map(|_| ModelTable::Null)?,
+            "fixed" => ModelTable::Fixed(SpansSpec::read(&mut reader(SpansSpec::KEYS)?, true)?),
+            "uniform" => {
+                ModelTable::Uniform(SpansSpec::read(&mut reader(SpansSpec::KEYS)?, false)?)
+            }
+            "profile" => {
+                let spec = ProfileSpec::read(&mut reader(ProfileSpec::KEYS)?)?;
+                ModelTable::Profile(Box::new(spec))
+            }
+            "rated" => ModelTable::Rated(Box::new(RatedSpec::read(&mut reader(RatedSpec::KEYS)?)?)),
+            "disk" => ModelTable::Disk(Box::new(DiskSpec::read(&mut reader(DiskSpec::KEYS)?)?)),
+            kind => return Err(unknown_kind(kind)),
+        };
+        Ok(Self { label, table })
+    }
+
+    fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
+        let table = match &self.table {
+            ModelTable::Null => Value::Object(Map::new()),
+            ModelTable::Fixed(spec) | ModelTable::Uniform(spec) => serde_json::to_value(spec)?,
+            ModelTable::Profile(spec) => serde_json::to_value(spec)?,
+            ModelTable::Rated(spec) => serde_json::to_value(spec)?,
+            ModelTable::Disk(spec) => serde_json::to_value(spec)?,
+        };
+        let mut map = Map::new();
+        map.insert("label".into(), self.label.clone().into());
+        map.insert("kind".into(), self.table.kind().into());
+        if let Value::Object(mut table) = table {
+            map.append(&mut table);
+        }
+        Ok(map)
+    }
+
+    /// A short name for results: the word, the table's `label`, or what the
+    /// table is made of.
+    pub fn label(&self) -> String {
+        self.label.clone()
+    }
+
+    /// What the model is made of.
+    pub fn table(&self) -> &ModelTable {
+        &self.table
+    }
+
+    /// Reads the files that the description names, relative to `base`, into it.
+    ///
+    /// # Errors
+    /// [`ResolveError`], which names the file.
+    pub fn resolve(&mut self, base: &Path) -> Result<(), ResolveError> {
+        let ModelTable::Profile(spec) = &mut self.table else { return Ok(()) };
+        let (Some(file), None) = (&spec.file, &spec.profile) else { return Ok(()) };
+        let path = base.join(file);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|cause| ResolveError::Read { path: path.clone(), cause })?;
+        let profile = Profile::from_json(&text);
+        spec.profile = Some(profile.map_err(|cause| ResolveError::Profile { path, cause })?);
+        Ok(())
+    }
+
+    /// Makes the model.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a file was not read yet, or the drive does not fit the
+    /// model.
+    pub fn build(&self, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
+        let seed = context.seed;
+        Ok(match &self.table {
+            ModelTable::Null => {
+                let spans = [Span::default(); Operation::ALL.len()];
+                Box::new(Independent::new(Spans::new(spans, seed), None))
+            }
+            ModelTable::Fixed(spec) | ModelTable::Uniform(spec) => {
+                Box::new(Independent::new(Spans::new(spec.spans(), seed), spec.parallelism))
+            }
+            ModelTable::Profile(spec) => {
+                let Some(profile) = &spec.profile else {
+                    let file = spec.file.clone().unwrap_or_default();
+                    return Err(BuildError::Unresolved { file });
+                };
+                let empirical = Empirical::new(profile, context.path, spec.costs(), seed);
+                Box::new(Independent::new(empirical, spec.parallelism))
+            }
+            ModelTable::Rated(spec) => {
+                let directions = [spec.read.direction(), spec.write.direction()];
+                let costs = [spec.flush, spec.discard];
+                let rated = Rated::new(directions, costs, spec.write_zeroes, seed);
+                Box::new(Independent::new(rated, None))
+            }
+            ModelTable::Disk(spec) => {
+                if context.capacity > spec.capacity {
+                    return Err(BuildError::Capacity {
+                        model: self.label.clone(),
+                        capacity: format_size(context.capacity),
+                        disk: format_size(spec.capacity),
+                    });
+                }
+                let disk = Disk::new(spec, seed).ok_or_else(|| BuildError::Contradiction {
+                    model: self.label.clone(),
+                    problem: "its seek times do not ascend",
+                })?;
+                Box::new(disk)
+            }
+        })
+    }
+}
+
+impl ModelTable {
+    /// The kind as tables name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => KINDS[0],
+            Self::Fixed(_) => KINDS[1],
+            Self::Uniform(_) => KINDS[2],
+            Self::Profile(_) => KINDS[3],
+            Self::Rated(_) => KINDS[4],
+            Self::Disk(_) => KINDS[5],
+        }
+    }
+}
+
+impl NamedModel {
+    /// The model's description.
+    pub fn spec(&self) -> ModelSpec {
+        ModelSpec::new(self.name, self.table())
+    }
+}
+
+fn unknown_kind(word: &str) -> SpecError {
+    SpecError::Kind {
+        word: word.into(),
+        nearest: nearest(word, KINDS).map(String::from),
+        kinds: reader::listed(KINDS),
+    }
+}
+
+impl std::str::FromStr for ModelSpec {
+    type Err = SpecError;
+
+    fn from_str(word: &str) -> Result<Self, SpecError> {
+        Self::parse(word)
+    }
+}
+
+impl Serialize for ModelSpec {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.to_map().map_err(S::Error::custom)?.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelSpec {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(SpecVisitor)
+    }
+}
+
+struct SpecVisitor;
+
+impl<'de> Visitor<'de> for SpecVisitor {
+    type Value = ModelSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a model: a word such as \"fixed:100us\", or a table with a `kind`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<ModelSpec, E> {
+        ModelSpec::parse(word).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelSpec, A::Error> {
+        let table = Map::deserialize(MapAccessDeserializer::new(map))?;
+        ModelSpec::of_table(table).map_err(A::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use super::*;
+use crate::named::NAMED;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Drive {
+    model: ModelSpec,
+}
+
+fn from_toml(model: &str) -> Result<ModelSpec, String> {
+    let drive: Result<Drive, _> = toml::from_str(&format!("model = {model}"));
+    drive.map(|drive| drive.model).map_err(|e| e.to_string())
+}
+
+const CONTEXT: BuildContext = BuildContext { seed: 1, capacity: 1 << 30, path: 0 };
+
+/// The examples in the module's documentation are what they claim to be.
+#[test]
+fn the_documented_forms_are_understood() {
+    let lines: Vec<_> = include_str!("mod.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! model = "))
+        .map(|line| line.split("  #").next().unwrap_or(line))
+        .collect();
+    assert_eq!(lines.len(), 10);
+    for line in lines {
+        let spec = from_toml(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let drive = Drive { model: spec };
+        let json = serde_json::to_string(&drive).unwrap();
+        assert_eq!(serde_json::from_str::<Drive>(&json).unwrap(), drive, "{json}");
+        let text = toml::to_string(&drive).unwrap();
+        assert_eq!(toml::from_str::<Drive>(&text).unwrap(), drive, "{text}");
+        let file = matches!(drive.model.table(), ModelTable::Profile(p) if p.profile.is_none());
+        assert_eq!(drive.model.build(&CONTEXT).is_err(), file, "{line}");
+    }
+}
+
+#[test]
+fn every_named_model_is_understood_and_self_contained() {
+    for named in NAMED {
+        let spec = ModelSpec::parse(named.name).unwrap();
+        assert_eq!(spec.label(), named.name);
+        let json = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<ModelSpec>(&json).unwrap(), spec, "{json}");
+        assert!(spec.build(&CONTEXT).is_ok(), "{}", named.name);
+        assert!(!named.figures.is_empty() && !named.source.is_empty());
+    }
+}
+
+/// The keys that a reader accepts are those that a full description has.
+#[test]
+fn no_key_is_forgotten() {
+    let span = Some(Span::fixed(1000));
+    let spans = SpansSpec {
+        latency: span,
+        read: span,
+        write: span,
+        flush: span,
+        discard: span,
+        write_zeroes: span,
+        parallelism: Some(3),
+    };
+    let mut profile = ModelSpec::parse("dcpmm").unwrap();
+    if let ModelTable::Profile(p) = &mut profile.table {
+        p.file = Some("x".into());
+        p.write_zeroes = span;
+        p.parallelism = Some(1);
+    }
+    let mut disk = ModelSpec::parse("jpt39c").unwrap();
+    if let ModelTable::Disk(d) = &mut disk.table {
+        d.full_stroke_seek = Some(16_000_000);
+        d.write_zeroes = span;
+    }
+    let mut rated = ModelSpec::parse("optane-p4800x").unwrap();
+    if let ModelTable::Rated(r) = &mut rated.table {
+        r.write_zeroes = span;
+    }
+    for (spec, keys) in [
+        (ModelSpec::new("x", ModelTable::Uniform(spans)), SpansSpec::KEYS),
+        (profile, ProfileSpec::KEYS),
+        (rated, RatedSpec::KEYS),
+        (disk, DiskSpec::KEYS),
+    ] {
+        let map = spec.to_map().unwrap();
+        let mut written: Vec<_> = map.keys().map(String::as_str).collect();
+        written.retain(|key| !["kind", "label"].contains(key));
+        let mut keys = keys.to_vec();
+        written.sort_unstable();
+        keys.sort_unstable();
+        assert_eq!(written, keys);
+        assert_eq!(ModelSpec::of_table(map).unwrap(), spec);
+    }
+}
+
+#[test]
+fn a_named_model_can_be_changed() {
+    let spec = from_toml(r#"{ base = "jpt39c", write_cache = "0", rpm = 5400 }"#).unwrap();
+    let ModelTable::Disk(disk) = spec.table() else { panic!("{spec:?}") };
+    assert_eq!((disk.write_cache, disk.rpm, disk.capacity), (0, 5400, 1_000_000_000_000));
+    assert_eq!(spec.label(), "jpt39c+rpm+write_cache");
+    let labelled = from_toml(r#"{ base = "dcpmm", parallelism = 4, label = "x" }"#).unwrap();
+    assert_eq!(labelled.label(), "x");
+}
+
+#[test]
+fn errors_name_the_word_and_the_nearest_right_one() {
+    for (word, expected) in [
+        ("dcpm", "unknown model `dcpm`; did you mean `dcpmm`?"),
+        ("samsung-970-pro", "did you mean `samsung-9"),
+        ("qqqq", "unknown model `qqqq`; `stasis models`"),
+        ("fixd:100us", "unknown kind of model `fixd`; did you mean `fixed`?"),
+        ("fixed", "the kind alone is not enough"),
+        ("fixed:100usec", "did you mean `us`?"),
+        ("fixed:1us-2us", "`uniform:1us-2us`"),
+        ("uniform:2us-1us", "ends before it begins"),
+        ("disk:x", "cannot be a word"),
+        ("profile:", "a file is missing"),
+    ] {
+        let error = ModelSpec::parse(word).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    for (table, expected) in [
+        (r#"{ kind = "fixd", latency = "1us" }"#, "did you mean `fixed`?"),
+        (r#"{ latency = "1us" }"#, "needs the key `kind`"),
+        (r#"{ kind = "fixed", raed = "1us" }"#, "unknown key `raed`"),
+        (r#"{ kind = "fixed", raed = "1us" }"#, "did you mean `read`?"),
+        (r#"{ kind = "fixed", flush = "1us" }"#, "needs the key `latency`"),
+        (r#"{ kind = "fixed", read = "1uss" }"#, "`read` of a model of kind `fixed`"),
+        (r#"{ kind = "fixed", read = "1us-2us" }"#, "take kind `uniform`"),
+        (r#"{ kind = "fixed", read = 5 }"#, "`5` is no string"),
+        (r#"{ kind = "fixed", latency = "1us", parallelism = 0 }"#, "at least 1"),
+        (r#"{ kind = "null", read = "1us" }"#, "unknown key `read`"),
+        (r#"{ base = "jpt39", rpm = 5 }"#, "did you mean `jpt39c`?"),
+        (r#"{ base = "jpt39c", rpm = 0 }"#, "`rpm` of a model of kind `disk`: must be from 1"),
+        (r#"{ base = "jpt39c", queue = "shortes" }"#, "did you mean `shortest`?"),
+        (r#"{ base = "jpt39c", outer_rate = "5MB" }"#, "such as `3400MB/s`"),
+        (r#"{ base = "jpt39c", average_seek = "1ms" }"#, "`average_seek`"),
+        (r#"{ base = "jpt39c", kind = "fixed" }"#, "leave `kind` out"),
+        (
+            r#"{ kind = "rated", read = { latency = "1us", iops = 5, bandwith = "1MB/s" } }"#,
+            "unknown key `bandwith` of a model of kind `rated.read`; did you mean `bandwidth`?",
+        ),
+        (r#"{ kind = "rated", read = "5us" }"#, "must be a table"),
+        (
+            r#"{ kind = "rated", read = { latency = [[99, "5us"], [50, "9us"]], iops = 5, bandwidth = "1MB/s" } }"#,
+            "ascend in both",
+        ),
+        (r#"{ kind = "profile" }"#, "needs the key `file`"),
+        ("5", "a model: a word such as"),
+    ] {
+        let error = from_toml(table).unwrap_err();
+        assert!(error.contains(expected), "{table}: {error}");
+    }
+}
+
+#[test]
+fn a_profiles_file_is_taken_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = ModelSpec::parse("profile:x.json").unwrap();
+    let error = spec.resolve(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("x.json"), "{error}");
+    assert!(matches!(spec.build(&CONTEXT), Err(BuildError::Unresolved { .. })));
+    std::fs::write(folder.path().join("x.json"), "{}").unwrap();
+    let error = spec.resolve(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("x.json: not a profile"), "{error}");
+    let output = include_str!("../../tests/data/fio-randrw.json");
+    let profile = crate::calibrate::from_fio(output).unwrap();
+    std::fs::write(folder.path().join("x.json"), profile.to_json()).unwrap();
+    spec.resolve(folder.path()).unwrap();
+    assert!(spec.build(&CONTEXT).is_ok());
+    // From now on the file is not needed.
+    drop(folder);
+    let json = serde_json::to_string(&spec).unwrap();
+    let mut again: ModelSpec = serde_json::from_str(&json).unwrap();
+    again.resolve(Path::new("/nowhere")).unwrap();
+    assert_eq!(again, spec);
+}
+
+#[test]
+fn a_drive_larger_than_its_disk_is_refused() {
+    let context = BuildContext { capacity: 2_000_000_000_000, ..CONTEXT };
+    let error = ModelSpec::parse("jpt39c").unwrap().build(&context).err().unwrap().to_string();
+    assert!(error.contains("`jpt39c`, a disk of 1TB") && error.contains("capacity = \"2TB\""));
+}

@@ -1,0 +1,54 @@
+//! A closed loop of commands against a model.
+
+use stasis_block::{Command, Operation};
+use stasis_clock::Nanos;
+use stasis_models::{BuildContext, Model, ModelSpec};
+
+/// The region of the publication's experiments (section 5): 4 GB.
+pub const REGION: u64 = 4_000_000_000;
+
+/// A model by its word, with seed 1 and a drive of [`REGION`].
+pub fn build(word: &str, path: Nanos) -> Box<dyn Model> {
+    let context = BuildContext { seed: 1, capacity: REGION, path };
+    ModelSpec::parse(word).unwrap().build(&context).unwrap()
+}
+
+/// `count` commands of `length` bytes at random places, `depth` at a time, each
+/// `pause` ns after the one before it. Latencies in the order of completion,
+/// and the time when the last completed.
+pub fn run(
+    model: &mut dyn Model,
+    operation: Operation,
+    length: u64,
+    (count, depth): (usize, u32),
+    pause: Nanos,
+) -> (Vec<Nanos>, Nanos) {
+    let mut state = 11u64;
+    let mut command = move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let offset = (state >> 20) % (REGION / length) * length;
+        Command { operation, offset, length, fua: false }
+    };
+    let mut submitted = vec![0; depth as usize];
+    let (mut latencies, mut done, mut last) = (Vec::with_capacity(count), Vec::new(), 0);
+    (0..depth).for_each(|tag| model.submit(0, tag, &command()));
+    while latencies.len() < count {
+        let now = model.next_event().expect("commands are under way");
+        model.advance(now, &mut done);
+        for completion in done.drain(..) {
+            let tag = completion.tag as usize;
+            latencies.push(completion.at - submitted[tag]);
+            last = completion.at;
+            // Time goes on for all: the pause is part of `now`.
+            submitted[tag] = now + pause;
+            model.submit(now + pause, completion.tag, &command());
+        }
+    }
+    (latencies, last)
+}
+
+/// The `percent`th percentile (ns).
+pub fn percentile(latencies: &mut [Nanos], percent: f64) -> Nanos {
+    latencies.sort_unstable();
+    latencies[((latencies.len() - 1) as f64 * percent / 100.0).round() as usize]
+}
