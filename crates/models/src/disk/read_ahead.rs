@@ -45,7 +45,8 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// `segments` streams are kept, each read up to `ahead` bytes ahead.
+    /// `segments` streams are kept, each with up to `ahead` bytes before and
+    /// behind the last read.
     pub(crate) fn new(ahead: u64, segments: usize) -> Self {
         let segments = if ahead == 0 { 0 } else { segments };
         Self { segments: vec![Segment::default(); segments], ahead, fill: None, uses: 0 }
@@ -75,6 +76,7 @@ impl ReadAhead {
             if segment.start <= start && start <= reached && (end <= reached || running) {
                 self.uses += 1;
                 segment.used = self.uses;
+                segment.start = segment.start.max(start.saturating_sub(self.ahead));
                 let arrives = fill.since.saturating_add(geometry.transfer(fill.from, end));
                 if running {
                     fill.until = fill.until.max(wanted);
@@ -117,6 +119,7 @@ impl ReadAhead {
         let longest_unused = (0..self.segments.len()).min_by_key(|&i| self.segments[i].used);
         let Some(segment) = longest_unused else { return };
         self.uses += 1;
+        let start = start.max(end.saturating_sub(self.ahead));
         self.segments[segment] = Segment { start, end, used: self.uses };
         let until = end.saturating_add(self.ahead).min(geometry.capacity());
         self.fill = Some(Fill { segment, from: end, since: now, until });

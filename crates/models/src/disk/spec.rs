@@ -77,7 +77,8 @@ pub struct DiskSpec {
     /// given.
     #[serde(with = "units::size")]
     pub read_ahead: u64,
-    /// Streams that the read buffer keeps; 16 if not given.
+    /// Streams that the read buffer keeps, each with up to `read_ahead` bytes on
+    /// either side of its last read; 16 if not given.
     pub read_segments: u32,
     /// The order of service.
     pub queue: Queue,
