@@ -373,10 +373,6 @@ impl<'j> Machine<'j> {
             if now - self.statistics.reported >= PROGRESS {
                 self.statistics.reported = now;
                 self.flush_records()?;
-                if std::env::var_os("DBG").is_some() {
-                    let regs = self.vcpus[self.current].fd().get_regs().unwrap();
-                    eprintln!("rip {:x} rax {:x} rdx {:x} rfl {:x} exits {:?} states {:?} now {} exp {:?}", regs.rip, regs.rax, regs.rdx, regs.rflags, self.statistics.exits, self.processors.iter().map(|p| p.state).collect::<Vec<_>>(), self.clock.now(), self.processors[0].apic.expiry());
-                }
                 self.journal
                     .entry(Entry::Progress(self.clock.now_ns()))
                     .map_err(Error::Journal)?;
@@ -878,11 +874,31 @@ impl<'j> Machine<'j> {
         let frozen = self.frozen();
         self.statistics.finish(&self.clock, frozen);
         self.flush_records()?;
+        if matches!(ending, Ending::Hung | Ending::Panicked | Ending::VirtualLimit) {
+            self.show_processors()?;
+        }
         let rest = self.serial.rest();
         if !rest.is_empty() {
             self.journal.entry(Entry::Console(rest)).map_err(Error::Journal)?;
         }
         Ok(self.statistics.outcome(ending, &self.clock, frozen))
+    }
+}
+
+impl Machine<'_> {
+    // Where everyone is: for the user who asks why a guest does not go on.
+    fn show_processors(&mut self) -> Result<(), Error> {
+        let mut text = String::new();
+        for (index, vcpu) in self.vcpus.iter_mut().enumerate() {
+            let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
+            let sregs = vcpu.fd().get_sregs().map_err(Error::kvm("read registers"))?;
+            let state = self.processors[index].state;
+            text += &format!(
+                "vCPU {index}: {state:?}, rip {:#x}, rsp {:#x}, rflags {:#x}, cr2 {:#x}\n",
+                regs.rip, regs.rsp, regs.rflags, sregs.cr2
+            );
+        }
+        self.journal.entry(Entry::Console(text.into_bytes())).map_err(Error::Journal)
     }
 }
 
