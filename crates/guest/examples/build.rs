@@ -1,14 +1,23 @@
-//! Builds the default guest: `build AGENT CACHE [PACKAGE...]`.
+//! Builds a guest: `build AGENT CACHE [SUITE [KERNEL [PACKAGE...]]]`.
 
 use std::path::PathBuf;
 
+use stasis_guest::build::{build, Recipe};
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let mut path =
-        || arguments.next().map(PathBuf::from).ok_or("usage: build AGENT CACHE [PACKAGE...]");
+    let mut path = || {
+        arguments
+            .next()
+            .map(PathBuf::from)
+            .ok_or("usage: build AGENT CACHE [SUITE [KERNEL [PACKAGE...]]]")
+    };
     let (agent, cache) = (path()?, path()?);
-    let recipe = stasis_guest::build::Recipe::default().with_packages(arguments);
-    let guest = stasis_guest::build::build(&recipe, &agent, &cache, &mut |progress| {
+    let mut recipe = Recipe::default();
+    recipe.suite = arguments.next().unwrap_or(recipe.suite);
+    recipe.kernel = arguments.next().unwrap_or(recipe.kernel);
+    let recipe = recipe.with_packages(arguments);
+    let guest = build(&recipe, &agent, &cache, &mut |progress| {
         eprintln!("{:3.0} % {}", progress.fraction * 100.0, progress.step);
     })?;
     println!("{guest:#?}");

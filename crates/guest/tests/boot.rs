@@ -1,6 +1,8 @@
 //! Builds the default guest and boots it in stock QEMU (TCG), with the channel
 //! over QEMU's shared-memory device. Needs the network, QEMU, and minutes:
-//! `cargo test -p stasis-guest --test boot -- --ignored`.
+//! `cargo test -p stasis-guest --test boot -- --ignored --test-threads=1`.
+//! `STASIS_TEST_SUITE` and `STASIS_TEST_KERNEL` choose another Debian release
+//! and kernel, `STASIS_TEST_CACHE` another cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Cursor, Read};
@@ -46,7 +48,10 @@ fn guest() -> &'static Guest {
     GUEST.get_or_init(|| {
         let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
         let cache = cache.or_else(default_cache).unwrap();
-        build(&Recipe::default(), &agent(), &cache, &mut |p| eprintln!("{p:?}")).unwrap()
+        let mut recipe = Recipe::default();
+        recipe.suite = std::env::var("STASIS_TEST_SUITE").unwrap_or(recipe.suite);
+        recipe.kernel = std::env::var("STASIS_TEST_KERNEL").unwrap_or(recipe.kernel);
+        build(&recipe, &agent(), &cache, &mut |p| eprintln!("{p:?}")).unwrap()
     })
 }
 
