@@ -51,6 +51,11 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
     if let Some(length) = inside.input_length("data") {
         let before = clock();
         let mut data = vec![0u8; length as usize];
+        data.chunks_mut(4096).for_each(|page| page[0] = 1);
+        let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+        let huge = smaps.lines().find(|line| line.starts_with("AnonHugePages")).unwrap_or_default();
+        say(inside, format!("touched in {} ns, {huge}\n", clock() - before));
+        let before = clock();
         inside.read_input("data", 0, &mut data).unwrap();
         let after = clock();
         say(inside, format!("read {length} bytes in {} ns\n", after - before));
@@ -72,9 +77,13 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
         drive.sync_all().unwrap();
         say(inside, format!("{} written in {} ns\n", path.display(), clock() - before));
     }
-    if job == "flood" {
-        for _ in 0..64 {
-            say(inside, "x".repeat(1023) + "\n");
+    for (job_name, size, count) in [("flood", 1000, 64), ("bulk", 64 << 10, 100)] {
+        if job == job_name {
+            let before = clock();
+            for _ in 0..count {
+                inside.journal().entry(Entry::Results(vec![b'x'; size])).unwrap();
+            }
+            say(inside, format!("{count} x {size} bytes in {} ns\n", clock() - before));
         }
     }
     if job == "wait" {
@@ -99,6 +108,11 @@ impl Journal for Printer {
     fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
         print!("{:7.3} ", self.0.elapsed().as_secs_f64());
         match entry {
+            Entry::Results(bytes) => {
+                assert!(bytes.iter().all(|byte| *byte == b'x'));
+                println!("results: {} bytes", bytes.len());
+                Ok(())
+            }
             Entry::Output(bytes) => std::io::stdout().write_all(&bytes),
             other => writeln!(std::io::stdout(), "{other:?}"),
         }

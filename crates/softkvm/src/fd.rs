@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 /// A pipe (read end, write end), both closed on exec.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -18,6 +19,27 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     // SAFETY: no memory is passed.
     unsafe { libc::fcntl(pair.1.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
     Ok(pair)
+}
+
+/// A pair of sockets of which the second holds as few unread writes as can be.
+pub(crate) fn narrow() -> io::Result<(UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let least: libc::c_int = 1;
+    // SAFETY: the option's value is an int, whose size is given. The kernel
+    // raises it to the least that it allows.
+    let set = unsafe {
+        libc::setsockopt(
+            theirs.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            (&raw const least).cast(),
+            std::mem::size_of_val(&least) as libc::socklen_t,
+        )
+    };
+    if set < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((ours, theirs))
 }
 
 /// Whether a lock excludes all others.
@@ -60,4 +82,18 @@ pub(crate) fn readable<const N: usize>(
         return Ok([false; N]);
     }
     Ok(polled.map(|entry| entry.revents != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_narrow_socket_holds_less_than_a_handshake() {
+        let (_ours, mut theirs) = narrow().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let held = (0..10_000).take_while(|_| theirs.write(&[0]).is_ok()).count();
+        assert!(held < crate::packet::HANDSHAKE / 2, "{held} bytes");
+    }
 }

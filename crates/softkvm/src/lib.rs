@@ -20,6 +20,7 @@ mod fd;
 mod host;
 mod initramfs;
 pub mod inside;
+mod packet;
 mod prepare;
 pub mod probe;
 mod qemu;

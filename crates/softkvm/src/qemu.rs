@@ -1,6 +1,6 @@
 //! QEMU as a child: its command line, its start, its end.
 
-use crate::fd::pipe;
+use crate::fd::{narrow, pipe};
 use crate::{Error, Form, Host};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -39,8 +39,13 @@ const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc
 
 /// Where the journal leaves: QEMU's debug console, at its usual port.
 pub(crate) const JOURNAL_PORT: u16 = 0xe9;
+/// Where a handshake is made: a second one beside it.
+pub(crate) const HANDSHAKE_PORT: u16 = 0xea;
 /// A write ends QEMU (hw/misc/debugexit.c), at its usual port.
 pub(crate) const EXIT_PORT: u16 = 0x501;
+/// What the inner side writes there, and the status that QEMU makes of it.
+pub(crate) const EXIT_VALUE: u8 = 0x20;
+const ENDED: i32 = (EXIT_VALUE as i32) << 1 | 1;
 /// A write of 1 pauses the machine at that instruction
 /// (docs/specs/pvpanic.rst), at its usual port.
 pub(crate) const PAUSE_PORT: u16 = 0x505;
@@ -65,10 +70,12 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     };
     let common = [
         "-machine",
-        "microvm,memory-backend=ram",
+        // With a second I/O APIC, interrupts of the first virtio-mmio slots are
+        // lost (QEMU 7.2 with Linux 6.1).
+        "microvm,memory-backend=ram,ioapic2=off",
         // RDRAND and RDSEED would be the one source of chance.
         "-cpu",
-        "EPYC,+svm,+npt,-rdrand,-rdseed",
+        "EPYC,+svm,+npt,-rdrand,-rdseed,-erms",
         "-seed",
         "1",
         "-rtc",
@@ -85,6 +92,8 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
         "isa-debug-exit,iobase=0x501,iosize=1",
         "-device",
         "isa-debugcon,iobase=0xe9,chardev=journal",
+        "-device",
+        "isa-debugcon,iobase=0xea,chardev=handshake",
         "-serial",
         "chardev:log",
         "-device",
@@ -104,8 +113,8 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
 }
 
 /// All arguments but those of [`machine`].
-fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 3]) -> Vec<OsString> {
-    let [journal, stop, qmp] = fds;
+fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsString> {
+    let [journal, stop, qmp, handshake] = fds;
     let mut arguments = Vec::new();
     let mut add = |option: &str, value: OsString| {
         arguments.push(OsString::from(option));
@@ -121,12 +130,14 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 3]) -> Vec<OsS
     add("-chardev", with_path("file,id=log,append=on,path=", log));
     add("-chardev", format!("socket,id=stop,fd={stop}").into());
     add("-chardev", format!("socket,id=qmp,fd={qmp}").into());
+    add("-chardev", format!("socket,id=handshake,fd={handshake}").into());
     add("-mon", "chardev=qmp,mode=control".into());
     match purpose {
         Purpose::Build { kernel, initramfs } => {
             add("-kernel", kernel.into());
             add("-initrd", initramfs.into());
-            add("-append", APPEND.into());
+            let exact = if host.form == Form::Exact { " STASIS_EXACT=1" } else { "" };
+            add("-append", format!("{APPEND}{exact}").into());
             for index in 0..host.drives.len() {
                 // The drives themselves come when the state is restored.
                 add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
@@ -177,6 +188,8 @@ pub(crate) struct Qemu {
     pub journal: File,
     /// A byte written here asks the inner side to stop.
     pub stop: UnixStream,
+    /// Read to end a handshake; see `packet.rs`.
+    pub handshake: UnixStream,
     log: File,
     log_path: PathBuf,
 }
@@ -198,8 +211,10 @@ impl Qemu {
         let (journal, journal_end) = pipe().map_err(Error::system("make a pipe"))?;
         let (stop, stop_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
         let (qmp, qmp_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
-        let ends: [OwnedFd; 3] = [journal_end, stop_end.into(), qmp_end.into()];
-        let fds = [ends[0].as_raw_fd(), ends[1].as_raw_fd(), ends[2].as_raw_fd()];
+        let (handshake, handshake_end) = narrow().map_err(Error::system("make a socket"))?;
+        let ends: [OwnedFd; 4] =
+            [journal_end, stop_end.into(), qmp_end.into(), handshake_end.into()];
+        let fds = [0, 1, 2, 3].map(|index: usize| ends[index].as_raw_fd());
         let errors = log.try_clone().map_err(Error::system("share a file"))?;
         let mut command = Command::new(QEMU);
         command
@@ -232,8 +247,14 @@ impl Qemu {
             std::io::ErrorKind::NotFound => Error::QemuMissing,
             _ => Error::System { what: "start qemu-system-x86_64", source },
         })?;
-        let qemu =
-            Self { child, journal: journal.into(), stop, log, log_path: log_path.to_owned() };
+        let qemu = Self {
+            child,
+            journal: journal.into(),
+            stop,
+            handshake,
+            log,
+            log_path: log_path.to_owned(),
+        };
         Ok((qemu, qmp))
     }
 
@@ -241,6 +262,11 @@ impl Qemu {
     pub(crate) fn died(mut self) -> Error {
         let status = self.child.wait().map_or_else(|error| error.to_string(), describe);
         Error::Died { status, detail: self.detail() }
+    }
+
+    /// QEMU's memory (proc(5), /proc/pid/mem): a parent may read its child's.
+    pub(crate) fn memory(&self) -> std::io::Result<File> {
+        File::open(format!("/proc/{}/mem", self.child.id()))
     }
 
     /// The end of the log, for a message.
@@ -266,6 +292,9 @@ fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(0), _) => "its kernel stopped the machine".into(),
+        // The value that the inner side writes to the exit port, doubled,
+        // plus 1 (hw/misc/debugexit.c).
+        (Some(ENDED), _) => "the job ended without an outcome".into(),
         (Some(code), _) => format!("QEMU's status {code}"),
         (_, Some(signal)) => format!("QEMU was killed by signal {signal}"),
         _ => "no status".into(),

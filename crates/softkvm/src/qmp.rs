@@ -43,6 +43,11 @@ impl<'a> Qmp<'a> {
         Ok(qmp)
     }
 
+    /// From now on asks `stopped` instead.
+    pub(crate) fn ask<'b>(self, stopped: &'b dyn Fn() -> bool) -> Qmp<'b> {
+        Qmp { stream: self.stream, buffer: self.buffer, events: self.events, stopped }
+    }
+
     /// Runs a command and returns what it returned.
     pub(crate) fn execute(
         &mut self,

@@ -1,14 +1,16 @@
 //! One job in a software host, from start to end.
 
 use crate::fd::readable;
-use crate::qemu::Qemu;
-use crate::snapshot::{restore, Snapshot};
+use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
+use crate::snapshot::{restore, Restored, Snapshot};
 use crate::{inside, prepare, Control, Error, Host};
-use stasis_journal::{Decoder, Entry, Journal};
+use stasis_journal::{Decoder, Entry, FrameError, Journal};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -33,7 +35,7 @@ pub fn run(
     let mut get = || Snapshot::get(host, &kernel, &files.log, &stopped, progress);
     let snapshot = get()?;
     let started = restore(host, &snapshot, &files.job, &files.log, &stopped);
-    let (qemu, snapshot) = match started {
+    let (machine, snapshot) = match started {
         Err(Error::Stopped) => return Err(Error::Stopped),
         Err(_) if host.snapshot => {
             // Damaged, or of a QEMU that went unnoticed: once more from new.
@@ -45,7 +47,7 @@ pub fn run(
     };
     // QEMU has its files open now.
     drop(snapshot);
-    let result = relay(qemu, journal, control);
+    let result = relay(machine, journal, control);
     if result.is_ok() {
         files.remove_log(host);
     }
@@ -53,8 +55,10 @@ pub fn run(
 }
 
 /// Hands the journal on until the job has ended.
-fn relay(mut qemu: Qemu, journal: &mut dyn Journal, control: &Control) -> Result<(), Error> {
+fn relay(machine: Restored, journal: &mut dyn Journal, control: &Control) -> Result<(), Error> {
+    let Restored { mut qemu, memory, buffer, qmp: _qmp } = machine;
     let start = Instant::now();
+    let mut packets = Packets::default();
     let mut decoder = Decoder::new();
     let mut piece = vec![0; 1 << 16];
     let mut asked: Option<(u8, Instant)> = None;
@@ -69,7 +73,22 @@ fn relay(mut qemu: Qemu, journal: &mut dyn Journal, control: &Control) -> Result
             if length == 0 {
                 return Err(qemu.died());
             }
-            decoder.push(&piece[..length]);
+            packets.push(&piece[..length]);
+            while let Some(packet) = packets.next().map_err(FrameError::Kind)? {
+                match packet {
+                    Packet::Short(bytes) => decoder.push(&bytes),
+                    Packet::Bulk { length } => {
+                        let mut bytes = vec![0; length.min(BULK)];
+                        memory
+                            .read_exact_at(&mut bytes, buffer)
+                            .and_then(|()| qemu.handshake.read_exact(&mut [0; HANDSHAKE]))
+                            .map_err(Error::system("take results from the software host"))?;
+                        decoder.push(&bytes);
+                    }
+                    // Told before, when the machine was built.
+                    Packet::Place { .. } => {}
+                }
+            }
             while let Some(entry) = decoder.next_entry()? {
                 let last = matches!(entry, Entry::Outcome(_) | Entry::Failed(_));
                 journal.entry(entry).map_err(Error::Journal)?;
@@ -114,7 +133,9 @@ impl Files {
         let folder = host.cache.join("softkvm/runs");
         fs::create_dir_all(&folder).map_err(Error::io("cannot create", &folder))?;
         remove_old(&folder);
-        let id = std::process::id();
+        // Several runs may go on in one process.
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
         let log = host.log.clone().unwrap_or_else(|| folder.join(format!("{id}.log")));
         let _ = fs::remove_file(&log);
         let path = folder.join(format!("{id}.job"));

@@ -8,6 +8,7 @@
 //! too, so that all runs start from the same state.
 
 use crate::fd::{lock, Lock};
+use crate::packet::{Packet, Packets};
 use crate::qemu::{machine, Purpose, Qemu, QEMU};
 use crate::qmp::{Qmp, QmpError};
 use crate::{initramfs, Error, Host, Kernel};
@@ -205,6 +206,7 @@ fn build(
         }
         Err(error) => return Err(convert(error, "boot", BOOT_LIMIT, &mut qemu)),
     };
+    let place = place(&mut qemu)?;
     drop(qemu);
     let write = || -> io::Result<()> {
         let mut file = File::create(&state)?;
@@ -214,6 +216,7 @@ fn build(
             file.sync_all()?;
             File::open(&ram)?.sync_all()?;
         }
+        fs::write(folder.join("place"), format!("{place:#x}"))?;
         fs::remove_file(folder.join("save"))?;
         fs::remove_file(&archive)
     };
@@ -229,6 +232,33 @@ fn ignore_shared(qmp: &mut Qmp) -> Result<(), QmpError> {
     qmp.execute("migrate-set-capabilities", json!({ "capabilities": capabilities })).map(drop)
 }
 
+/// The buffer's physical address, which the inner side has told before it
+/// paused the machine.
+fn place(qemu: &mut Qemu) -> Result<u64, Error> {
+    let mut packets = Packets::default();
+    let mut bytes = [0; 64];
+    let length = qemu.journal.read(&mut bytes).map_err(Error::system("read from QEMU"))?;
+    packets.push(&bytes[..length]);
+    match packets.next() {
+        Ok(Some(Packet::Place { address, .. })) => Ok(address),
+        _ => Err(Error::Timeout {
+            what: "say where its buffer is",
+            seconds: BOOT_LIMIT.as_secs(),
+            detail: qemu.detail(),
+        }),
+    }
+}
+
+/// A restored machine.
+pub(crate) struct Restored {
+    pub qemu: Qemu,
+    /// QEMU's memory, and where in it the buffer for bulk packets is.
+    pub memory: File,
+    pub buffer: u64,
+    /// Held open: QEMU takes a closed monitor for a reason to complain.
+    pub qmp: Qmp<'static>,
+}
+
 /// Starts a machine from `snapshot` with `job`, up to the instruction at which
 /// it was saved.
 pub(crate) fn restore(
@@ -237,21 +267,38 @@ pub(crate) fn restore(
     job: &Path,
     log: &Path,
     stopped: &dyn Fn() -> bool,
-) -> Result<Qemu, Error> {
+) -> Result<Restored, Error> {
+    let path = snapshot.folder.join("place");
+    let place = fs::read_to_string(&path).map_err(Error::io("cannot read", &path))?;
     let (mut qemu, stream) = Qemu::start(host, &Purpose::Restore { job }, &snapshot.folder, log)?;
     let restored = Qmp::new(stream, stopped).and_then(|mut qmp| {
         ignore_shared(&mut qmp)?;
-        // The shell's descriptor 0 keeps paths out of the command.
+        // QEMU runs in the machine's folder, so no path needs quoting.
         qmp.execute("migrate-incoming", json!({ "uri": "exec:cat state" }))?;
         qmp.migrated(MOVE_LIMIT)?;
+        // The one command that tells is one of the human monitor's.
+        let line = json!({ "command-line": format!("gpa2hva {place}") });
+        let said = qmp.execute("human-monitor-command", line)?;
+        let buffer = host_address(said.as_str().unwrap_or_default());
+        let buffer = buffer
+            .ok_or_else(|| QmpError::Refused { command: "gpa2hva", message: said.to_string() })?;
         qmp.execute("cont", json!({}))?;
-        Ok(())
+        Ok((qmp.ask(&|| false), buffer))
     });
     match restored {
-        Ok(()) => Ok(qemu),
+        Ok((qmp, buffer)) => {
+            let memory = qemu.memory().map_err(Error::system("read QEMU's memory"))?;
+            Ok(Restored { qemu, memory, buffer, qmp })
+        }
         Err(QmpError::Closed) => Err(qemu.died()),
         Err(error) => Err(convert(error, "start", MOVE_LIMIT, &mut qemu)),
     }
+}
+
+/// The address in `Host virtual address for 0x2000000 (ram) is 0x7f0123456000`.
+fn host_address(said: &str) -> Option<u64> {
+    let (_, address) = said.trim().rsplit_once(" is 0x")?;
+    u64::from_str_radix(address, 16).ok()
 }
 
 fn convert(error: QmpError, what: &'static str, limit: Duration, qemu: &mut Qemu) -> Error {
@@ -268,8 +315,13 @@ fn convert(error: QmpError, what: &'static str, limit: Duration, qemu: &mut Qemu
 fn inner_failure(qemu: &mut Qemu) -> Option<Error> {
     let mut bytes = Vec::new();
     qemu.journal.read_to_end(&mut bytes).ok()?;
+    let mut packets = Packets::default();
+    packets.push(&bytes);
     let mut decoder = stasis_journal::Decoder::new();
-    decoder.push(&bytes);
+    // So early all packets are short.
+    while let Ok(Some(Packet::Short(bytes))) = packets.next() {
+        decoder.push(&bytes);
+    }
     while let Ok(Some(entry)) = decoder.next_entry() {
         if let stasis_journal::Entry::Failed(message) = entry {
             return Some(Error::Died { status: message, detail: qemu.detail() });
@@ -321,6 +373,13 @@ mod tests {
             fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["0", "1", "2", "6"]);
+    }
+
+    #[test]
+    fn the_monitors_answer_is_understood() {
+        let said = "Host virtual address for 0x2000000 (ram) is 0x7f0123456000\r\n";
+        assert_eq!(host_address(said), Some(0x7f01_2345_6000));
+        assert_eq!(host_address("No memory is mapped at address 0x0"), None);
     }
 
     #[test]

@@ -33,20 +33,12 @@ impl PageMap {
         let mut open: Option<(u64, usize)> = None;
         let start = range.as_mut_ptr() as usize;
         let end = start + range.len();
+        populate(range)?;
         let mut at = start;
         while at < end {
             // Up to the end of this batch's pages.
             let first = at / PAGE;
             let count = (end.div_ceil(PAGE) - first).min(BATCH);
-            for page in 0..count {
-                let inside = ((first + page) * PAGE).max(start) - start;
-                // SAFETY: within `range`, which is borrowed mutably; the write
-                // puts back what was there.
-                unsafe {
-                    let byte = range.as_mut_ptr().add(inside);
-                    byte.write_volatile(byte.read_volatile());
-                }
-            }
             let mut entries = [0; BATCH * ENTRY];
             let entries = &mut entries[..count * ENTRY];
             self.file.read_exact_at(entries, (first * ENTRY) as u64)?;
@@ -74,6 +66,26 @@ impl PageMap {
             None => Ok(()),
         }
     }
+}
+
+/// Makes every page of `range` present and writable, huge ones where the
+/// kernel has them: reading first would map pages of zeros, and small ones
+/// when they are written.
+pub(super) fn populate(range: &mut [u8]) -> io::Result<()> {
+    let start = range.as_mut_ptr() as usize;
+    let first = start / PAGE * PAGE;
+    let length = (start + range.len()).next_multiple_of(PAGE) - first;
+    if range.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: changes no content, and every page has a byte of `range`, so it
+    // is mapped (madvise(2)).
+    let done =
+        unsafe { libc::madvise(first as *mut libc::c_void, length, libc::MADV_POPULATE_WRITE) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// The physical address in an entry: bit 63 says whether the page is present,

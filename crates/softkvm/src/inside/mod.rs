@@ -2,17 +2,19 @@
 //!
 //! Everything that crosses the boundary does so synchronously, within one
 //! instruction of the emulated processor: the journal leaves through QEMU's
-//! debug console, inputs arrive by fw_cfg's DMA. Only a stop, and passed
+//! debug console (long entries: see `packet.rs`), inputs arrive by fw_cfg's DMA. Only a stop, and passed
 //! drives, are asynchronous.
 
 mod boot;
 mod fwcfg;
 mod memory;
+mod output;
 mod port;
 mod stop;
 
 use fwcfg::FwCfg;
-use stasis_journal::{encode, Entry, Journal};
+use output::Port;
+use stasis_journal::{Entry, Journal};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -68,7 +70,6 @@ pub fn is_here() -> bool {
 /// the software host when it returns. A panic in `run` becomes
 /// [`Entry::Failed`].
 pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
-    let mut journal = Port { bytes: Vec::new() };
     let ended = std::panic::catch_unwind(|| {
         let (mut inside, job) = Inside::start()?;
         run(&mut inside, job);
@@ -85,7 +86,7 @@ pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
     };
     if let Some(message) = message {
         // Cannot fail: it is a port write.
-        let _ = journal.entry(Entry::Failed(message));
+        let _ = Port.entry(Entry::Failed(message));
     }
     port::end()
 }
@@ -103,7 +104,12 @@ impl Inside {
     /// the job.
     fn start() -> Result<(Self, Vec<u8>), InsideError> {
         boot::before_pause()?;
+        output::prepare().map_err(|source| InsideError::Start {
+            what: "reserve memory for the journal".into(),
+            source,
+        })?;
         port::pause();
+        boot::converge();
         // From here on it is a restored machine: what QEMU offers is looked up
         // now, not before.
         let mut items = FwCfg::open()?;
@@ -111,7 +117,7 @@ impl Inside {
         let mut job = vec![0; items.length(JOB_ITEM).unwrap_or(0) as usize];
         items.read(JOB_ITEM, 0, &mut job)?;
         let stop = stop::Listener::start()?;
-        Ok((Self { items, journal: Port { bytes: Vec::new() }, stop, drives }, job))
+        Ok((Self { items, journal: Port, stop, drives }, job))
     }
 
     /// Length of an input in bytes, `None` if none has that name.
@@ -142,7 +148,7 @@ impl Inside {
 
     /// A second way to the journal, for a caller that needs this value too.
     pub fn journal_handle(&self) -> impl Journal + Send + 'static {
-        Port { bytes: Vec::new() }
+        Port
     }
 
     /// The block device of the passed drive `index`.
@@ -164,19 +170,5 @@ impl Inside {
     /// for a signal that gets a thread out of `KVM_RUN`.
     pub fn on_stop(&self, hook: impl Fn() + Send + 'static) {
         self.stop.hook(Box::new(hook));
-    }
-}
-
-/// The journal's way out.
-struct Port {
-    bytes: Vec<u8>,
-}
-
-impl Journal for Port {
-    fn entry(&mut self, entry: Entry) -> io::Result<()> {
-        self.bytes.clear();
-        encode(&entry, &mut self.bytes);
-        port::write_journal(&self.bytes);
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The ports through which the inner side reaches QEMU.
 
-use crate::qemu::{EXIT_PORT, JOURNAL_PORT, PAUSE_PORT};
+use crate::packet::HANDSHAKE;
+use crate::qemu::{EXIT_PORT, EXIT_VALUE, HANDSHAKE_PORT, JOURNAL_PORT, PAUSE_PORT};
 use std::arch::asm;
 use std::io;
 
@@ -15,12 +16,22 @@ pub(super) fn allow() -> io::Result<()> {
 
 /// Sends bytes to the journal.
 pub(super) fn write_journal(bytes: &[u8]) {
-    // SAFETY: `rep outsb` reads exactly `bytes`; the port is the debug
-    // console, which changes nothing in this machine.
+    write_bytes(JOURNAL_PORT, bytes);
+}
+
+/// Waits, within the last of these writes, until the outer side has taken the
+/// bulk packet.
+pub(super) fn shake_hands() {
+    write_bytes(HANDSHAKE_PORT, &[0; HANDSHAKE]);
+}
+
+fn write_bytes(port: u16, bytes: &[u8]) {
+    // SAFETY: `rep outsb` reads exactly `bytes`; the ports are debug
+    // consoles, which change nothing in this machine.
     unsafe {
         asm!(
             "rep outsb",
-            in("dx") JOURNAL_PORT,
+            in("dx") port,
             inout("rsi") bytes.as_ptr() => _,
             inout("rcx") bytes.len() => _,
             options(nostack, readonly, preserves_flags),
@@ -36,7 +47,7 @@ pub(super) fn pause() {
 
 /// Ends QEMU.
 pub(super) fn end() -> ! {
-    write_byte(EXIT_PORT, 0);
+    write_byte(EXIT_PORT, EXIT_VALUE);
     // QEMU ends at that instruction, or a moment later.
     loop {
         std::thread::park();

@@ -1,0 +1,160 @@
+//! How the journal's bytes cross the boundary.
+//!
+//! A byte on the debug console costs about 1 µs. So only short entries go out
+//! there (a *short* packet: kind 0, length in 2 bytes, bytes). Long ones lie in
+//! a buffer of the inner side, whose place it tells once, before the machine is
+//! saved (a *place* packet: kind 2, physical address in 8 bytes, length in 4);
+//! then only their length goes out (a *bulk* packet: kind 1, length in 4
+//! bytes), and the outer side takes them from QEMU's memory. Numbers are little
+//! endian.
+//!
+//! The inner side may use the buffer again when the outer side has taken it.
+//! Waiting for an answer would make a run depend on the outer side's speed, so
+//! the inner side's processor is stopped *within* an instruction: it writes
+//! [`HANDSHAKE`] bytes to a second debug console, whose socket holds fewer, and
+//! the outer side reads as many after it has taken the buffer. To the inner
+//! side these writes take no longer than others.
+
+/// Longest short packet, in bytes: about what a bulk packet costs (0.2 ms).
+pub(crate) const SHORT: usize = 256;
+/// Size of the buffer for bulk packets: one huge page.
+pub(crate) const BULK: usize = 2 << 20;
+/// Bytes of the handshake. A socket with the least send buffer (4.5 KiB) holds
+/// some 6 writes of a byte each, as each takes a buffer of its own (768 bytes
+/// on Linux 6.18, never less than the 256 of a `struct sk_buff`).
+pub(crate) const HANDSHAKE: usize = 64;
+
+const SHORT_HEAD: usize = 3;
+const BULK_HEAD: usize = 5;
+const PLACE_HEAD: usize = 13;
+
+/// What the outer side has to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Packet {
+    /// These bytes belong to the journal.
+    Short(Vec<u8>),
+    /// So do so many at the start of the buffer; the inner side waits.
+    Bulk { length: usize },
+    /// Where the buffer is.
+    Place { address: u64, length: usize },
+}
+
+/// The head of a short packet.
+pub(crate) fn short_head(length: usize) -> [u8; SHORT_HEAD] {
+    debug_assert!(length <= SHORT);
+    let [low, high] = (length as u16).to_le_bytes();
+    [0, low, high]
+}
+
+/// A bulk packet.
+pub(crate) fn bulk(length: usize) -> [u8; BULK_HEAD] {
+    debug_assert!(length <= BULK);
+    let [a, b, c, d] = (length as u32).to_le_bytes();
+    [1, a, b, c, d]
+}
+
+/// A place packet.
+pub(crate) fn place(address: u64, length: usize) -> [u8; PLACE_HEAD] {
+    let mut packet = [2; PLACE_HEAD];
+    packet[1..9].copy_from_slice(&address.to_le_bytes());
+    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
+    packet
+}
+
+/// Reads packets back, however the stream was cut into pieces.
+#[derive(Default)]
+pub(crate) struct Packets {
+    buffer: Vec<u8>,
+}
+
+impl Packets {
+    /// Takes the stream's next piece.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole packet; an error is one that nobody sends.
+    pub(crate) fn next(&mut self) -> Result<Option<Packet>, u8> {
+        match self.buffer.first() {
+            None => Ok(None),
+            Some(0) => {
+                let Some(head) = self.buffer.first_chunk::<SHORT_HEAD>() else { return Ok(None) };
+                let length = usize::from(u16::from_le_bytes([head[1], head[2]]));
+                if self.buffer.len() < SHORT_HEAD + length {
+                    return Ok(None);
+                }
+                let rest = self.buffer.split_off(SHORT_HEAD + length);
+                let mut bytes = std::mem::replace(&mut self.buffer, rest);
+                bytes.drain(..SHORT_HEAD);
+                Ok(Some(Packet::Short(bytes)))
+            }
+            Some(1) => {
+                let Some(head) = self.buffer.first_chunk::<BULK_HEAD>() else { return Ok(None) };
+                let length = number(&head[1..]) as usize;
+                self.buffer.drain(..BULK_HEAD);
+                Ok(Some(Packet::Bulk { length }))
+            }
+            Some(2) => {
+                let Some(head) = self.buffer.first_chunk::<PLACE_HEAD>() else { return Ok(None) };
+                let (address, length) = (number(&head[1..9]), number(&head[9..]) as usize);
+                self.buffer.drain(..PLACE_HEAD);
+                Ok(Some(Packet::Place { address, length }))
+            }
+            Some(other) => Err(*other),
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn packets_survive_any_cutting(
+            all in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..50).prop_map(Packet::Short),
+                    (0..=BULK).prop_map(|length| Packet::Bulk { length }),
+                    (any::<u64>(), 0..=BULK)
+                        .prop_map(|(address, length)| Packet::Place { address, length }),
+                ],
+                0..9,
+            ),
+            piece in 1usize..20,
+        ) {
+            let mut stream = Vec::new();
+            for packet in &all {
+                match packet {
+                    Packet::Short(bytes) => {
+                        stream.extend_from_slice(&short_head(bytes.len()));
+                        stream.extend_from_slice(bytes);
+                    }
+                    Packet::Bulk { length } => stream.extend_from_slice(&bulk(*length)),
+                    Packet::Place { address, length } => {
+                        stream.extend_from_slice(&place(*address, *length))
+                    }
+                }
+            }
+            let mut packets = Packets::default();
+            let mut seen = Vec::new();
+            for bytes in stream.chunks(piece) {
+                packets.push(bytes);
+                while let Some(packet) = packets.next().unwrap() { seen.push(packet); }
+            }
+            prop_assert_eq!(seen, all);
+        }
+
+        #[test]
+        fn noise_never_panics(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut packets = Packets::default();
+            packets.push(&noise);
+            while let Ok(Some(_)) = packets.next() {}
+        }
+    }
+}
