@@ -10,6 +10,10 @@ export LC_ALL=C MKE2FS_CONFIG=/dev/null
 export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
 
 echo "stasis: fetching the kernel" >&2
+if ! apt-cache show "$kernel" >/dev/null 2>&1; then
+  echo "E: this Debian release has no package $kernel" >&2
+  exit 1
+fi
 image=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
 mkdir "$work/tree"
 (cd "$work" && apt-get --quiet download "${image:-$kernel}" >&2)

@@ -52,18 +52,18 @@ pub fn build(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Guest, BuildError> {
     recipe.check()?;
+    let agent = executable::loadable_part(agent)?;
     let store = store::Store::lock(cache, recipe, progress)?;
     if !store.is_built() {
-        let log = store.log();
         let work = store.begin()?;
-        mmdebstrap::run(recipe, &work, &log, progress)?;
-        progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
-        let release = kernel::unpack(&work.join(mmdebstrap::KERNEL_ARCHIVE), &work)?;
-        store::remove(&work.join(mmdebstrap::KERNEL_ARCHIVE))?;
-        store.commit(&work, recipe, &release)?;
+        let made = make(recipe, &work, &store.log(), progress);
+        if made.is_err() {
+            // The first error is the one to tell; the next build tidies up too.
+            let _ = store::remove(&work);
+        }
+        store.commit(&work, recipe, &made?)?;
     }
     let mut manifest = store.manifest()?;
-    let agent = executable::loadable_part(agent)?;
     let digest = store::digest(&agent);
     if manifest.agent_sha256 != digest {
         progress(Progress { step: "making the initramfs", fraction: 0.97 });
@@ -74,6 +74,21 @@ pub fn build(
     }
     progress(Progress { step: "the guest is ready", fraction: 1.0 });
     Ok(store.guest(&manifest))
+}
+
+/// Makes everything but the initramfs in `work`; gives the kernel's release.
+fn make(
+    recipe: &Recipe,
+    work: &Path,
+    log: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<String, BuildError> {
+    mmdebstrap::run(recipe, work, log, progress)?;
+    progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
+    let archive = work.join(mmdebstrap::KERNEL_ARCHIVE);
+    let release = kernel::unpack(&archive, work)?;
+    store::remove(&archive)?;
+    Ok(release)
 }
 
 /// Whether the guest of `recipe` is in `cache`. It may still need a new
