@@ -1,0 +1,67 @@
+# What a developer or a user types; `make` alone lists it.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+RESULTS ?= results/demo
+
+TARGET := x86_64-unknown-linux-gnu
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
+
+# Where rustup puts cargo; before Debian's, which may be too old.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build guest demo test lint unit-test system-test bench install clean
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing: Debian packages, the Rust toolchain
+	@scripts/setup
+
+build: ## Build the program: target/x86_64-unknown-linux-gnu/release/stasis
+	cargo build --locked --release --package stasis
+
+guest: build ## Make the guest's system from Debian packages, once
+	$(STASIS) guest build
+
+demo: ## Install what is missing, build, and run examples/demo.toml
+	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory guest
+	$(STASIS) run examples/demo.toml --results $(RESULTS)
+
+test: ## Install what is missing and run every test
+	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit-test
+	@$(MAKE) --no-print-directory system-test
+
+lint: ## Check format, lints, and where cargo-deny is installed, licences
+	cargo fmt --all --check
+	cargo clippy --locked --release --workspace --all-targets -- --deny warnings
+	@scripts/check-licences
+
+unit-test: ## Tests that start no guest
+	cargo test --locked --release --workspace --exclude stasis
+	cargo test --locked --release --package stasis --bins --test cli --test layers
+
+system-test: guest ## Tests that boot guests
+	cargo test --locked --release --package stasis --test system -- --nocapture
+
+bench: guest ## Measure, and print each figure beside what it is to reach
+	scripts/bench $(STASIS)
+
+install: build ## Install the program with completions and man pages (PREFIX, DESTDIR)
+	install -D --mode=755 $(STASIS) $(DESTDIR)$(PREFIX)/bin/stasis
+	install --directory $(DESTDIR)$(PREFIX)/share/man/man1
+	$(STASIS) man $(DESTDIR)$(PREFIX)/share/man/man1
+	install --directory $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(STASIS) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/stasis
+	install --directory $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	$(STASIS) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_stasis
+	install --directory $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(STASIS) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/stasis.fish
+
+clean: ## Remove what was built; guests in the cache stay
+	cargo clean
