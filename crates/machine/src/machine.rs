@@ -532,6 +532,11 @@ impl<'j> Machine<'j> {
         let vcpu = &mut self.vcpus[index];
         let aim = vcpu.immediate_exit();
         self.kick.aim(aim);
+        if self.kick.take_fired().is_some() {
+            // It fired while the host was at work: it has nothing to end.
+            // SAFETY: a byte of a vCPU that is not running.
+            unsafe { aim.write_volatile(0) };
+        }
         let entry = host_tsc();
         let costs = &self.clock.costs;
         let mut due = entry
