@@ -52,14 +52,19 @@ pub struct DriveSpec {
     /// Serial number, as the guest sees it.
     #[serde(default)]
     pub serial: Option<String>,
+    /// What the guest's own software adds to each command (ns): taken off
+    /// latencies that were measured by an application. By default what was
+    /// measured for the engine.
+    #[serde(default, with = "units::duration_option")]
+    pub path: Option<Nanos>,
 }
 
 fn default_block_size() -> u64 {
     512
 }
 
-const KEYS: [&str; 8] =
-    ["name", "interface", "model", "medium", "delay", "queues", "block-size", "serial"];
+const KEYS: [&str; 9] =
+    ["name", "interface", "model", "medium", "delay", "queues", "block-size", "serial", "path"];
 
 impl DriveSpec {
     /// Reads `KEY=VALUE,...` as `--drive` takes it.
@@ -71,6 +76,7 @@ impl DriveSpec {
         let (mut model, mut medium) = (None, None);
         let (mut name, mut interface, mut delay) = (None, Interface::default(), 0);
         let (mut queues, mut block_size, mut serial) = (None, default_block_size(), None);
+        let mut path = None;
         for pair in word.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(wrong(format!(
@@ -103,6 +109,11 @@ impl DriveSpec {
                     block_size =
                         units::parse_size(value).map_err(|error| wrong(error.to_string()))?;
                 }
+                "path" => {
+                    path = Some(
+                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
+                    );
+                }
                 "serial" => serial = Some(value.to_owned()),
                 other => {
                     let nearest = nearest(other, KEYS.into_iter());
@@ -116,7 +127,7 @@ impl DriveSpec {
         let Some(medium) = medium else {
             return Err(wrong("medium is missing; for example medium=ram:1GiB".into()));
         };
-        let drive = Self { name, interface, model, medium, delay, queues, block_size, serial };
+        let drive = Self { name, interface, model, medium, delay, queues, block_size, serial, path };
         drive.check().map_err(wrong)?;
         Ok(drive)
     }

@@ -129,9 +129,7 @@ pub fn run(
             initramfs: &initramfs,
             command_line: &plan.machine.kernel_command_line,
             root_length,
-            fill_root: &mut |into| {
-                inputs.read(input::ROOT, into).map_err(std::io::Error::other)
-            },
+            fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
             job: plan.job,
             input: files,
             drives,
@@ -150,15 +148,13 @@ pub fn run(
 }
 
 fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig> {
-    let execution =
-        if plan.repeatable { Execution::Synchronous } else { Execution::Asynchronous };
+    let execution = if plan.repeatable { Execution::Synchronous } else { Execution::Asynchronous };
     let delay = Duration::from_nanos(drive.delay);
-    let medium =
-        drive.medium.open(&OpenOptions { execution, delay, base: Path::new("/") })?;
+    let medium = drive.medium.open(&OpenOptions { execution, delay, base: Path::new("/") })?;
     let capacity = medium.capacity();
     // Drives of one model and seed do not draw the same numbers.
     let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let model = drive.model.build(&BuildContext { seed, capacity, path: 0 })?;
+    let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
     let drive_index = u16::try_from(index)?;
     Ok(DriveConfig {
         drive: Drive::new(drive_index, drive.name.clone(), model, medium),

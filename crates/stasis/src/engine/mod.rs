@@ -4,7 +4,7 @@ pub mod inside;
 mod local;
 mod plan;
 mod setting;
-mod soft;
+pub mod soft;
 
 use std::time::Duration;
 

@@ -52,6 +52,8 @@ pub struct PlannedDrive {
     pub medium: MediumSpec,
     /// A real wait for each I/O on the medium (ns).
     pub delay: Nanos,
+    /// What the guest's software adds to each command (ns).
+    pub path: Nanos,
     /// I/O queue pairs.
     pub queues: u16,
     /// Logical block size in bytes.

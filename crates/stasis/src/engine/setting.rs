@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 use stasis_channel::Job;
+use stasis_clock::Nanos;
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment};
 use stasis_guest::build::Guest;
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
@@ -18,6 +19,12 @@ use crate::commands::run::relay::Relay;
 
 /// The guest's date at the start where a run must repeat: 2026-01-01 UTC.
 const FIXED_DATE_NS: u64 = 1_767_225_600_000_000_000;
+
+/// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1, several
+/// processors) spend on a read beside the drive: the median over 1000 reads
+/// of fio's completion latency less the delivered one, times the CPU speed
+/// (docs/benchmarks.md).
+const PATH_INSTRUCTIONS: u64 = 10_160;
 
 /// Everything a run is made from.
 pub struct Setting<'a> {
@@ -56,11 +63,7 @@ impl<'a> Setting<'a> {
             media.push(medium);
         }
         let exact = self.engine == Engine::Exact;
-        let cpu_speed = experiment.machine.cpu_speed.unwrap_or(if exact {
-            CpuSpeed::EXACT_DEFAULT
-        } else {
-            CpuSpeed::Times(1.0)
-        });
+        let cpu_speed = self.cpu_speed();
         let mut job = Job::new(experiment.command.clone());
         job.has_input = !self.input.is_empty();
         job.seed = experiment.seed;
@@ -84,6 +87,24 @@ impl<'a> Setting<'a> {
         Ok(Prepared { setting: self, plan, media, wall_limit })
     }
 
+    /// What the guest's own software adds to a read as fio sees it (ns).
+    fn path(&self) -> Nanos {
+        match (self.engine, self.cpu_speed()) {
+            // An instruction is a tick.
+            (Engine::Exact, CpuSpeed::Khz(khz)) => PATH_INSTRUCTIONS * 1_000_000 / khz,
+            // The software host's TSC has 1 GHz.
+            (Engine::Exact, CpuSpeed::Times(times)) => (PATH_INSTRUCTIONS as f64 / times) as Nanos,
+            _ => 0,
+        }
+    }
+
+    fn cpu_speed(&self) -> CpuSpeed {
+        self.experiment.machine.cpu_speed.unwrap_or(match self.engine {
+            Engine::Exact => CpuSpeed::EXACT_DEFAULT,
+            _ => CpuSpeed::Times(1.0),
+        })
+    }
+
     fn drive(
         &self,
         index: usize,
@@ -92,8 +113,11 @@ impl<'a> Setting<'a> {
     ) -> Result<(PlannedDrive, Box<dyn Medium>)> {
         let mut model = spec.model.clone();
         model.resolve(self.base)?;
-        let options =
-            OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base: self.base };
+        let options = OpenOptions {
+            execution: Execution::Synchronous,
+            delay: Duration::ZERO,
+            base: self.base,
+        };
         let medium = spec.medium.open(&options)?;
         if medium.capacity() % spec.block_size != 0 {
             bail!(
@@ -109,6 +133,7 @@ impl<'a> Setting<'a> {
             model,
             medium: absolute(&spec.medium, self.base)?,
             delay: spec.delay,
+            path: spec.path.unwrap_or_else(|| self.path()),
             queues,
             block_size: spec.block_size as u32,
         };
@@ -164,8 +189,7 @@ impl Prepared<'_> {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
                 let mut files = local::Files::new(setting.guest, setting.input);
-                let outcome =
-                    local::run(plan, &mut files, relay, Arc::clone(stop), wall_limit)?;
+                let outcome = local::run(plan, &mut files, relay, Arc::clone(stop), wall_limit)?;
                 stasis_journal::Journal::entry(
                     relay,
                     stasis_journal::Entry::Outcome(Box::new(outcome)),

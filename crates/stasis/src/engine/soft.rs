@@ -1,6 +1,7 @@
 //! Runs a machine inside the software KVM host: this program, once more, on a
 //! QEMU that emulates a processor with virtualization.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,19 @@ use super::RunError;
 use crate::commands::run::relay::Relay;
 
 /// Memory for the inner program and its kernel, beside the guest's.
-const OVERHEAD: u64 = 384 << 20;
+pub const OVERHEAD: u64 = 384 << 20;
 /// The software host's memory is a multiple of this, so that similar
 /// experiments share one saved host.
 const STEP: u64 = 512 << 20;
+
+/// Why there is no [`cache`].
+pub const NO_CACHE: &str = "no place for the software host: set HOME or XDG_CACHE_HOME to a folder";
+
+/// Where the software host keeps its kernel and booted machines, beside the
+/// guests.
+pub fn cache() -> Option<PathBuf> {
+    stasis_guest::build::default_cache()?.parent().map(Path::to_owned)
+}
 
 /// What the inner program is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,9 +81,7 @@ pub fn run(
         memory += 2 * setting.input.len() as u64;
         inputs.push(Input { name: input::FILES.into(), path: archive.path().to_owned() });
     }
-    let cache = stasis_guest::build::default_cache()
-        .and_then(|cache| cache.parent().map(|parent| parent.join("softkvm")))
-        .context("no place for the software host: set HOME or XDG_CACHE_HOME to a folder")?;
+    let cache = cache().context(NO_CACHE)?;
     let host = Host {
         form: if setting.engine == Engine::Exact { Form::Exact } else { Form::Fast },
         memory: memory.next_multiple_of(STEP),
