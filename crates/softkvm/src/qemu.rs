@@ -29,12 +29,13 @@ pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// - `rcupdate.rcu_expedited=1 cryptomgr.notests`: a quicker boot.
 /// - `nowatchdog`: no timer of its own.
 /// - `pci=off`: microvm has none.
+/// - `iomem=relaxed`: the inner side reaches its local APIC (`inside/timers.rs`).
 /// - `kvm.*`: no work that a deterministic guest does not need: halt polling
 ///   burns instructions, huge page recovery wakes a thread.
 /// - `STASIS_SOFTKVM=1` reaches `/init` in its environment.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none audit=0 \
      cgroup_disable=memory tsc=reliable tsc_early_khz=1000000 nokaslr norandmaps no_timer_check \
-     rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off \
+     rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off iomem=relaxed \
      transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 rdinit=/init STASIS_SOFTKVM=1";
 
 /// Where the journal leaves: QEMU's debug console, at its usual port.

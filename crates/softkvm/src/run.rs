@@ -34,14 +34,14 @@ pub fn run(
     let stopped = || control.stop.load(Ordering::Relaxed);
     let mut get = || Snapshot::get(host, &kernel, &files.log, &stopped, progress);
     let snapshot = get()?;
-    let started = restore(host, &snapshot, &files.job, &files.log, &stopped);
+    let started = restore(host, &snapshot.folder, &files.job, &files.log, &stopped);
     let (machine, snapshot) = match started {
         Err(Error::Stopped) => return Err(Error::Stopped),
         Err(_) if host.snapshot => {
             // Damaged, or of a QEMU that went unnoticed: once more from new.
             snapshot.discard();
             let snapshot = get()?;
-            (restore(host, &snapshot, &files.job, &files.log, &stopped)?, snapshot)
+            (restore(host, &snapshot.folder, &files.job, &files.log, &stopped)?, snapshot)
         }
         other => (other?, snapshot),
     };
@@ -85,7 +85,7 @@ fn relay(machine: Restored, journal: &mut dyn Journal, control: &Control) -> Res
                             .map_err(Error::system("take results from the software host"))?;
                         decoder.push(&bytes);
                     }
-                    // Told before, when the machine was built.
+                    // Of use only when the machine is built.
                     Packet::Place { .. } => {}
                 }
             }

@@ -259,18 +259,18 @@ pub(crate) struct Restored {
     pub qmp: Qmp<'static>,
 }
 
-/// Starts a machine from `snapshot` with `job`, up to the instruction at which
+/// Starts the machine saved in `folder` with `job`, up to the instruction at which
 /// it was saved.
 pub(crate) fn restore(
     host: &Host,
-    snapshot: &Snapshot,
+    folder: &Path,
     job: &Path,
     log: &Path,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Restored, Error> {
-    let path = snapshot.folder.join("place");
+    let path = folder.join("place");
     let place = fs::read_to_string(&path).map_err(Error::io("cannot read", &path))?;
-    let (mut qemu, stream) = Qemu::start(host, &Purpose::Restore { job }, &snapshot.folder, log)?;
+    let (mut qemu, stream) = Qemu::start(host, &Purpose::Restore { job }, folder, log)?;
     let restored = Qmp::new(stream, stopped).and_then(|mut qmp| {
         ignore_shared(&mut qmp)?;
         // QEMU runs in the machine's folder, so no path needs quoting.

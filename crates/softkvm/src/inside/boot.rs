@@ -46,8 +46,7 @@ pub(super) fn before_pause() -> Result<(), InsideError> {
 }
 
 /// In the exact form, waits until a fixed time since power-on, which takes no
-/// time outside. Pausing the machine lets QEMU skip to the next timer or not;
-/// afterwards that makes no difference any more.
+/// time outside: whatever the pause has left undone is done by then.
 pub(super) fn converge() {
     if std::env::var_os("STASIS_EXACT").is_none() {
         return;

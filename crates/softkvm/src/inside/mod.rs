@@ -11,6 +11,7 @@ mod memory;
 mod output;
 mod port;
 mod stop;
+mod timers;
 
 use fwcfg::FwCfg;
 use output::Port;
@@ -108,7 +109,7 @@ impl Inside {
             what: "reserve memory for the journal".into(),
             source,
         })?;
-        port::pause();
+        timers::without(port::pause);
         boot::converge();
         // From here on it is a restored machine: what QEMU offers is looked up
         // now, not before.

@@ -54,7 +54,7 @@ pub(super) fn end() -> ! {
     }
 }
 
-fn write_byte(port: u16, value: u8) {
+pub(super) fn write_byte(port: u16, value: u8) {
     // SAFETY: the ports are QEMU's own devices, which touch no memory.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nostack, preserves_flags)) };
 }
