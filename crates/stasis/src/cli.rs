@@ -29,6 +29,8 @@ struct Cli {
 enum Command {
     /// Run a command in a guest on modelled drives
     Run(Box<RunArguments>),
+    /// Repeat a publication's experiments and print its figures beside ours
+    Reproduce(commands::reproduce::Arguments),
     /// Make the guest's system from Debian packages
     #[command(subcommand)]
     Guest(GuestCommand),
@@ -126,6 +128,7 @@ pub struct RunArguments {
 pub fn main() -> Result<ExitCode> {
     match Cli::parse().command {
         Command::Run(arguments) => commands::run::main(*arguments),
+        Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
     }
 }

@@ -119,11 +119,20 @@ impl Canvas {
     }
 
     /// A filled box that shows `text` when pointed at.
-    pub(super) fn bar(&mut self, [x, y, width, height]: [f64; 4], colour: usize, text: &str) {
-        let [x, y, width, height] = [x, y, width, height].map(number);
+    pub(super) fn bar(&mut self, place: [f64; 4], colour: usize, text: &str) {
+        self.rectangle("fill", place, colour, text);
+    }
+
+    /// The same, so pale that what lies behind and before it is seen.
+    pub(super) fn shade(&mut self, place: [f64; 4], colour: usize, text: &str) {
+        self.rectangle("fill shade", place, colour, text);
+    }
+
+    fn rectangle(&mut self, class: &str, place: [f64; 4], colour: usize, text: &str) {
+        let [x, y, width, height] = place.map(number);
         let (colour, text) = (colour % COLOURS, escape(text));
         self.out.push_str(&format!(
-            "<rect class=\"fill c{colour}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">\
+            "<rect class=\"{class} c{colour}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">\
              <title>{text}</title></rect>\n"
         ));
     }

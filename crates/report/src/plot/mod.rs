@@ -1,4 +1,4 @@
-//! Plots as inline SVG: distribution functions, scatters, lines and bars.
+//! Plots as inline SVG: distribution functions, scatters, lines, bars and boxes.
 //!
 //! They take their colours from the style of [`crate::page::Page`], which
 //! has a set for light and one for dark that readers with impaired colour vision
@@ -7,6 +7,7 @@
 
 mod axis;
 mod bars;
+mod boxes;
 mod canvas;
 mod cdf;
 mod lines;
@@ -14,6 +15,7 @@ mod scatter;
 
 pub use axis::{Axis, Quantity, Scale};
 pub use bars::{Bar, Bars, Segment};
+pub use boxes::{Boxes, Group};
 pub use cdf::{Cdf, CdfSeries};
 pub use lines::{Line, Lines};
 pub use scatter::{Scatter, ScatterSeries};

@@ -63,6 +63,11 @@ proptest! {
             .collect();
         let bars = vec![Bar { label: name.clone(), segments }];
         check(&Bars { title: title.clone(), axis: x.clone(), stacked: tail, bars }.draw());
+        let values: Vec<f64> = points.iter().map(|point| point.0).collect();
+        let groups = Group::of(name.clone(), 7, &values).into_iter();
+        let groups = groups.map(|group| group.shaded([-1.0, 1e300])).collect();
+        let shade = name.clone();
+        check(&Boxes { title: title.clone(), axis: x.clone(), shade, groups }.draw());
         let mut sorted: Vec<f64> = points.iter().map(|point| point.0).collect();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len() as f64;

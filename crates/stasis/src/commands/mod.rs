@@ -1,4 +1,5 @@
 //! What each subcommand does.
 
 pub mod guest;
+pub mod reproduce;
 pub mod run;

@@ -26,11 +26,8 @@ use relay::Relay;
 pub fn main(arguments: RunArguments) -> Result<ExitCode> {
     let (show_console, quiet) = (arguments.console, arguments.quiet);
     let (experiment, base) = experiment(arguments)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot handle signals")?;
-    }
-    let run = execute(&experiment, &base, &stop, show_console)?;
+    let stop = stop_on_signals()?;
+    let run = execute(&experiment, &base, &stop, Show { console: show_console, output: true })?;
     if !quiet {
         eprint!("{}", stasis_report::text_summary(&run.summary));
         eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
@@ -40,6 +37,27 @@ pub fn main(arguments: RunArguments) -> Result<ExitCode> {
     }
     Ok(ExitCode::from(run.status))
 }
+
+/// A flag that Ctrl-C and SIGTERM set.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot handle signals")?;
+    }
+    Ok(stop)
+}
+
+/// What a run writes to the terminal beside its progress.
+#[derive(Debug, Clone, Copy)]
+pub struct Show {
+    /// What the guest's kernel says.
+    pub console: bool,
+    /// What the command prints; otherwise it goes to [`OUTPUT_FILE`].
+    pub output: bool,
+}
+
+/// The file in the results' folder with what a command printed that was not shown.
+pub const OUTPUT_FILE: &str = "output.txt";
 
 /// A run that has ended, one way or another.
 pub struct Run {
@@ -114,7 +132,7 @@ pub fn execute(
     experiment: &Experiment,
     base: &Path,
     stop: &Arc<AtomicBool>,
-    show_console: bool,
+    show: Show,
 ) -> Result<Run> {
     let begun = Instant::now();
     let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
@@ -127,7 +145,7 @@ pub fn execute(
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create the results folder {}", folder.display()))?;
     let recorder = Recorder::create(&folder, prepared.drives())?;
-    let mut relay = Relay::new(recorder, &folder, show_console);
+    let mut relay = Relay::new(recorder, &folder, show)?;
     let result = prepared.run(&mut relay, stop);
     let words = relay.last_words();
     let (stage, failed) = (relay.stage, relay.failed.take());
@@ -175,7 +193,9 @@ fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<S
         Ending::Exited(_) => return None,
         Ending::NotStarted { message, .. } => message.clone(),
         Ending::Panicked => console("the guest's kernel panicked or reset the machine"),
-        Ending::Hung => console("the guest hangs: every processor is idle and nothing can wake one"),
+        Ending::Hung => {
+            console("the guest hangs: every processor is idle and nothing can wake one")
+        }
         Ending::VirtualLimit => {
             format!("the limit of {} of virtual time was reached", limit(experiment.virtual_limit))
         }

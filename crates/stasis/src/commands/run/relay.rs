@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use stasis_journal::{Entry, IoRecord, Journal, Outcome, Stage};
 use stasis_report::Recorder;
 
 use super::progress::RunProgress;
+use super::{Show, OUTPUT_FILE};
 
 /// How many bytes of the kernel's console are kept for a failure's message.
 const LAST_WORDS: usize = 4096;
@@ -18,6 +20,8 @@ pub struct Relay {
     recorder: Recorder,
     progress: RunProgress,
     show_console: bool,
+    /// Where the command's output goes instead of the terminal.
+    output: Option<File>,
     console: Vec<u8>,
     results: Option<File>,
     folder: PathBuf,
@@ -35,11 +39,19 @@ pub struct Relay {
 
 impl Relay {
     /// Writes into `folder`.
-    pub fn new(recorder: Recorder, folder: &Path, show_console: bool) -> Self {
-        Self {
+    pub fn new(recorder: Recorder, folder: &Path, show: Show) -> Result<Self> {
+        let output = if show.output {
+            None
+        } else {
+            let path = folder.join(OUTPUT_FILE);
+            let file = File::create(&path);
+            Some(file.with_context(|| format!("cannot write {}", path.display()))?)
+        };
+        Ok(Self {
             recorder,
             progress: RunProgress::new(),
-            show_console,
+            show_console: show.console,
+            output,
             console: Vec::new(),
             results: None,
             folder: folder.to_owned(),
@@ -48,7 +60,7 @@ impl Relay {
             stage: Stage::Preparing,
             virtual_ns: 0,
             started: None,
-        }
+        })
     }
 
     /// Progress before the machine is there.
@@ -82,6 +94,11 @@ impl Relay {
 impl Journal for Relay {
     fn entry(&mut self, entry: Entry) -> io::Result<()> {
         match entry {
+            Entry::Output(bytes) | Entry::ErrorOutput(bytes) if self.output.is_some() => {
+                if let Some(file) = &mut self.output {
+                    file.write_all(&bytes)?;
+                }
+            }
             Entry::Output(bytes) => {
                 self.progress.clear();
                 let mut out = io::stdout().lock();

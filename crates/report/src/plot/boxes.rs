@@ -1,0 +1,149 @@
+//! Box plots: where the middle half of each group lies, and how far the rest.
+
+use super::axis::Axis;
+use super::canvas::{number, shortened, text_width, Canvas, Key};
+use super::{Markup, COLOURS};
+
+/// The figures of one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// What the group is.
+    pub label: String,
+    /// Its colour, see [`COLOURS`].
+    pub colour: usize,
+    /// Ends of the lower and the upper whisker.
+    pub whiskers: [f64; 2],
+    /// Quartiles: the box from the first to the third, and the median in it.
+    pub quartiles: [f64; 3],
+    /// A range to compare with, shaded behind the box.
+    pub shade: Option<[f64; 2]>,
+}
+
+impl Group {
+    /// The figures of `values`, in any order: quartiles by nearest rank, whiskers
+    /// to the farthest values within 1.5 times the box's length of it (Tukey,
+    /// "Exploratory Data Analysis", 1977, section 2D). `None` without values.
+    pub fn of(label: impl Into<String>, colour: usize, values: &[f64]) -> Option<Self> {
+        let mut sorted: Vec<f64> =
+            values.iter().copied().filter(|value| value.is_finite()).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        let quartiles = [1, 2, 3].map(|quarter| {
+            let rank = (sorted.len() * quarter).div_ceil(4);
+            sorted[rank.saturating_sub(1).min(last)]
+        });
+        let reach = 1.5 * (quartiles[2] - quartiles[0]);
+        let low = sorted.iter().find(|value| **value >= quartiles[0] - reach);
+        let high = sorted.iter().rfind(|value| **value <= quartiles[2] + reach);
+        let whiskers = [*low?, *high?];
+        Some(Self { label: label.into(), colour, whiskers, quartiles, shade: None })
+    }
+
+    /// The same with a range to compare with.
+    #[must_use]
+    pub fn shaded(mut self, range: [f64; 2]) -> Self {
+        self.shade = Some(range);
+        self
+    }
+
+    fn figures(&self) -> impl Iterator<Item = f64> + '_ {
+        let shade = self.shade.into_iter().flatten();
+        self.whiskers.into_iter().chain(self.quartiles).chain(shade)
+    }
+}
+
+/// Box plots in one frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Boxes {
+    /// What the plot shows.
+    pub title: String,
+    /// The axis of the values.
+    pub axis: Axis,
+    /// What the shaded ranges are; empty where there are none.
+    pub shade: String,
+    /// The groups, from the top.
+    pub groups: Vec<Group>,
+}
+
+/// Height of a box, of a shade, and of a group with the room around it.
+const THICK: f64 = 16.0;
+const SHADE: f64 = 30.0;
+const STEP: f64 = 38.0;
+/// Room for the frame above the first and below the last.
+const AROUND: f64 = 60.0;
+/// Characters of a label that are shown.
+const LABEL: usize = 28;
+/// The shade's colour: grey.
+const GREY: usize = 4;
+
+impl Boxes {
+    /// Draws them.
+    pub fn draw(&self) -> Markup {
+        let keys: Vec<Key<'_>> =
+            if self.shade.is_empty() { Vec::new() } else { vec![(&self.shade, GREY, "band")] };
+        let height = AROUND + self.groups.len().max(1) as f64 * STEP;
+        let labels = self.groups.iter().map(|group| text_width(&shortened(&group.label, LABEL)));
+        let left = labels.fold(40.0, f64::max) + 14.0;
+        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, left);
+        let axis = self.axis.fit(self.groups.iter().flat_map(Group::figures));
+        canvas.x_axis(&axis);
+        if self.groups.is_empty() {
+            canvas.nothing();
+        }
+        let mut middle = canvas.y(1.0) + STEP / 2.0;
+        for group in &self.groups {
+            canvas.text(left - 8.0, middle + 4.0, "end", &shortened(&group.label, LABEL));
+            let place = |value: f64| {
+                let value = if value.is_finite() { value } else { 0.0 };
+                axis.place(value)
+            };
+            let show = |value: f64| self.axis.quantity.show(value);
+            if let Some(shade) = group.shade {
+                let [from, to] = shade.map(|value| canvas.x(place(value)));
+                let text = format!("{}: {} to {}", self.shade, show(shade[0]), show(shade[1]));
+                let wide = (to - from).max(1.0);
+                canvas.shade([from, middle - SHADE / 2.0, wide, SHADE], GREY, &text);
+            }
+            let [low, high] = group.whiskers.map(|value| canvas.x(place(value)));
+            let [first, median, third] = group.quartiles.map(|value| canvas.x(place(value)));
+            let (top, bottom) = (middle - THICK / 2.0, middle + THICK / 2.0);
+            let text = format!(
+                "{}: {} to {}, quartiles {}, {}, {}",
+                group.label,
+                show(group.whiskers[0]),
+                show(group.whiskers[1]),
+                show(group.quartiles[0]),
+                show(group.quartiles[1]),
+                show(group.quartiles[2]),
+            );
+            // A box without length is still seen.
+            let wide = (third - first).max(1.0);
+            canvas.shade([first, top, wide, THICK], group.colour, &text);
+            let [low, high, first, median, third, middle_, top, bottom] =
+                [low, high, first, median, third.max(first + 1.0), middle, top, bottom].map(number);
+            let lines = format!(
+                "M{low} {middle_}H{first}M{third} {middle_}H{high}M{first} {top}V{bottom}H{third}V{top}H{first}\
+                 M{median} {top}V{bottom}M{low} {top}V{bottom}M{high} {top}V{bottom}"
+            );
+            canvas.path(&format!("stroke c{}", group.colour % COLOURS), &lines);
+            middle += STEP;
+        }
+        canvas.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whiskers_end_at_values_and_leave_out_what_is_far() {
+        let mut values: Vec<f64> = (1..=100).map(f64::from).collect();
+        values.extend([1000.0, -1000.0, f64::NAN]);
+        let group = Group::of("g", 0, &values).unwrap();
+        assert_eq!(group.quartiles, [25.0, 50.0, 76.0]);
+        assert_eq!(group.whiskers, [1.0, 100.0]);
+        assert_eq!(Group::of("g", 0, &[f64::INFINITY]), None);
+        assert_eq!(Group::of("g", 0, &[7.0]).unwrap().whiskers, [7.0, 7.0]);
+    }
+}

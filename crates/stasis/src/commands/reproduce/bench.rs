@@ -1,0 +1,231 @@
+//! Runs a list of experiments, each in its own folder. One that is complete there,
+//! from the same program and settings, is not run again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use anyhow::{bail, Context, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use stasis_experiment::Experiment;
+use stasis_report::{Summary, SUMMARY_FILE};
+
+use super::fio::{self, Latencies};
+use super::{announce, ios};
+use crate::commands::run::{self, Show};
+
+/// The file that says what a folder's results are the results of.
+const KEY_FILE: &str = "key.json";
+/// Folder of the images behind slow drives, gone at the end.
+const MEDIA: &str = "media";
+/// How much of a failed command's output a message repeats (bytes).
+const LAST_WORDS: usize = 600;
+
+/// An experiment to run.
+pub struct Trial {
+    /// Its name and that of its folder.
+    pub id: &'static str,
+    /// What it is, in a line.
+    pub what: String,
+    /// The experiment. Media that are files stand in the folder [`image`] names.
+    pub experiment: Experiment,
+}
+
+/// Where an image behind a drive stands, for an experiment's medium.
+pub fn image(name: &str) -> PathBuf {
+    Path::new(MEDIA).join(name)
+}
+
+/// Everything was to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped")]
+pub struct Stopped;
+
+/// What results are the results of.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Key {
+    /// Digest of the program.
+    program: String,
+    /// Digest of the experiment.
+    experiment: String,
+}
+
+/// The place of a reproduction's runs.
+pub struct Bench {
+    folder: PathBuf,
+    force: bool,
+    program: String,
+    stop: Arc<AtomicBool>,
+}
+
+impl Bench {
+    /// Runs in `folder`; with `force`, also what is complete.
+    pub fn new(folder: &Path, force: bool, stop: Arc<AtomicBool>) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let bytes = std::fs::read(&program)
+            .with_context(|| format!("cannot read {}", program.display()))?;
+        Ok(Self { folder: folder.to_owned(), force, program: digest(&bytes), stop })
+    }
+
+    /// Runs all, and goes on where one fails.
+    ///
+    /// # Errors
+    /// [`Stopped`], and where the folder cannot be written.
+    pub fn run_all(&mut self, trials: Vec<Trial>) -> Result<Runs> {
+        let media = self.folder.join(MEDIA);
+        std::fs::create_dir_all(&media)
+            .with_context(|| format!("cannot create the folder {}", media.display()))?;
+        let mut runs = Runs { done: BTreeMap::new(), failed: Vec::new() };
+        let of = trials.len();
+        for (index, trial) in trials.into_iter().enumerate() {
+            let key = self.key(&trial.experiment)?;
+            let folder = self.folder.join(trial.id);
+            let before = if self.force { None } else { complete(&folder, &key) };
+            announce(index + 1, of, trial.id, &trial.what, before.is_some());
+            let done = match before {
+                Some(done) => Ok(done),
+                None => self.run(trial.experiment, &folder, &key),
+            };
+            if self.stop.load(Ordering::Relaxed) {
+                bail!(Stopped);
+            }
+            match done {
+                Ok(done) => drop(runs.done.insert(trial.id, (index, done))),
+                Err(error) => runs.failed.push((trial.id.to_owned(), format!("{error:#}"))),
+            }
+        }
+        // The images hold nothing that anyone wants; failing to remove them harms nobody.
+        let _ = std::fs::remove_dir_all(media);
+        Ok(runs)
+    }
+
+    fn run(&self, mut experiment: Experiment, folder: &Path, key: &Key) -> Result<Done> {
+        let stale = folder.join(KEY_FILE);
+        match std::fs::remove_file(&stale) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                bail!("cannot remove {}: {error}", stale.display())
+            }
+            _ => {}
+        }
+        experiment.results = Some(folder.to_owned());
+        experiment.finish()?;
+        let show = Show { console: false, output: false };
+        let run = run::execute(&experiment, &self.folder, &self.stop, show)?;
+        if run.status != 0 {
+            let said = std::fs::read(folder.join(run::OUTPUT_FILE)).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]);
+            let message = run.message.unwrap_or_else(|| {
+                format!("the command ended with status {}: {}", run.status, said.trim())
+            });
+            bail!(message);
+        }
+        let done = Done::read(folder)?;
+        let json = serde_json::to_vec_pretty(key).context("cannot write the key")?;
+        std::fs::write(folder.join(KEY_FILE), json)
+            .with_context(|| format!("cannot write {}", folder.join(KEY_FILE).display()))?;
+        Ok(done)
+    }
+
+    fn key(&self, experiment: &Experiment) -> Result<Key> {
+        let json = serde_json::to_vec(experiment).context("cannot write the experiment")?;
+        Ok(Key { program: self.program.clone(), experiment: digest(&json) })
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The results in `folder`, if they are whole and of `key`.
+fn complete(folder: &Path, key: &Key) -> Option<Done> {
+    let written = std::fs::read(folder.join(KEY_FILE)).ok()?;
+    let written: Key = serde_json::from_slice(&written).ok()?;
+    (written == *key).then(|| Done::read(folder).ok())?
+}
+
+/// A run that is complete.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// Its results.
+    pub folder: PathBuf,
+    /// What was measured from outside.
+    pub summary: Summary,
+    /// What fio measured in the guest, by job; empty where fio did not run.
+    jobs: Vec<(String, Latencies)>,
+}
+
+impl Done {
+    fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(SUMMARY_FILE);
+        let context = || format!("cannot read {}", path.display());
+        let summary = std::fs::read(&path).with_context(context)?;
+        let summary = serde_json::from_slice(&summary).with_context(context)?;
+        let has_fio = folder.join(fio::FILE).exists();
+        let jobs = if has_fio { fio::read(folder)? } else { Vec::new() };
+        Ok(Self { folder: folder.to_owned(), summary, jobs })
+    }
+
+    /// What fio measured in job `name`.
+    pub fn job(&self, name: &str) -> Option<&Latencies> {
+        self.jobs.iter().find(|job| job.0 == name).map(|job| &job.1)
+    }
+
+    /// Delivered latencies (ns) of one operation, in the order of completion.
+    pub fn delivered(&self, operation: &str) -> Result<Vec<f64>> {
+        ios::delivered(&self.folder, operation)
+    }
+}
+
+/// All runs of a reproduction.
+pub struct Runs {
+    // With their places in the list.
+    done: BTreeMap<&'static str, (usize, Done)>,
+    /// What failed, and why.
+    pub failed: Vec<(String, String)>,
+}
+
+impl Runs {
+    /// A run, where it was to be run and did not fail.
+    pub fn get(&self, id: &str) -> Option<&Done> {
+        self.done.get(id).map(|(_, done)| done)
+    }
+
+    /// What fio measured in a run's job.
+    pub fn job(&self, id: &str, name: &str) -> Option<&Latencies> {
+        self.get(id)?.job(name)
+    }
+
+    /// The runs in the order in which they were run.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &Done)> {
+        let mut all: Vec<_> = self.done.iter().collect();
+        all.sort_by_key(|(_, (place, _))| *place);
+        all.into_iter().map(|(id, (_, done))| (*id, done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_another_program_or_experiment_are_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let bench = |program: &str| Bench {
+            folder: folder.path().to_owned(),
+            force: false,
+            program: program.into(),
+            stop: Arc::default(),
+        };
+        let experiment = Experiment { seed: 1, ..Experiment::default() };
+        let key = bench("a").key(&experiment).unwrap();
+        assert_eq!(key, bench("a").key(&experiment).unwrap());
+        assert_ne!(key, bench("b").key(&experiment).unwrap());
+        let other = Experiment { seed: 2, ..Experiment::default() };
+        assert_ne!(key, bench("a").key(&other).unwrap());
+        // The key alone is no result.
+        std::fs::write(folder.path().join(KEY_FILE), serde_json::to_vec(&key).unwrap()).unwrap();
+        assert!(complete(folder.path(), &key).is_none());
+    }
+}

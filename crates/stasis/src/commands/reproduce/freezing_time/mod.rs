@@ -1,0 +1,145 @@
+//! Bona et al., "Freezing time" (2020): the experiments of its section 5.
+//!
+//! The drives are models; the slow disk underneath is an image behind a real delay
+//! for each I/O. Each experiment is smaller than the publication's (4 KiB I/Os over
+//! 4 GB, five times; 10 GB of random reads of the DCPMM).
+
+mod dcpmm;
+mod fastest;
+mod overhead;
+mod program;
+mod published;
+mod ssd;
+
+use anyhow::{Context, Result};
+use stasis_block::units;
+use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
+use stasis_media::MediumSpec;
+use stasis_report::figures::Figure;
+
+use super::bench::{image, Runs, Trial};
+use super::{fio, Findings, Settings};
+
+/// Real time that each I/O on the slow medium takes, about a random access of the
+/// publication's disk (its Fig. 6).
+const SLOW: &str = "5ms";
+/// Size of drives whose model does not depend on it.
+const SIZE: &str = "256MiB";
+/// The publication's data size, over which the disk's arm moves.
+const DISK_SIZE: u64 = 4 << 30;
+/// Memory of the guest: enough for fio and ffmpeg. The publication's 2 GB would
+/// only take longer to make.
+const MEMORY: u64 = 512 << 20;
+/// Processors of the publication's larger machine.
+const MANY: u32 = 4;
+
+/// The experiments, in the order in which they are run.
+pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
+    let parts = [fastest::trials, overhead::trials, ssd::trials, dcpmm::trials, program::trials];
+    let mut trials = Vec::new();
+    for part in parts {
+        trials.extend(part(settings)?);
+    }
+    Ok(trials)
+}
+
+/// What the runs say.
+pub fn findings(runs: &Runs) -> Result<Findings> {
+    let parts =
+        [fastest::findings, ssd::findings, dcpmm::findings, program::findings, overhead::findings];
+    let mut findings = Findings {
+        title: "Freezing time: emulating new and faster devices with virtual machines",
+        sections: Vec::new(),
+        figures: Vec::new(),
+    };
+    for part in parts {
+        let (section, figures) = part(runs)?;
+        findings.sections.push(section);
+        findings.figures.extend(figures);
+    }
+    Ok(findings)
+}
+
+/// An experiment of fio's `jobs` (name, operation), `count` I/Os each.
+fn fio_trial(
+    settings: &Settings,
+    (id, what): (&'static str, &str),
+    vcpus: u32,
+    drive: DriveSpec,
+    (jobs, count): (&[(&str, &str)], u64),
+) -> Trial {
+    let command = fio::command(jobs, count);
+    Trial { id, what: what.to_owned(), experiment: experiment(settings, vcpus, drive, command) }
+}
+
+fn experiment(
+    settings: &Settings,
+    vcpus: u32,
+    drive: DriveSpec,
+    command: Vec<String>,
+) -> Experiment {
+    Experiment {
+        engine: settings.engine,
+        command,
+        machine: MachineSpec { vcpus, memory: MEMORY, ..MachineSpec::default() },
+        drives: vec![drive],
+        ..Experiment::default()
+    }
+}
+
+/// A drive in memory.
+fn on_ram(model: &str) -> Result<DriveSpec> {
+    Ok(DriveSpec::parse(&format!("name={model},model={model},medium=ram:{SIZE}"))?)
+}
+
+/// A drive on the slow disk.
+fn on_slow(model: &str) -> Result<DriveSpec> {
+    let mut drive = on_ram(model)?;
+    let size = units::parse_size(SIZE).context("a size of this program's own")?;
+    drive.medium = MediumSpec::File { path: image("slow.img"), size: Some(size), direct: false };
+    drive.delay = units::parse_duration(SLOW).context("a time of this program's own")?;
+    Ok(drive)
+}
+
+/// A drive of the size of the publication's data, on an image with holes.
+fn on_image(model: &str) -> Result<DriveSpec> {
+    let mut drive = on_ram(model)?;
+    let medium = MediumSpec::File { path: image("disk.img"), size: Some(DISK_SIZE), direct: false };
+    drive.medium = medium;
+    Ok(drive)
+}
+
+/// The two jobs of most experiments.
+const READ_AND_WRITE: [(&str, &str); 2] = [("read", "randread"), ("write", "randwrite")];
+
+/// How many I/Os an experiment of each operation makes.
+fn count(settings: &Settings) -> u64 {
+    if settings.quick {
+        300
+    } else {
+        2000
+    }
+}
+
+/// A figure beside its publication's.
+fn figure(
+    id: &str,
+    what: impl Into<String>,
+    unit: &str,
+    published: impl Into<Option<f64>>,
+    measured: Option<f64>,
+) -> Figure {
+    Figure {
+        id: id.to_owned(),
+        what: what.into(),
+        unit: unit.to_owned(),
+        published: published.into(),
+        measured,
+    }
+}
+
+/// The name of a group of I/Os.
+fn label(operation: &str, vcpus: u32) -> String {
+    let plural = if vcpus == 1 { "" } else { "s" };
+    format!("{operation}, {vcpus} vCPU{plural}")
+}

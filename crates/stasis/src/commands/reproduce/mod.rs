@@ -1,0 +1,153 @@
+//! `stasis reproduce`: a publication's experiments, at a size that fits a usual
+//! machine, with its figures beside ours.
+
+mod bench;
+mod fio;
+mod freezing_time;
+mod ios;
+mod statistics;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use stasis_experiment::Engine;
+use stasis_report::figures::{self, Figure};
+use stasis_report::page::{Block, Page, Section};
+use stasis_report::{Column, Table, FIGURES_FILE, REPORT_FILE};
+
+use crate::cli::FAILURE;
+use crate::commands::run;
+use bench::{Bench, Runs, Stopped};
+
+/// Exit status after Ctrl-C, as that of `stasis run`.
+const STOPPED: u8 = 130;
+
+/// What can be reproduced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Publication {
+    /// Bona et al.: "Freezing time: emulating new and faster devices with virtual
+    /// machines", 2020
+    FreezingTime,
+}
+
+/// What `stasis reproduce` repeats.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Each experiment leaves a folder in DIR with the results of `stasis run`; DIR/figures.json has
+the figures, DIR/report.html the plots. An experiment that is complete in DIR, from the same
+program and settings, is not run again.
+
+Examples:
+  stasis reproduce freezing-time
+  stasis reproduce freezing-time --quick --results quick
+
+Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
+)]
+pub struct Arguments {
+    /// The publication
+    pub publication: Publication,
+    /// Folder for the results [default: reproduce-PUBLICATION]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Fewer experiments and I/Os, as a check
+    #[arg(long)]
+    pub quick: bool,
+    /// Run what is complete, too
+    #[arg(long)]
+    pub force: bool,
+    /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<Engine>,
+}
+
+/// How large a reproduction is, and where it runs.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    engine: Engine,
+    quick: bool,
+}
+
+/// What a publication's runs say.
+struct Findings {
+    title: &'static str,
+    sections: Vec<Section>,
+    figures: Vec<Figure>,
+}
+
+/// `stasis reproduce`.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let Publication::FreezingTime = arguments.publication;
+    let settings =
+        Settings { engine: arguments.engine.unwrap_or_default(), quick: arguments.quick };
+    let folder =
+        arguments.results.clone().unwrap_or_else(|| PathBuf::from("reproduce-freezing-time"));
+    let mut bench = Bench::new(&folder, arguments.force, run::stop_on_signals()?)?;
+    let runs = match bench.run_all(freezing_time::trials(&settings)?) {
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("stasis: {error}; the same command goes on from here");
+            return Ok(ExitCode::from(STOPPED));
+        }
+        other => other?,
+    };
+    let findings = freezing_time::findings(&runs)?;
+    page(&findings, &runs, &settings).write(&folder, REPORT_FILE)?;
+    figures::write_figures(&folder, &findings.figures)?;
+    print!("{}", figures::figures_table(&findings.figures).to_text());
+    eprintln!("figures: {}", folder.join(FIGURES_FILE).display());
+    eprintln!("report: {}", folder.join(REPORT_FILE).display());
+    for (id, message) in &runs.failed {
+        eprintln!("stasis: {id} failed: {message}");
+    }
+    Ok(if runs.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURE) })
+}
+
+fn page(findings: &Findings, runs: &Runs, settings: &Settings) -> Page {
+    let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
+    let size = if settings.quick { "the quick form, for checks" } else { "the usual size" };
+    let subtitle = format!("The publication's figures beside ours. Engine {engine}, {size}.");
+    let mut sections = findings.sections.clone();
+    sections.push(Section::new("All figures").with(Block::Figures(findings.figures.clone())));
+    sections.push(Section::new("All runs").with(Block::Table(String::new(), overview(runs))));
+    Page { title: findings.title.to_owned(), subtitle, sections }
+}
+
+/// Every run: what it was, and its times.
+fn overview(runs: &Runs) -> Table {
+    let seconds = |seconds: f64| stasis_report::units::duration(seconds * 1e9);
+    let mut table = Table::new(
+        [Column::left("run"), Column::left("drive"), Column::left("medium")]
+            .into_iter()
+            .chain(["vCPUs", "I/Os", "virtual time", "frozen", "wall-clock"].map(Column::right))
+            .collect(),
+    );
+    for (id, trial) in runs.all() {
+        let summary = &trial.summary;
+        let drive = |text: fn(&stasis_report::DriveSummary) -> &String| {
+            summary.drives.first().map(text).cloned().unwrap_or_default()
+        };
+        table.push(vec![
+            id.to_owned(),
+            drive(|drive| &drive.model),
+            drive(|drive| &drive.medium),
+            summary.extra.get("vcpus").map(ToString::to_string).unwrap_or_default(),
+            stasis_report::units::count(summary.ios()),
+            seconds(summary.virtual_seconds),
+            seconds(summary.frozen_seconds),
+            seconds(summary.wall_seconds),
+        ]);
+    }
+    for (id, message) in &runs.failed {
+        table.push(vec![id.clone(), format!("failed: {message}")]);
+    }
+    table
+}
+
+/// Says on a terminal which run is next.
+fn announce(number: usize, of: usize, id: &str, what: &str, done: bool) {
+    if std::io::stderr().is_terminal() {
+        let done = if done { ", done before" } else { "" };
+        eprintln!("[{number}/{of}] {id}: {what}{done}");
+    }
+}
