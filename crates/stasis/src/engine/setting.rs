@@ -24,7 +24,7 @@ const FIXED_DATE_NS: u64 = 1_767_225_600_000_000_000;
 /// processors) spend on a read beside the drive: the median over 1000 reads
 /// of fio's completion latency less the delivered one, times the CPU speed
 /// (docs/benchmarks.md).
-const PATH_INSTRUCTIONS: u64 = 10_160;
+const PATH_INSTRUCTIONS: u64 = 9_900;
 
 /// Everything a run is made from.
 pub struct Setting<'a> {
