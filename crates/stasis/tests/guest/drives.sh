@@ -1,0 +1,38 @@
+# Runs in the guest: uses four drives in every way a user would.
+# /dev/nvme0n1 null, nvme1n1 100 us on RAM, nvme2n1 the same on a file, nvme3n1 on a late file.
+set -eu
+
+for drive in 0 1 2 3; do
+  fio --name=reads --filename=/dev/nvme${drive}n1 --rw=randread --bs=4k --direct=1 --ioengine=psync \
+    --size=64M --number_ios=300 --output-format=json --output=/results/reads$drive.json
+  fio --name=writes --filename=/dev/nvme${drive}n1 --rw=randwrite --bs=4k --direct=1 --ioengine=psync \
+    --size=64M --number_ios=100 --output-format=json --output=/results/writes$drive.json
+done
+
+nvme list >/results/list.txt
+nvme id-ctrl /dev/nvme1 >/results/id-ctrl.txt
+nvme smart-log /dev/nvme1 >/results/smart-log.txt
+
+# Commands that are neither read nor write, each followed by a look at what it did.
+echo "stasis: these words go away" | dd of=/dev/nvme1n1 bs=4k count=1 conv=sync oflag=direct status=none
+nvme write-zeroes /dev/nvme1n1 --start-block=0 --block-count=7 >/dev/null
+dd if=/dev/nvme1n1 bs=4k count=1 iflag=direct status=none | cmp -n 4096 - /dev/zero
+blkdiscard --offset 1048576 --length 1048576 /dev/nvme1n1
+nvme flush /dev/nvme1n1 --namespace-id=1 >/dev/null
+
+# A file system on the drive with a file below it.
+mkfs.ext4 -q -F /dev/nvme2n1
+mount /dev/nvme2n1 /mnt
+seq 1 200000 >/mnt/numbers
+mkdir /mnt/folder
+cp -r /etc /mnt/folder/
+(cd /mnt && find . -type f | sort | xargs sha256sum) >/results/before.sha256
+umount /mnt
+echo 3 >/proc/sys/vm/drop_caches
+mount /dev/nvme2n1 /mnt
+(cd /mnt && sha256sum --check --quiet /results/before.sha256)
+umount /mnt
+
+echo "to standard output"
+echo "to standard error" >&2
+exit 7

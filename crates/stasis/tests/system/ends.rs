@@ -1,0 +1,128 @@
+//! Runs that end otherwise than by their command's own exit.
+
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use crate::support::{guest_program, Bench};
+
+const DRIVE: &str = "--drive=model=fixed:100us,medium=ram:64MiB";
+
+/// Reads until it is stopped, and says when it begins.
+const ENDLESS: &str =
+    "echo begins; exec fio --name=r --filename=/dev/nvme0n1 --rw=randread --bs=4k \
+     --direct=1 --ioengine=psync --size=64M --time_based --runtime=100000";
+
+#[test]
+fn a_command_that_does_not_exist() {
+    let bench = Bench::new();
+    let run = bench.run(&["--engine=exact", "-q", DRIVE, "--", "no-such-command"]);
+    run.expect(127).says(&["no-such-command", "not found in the guest"]);
+    assert_eq!(bench.json("results/summary.json")["ending"], "not-started");
+}
+
+#[test]
+fn a_guest_that_panics() {
+    let bench = Bench::new();
+    let words = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=10 iflag=direct status=none; \
+                 echo c >/proc/sysrq-trigger";
+    let run = bench.run(&["--engine=exact", "-q", DRIVE, "--", "sh", "-c", words]);
+    run.says(&["panicked"]);
+    assert_ne!(run.status, Some(0));
+    let summary = bench.json("results/summary.json");
+    assert_eq!(summary["ending"], "panicked");
+    assert_eq!(summary["drives"][0]["read"]["count"], 10);
+}
+
+#[test]
+fn a_guest_that_takes_too_long() {
+    let bench = Bench::new();
+    // On its own clock: a year's sleep is over at once.
+    let run = bench.run(&[
+        "--engine=exact",
+        "-q",
+        "--virtual-limit=10s",
+        DRIVE,
+        "--",
+        "sleep",
+        "31536000",
+    ]);
+    run.expect(124).says(&["10s of virtual time"]);
+    let summary = bench.json("results/summary.json");
+    assert_eq!(summary["ending"], "virtual-limit");
+    let seconds = summary["virtual_seconds"].as_f64().unwrap();
+    assert!((10.0..11.0).contains(&seconds), "{seconds} s");
+
+    // On ours: it never sleeps.
+    let run = bench.run(&[
+        "--engine=exact",
+        "-q",
+        "--wall-limit=15s",
+        DRIVE,
+        "--",
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]);
+    run.expect(124).says(&["15s of wall-clock time"]);
+    assert_eq!(bench.json("results/summary.json")["ending"], "wall-limit");
+}
+
+#[test]
+fn an_interrupted_run_keeps_its_results() {
+    let bench = Bench::new();
+    let mut run = bench.start(&["--engine=exact", "-q", DRIVE, "--", "sh", "-c", ENDLESS]);
+    assert_eq!(run.line().as_deref(), Some("begins"));
+    // Until some I/Os have been told.
+    let limit = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(bench.path("results/ios.csv")).map_or(0, |file| file.len()) < 1000 {
+        assert!(Instant::now() < limit, "no I/O was recorded");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    run.signal("INT");
+    let run = run.finish();
+    run.expect(130).says(&["stopped", "results so far are kept"]);
+    assert!(run.wall < Duration::from_secs(10), "took {:?} to stop", run.wall);
+    let summary = bench.json("results/summary.json");
+    assert_eq!(summary["ending"], "cancelled");
+    let reads = summary["drives"][0]["read"]["count"].as_u64().unwrap();
+    assert!(reads > 0);
+    assert!(bench.text("results/ios.csv").lines().count() as u64 > reads);
+    assert!(bench.text("results/report.html").contains("</html>"));
+}
+
+#[test]
+fn a_killed_program_has_lost_nothing_that_was_flushed() {
+    let bench = Bench::new();
+    let image = bench.image("disk.img", 64 << 20);
+    let program = guest_program("acknowledge");
+    let drive = "--drive=model=fixed:100us,medium=file:disk.img";
+    let words = [
+        "--engine=exact",
+        "-q",
+        "--file",
+        &program,
+        drive,
+        "--",
+        "/root/acknowledge",
+        "/dev/nvme0n1",
+    ];
+    let mut run = bench.start(&words);
+    let mut acknowledged = 0;
+    while acknowledged < 50 {
+        let line = run.line().expect("the program goes on");
+        acknowledged = line.parse::<u64>().unwrap();
+    }
+    run.signal("KILL");
+    // What it said before it died counts too.
+    while let Some(line) = run.line() {
+        acknowledged = line.parse().unwrap_or(acknowledged);
+    }
+    assert_eq!(run.finish().status, None);
+    let image = std::fs::File::open(image).unwrap();
+    for number in 1..=acknowledged {
+        let mut bytes = [0; 8];
+        image.read_exact_at(&mut bytes, number * 4096).unwrap();
+        assert_eq!(u64::from_le_bytes(bytes), number, "of {acknowledged} flushed");
+    }
+    println!("killed after {acknowledged} acknowledged flushes, all in the file");
+}

@@ -1,0 +1,11 @@
+//! Boots guests through the built program and checks what its user sees: in
+//! the software KVM host, in its exact form, so that every figure is exact.
+//! Needs what `stasis guest build` needs the first time. Best with
+//! `--release`: the program is also what runs in the software host.
+
+mod bad_input;
+mod clock;
+mod drives;
+mod ends;
+mod repeat;
+mod support;

@@ -1,0 +1,74 @@
+//! A run repeats itself, and its medium makes no difference.
+
+use serde_json::Value;
+use stasis_report::comparable;
+
+use crate::support::{fio, guest_file, Bench, Finished};
+
+fn run(bench: &Bench, results: &str, medium: &str) -> Finished {
+    bench.image("late.img", 64 << 20);
+    let run = bench.run(&[
+        "--engine=exact",
+        "--quiet",
+        "--results",
+        results,
+        "--file",
+        &guest_file("timing.sh"),
+        &format!("--drive=model=fixed:100us,{medium}"),
+        "--",
+        "sh",
+        "/root/timing.sh",
+    ]);
+    run.expect(0);
+    run
+}
+
+#[test]
+fn a_run_repeats_itself_and_does_not_depend_on_its_medium() {
+    let bench = Bench::new();
+    let first = run(&bench, "first", "medium=ram:64MiB");
+    let second = run(&bench, "second", "medium=ram:64MiB");
+    let late = run(&bench, "late", "medium=file:late.img,delay=5ms");
+
+    let parts = |results: &str| comparable(&bench.json(&format!("{results}/summary.json")));
+    let bytes = |summary: &Value| serde_json::to_string_pretty(summary).unwrap();
+    assert_eq!(bytes(&parts("first")), bytes(&parts("second")));
+    assert_eq!(first.stdout, second.stdout);
+    assert!(bench.bytes("first/ios.csv") == bench.bytes("second/ios.csv"), "the I/Os differ");
+
+    the_clock_is_the_experiments(&bench, &first);
+    the_clock_is_the_experiments(&bench, &late);
+    let mut same = (0, 0);
+    for (file, direction) in [("reads", "read"), ("deep", "read"), ("deep", "write")] {
+        let of = |results: &str| bench.json(&format!("{results}/{file}.json"));
+        let (ram, late) = (of("first"), of("late"));
+        let (ram, late) = (&fio(&ram, direction)["clat_ns"], &fio(&late, direction)["clat_ns"]);
+        let mut compare = |what: &str, a: &Value, b: &Value| {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            assert!((a - b).abs() <= a / 1000.0, "{file} {direction} {what}: {a} and {b} ns");
+            same = (same.0 + u32::from(a == b), same.1 + 1);
+        };
+        for what in ["min", "mean", "max"] {
+            compare(what, &ram[what], &late[what]);
+        }
+        for (percentile, value) in ram["percentile"].as_object().unwrap() {
+            compare(percentile, value, &late["percentile"][percentile]);
+        }
+    }
+    println!(
+        "fio on RAM and on a late file: {} of {} figures are the same nanosecond",
+        same.0, same.1
+    );
+}
+
+/// Ten seconds of the guest's take hardly any of ours.
+fn the_clock_is_the_experiments(bench: &Bench, run: &Finished) {
+    let mut lines = run.stdout.lines();
+    assert_eq!(lines.next(), Some("2026-01-01"));
+    let slept: u64 = lines.next().unwrap().strip_prefix("slept ").unwrap().parse().unwrap();
+    // Starting `sleep` and `date` takes some milliseconds.
+    assert!((10_000_000_000..10_100_000_000).contains(&slept), "slept {slept} ns");
+    let summary = bench.json("first/summary.json");
+    assert!(summary["skipped_seconds"].as_f64().unwrap() > 9.0);
+    assert!(summary["virtual_seconds"].as_f64().unwrap() > 10.0);
+}
