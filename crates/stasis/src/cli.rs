@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use stasis_experiment::{CpuSpeed, Engine};
 
 use crate::commands;
@@ -34,11 +34,85 @@ enum Command {
     /// Make the guest's system from Debian packages
     #[command(subcommand)]
     Guest(GuestCommand),
+    /// List the drives that have a name, or show one as TOML to start from
+    Models(ModelsArguments),
+    /// Make a model of what fio or blkparse measured on a real drive
+    Calibrate(CalibrateArguments),
+    /// Say what this machine has, which engine a run takes, and what to install
+    Doctor(DoctorArguments),
+    /// Print completions for a shell
+    #[command(after_help = "Example:
+  stasis completions bash > ~/.local/share/bash-completion/completions/stasis")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages to a folder, or print the first one
+    #[command(after_help = "Example:
+  stasis man ~/.local/share/man/man1")]
+    Man {
+        /// The folder; made if it is not there
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+}
+
+/// What `stasis models` shows.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  stasis models
+  stasis models jpt39c > my-disk.toml
+  stasis models uniform:200us-400us
+  stasis models dcpmm --json")]
+struct ModelsArguments {
+    /// A name of the list, or a model as --drive takes it
+    #[arg(value_name = "MODEL")]
+    model: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `stasis calibrate` reads and writes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fio job.fio --output-format=json+ --output=fio.json && stasis calibrate fio.json
+  blkparse -i sdb > sdb.txt && stasis calibrate sdb.txt -o sdb.json
+  stasis run --drive model=profile:sdb.json,medium=ram:1GiB -- fio job.fio")]
+pub struct CalibrateArguments {
+    /// fio's JSON output or blkparse's text output; - reads standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The profile's file; - prints it [default: profile.json]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Name of the profile [default: the first job's]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What `stasis doctor` prints.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit status: 0 if experiments can run here, 1 if something is in the way.")]
+struct DoctorArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum GuestCommand {
     /// Make it, or make it again if its recipe has changed
+    #[command(
+        after_help = "Each recipe is one guest in the cache. `stasis run` builds what it needs by itself.
+
+Examples:
+  stasis guest build
+  stasis guest build --packages ffmpeg,stress-ng --suite trixie"
+    )]
     Build(GuestBuildArguments),
 }
 
@@ -58,7 +132,8 @@ pub struct GuestBuildArguments {
 
 /// What `stasis run` runs. Words win over the experiment's file.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Drives appear in the guest as /dev/nvme0n1, /dev/nvme1n1, ... in the order given.
+#[command(
+    after_help = "Drives appear in the guest as /dev/nvme0n1, /dev/nvme1n1, ... in the order given.
 What COMMAND leaves in /results in the guest is in the results folder afterwards.
 
 Keys of --drive: model, medium, delay, name, interface, queues, block-size, serial.
@@ -69,7 +144,8 @@ Examples:
   stasis run experiment.toml --seed 2 --results second
 
 Exit status: that of COMMAND; 124 if a time limit was reached, 125 if the run failed,
-126 or 127 if COMMAND could not be started, 130 if it was stopped.")]
+126 or 127 if COMMAND could not be started, 130 if it was stopped."
+)]
 pub struct RunArguments {
     /// An experiment file
     #[arg(value_name = "EXPERIMENT.toml")]
@@ -130,5 +206,12 @@ pub fn main() -> Result<ExitCode> {
         Command::Run(arguments) => commands::run::main(*arguments),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
+        Command::Models(arguments) => {
+            commands::models::main(arguments.model.as_deref(), arguments.json)
+        }
+        Command::Calibrate(arguments) => commands::calibrate::main(&arguments),
+        Command::Doctor(arguments) => commands::doctor::main(arguments.json),
+        Command::Completions { shell } => commands::shell::completions(Cli::command(), shell),
+        Command::Man { folder } => commands::shell::man(Cli::command(), folder.as_deref()),
     }
 }

@@ -112,16 +112,20 @@ fn follow(
     Err(failed(cause))
 }
 
-fn check_tools() -> Result<(), BuildError> {
+/// What this user lacks to build a guest: each program with its Debian package.
+pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
     let is_root = nix::unistd::geteuid().is_root();
     // Without root it maps a range of user numbers, with this helper.
     let mapper = (!is_root).then_some(("newuidmap", "uidmap"));
-    for (tool, package) in TOOLS.into_iter().chain(mapper) {
-        if !folders().any(|folder| folder.join(tool).is_file()) {
-            return Err(BuildError::MissingTool { tool, package });
-        }
+    let there = |tool: &str| folders().any(|folder| folder.join(tool).is_file());
+    TOOLS.into_iter().chain(mapper).filter(|(tool, _)| !there(tool)).collect()
+}
+
+fn check_tools() -> Result<(), BuildError> {
+    match missing_tools().first() {
+        Some(&(tool, package)) => Err(BuildError::MissingTool { tool, package }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn folders() -> impl Iterator<Item = PathBuf> {

@@ -21,6 +21,7 @@ mod sources;
 mod store;
 
 pub use error::BuildError;
+pub use mmdebstrap::missing_tools;
 pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
 pub use store::{default_cache, Guest};
 

@@ -1,0 +1,147 @@
+//! `stasis calibrate`: a profile from what fio or blkparse wrote of a drive.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{bail, Context, Result};
+use stasis_block::units::{format_duration, format_size};
+use stasis_models::calibrate::{from_blkparse, from_fio};
+use stasis_models::profile::{Block, Observed};
+use stasis_models::Profile;
+
+use crate::cli::CalibrateArguments;
+use crate::commands;
+
+/// `stasis calibrate FILE`.
+pub fn main(arguments: &CalibrateArguments) -> Result<ExitCode> {
+    let mut profile = read(&arguments.file)?;
+    if let Some(name) = &arguments.name {
+        profile.name.clone_from(name);
+    }
+    let text = profile.to_json() + "\n";
+    let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from("profile.json"));
+    if output == Path::new("-") {
+        commands::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    write(&output, &text, arguments.force)?;
+    commands::print(&describe(&profile, &output))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: &Path) -> Result<Profile> {
+    let shown = file.display();
+    let text = match file == Path::new("-") {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    let text = text.map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => anyhow::anyhow!(
+            "{shown} is no text; for blktrace's binary files, give what \
+             `blkparse -i NAME` prints"
+        ),
+        _ => anyhow::Error::new(error).context(format!("cannot read {shown}")),
+    })?;
+    let profile = if is_fio(&text) { from_fio(&text) } else { from_blkparse(&text) };
+    let form = if is_fio(&text) { "fio's JSON" } else { "blkparse's text" };
+    profile.with_context(|| format!("{shown}, taken for {form}"))
+}
+
+/// Whether it is fio's output: JSON, perhaps after lines of messages. No line
+/// of blkparse's is a brace alone.
+fn is_fio(text: &str) -> bool {
+    text.trim_start().starts_with('{') || text.lines().any(|line| line.trim_end() == "{")
+}
+
+/// Writes a new file, or over an old one if that was asked for.
+fn write(output: &Path, text: &str, force: bool) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(!force).create(true).truncate(force);
+    match options.open(output) {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            bail!("{} exists; take another name with -o, or --force", output.display())
+        }
+        Err(error) => Err(error),
+    }
+    .with_context(|| format!("cannot write {}", output.display()))
+}
+
+/// What the profile holds, and how it is used.
+fn describe(profile: &Profile, output: &Path) -> String {
+    let mut text = String::new();
+    for (operation, blocks) in &profile.operations {
+        for block in blocks {
+            let size = match block.block_size {
+                0 => String::new(),
+                size => format!(" of {}", format_size(size)),
+            };
+            let (least, most) = ends(block);
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                text,
+                "{}{size}: {} to {}, {}",
+                operation.name(),
+                format_duration(least),
+                format_duration(most),
+                match block.samples.len() {
+                    0 => format!("{} percentiles", block.percentiles.len()),
+                    samples => format!("{samples} samples"),
+                }
+            );
+        }
+    }
+    if profile.observed == Observed::Application {
+        text.push_str(
+            "The times are an application's: they hold the software path of the machine they were \
+             measured on as well. blktrace sees the drive alone.\n",
+        );
+    }
+    let shown = output.display();
+    let _ = write!(
+        text,
+        "\nWritten to {shown}. To use it:\n  \
+         stasis run --drive model=profile:{shown},medium=ram:1GiB -- COMMAND...\n\
+         or in an experiment file:\n  [[drive]]\n  model  = {{ kind = \"profile\", file = \"{shown}\" }}\n  \
+         medium = {{ ram = \"1GiB\" }}\n"
+    );
+    text
+}
+
+/// The least and the largest latency (ns).
+fn ends(block: &Block) -> (u64, u64) {
+    let of_samples = block.samples.iter().min().zip(block.samples.iter().max());
+    let of_percentiles = block.percentiles.first().zip(block.percentiles.last());
+    match (of_samples, of_percentiles) {
+        (Some((&least, &most)), _) => (least, most),
+        (None, Some((least, most))) => (least.1 as u64, most.1 as u64),
+        (None, None) => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_is_told_by_the_text() {
+        assert!(is_fio("{\n  \"fio version\" : \"fio-3.33\"\n}"));
+        assert!(is_fio("fio: this is a warning\n{\n  \"jobs\" : []\n}"));
+        assert!(!is_fio(
+            "  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n"
+        ));
+    }
+
+    #[test]
+    fn a_file_is_not_lost_by_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profile.json");
+        write(&path, "a long text", false).unwrap();
+        assert!(write(&path, "new", false).unwrap_err().to_string().contains("--force"));
+        write(&path, "new", true).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+}

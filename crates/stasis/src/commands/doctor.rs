@@ -1,0 +1,281 @@
+//! `stasis doctor`: what this machine has, what a run takes of it, and what to
+//! install.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use stasis_block::units::format_size;
+use stasis_experiment::{GuestSpec, MachineSpec};
+use stasis_guest::build;
+use stasis_softkvm::probe::{self, KvmState};
+use stasis_softkvm::{Form, Host, Requirements};
+
+use crate::commands;
+use crate::engine::soft;
+
+/// Disk that a guest (0.6 GiB), the software host's kernel and its saved
+/// machines (0.3 GiB each) take in the cache, with room for the build.
+const DISK: u64 = 3 << 30;
+/// Of the guest's files, which a run holds in memory.
+const GUEST_FILES: u64 = 700 << 20;
+
+/// What was found, and what follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// What `/dev/kvm` can do.
+    kvm: String,
+    /// QEMU's version and path.
+    qemu: Option<String>,
+    /// Release of the software host's kernel in the cache.
+    softkvm_kernel: Option<String>,
+    /// Whether the default guest is in the cache.
+    guest_built: bool,
+    /// The Debian release that guests are made of.
+    guest_suite: String,
+    /// Bytes of memory to be had.
+    memory_available: Option<u64>,
+    /// Where guests and software hosts are kept.
+    cache: PathBuf,
+    /// Bytes of disk to be had there.
+    cache_available: Option<u64>,
+    /// What `--engine auto` takes; `None` if nothing can run.
+    engine: Option<&'static str>,
+    /// Why.
+    reason: String,
+    /// What stands in the way of a run.
+    problems: Vec<String>,
+    /// Debian packages to install.
+    install: Vec<&'static str>,
+}
+
+/// What was found, before anything is concluded.
+struct Findings {
+    kvm: KvmState,
+    soft: Requirements,
+    guest_built: bool,
+    guest_suite: String,
+    guest_tools: Vec<(&'static str, &'static str)>,
+    cache: PathBuf,
+    cache_available: Option<u64>,
+}
+
+/// `stasis doctor`.
+pub fn main(json: bool) -> Result<ExitCode> {
+    let report = examine(look()?);
+    let text = match json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.text(),
+    };
+    commands::print(&text)?;
+    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn look() -> Result<Findings> {
+    let cache = soft::cache().context(soft::NO_CACHE)?;
+    let recipe = commands::guest::recipe(&GuestSpec::default());
+    let host = Host {
+        form: Form::Exact,
+        memory: Host::LEAST_MEMORY,
+        inputs: Vec::new(),
+        drives: Vec::new(),
+        executable: std::env::current_exe().context("cannot find this program's own file")?,
+        cache: cache.clone(),
+        snapshot: true,
+        log: None,
+    };
+    Ok(Findings {
+        kvm: probe::probe(),
+        soft: stasis_softkvm::requirements(&host),
+        guest_built: build::default_cache().is_some_and(|cache| build::is_built(&recipe, &cache)),
+        guest_suite: recipe.suite,
+        guest_tools: build::missing_tools(),
+        cache_available: available_disk(&cache),
+        cache,
+    })
+}
+
+/// Bytes that this user can write where `path` is, or will be.
+fn available_disk(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|path| path.exists())?;
+    let found = nix::sys::statvfs::statvfs(there).ok()?;
+    Some(found.blocks_available() * found.fragment_size())
+}
+
+/// What follows from `found`.
+fn examine(found: Findings) -> Report {
+    let mut problems = Vec::new();
+    let mut install = BTreeSet::new();
+    let kvm_works = found.kvm == KvmState::Usable;
+    let (engine, reason) = match (&found.kvm, &found.soft.qemu) {
+        (KvmState::Usable, _) => (Some("kvm"), "KVM runs 64-bit guests".to_owned()),
+        (state, Some(_)) => {
+            let why = format!("{state}; the software KVM host needs none, and runs repeat in it");
+            (Some("exact"), why)
+        }
+        (state, None) => {
+            problems.push("neither KVM nor QEMU can run a guest".to_owned());
+            (None, format!("{state}, and QEMU for the software KVM host is missing"))
+        }
+    };
+    if !kvm_works {
+        install.extend(&found.soft.install);
+    }
+    if !found.guest_built && !found.guest_tools.is_empty() {
+        let tools: Vec<_> = found.guest_tools.iter().map(|(tool, _)| *tool).collect();
+        problems
+            .push(format!("the guest is not built, and to build it takes {}", tools.join(", ")));
+        install.extend(found.guest_tools.iter().map(|(_, package)| package));
+    }
+    let needed = MachineSpec::default().memory + GUEST_FILES + soft::OVERHEAD;
+    if found.soft.available_memory.is_some_and(|available| available < needed) {
+        let needed = format_size(needed.next_multiple_of(1 << 20));
+        problems.push(format!("a guest of the default size needs {needed} of memory"));
+    }
+    if !found.guest_built && found.cache_available.is_some_and(|available| available < DISK) {
+        problems.push(format!(
+            "guests and software hosts need {} in {}; set XDG_CACHE_HOME to a folder with room",
+            format_size(DISK),
+            found.cache.display()
+        ));
+    }
+    Report {
+        kvm: found.kvm.to_string(),
+        qemu: found.soft.qemu.map(|(path, version)| format!("{version}, {}", path.display())),
+        softkvm_kernel: found.soft.kernel,
+        guest_built: found.guest_built,
+        guest_suite: found.guest_suite,
+        memory_available: found.soft.available_memory,
+        cache: found.cache,
+        cache_available: found.cache_available,
+        engine,
+        reason,
+        problems,
+        install: install.into_iter().collect(),
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let size = |bytes: Option<u64>| match bytes {
+            Some(bytes) => format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
+            None => "unknown".into(),
+        };
+        let or = |text: &Option<String>, other: &str| text.clone().unwrap_or_else(|| other.into());
+        let guest = match self.guest_built {
+            true => format!("ready (Debian {})", self.guest_suite),
+            false => format!(
+                "not built (Debian {}): the first run does it, or `stasis guest build`",
+                self.guest_suite
+            ),
+        };
+        let rows = [
+            ("KVM", self.kvm.clone()),
+            ("QEMU", or(&self.qemu, "not installed")),
+            (
+                "software host",
+                match &self.softkvm_kernel {
+                    Some(release) => format!("kernel {release}"),
+                    None => "no kernel yet: the first run in it downloads one".into(),
+                },
+            ),
+            ("guest", guest),
+            ("memory", format!("{} available", size(self.memory_available))),
+            ("cache", format!("{}, {} free", self.cache.display(), size(self.cache_available))),
+            ("engine", format!("auto is {}: {}", self.engine.unwrap_or("none"), self.reason)),
+        ];
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        for (name, value) in rows {
+            let _ = writeln!(text, "{name:<14} {value}");
+        }
+        for problem in &self.problems {
+            let _ = writeln!(text, "{:<14} {problem}", "problem");
+        }
+        if !self.install.is_empty() {
+            let _ = writeln!(
+                text,
+                "{:<14} sudo apt-get install {}",
+                "to install",
+                self.install.join(" ")
+            );
+        }
+        if self.problems.is_empty() {
+            text.push_str("Experiments can run here.\n");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Findings {
+        Findings {
+            kvm: KvmState::NoDevice,
+            soft: Requirements {
+                qemu: Some(("/usr/bin/qemu-system-x86_64".into(), "7.2.18".into())),
+                kernel: None,
+                snapshot: false,
+                available_memory: Some(8 << 30),
+                install: Vec::new(),
+            },
+            guest_built: false,
+            guest_suite: "bookworm".into(),
+            guest_tools: Vec::new(),
+            cache: "/home/u/.cache/stasis".into(),
+            cache_available: Some(20 << 30),
+        }
+    }
+
+    #[test]
+    fn without_kvm_auto_is_exact() {
+        let report = examine(found());
+        assert_eq!((report.engine, report.problems.len()), (Some("exact"), 0));
+        assert!(report.text().contains("auto is exact: there is no /dev/kvm"));
+    }
+
+    #[test]
+    fn with_kvm_nothing_else_is_asked_for() {
+        let mut found = found();
+        found.kvm = KvmState::Usable;
+        found.soft.qemu = None;
+        found.soft.install = vec!["qemu-system-x86"];
+        let report = examine(found);
+        assert_eq!((report.engine, report.install.len()), (Some("kvm"), 0));
+        assert!(report.problems.is_empty());
+    }
+
+    #[test]
+    fn what_is_missing_is_a_problem_with_its_package() {
+        let mut found = found();
+        found.soft.qemu = None;
+        found.soft.install = vec!["qemu-system-x86"];
+        found.guest_tools = vec![("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")];
+        found.soft.available_memory = Some(1 << 30);
+        found.cache_available = Some(1 << 30);
+        let report = examine(found);
+        assert_eq!((report.engine, report.problems.len()), (None, 4));
+        let text = report.text();
+        assert!(text.contains("apt-get install e2fsprogs mmdebstrap qemu-system-x86"), "{text}");
+        assert!(!text.contains("can run here"));
+    }
+
+    #[test]
+    fn a_built_guest_needs_no_tools() {
+        let mut found = found();
+        found.guest_built = true;
+        found.guest_tools = vec![("mmdebstrap", "mmdebstrap")];
+        found.cache_available = Some(1 << 20);
+        assert!(examine(found).problems.is_empty());
+    }
+
+    #[test]
+    fn disk_is_found_for_a_folder_that_is_not_there_yet() {
+        assert!(available_disk(Path::new("/tmp/no/such/folder")).is_some());
+    }
+}

@@ -1,0 +1,203 @@
+//! The command line as a user types it, as far as no guest is needed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn stasis(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn output(arguments: &[&str]) -> String {
+    let output = stasis(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The message of a call that must fail with `status`.
+fn failure(arguments: &[&str], status: i32) -> String {
+    let output = stasis(arguments);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert!(!error.contains("panicked"), "{error}");
+    error
+}
+
+fn data(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/data");
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_subcommand_has_help_with_its_options() {
+    let help = output(&["--help"]);
+    for name in ["run", "guest", "models", "calibrate", "doctor", "completions", "man"] {
+        assert!(help.contains(&format!("\n  {name} ")), "{name}:\n{help}");
+        assert!(output(&[name, "--help"]).contains("Usage: stasis"), "{name}");
+    }
+    for option in ["--drive", "--vcpus", "--memory", "--seed", "--results", "--engine"] {
+        assert!(output(&["run", "--help"]).contains(option), "{option}");
+    }
+}
+
+#[test]
+fn models_are_listed_and_shown() {
+    let json: serde_json::Value = serde_json::from_str(&output(&["models", "--json"])).unwrap();
+    let models = json.as_array().unwrap();
+    let list = output(&["models"]);
+    for model in models {
+        let name = model["name"].as_str().unwrap();
+        assert!(list.contains(name), "{name}");
+        assert!(!model["source"].as_str().unwrap().is_empty(), "{name}");
+        assert!(!model["figures"].as_array().unwrap().is_empty(), "{name}");
+    }
+    for name in ["dcpmm", "cloudspeed-500", "jpt39c"] {
+        assert!(models.iter().any(|model| model["name"] == name), "{name}");
+    }
+    let disk = output(&["models", "jpt39c"]);
+    assert!(disk.contains("rpm = 7200") && disk.contains("# source: Bona"), "{disk}");
+    assert!(output(&["models", "fixed:100us"]).contains("latency = \"100us\""));
+    assert!(failure(&["models", "dcpm"], 125).contains("did you mean `dcpmm`?"));
+}
+
+#[test]
+fn a_profile_is_made_of_fios_output_and_of_blkparses() {
+    let folder = tempfile::tempdir().unwrap();
+    for (source, operations) in
+        [("fio-randrw.json", &["read", "write"][..]), ("blkparse.txt", &["read", "write"])]
+    {
+        let profile = folder.path().join(source).with_extension("profile.json");
+        let profile = profile.to_str().unwrap();
+        let said = output(&["calibrate", &data(source), "-o", profile]);
+        assert!(said.contains(&format!("--drive model=profile:{profile}")), "{said}");
+        let text = std::fs::read_to_string(profile).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for operation in operations {
+            assert!(value["operations"][operation].is_array(), "{source}: {operation}");
+        }
+        // Once more would overwrite it.
+        assert!(failure(&["calibrate", &data(source), "-o", profile], 125).contains("--force"));
+        assert_eq!(output(&["calibrate", &data(source), "-o", "-"]), text);
+    }
+}
+
+#[test]
+fn what_is_no_measurement_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| -> String {
+        let path: PathBuf = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    for (path, expected) in [
+        (folder.path().join("missing").to_str().unwrap().to_owned(), "cannot read"),
+        (file("empty", b""), "no completed I/O"),
+        (file("binary", &[0x7f, 0xff, 0xfe, 0]), "is no text"),
+        (file("other.json", b"{\"jobs\": 7}"), "`jobs`"),
+    ] {
+        let message = failure(&["calibrate", &path, "-o", "-"], 125);
+        assert!(message.contains(expected) && message.contains(&path), "{message}");
+    }
+}
+
+#[test]
+fn doctor_says_what_a_run_takes() {
+    let output = stasis(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems = report["problems"].as_array().unwrap();
+    assert_eq!(output.status.success(), problems.is_empty(), "{report}");
+    assert!(!report["reason"].as_str().unwrap().is_empty());
+    if problems.is_empty() {
+        assert!(["kvm", "exact"].iter().any(|engine| report["engine"] == *engine), "{report}");
+    }
+}
+
+#[test]
+fn doctor_without_a_way_to_run_says_what_to_install() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["doctor", "--json"])
+        .env("PATH", cache.path())
+        .env("XDG_CACHE_HOME", cache.path())
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["guest_built"], false);
+    if report["engine"] == "kvm" {
+        return; // A machine with KVM needs no QEMU.
+    }
+    assert_eq!(output.status.code(), Some(1));
+    assert!(report["engine"].is_null());
+    let install = report["install"].as_array().unwrap();
+    assert!(install.iter().any(|package| package == "qemu-system-x86"), "{report}");
+}
+
+#[test]
+fn wrong_words_are_named_before_anything_starts() {
+    let ram = "medium=ram:1GiB";
+    for (arguments, expected) in [
+        (vec!["run"], "no command"),
+        (vec!["run", "--vcpus", "65", "--", "true"], "1 to 64"),
+        (vec!["run", "--memory", "1GB1", "--", "true"], "--memory"),
+        (vec!["run", "--virtual-limit", "10", "--", "true"], "--virtual-limit"),
+        (vec!["run", "missing.toml"], "missing.toml"),
+        (vec!["run", "--drive", "modle=null,medium=ram:1GiB", "--", "true"], "`model`?"),
+        (vec!["run", "--drive", ram, "--", "true"], "model is missing"),
+    ] {
+        let message = failure(&arguments, 125);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+    // The command line's own grammar has clap's status.
+    let message = failure(&["run", "--engine", "exat", "--", "true"], 2);
+    assert!(message.contains("did you mean `exact`?"), "{message}");
+    assert!(failure(&["modles"], 2).contains("models"));
+}
+
+#[test]
+fn completions_and_man_pages_know_the_subcommands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(output(&["completions", shell]).contains("calibrate"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    output(&["man", folder.path().to_str().unwrap()]);
+    let page = std::fs::read_to_string(folder.path().join("stasis-run.1")).unwrap();
+    assert!(page.contains("cpu\\-speed"), "{page}");
+    assert!(output(&["man"]).contains(".TH stasis 1"));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["models", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn the_examples_are_experiments() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let mut experiment = stasis_experiment::Experiment::read(&path).unwrap();
+            experiment.finish().unwrap();
+            for file in &experiment.guest.files {
+                let source = file.split(':').next().unwrap();
+                assert!(path.with_file_name(source).exists(), "{}: {file}", path.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
