@@ -7,7 +7,9 @@ impl Journal for Terminal {
     fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
         let t = self.0.elapsed().as_secs_f64();
         match entry {
-            Entry::Console(b) | Entry::Output(b) | Entry::ErrorOutput(b) => print!("[{t:.2}] {}", String::from_utf8_lossy(&b)),
+            Entry::Console(b) | Entry::Output(b) | Entry::ErrorOutput(b) => {
+                print!("[{t:.2}] {}", String::from_utf8_lossy(&b))
+            }
             Entry::Progress(v) => println!("[{t:.2}] virtual {:.3} s", v as f64 / 1e9),
             Entry::Ios(v) => println!("[{t:.2}] {} ios, first {:?}", v.len(), v.first()),
             other => println!("[{t:.2}] {other:?}"),

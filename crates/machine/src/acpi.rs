@@ -8,7 +8,9 @@ use acpi_tables::aml::{
     AddressSpace, AddressSpaceCacheable, Device, EISAName, Name, Path, ResourceTemplate, Scope, IO,
     ZERO,
 };
-use acpi_tables::madt::{EnabledStatus, IoApic, LocalInterruptController, ProcessorLocalApic, MADT};
+use acpi_tables::madt::{
+    EnabledStatus, IoApic, LocalInterruptController, ProcessorLocalApic, MADT,
+};
 use acpi_tables::rsdp::Rsdp;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::xsdt::XSDT;
@@ -111,12 +113,8 @@ fn fadt(dsdt: u64) -> Sdt {
 }
 
 fn madt(processors: u8) -> MADT {
-    let mut madt = MADT::new(
-        OEM,
-        TABLE,
-        1,
-        LocalInterruptController::Address(layout::LOCAL_APIC as u32),
-    );
+    let mut madt =
+        MADT::new(OEM, TABLE, 1, LocalInterruptController::Address(layout::LOCAL_APIC as u32));
     for id in 0..processors {
         madt.add_structure(ProcessorLocalApic::new(id, id, EnabledStatus::Enabled));
     }

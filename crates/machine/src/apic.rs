@@ -378,7 +378,10 @@ enum TimerMode {
 }
 
 fn highest(set: &[u64; 4]) -> Option<u8> {
-    (0..4).rev().find(|&word| set[word] != 0).map(|word| word as u8 * 64 + 63 - set[word].leading_zeros() as u8)
+    (0..4)
+        .rev()
+        .find(|&word| set[word] != 0)
+        .map(|word| word as u8 * 64 + 63 - set[word].leading_zeros() as u8)
 }
 
 #[cfg(test)]

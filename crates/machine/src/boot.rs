@@ -15,7 +15,9 @@ pub enum BootError {
     #[error("the kernel is not a 64-bit x86 ELF file (an uncompressed vmlinux): {0}")]
     NotAKernel(&'static str),
     /// The memory is too small.
-    #[error("the guest's memory is too small for its kernel and initramfs: give it more with --memory")]
+    #[error(
+        "the guest's memory is too small for its kernel and initramfs: give it more with --memory"
+    )]
     TooSmall,
     /// Linux would cut it off.
     #[error("the kernel command line has {0} bytes, more than the {limit} that Linux takes", limit = layout::COMMAND_LINE_LIMIT - 1)]

@@ -53,11 +53,11 @@ pub fn measure(
     let nothing = bench.gap(vcpu, &costs, NOP, false)?;
     costs.enter = bench.enter(vcpu)?;
     let ways: [(Way, &[u8]); 6] = [
-        (Way::Port, &[0xe6, 0x80]),                   // out 0x80, al
-        (Way::MmioWrite, &[0x89, 0x07]),              // mov [rdi], eax
-        (Way::MmioRead, &[0x8b, 0x07]),               // mov eax, [rdi]
-        (Way::MsrWrite, &[0x0f, 0x30]),               // wrmsr
-        (Way::MsrRead, &[0x0f, 0x32]),                // rdmsr
+        (Way::Port, &[0xe6, 0x80]),      // out 0x80, al
+        (Way::MmioWrite, &[0x89, 0x07]), // mov [rdi], eax
+        (Way::MmioRead, &[0x8b, 0x07]),  // mov eax, [rdi]
+        (Way::MsrWrite, &[0x0f, 0x30]),  // wrmsr
+        (Way::MsrRead, &[0x0f, 0x32]),   // rdmsr
         (Way::Halt, HLT),
     ];
     for (way, instruction) in ways {
@@ -123,7 +123,13 @@ impl Bench<'_> {
 
     /// Ticks between two RDTSC with `instruction` between them, as the guest
     /// sees them with `costs` taken off.
-    fn gap(&self, vcpu: &mut Vcpu, costs: &Costs, instruction: &[u8], inject: bool) -> Result<i64, Error> {
+    fn gap(
+        &self,
+        vcpu: &mut Vcpu,
+        costs: &Costs,
+        instruction: &[u8],
+        inject: bool,
+    ) -> Result<i64, Error> {
         let code = [FIRST, instruction, SECOND, HLT].concat();
         write(self.memory, CODE, &code)?;
         median(|| {

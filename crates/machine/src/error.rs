@@ -9,10 +9,14 @@ pub enum Error {
     #[error("KVM: cannot {0}: {1}; `stasis doctor` says what this machine can do")]
     Kvm(&'static str, #[source] std::io::Error),
     /// KVM lacks something.
-    #[error("KVM on this machine lacks {0}; use --engine softkvm or exact, or a Linux of 6.1 or later")]
+    #[error(
+        "KVM on this machine lacks {0}; use --engine softkvm or exact, or a Linux of 6.1 or later"
+    )]
     Missing(&'static str),
     /// The host has not enough memory.
-    #[error("cannot get {0} MiB of memory for the guest: {1}; use a smaller --memory or drive in RAM")]
+    #[error(
+        "cannot get {0} MiB of memory for the guest: {1}; use a smaller --memory or drive in RAM"
+    )]
     Memory(u64, #[source] std::io::Error),
     /// The kernel cannot be booted.
     #[error(transparent)]

@@ -81,7 +81,9 @@ impl Kick {
             },
         };
         // SAFETY: a timer that `new` made; the value is well-formed.
-        unsafe { libc::timer_settime(self.timer, libc::TIMER_ABSTIME, &value, std::ptr::null_mut()) };
+        unsafe {
+            libc::timer_settime(self.timer, libc::TIMER_ABSTIME, &value, std::ptr::null_mut())
+        };
         self.armed = Some(at);
     }
 

@@ -95,11 +95,13 @@ impl Function {
         self.config[MSIX] = 0x11;
         self.config[MSIX + 2..MSIX + 4].copy_from_slice(&(vectors - 1).to_le_bytes());
         self.config[MSIX + 4..MSIX + 8].copy_from_slice(&4u32.to_le_bytes());
-        self.config[MSIX + 8..MSIX + 12]
-            .copy_from_slice(&(4 | MSIX_PENDING as u32).to_le_bytes());
+        self.config[MSIX + 8..MSIX + 12].copy_from_slice(&(4 | MSIX_PENDING as u32).to_le_bytes());
         let entry = Entry { address: 0, data: 0, masked: true, pending: false };
-        self.msix =
-            Some(Msix { entries: vec![entry; usize::from(vectors)], enabled: false, masked: false });
+        self.msix = Some(Msix {
+            entries: vec![entry; usize::from(vectors)],
+            enabled: false,
+            masked: false,
+        });
         self
     }
 
@@ -216,7 +218,7 @@ impl Msix {
             let value = u32::from_le_bytes(word.try_into().expect("four bytes"));
             let at = offset + 4 * index as u64;
             let number = at as usize / 16;
-            let Some(entry) = self.entries.get_mut(number) else { return None };
+            let entry = self.entries.get_mut(number)?;
             match at % 16 {
                 0 => entry.address = entry.address & !0xffff_ffff | u64::from(value),
                 4 => entry.address = entry.address & 0xffff_ffff | u64::from(value) << 32,

@@ -23,8 +23,6 @@ pub struct Quiet {
     ns_per_tick: f64,
     /// End of the present quiet time (host TSC).
     end: u64,
-    /// Ticks slept across.
-    windows: u64,
 }
 
 impl Quiet {
@@ -38,7 +36,6 @@ impl Quiet {
             period: 4_000_000, // CONFIG_HZ=250, every Debian kernel
             ns_per_tick: 1e6 / host_khz as f64,
             end: 0,
-            windows: 0,
         };
         quiet.wait();
         Some(quiet)
@@ -49,14 +46,8 @@ impl Quiet {
         self.end
     }
 
-    /// How many ticks were slept across.
-    pub fn windows(&self) -> u64 {
-        self.windows
-    }
-
     /// Sleeps across the next tick.
     pub fn wait(&mut self) {
-        self.windows += 1;
         let wake = self.next_tick(monotonic_ns()) + AFTER;
         let until = libc::timespec {
             tv_sec: (wake / 1_000_000_000) as i64,
@@ -113,7 +104,7 @@ mod tests {
                     tick_sched_timer, S:01\n # expires at 12480000000-12480000000 nsecs [in 3562 to 3562 nsecs]\n";
         assert_eq!(parse_timer_list(list), Some(12_480_000_000));
         assert_eq!(parse_timer_list("nothing"), None);
-        let quiet = Quiet { tick: 100, period: 40, ns_per_tick: 1.0, end: 0, windows: 0 };
+        let quiet = Quiet { tick: 100, period: 40, ns_per_tick: 1.0, end: 0 };
         for now in 0..400 {
             let next = quiet.next_tick(now);
             assert!(next > now && next - now <= 40 && next % 40 == 20, "{now} {next}");

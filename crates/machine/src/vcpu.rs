@@ -57,16 +57,18 @@ impl Vcpu {
         let fd = vm.create_vcpu(u64::from(index)).map_err(Error::kvm("create a vCPU"))?;
         fd.set_cpuid2(cpuid).map_err(Error::kvm("set CPUID"))?;
         let mut sregs = fd.get_sregs().map_err(Error::kvm("read registers"))?;
-        sregs.apic_base = layout::LOCAL_APIC
-            | APIC_ENABLED
-            | if index == 0 { APIC_BOOTSTRAP } else { 0 };
+        sregs.apic_base =
+            layout::LOCAL_APIC | APIC_ENABLED | if index == 0 { APIC_BOOTSTRAP } else { 0 };
         fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
         // Memory is write-back by default, as firmware leaves it (MTRRdefType,
         // Intel SDM vol. 3A 12.11.2.1); Linux turns PAT off otherwise.
         const MTRR_DEFAULT_TYPE: u32 = 0x2ff;
         const MTRR_ENABLED_WRITE_BACK: u64 = 1 << 11 | 6;
-        let entry =
-            kvm_msr_entry { index: MTRR_DEFAULT_TYPE, data: MTRR_ENABLED_WRITE_BACK, ..Default::default() };
+        let entry = kvm_msr_entry {
+            index: MTRR_DEFAULT_TYPE,
+            data: MTRR_ENABLED_WRITE_BACK,
+            ..Default::default()
+        };
         let msrs = Msrs::from_entries(&[entry]).map_err(|_| Error::Internal("one MSR"))?;
         fd.set_msrs(&msrs).map_err(Error::kvm("set MSRs"))?;
         Ok(Self { fd })
@@ -122,7 +124,11 @@ impl Vcpu {
     /// Enters the guest with its TSC where `clock` stands; returns the exit and
     /// the host's TSC right after it. An interrupted entry is `Intr`.
     #[inline(never)]
-    pub fn run(&mut self, clock: &mut Clock, injecting: bool) -> Result<(VcpuExit<'_>, u64), Error> {
+    pub fn run(
+        &mut self,
+        clock: &mut Clock,
+        injecting: bool,
+    ) -> Result<(VcpuExit<'_>, u64), Error> {
         let offset = clock.enter(injecting);
         let attribute = kvm_device_attr {
             group: KVM_VCPU_TSC_CTRL,
@@ -132,8 +138,7 @@ impl Vcpu {
         };
         // SAFETY: a vCPU's file; the attribute and what it points to live on
         // this stack for the call, which only reads them.
-        let result =
-            unsafe { libc::ioctl(self.fd.as_raw_fd(), KVM_SET_DEVICE_ATTR, &attribute) };
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), KVM_SET_DEVICE_ATTR, &attribute) };
         if result != 0 {
             return Err(Error::Kvm("set the TSC offset", std::io::Error::last_os_error()));
         }

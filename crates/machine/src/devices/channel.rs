@@ -108,7 +108,9 @@ impl ChannelDevice {
                 told = Told::NotStarted(i32::from(status), message.into_owned());
             }
             Request::Results { bytes } => journal.entry(Entry::Results(bytes.to_vec()))?,
-            Request::Log { text } => journal.entry(Entry::Console(format!("{text}\n").into_bytes()))?,
+            Request::Log { text } => {
+                journal.entry(Entry::Console(format!("{text}\n").into_bytes()))?
+            }
             Request::Finished => told = Told::Finished,
         }
         Host::respond(&mut mailbox, Response::Done);

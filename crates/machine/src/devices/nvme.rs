@@ -26,12 +26,14 @@ pub struct NvmeDevice {
     controller: Controller,
     drive: Drive,
     done: Vec<Done>,
+    lazy: bool,
 }
 
 impl NvmeDevice {
-    /// Joins `controller` and `drive`.
-    pub fn new(controller: Controller, drive: Drive) -> Self {
-        Self { controller, drive, done: Vec::new() }
+    /// Joins `controller` and `drive`. A `lazy` controller's driver does not
+    /// ring for a submission: it is to be polled.
+    pub fn new(controller: Controller, drive: Drive, lazy: bool) -> Self {
+        Self { controller, drive, done: Vec::new(), lazy }
     }
 
     /// Its PCI function.
@@ -39,7 +41,9 @@ impl NvmeDevice {
         // Class: mass storage, non-volatile memory, NVM Express I/O controller
         // (PCI Code and ID Assignment Specification 1.11, 1.9).
         let identity = Identity { vendor: 0x5354, device: 0x0002, class: 0x01_08_02, revision: 1 };
-        Function::new(identity).with_bar(0, Controller::bar_size(), false).with_msix(queue_pairs + 1)
+        Function::new(identity)
+            .with_bar(0, Controller::bar_size(), false)
+            .with_msix(queue_pairs + 1)
     }
 
     /// The drive.
@@ -54,14 +58,23 @@ impl NvmeDevice {
 
     /// The guest writes a register at virtual time `now`.
     pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
+        self.controller.set_time(now);
         self.controller.write_register(memory, offset, data);
         self.submit(now);
     }
 
-    /// Looks at the shadow doorbells.
+    /// Whether submissions are found by polling only.
+    pub fn is_lazy(&self) -> bool {
+        self.lazy
+    }
+
+    /// Looks at the shadow doorbells of a lazy controller.
     pub fn poll(&mut self, memory: &GuestMemory, now: Nanos) {
-        self.controller.poll_shadow(memory);
-        self.submit(now);
+        if self.lazy && self.controller.has_shadow() {
+            self.controller.set_time(now);
+            self.controller.poll_shadow(memory);
+            self.submit(now);
+        }
     }
 
     fn submit(&mut self, now: Nanos) {

@@ -40,9 +40,9 @@ impl Serial {
     pub fn read(&self, port: u16) -> u8 {
         match port - PORT {
             0 => 0,
-            2 => 0x01,        // no interrupt pending, no FIFO
-            5 => 0x60,        // transmitter empty
-            6 => 0xb0,        // carrier, data set ready, clear to send
+            2 => 0x01, // no interrupt pending, no FIFO
+            5 => 0x60, // transmitter empty
+            6 => 0xb0, // carrier, data set ready, clear to send
             register => self.registers[usize::from(register)],
         }
     }

@@ -1,0 +1,106 @@
+//! Accesses of the guest to registers: MSRs, the APIC, devices' memory.
+
+use super::{After, Machine};
+use crate::apic::Effect;
+use crate::error::Error;
+use crate::layout;
+
+/// MSR of the local APIC's TSC deadline (Intel SDM vol. 4, table 2-2).
+pub(super) const TSC_DEADLINE: u32 = 0x6e0;
+/// First and last MSR of the x2APIC's registers.
+pub(super) const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
+/// The legacy timer's ports. There is none; a counter that reads zero ends
+/// Linux's early attempt to calibrate by it at once (`quick_pit_calibrate`).
+pub(super) const PIT: std::ops::RangeInclusive<u16> = 0x40..=0x43;
+
+impl Machine<'_> {
+    pub(super) fn write_msr(
+        &mut self,
+        index: usize,
+        number: u32,
+        value: u64,
+    ) -> Result<After, Error> {
+        if number == TSC_DEADLINE {
+            self.processors[index].apic.set_deadline(value);
+        } else if X2APIC.contains(&number) {
+            self.write_apic(index, number & 0xff, value)?;
+        }
+        // MSRs that KVM does not know take any value.
+        Ok(After::Continue)
+    }
+
+    fn write_apic(&mut self, index: usize, register: u32, value: u64) -> Result<(), Error> {
+        let x2apic = self.vcpus[index].x2apic();
+        let now = self.clock.now_ns();
+        let apic = &mut self.processors[index].apic;
+        apic.set_x2apic(x2apic);
+        if let Effect::Send(message) = apic.write(register, value, now) {
+            self.send(Some(index), message);
+            self.startups()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn mmio_write(
+        &mut self,
+        index: usize,
+        address: u64,
+        data: &[u8],
+    ) -> Result<After, Error> {
+        if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
+            self.write_apic(index, (offset >> 4) as u32, word(data))?;
+            return Ok(After::Continue);
+        }
+        if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
+            self.io_apic.write(offset, data);
+            return Ok(After::Continue);
+        }
+        let Some(place) = self.bus.find(address) else { return Ok(After::Continue) };
+        match (place.slot, place.bar) {
+            (1, stasis_channel::REGISTERS_BAR)
+                if place.offset == stasis_channel::DOORBELL_OFFSET =>
+            {
+                return self.ring();
+            }
+            (slot, 0) if slot >= 2 => {
+                let now = self.clock.now_ns();
+                if place.offset >= 0x1000 {
+                    self.statistics.exits.doorbell += 1;
+                }
+                let drive = slot - 2;
+                self.drives[drive].write(&self.memory, now, place.offset, data);
+                if let Some(rewind) = &mut self.rewind {
+                    rewind.floor = self.clock.now();
+                    rewind.hold_until = self.clock.now() + rewind.window;
+                }
+                self.interrupts(drive);
+            }
+            (slot, 4) => {
+                let message =
+                    self.bus.function(slot).msix().and_then(|msix| msix.write(place.offset, data));
+                if let Some(message) = message {
+                    self.send(None, message);
+                }
+            }
+            _ => {}
+        }
+        Ok(After::Continue)
+    }
+}
+
+/// The offset of `address` in a range.
+pub(super) fn within(address: u64, base: u64, length: u64) -> Option<u64> {
+    address.checked_sub(base).filter(|offset| *offset < length)
+}
+
+/// Stores a register's value in as many bytes as were read.
+pub(super) fn put(into: &mut [u8], value: u64) {
+    let length = into.len().min(8);
+    into[..length].copy_from_slice(&value.to_le_bytes()[..length]);
+}
+
+fn word(data: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..data.len()].copy_from_slice(data);
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,251 @@
+//! Makes a machine: KVM, memory, devices, calibration, and the kernel loaded.
+
+use std::time::Instant;
+
+use kvm_bindings::{
+    kvm_enable_cap, kvm_userspace_memory_region, KVM_CAP_VCPU_ATTRIBUTES,
+    KVM_CAP_X86_DISABLE_EXITS, KVM_CAP_X86_USER_SPACE_MSR, KVM_MAX_CPUID_ENTRIES,
+    KVM_X86_DISABLE_EXITS_PAUSE,
+};
+use kvm_ioctls::{
+    Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
+};
+use stasis_journal::{Entry, Journal, Stage};
+use stasis_nvme::{Controller, ShadowPolicy};
+
+use super::access::TSC_DEADLINE;
+use super::config::{Config, DriveConfig, Speed};
+use super::{Machine, RewindState, BATCH, LONGEST_SLICE};
+use crate::apic::Apic;
+use crate::boot::{self, Kernel};
+use crate::clock::Clock;
+use crate::devices::{ChannelDevice, Cmos, IoApic, NvmeDevice, Serial};
+use crate::error::Error;
+use crate::kick::Kick;
+use crate::memory::GuestMemory;
+use crate::pci::{Bus, Function, Identity, SLOTS};
+use crate::quiet::Quiet;
+use crate::statistics::Statistics;
+use crate::time::Scale;
+use crate::vcpu::{Processor, State, Vcpu};
+use crate::{acpi, calibrate, cpuid, layout, PROCESSORS_LIMIT};
+
+const HOST_BRIDGE: Identity =
+    Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
+// Class: system peripheral, other.
+const CHANNEL: Identity = Identity {
+    vendor: stasis_channel::VENDOR_ID,
+    device: stasis_channel::DEVICE_ID,
+    class: 0x08_80_00,
+    revision: stasis_channel::REVISION,
+};
+
+impl<'j> Machine<'j> {
+    pub(super) fn new(config: Config<'_>, journal: &'j mut dyn Journal) -> Result<Self, Error> {
+        let born = Instant::now();
+        if !(1..=PROCESSORS_LIMIT).contains(&config.vcpus) {
+            return Err(Error::Limit(format!(
+                "{} vCPUs asked for, but a machine has 1 to {PROCESSORS_LIMIT}",
+                config.vcpus
+            )));
+        }
+        if config.drives.len() > SLOTS - 2 {
+            return Err(Error::Limit(format!(
+                "{} drives asked for, but a machine has at most {}",
+                config.drives.len(),
+                SLOTS - 2
+            )));
+        }
+        journal.entry(Entry::Stage(Stage::Preparing)).map_err(Error::Journal)?;
+        let kvm = Kvm::new().map_err(Error::kvm("open /dev/kvm"))?;
+        let vm = kvm.create_vm().map_err(Error::kvm("create a virtual machine"))?;
+        prepare_vm(&vm)?;
+        let mut memory = GuestMemory::new(config.memory, config.root_length)
+            .map_err(|error| Error::Memory(config.memory >> 20, error))?;
+        if let Some(root) = memory.root_mut() {
+            let bytes = root.mapping_mut().as_mut_slice();
+            (config.fill_root)(&mut bytes[..config.root_length as usize])
+                .map_err(Error::Journal)?;
+        }
+        let channel = ChannelDevice::new(config.job, config.input)
+            .map_err(|error| Error::Memory(4, error))?;
+        let mut bus = Bus::new();
+        let mut next = layout::PCI_MEMORY.start;
+        bus.add(Function::new(HOST_BRIDGE), &mut next);
+        let channel_function = Function::new(CHANNEL)
+            .with_bar(stasis_channel::MAILBOX_BAR, stasis_channel::MAILBOX_SIZE as u64, true)
+            .with_bar(stasis_channel::REGISTERS_BAR, stasis_channel::REGISTERS_SIZE as u64, false);
+        let slot = bus.add(channel_function, &mut next);
+        let mailbox = bus.function(slot).bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
+        let mut regions: Vec<(u64, u64, u64)> = memory
+            .regions()
+            .iter()
+            .map(|region| (region.base, region.length, region.mapping().host_address()))
+            .collect();
+        regions.push((mailbox, channel.mailbox().len() as u64, channel.mailbox().host_address()));
+        for (slot, (base, length, host)) in regions.into_iter().enumerate() {
+            let region = kvm_userspace_memory_region {
+                slot: slot as u32,
+                guest_phys_addr: base,
+                memory_size: length,
+                userspace_addr: host,
+                flags: 0,
+            };
+            // SAFETY: the mapping lives as long as the machine, longer than the
+            // VM and its vCPUs (field order), and covers `length` bytes.
+            unsafe { vm.set_user_memory_region(region) }.map_err(Error::kvm("set memory"))?;
+        }
+        let mut drives = Vec::new();
+        for DriveConfig { drive, controller } in config.drives {
+            bus.add(NvmeDevice::function(controller.queue_pairs), &mut next);
+            let lazy = controller.shadow == ShadowPolicy::Lazy;
+            let controller = Controller::new(controller)
+                .map_err(|error| Error::Drive(drive.name().to_owned(), error))?;
+            drives.push(NvmeDevice::new(controller, drive, lazy));
+        }
+        let supported = kvm
+            .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
+            .map_err(Error::kvm("read the supported CPUID"))?;
+        let mut vcpus = Vec::new();
+        for index in 0..config.vcpus {
+            let cpuid = cpuid::filter(&supported, index, config.vcpus, config.random);
+            vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
+        }
+        let host_khz =
+            u64::from(vcpus[0].fd().get_tsc_khz().map_err(Error::kvm("read the TSC's frequency"))?);
+        let scale = Scale::new(match config.speed {
+            Speed::Khz(khz) => khz,
+            Speed::Times(times) => (host_khz as f64 * times) as u64,
+        });
+        let mut kick = Kick::new(host_khz).map_err(Error::Timer)?;
+        let mut quiet = if config.repeatable { Quiet::find(host_khz) } else { None };
+        journal.entry(Entry::Stage(Stage::Calibrating)).map_err(Error::Journal)?;
+        let mapped = boot::write_tables(&memory).map_err(|_| boot::BootError::TooSmall)?;
+        calibrate::touch(&memory, &mut vcpus[0], &mapped)?;
+        let costs = calibrate::measure(&memory, &mut vcpus[0], &mut kick, quiet.as_mut())?;
+        let mut clock = Clock::new(scale);
+        clock.costs = costs;
+
+        acpi::write(&memory, config.vcpus as u8).map_err(|_| boot::BootError::TooSmall)?;
+        let command_line =
+            format!("{BASE_COMMAND_LINE} tsc_early_khz={} {}", scale.khz(), config.command_line);
+        let entry = boot::load(
+            &memory,
+            &Kernel {
+                vmlinux: config.vmlinux,
+                initramfs: config.initramfs,
+                command_line: command_line.trim_end(),
+                seed: expand_seed(config.seed),
+            },
+        )?;
+        let mut sregs = vcpus[0].fd().get_sregs().map_err(Error::kvm("read registers"))?;
+        boot::long_mode(&mut sregs);
+        vcpus[0].fd().set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
+        vcpus[0]
+            .fd()
+            .set_regs(&boot::entry_registers(entry))
+            .map_err(Error::kvm("set registers"))?;
+        let processors = (0..config.vcpus)
+            .map(|index| Processor {
+                apic: Apic::new(index),
+                state: if index == 0 { State::Runnable } else { State::Waiting },
+            })
+            .collect();
+        journal.entry(Entry::Stage(Stage::Booting)).map_err(Error::Journal)?;
+        let rewind = config.rewind.map(|rewind| RewindState {
+            window: scale.to_ticks(rewind.window),
+            hold_until: 0,
+            floor: 0,
+        });
+        let longest_slice = (host_khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64;
+        let lazy = drives.iter().any(NvmeDevice::is_lazy);
+        Ok(Self {
+            lazy,
+            processors,
+            _vm: vm,
+            vcpus,
+            memory,
+            clock,
+            kick,
+            quiet,
+            bus,
+            channel,
+            drives,
+            serial: Serial::default(),
+            io_apic: IoApic::new(config.vcpus),
+            cmos: Cmos::default(),
+            rewind,
+            slice: scale.to_ticks(config.slice).max(1),
+            longest_slice,
+            current: 0,
+            slice_end: 0,
+            journal,
+            records: Vec::with_capacity(BATCH),
+            statistics: Statistics::new(born),
+            starting: Vec::new(),
+            virtual_limit: config.virtual_limit,
+            wall_limit: config.wall_limit,
+            stop: config.stop,
+        })
+    }
+}
+
+fn prepare_vm(vm: &VmFd) -> Result<(), Error> {
+    for (cap, name) in [
+        (Cap::X86UserSpaceMsr, "MSR exits to user space"),
+        (Cap::X86MsrFilter, "MSR filters"),
+        (Cap::ImmediateExit, "immediate exits"),
+    ] {
+        if !vm.check_extension(cap) {
+            return Err(Error::Missing(name));
+        }
+    }
+    if vm.check_extension_raw(u64::from(KVM_CAP_VCPU_ATTRIBUTES)) <= 0 {
+        return Err(Error::Missing("TSC offsets"));
+    }
+    let reasons = MsrExitReason::Inval | MsrExitReason::Unknown | MsrExitReason::Filter;
+    let cap = kvm_enable_cap {
+        cap: KVM_CAP_X86_USER_SPACE_MSR,
+        args: [u64::from(reasons.bits()), 0, 0, 0],
+        ..Default::default()
+    };
+    vm.enable_cap(&cap).map_err(Error::kvm("have MSR exits"))?;
+    let deny_all = [0u8; 1];
+    let deadline = MsrFilterRange {
+        flags: MsrFilterRangeFlags::READ | MsrFilterRangeFlags::WRITE,
+        base: TSC_DEADLINE,
+        msr_count: 1,
+        bitmap: &deny_all,
+    };
+    vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &[deadline])
+        .map_err(Error::kvm("filter MSRs"))?;
+    // A spinning processor exits at the end of its slice; exits on PAUSE would
+    // only take guest time unseen. Not every host can turn them off.
+    let cap = kvm_enable_cap {
+        cap: KVM_CAP_X86_DISABLE_EXITS,
+        args: [u64::from(KVM_X86_DISABLE_EXITS_PAUSE), 0, 0, 0],
+        ..Default::default()
+    };
+    let _ = vm.enable_cap(&cap);
+    Ok(())
+}
+
+/// Stretches a seed to what the kernel takes: splitmix64 (Steele, Lea, Flood:
+/// Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
+fn expand_seed(mut seed: u64) -> [u8; 32] {
+    let mut out = [0; 32];
+    for chunk in out.chunks_mut(8) {
+        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+    }
+    out
+}
+
+/// What every guest's kernel is told: one clock, no firmware to look for, and
+/// nothing random but its seed.
+const BASE_COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t \
+     tsc=reliable clocksource=tsc no_timer_check nowatchdog nokaslr mitigations=off \
+     random.trust_bootloader=on cryptomgr.notests 8250.nr_uarts=1 pci=conf1 rcupdate.rcu_expedited=1";

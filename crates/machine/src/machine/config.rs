@@ -1,0 +1,77 @@
+//! What a machine is made of.
+
+use std::io::Read;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stasis_channel::Job;
+use stasis_clock::Nanos;
+use stasis_drive::Drive;
+
+/// One drive of a machine.
+pub struct DriveConfig {
+    /// The drive behind it.
+    pub drive: Drive,
+    /// How the controller presents it.
+    pub controller: stasis_nvme::Config,
+}
+
+/// How far time may be set back for a drive that is faster than the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rewind {
+    /// A completion is held back for the guest to become idle at most so long
+    /// after its submission (ns).
+    pub window: Nanos,
+}
+
+/// What a machine is made of.
+pub struct Config<'a> {
+    /// Processors, 1 to [`PROCESSORS_LIMIT`].
+    pub vcpus: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Processor speed: how many times as fast as it ticks the TSC is declared.
+    pub speed: Speed,
+    /// The kernel (vmlinux).
+    pub vmlinux: &'a [u8],
+    /// The initramfs.
+    pub initramfs: &'a [u8],
+    /// Added to the kernel's command line.
+    pub command_line: &'a str,
+    /// Length of the root file system in bytes.
+    pub root_length: u64,
+    /// Fills the root file system's memory.
+    pub fill_root: &'a mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
+    /// What the guest is to do.
+    pub job: Job,
+    /// Files for the guest, as a tar stream.
+    pub input: Box<dyn Read + Send>,
+    /// The drives, in order.
+    pub drives: Vec<DriveConfig>,
+    /// Seed of everything random in the guest.
+    pub seed: u64,
+    /// Whether the host repeats itself to the instruction (`exact`).
+    pub repeatable: bool,
+    /// Whether RDRAND and RDSEED are visible.
+    pub random: bool,
+    /// Rewind, if wanted.
+    pub rewind: Option<Rewind>,
+    /// Length of a processor's slice while others could run too (ns of virtual time).
+    pub slice: Nanos,
+    /// Most virtual time for the command (ns).
+    pub virtual_limit: Option<Nanos>,
+    /// Most wall-clock time for everything.
+    pub wall_limit: Option<Duration>,
+    /// Set to end the run.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// The declared processor speed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Speed {
+    /// The TSC runs at this frequency (kHz), as the guest is told.
+    Khz(u64),
+    /// As fast as the host's TSC, times this.
+    Times(f64),
+}

@@ -1,0 +1,83 @@
+//! Interrupts between devices and processors.
+
+use super::Machine;
+use crate::apic::{Delivery, Destination, Message};
+use crate::error::Error;
+use crate::vcpu::State;
+
+impl Machine<'_> {
+    // Slots: the host bridge, the channel, then the drives.
+    pub(super) fn interrupts(&mut self, drive: usize) {
+        while let Some(vector) = self.drives[drive].pop_interrupt() {
+            let message = self.bus.function(drive + 2).msix().and_then(|msix| msix.signal(vector));
+            if let Some(message) = message {
+                self.send(None, message);
+            }
+        }
+    }
+
+    /// Prepares an interrupt for the next entry; whether there is one.
+    pub(super) fn inject(&mut self, index: usize) -> Result<bool, Error> {
+        let (vcpu, processor) = (&mut self.vcpus[index], &mut self.processors[index]);
+        let Some(vector) = processor.apic.pending() else {
+            vcpu.request_window(false);
+            return Ok(false);
+        };
+        if !vcpu.interruptible() {
+            vcpu.request_window(true);
+            return Ok(false);
+        }
+        vcpu.inject(vector)?;
+        processor.apic.accept(vector);
+        vcpu.request_window(processor.apic.pending().is_some());
+        if let Some(rewind) = &mut self.rewind {
+            rewind.floor = rewind.floor.max(self.clock.now());
+        }
+        Ok(true)
+    }
+
+    /// Delivers `message` from processor `sender` or a device.
+    pub(super) fn send(&mut self, sender: Option<usize>, message: Message) {
+        let mut yielded = false;
+        for index in 0..self.processors.len() {
+            let matches = match message.destination {
+                Destination::Physical(id) => id as usize == index,
+                Destination::Logical(id) => self.processors[index].apic.matches_logical(id),
+                Destination::Oneself => sender == Some(index),
+                Destination::All => true,
+                Destination::Others => sender != Some(index),
+            };
+            if !matches {
+                continue;
+            }
+            let processor = &mut self.processors[index];
+            match message.delivery {
+                Delivery::Fixed => {
+                    processor.apic.raise(message.vector);
+                    // A processor that others wait for goes first: what its
+                    // sender would spend on waiting is its own time.
+                    if sender.is_some_and(|sender| sender != index) && !yielded {
+                        yielded = true;
+                        self.slice_end = self.clock.now();
+                        self.current = (index + self.processors.len() - 1) % self.processors.len();
+                    }
+                }
+                Delivery::Startup if processor.state == State::Waiting => {
+                    self.starting.push((index, message.vector));
+                }
+                Delivery::Nmi => {
+                    let _ = self.vcpus[index].fd().nmi();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn startups(&mut self) -> Result<(), Error> {
+        while let Some((index, page)) = self.starting.pop() {
+            self.vcpus[index].start_at_page(page)?;
+            self.processors[index].state = State::Runnable;
+        }
+        Ok(())
+    }
+}
