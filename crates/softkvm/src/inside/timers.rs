@@ -4,8 +4,7 @@
 //! the next timer before it has noted that the machine stands still (QEMU 7.2:
 //! `icount_start_warp_timer` against `do_vm_stop`). Without a timer there is
 //! nothing to skip to, and two builds of one machine are the same to the
-//! nanosecond. There are the local APIC's and the real-time clock's; the kernel
-//! has stopped the PIT by itself.
+//! nanosecond. There are the local APIC's, the real-time clock's, and the PIT's.
 
 use super::port;
 use std::fs::OpenOptions;
@@ -27,12 +26,26 @@ const RTC_DATA: u16 = 0x71;
 const REGISTER_A: u8 = 10;
 const RESET: u8 = 0x66;
 
+/// The PIT's control port and channel 0: load both bytes, mode 0, which ends
+/// when the count does (Intel 8254 data sheet, "Mode 0"). The kernel has masked
+/// its interrupt.
+const PIT_CONTROL: u16 = 0x43;
+const PIT_CHANNEL: u16 = 0x40;
+const LOAD_MODE_0: u8 = 0x30;
+/// Longer than a count of 1 takes: 838 ns.
+const PIT_WAIT: u64 = 2000;
+
 /// Calls `work` with the local APIC's timer stopped, and lets it go on where it
 /// was. The real-time clock stops for good: the kernel has read it, and nothing
 /// in the software host needs it. Without access to the APIC just calls `work`.
 pub(super) fn without(work: impl FnOnce()) {
     port::write_byte(RTC_INDEX, REGISTER_A);
     port::write_byte(RTC_DATA, RESET);
+    port::write_byte(PIT_CONTROL, LOAD_MODE_0);
+    port::write_byte(PIT_CHANNEL, 1);
+    port::write_byte(PIT_CHANNEL, 0);
+    let start = ticks();
+    while ticks().wrapping_sub(start) < PIT_WAIT {}
     let Some(registers) = map() else { return work() };
     // SAFETY: the page of registers is mapped; the kernel, which uses them
     // too, sets the timer anew at each of its interrupts, so a count that is
@@ -45,6 +58,12 @@ pub(super) fn without(work: impl FnOnce()) {
         registers.add(INITIAL_COUNT).write_volatile(left.max(1));
         libc::munmap(registers.cast(), SIZE);
     }
+}
+
+/// The time stamp counter, at 1 GHz.
+fn ticks() -> u64 {
+    // SAFETY: the instruction has no effect on memory.
+    unsafe { std::arch::x86_64::_rdtsc() }
 }
 
 fn map() -> Option<*mut u32> {
