@@ -36,7 +36,7 @@ fn inner(inside: &mut Inside, _job: Vec<u8>) {
     let memory = vec![0u8; 3 << 12];
     let start = (memory.as_ptr() as usize).next_multiple_of(1 << 12);
     let program = [0xe6, 0x80, 0xeb, 0xfc]; // out 0x80, al; jmp -4
-    // SAFETY: within `memory`.
+                                            // SAFETY: within `memory`.
     unsafe { (start as *mut u8).copy_from_nonoverlapping(program.as_ptr(), program.len()) };
     let region = kvm_userspace_memory_region {
         guest_phys_addr: 0x1000,

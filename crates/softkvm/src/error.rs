@@ -66,14 +66,6 @@ pub enum Error {
          build it with RUSTFLAGS=\"-C target-feature=+crt-static\""
     )]
     NotStatic(PathBuf),
-    /// Less memory asked for than the software host itself needs.
-    #[error("the software host cannot start in {asked} MiB: give it at least {least} MiB")]
-    LittleMemory {
-        /// MiB asked for.
-        asked: u64,
-        /// MiB needed.
-        least: u64,
-    },
     /// The machine has not enough free memory.
     #[error(
         "not enough memory: the software host needs {needed} MiB, {available} MiB are available; \

@@ -46,7 +46,7 @@ pub struct PassedDrive {
 pub struct Host {
     /// How it keeps time.
     pub form: Form,
-    /// Its memory, in bytes (rounded up to 2 MiB).
+    /// The memory that the job needs, in bytes. The host has at least as much.
     pub memory: u64,
     /// Files that the inner side reads.
     pub inputs: Vec<Input>,
@@ -69,22 +69,15 @@ impl Host {
     /// Most drives that can be passed: QEMU's microvm has 8 virtio-mmio slots
     /// where the machine has one I/O APIC (docs/system/i386/microvm.rst).
     pub const DRIVES: usize = 8;
-    /// Least memory that the kernel, its modules and the program start in.
-    pub const LEAST_MEMORY: u64 = 512 << 20;
 
-    /// Memory in MiB, even, as QEMU is told it.
+    /// Memory in MiB as QEMU is told it: a power of two from 2 GiB on, so that
+    /// few saved machines serve many sizes. What is not touched costs nothing.
     pub(crate) fn megabytes(&self) -> u64 {
-        self.memory.div_ceil(2 << 20) * 2
+        self.memory.div_ceil(1 << 20).clamp(2048, 1 << 30).next_power_of_two()
     }
 
     /// Checks everything that can be checked before anything is started.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.memory < Self::LEAST_MEMORY {
-            return Err(Error::LittleMemory {
-                asked: self.memory >> 20,
-                least: Self::LEAST_MEMORY >> 20,
-            });
-        }
         if self.drives.len() > Self::DRIVES {
             return Err(Error::Drives { given: self.drives.len(), most: Self::DRIVES });
         }
@@ -114,7 +107,7 @@ impl Host {
     /// QEMU holds the inputs beside the machine's memory; its own needs are
     /// about 100 MiB (measured, QEMU 7.2, mostly translated code).
     fn check_memory(&self, inputs: u64) -> Result<(), Error> {
-        let needed = self.memory + inputs + (100 << 20);
+        let needed = self.memory.saturating_add(inputs).saturating_add(100 << 20);
         match available_memory() {
             Some(available) if available < needed => {
                 Err(Error::Memory { needed: needed >> 20, available: available >> 20 })
@@ -151,4 +144,50 @@ pub struct Control {
     pub stop: Arc<AtomicBool>,
     /// Longest wall-clock time of the job, from the moment it was handed over.
     pub wall_limit: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(memory: u64) -> Host {
+        Host {
+            form: Form::Exact,
+            memory,
+            inputs: Vec::new(),
+            drives: Vec::new(),
+            executable: "/bin/true".into(),
+            cache: "/nonexistent".into(),
+            snapshot: true,
+            log: None,
+        }
+    }
+
+    #[test]
+    fn memory_goes_up_in_steps() {
+        for (asked, given) in [(0, 2048), (2 << 30, 2048), ((2 << 30) + 1, 4096), (5 << 30, 8192)] {
+            assert_eq!(host(asked).megabytes(), given);
+        }
+        assert_eq!(host(u64::MAX).megabytes(), 1 << 30);
+    }
+
+    #[test]
+    fn bad_input_is_named() {
+        let error = host(u64::MAX).check().unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }), "{error}");
+        let mut many = host(0);
+        many.drives = vec![PassedDrive { path: "/dev/null".into(), read_only: true }; 9];
+        assert!(matches!(many.check(), Err(Error::Drives { given: 9, most: 8 })));
+        let mut missing = host(0);
+        missing.drives = vec![PassedDrive { path: "/no/such".into(), read_only: true }];
+        assert!(missing.check().unwrap_err().to_string().contains("/no/such"));
+        for name in ["", "a b", "a,b", &"x".repeat(Input::NAME_LIMIT + 1)] {
+            let mut named = host(0);
+            named.inputs = vec![Input { name: name.into(), path: "/dev/null".into() }];
+            assert!(matches!(named.check(), Err(Error::InputName(other)) if other == name));
+        }
+        let mut twice = host(0);
+        twice.inputs = vec![Input { name: "a".into(), path: "/dev/null".into() }; 2];
+        assert!(matches!(twice.check(), Err(Error::InputName(_))));
+    }
 }

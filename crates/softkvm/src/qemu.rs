@@ -103,7 +103,8 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = timing.iter().chain(&common).map(OsString::from).collect();
     arguments.push("-m".into());
     arguments.push(format!("{}M", host.megabytes()).into());
-    for index in 0..host.drives.len() {
+    // All slots always, so that one saved machine serves any number of drives.
+    for index in 0..Host::DRIVES {
         arguments.push("-device".into());
         let device = format!(
             "virtio-blk-device,bus=virtio-mmio-bus.{index},drive=drive{index},serial=stasis-{index}"
@@ -123,9 +124,11 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     };
     let share = if matches!(purpose, Purpose::Build { .. }) { "on" } else { "off" };
     let size = host.megabytes();
+    // `reserve=off`: most of it is never touched.
     add(
         "-object",
-        format!("memory-backend-file,id=ram,mem-path=ram,size={size}M,share={share}").into(),
+        format!("memory-backend-file,id=ram,mem-path=ram,size={size}M,share={share},reserve=off")
+            .into(),
     );
     add("-chardev", format!("file,id=journal,path=/proc/self/fd/{journal}").into());
     add("-chardev", with_path("file,id=log,append=on,path=", log));
@@ -133,16 +136,17 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     add("-chardev", format!("socket,id=qmp,fd={qmp}").into());
     add("-chardev", format!("socket,id=handshake,fd={handshake}").into());
     add("-mon", "chardev=qmp,mode=control".into());
+    // Slots without a drive; when the machine is built, all of them.
+    let taken = if matches!(purpose, Purpose::Build { .. }) { 0 } else { host.drives.len() };
+    for index in taken..Host::DRIVES {
+        add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
+    }
     match purpose {
         Purpose::Build { kernel, initramfs } => {
             add("-kernel", kernel.into());
             add("-initrd", initramfs.into());
             let exact = if host.form == Form::Exact { " STASIS_EXACT=1" } else { "" };
             add("-append", format!("{APPEND}{exact}").into());
-            for index in 0..host.drives.len() {
-                // The drives themselves come when the state is restored.
-                add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
-            }
         }
         Purpose::Restore { job } => {
             add("-incoming", "defer".into());
@@ -160,6 +164,9 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
                 );
                 add("-drive", with_path(&options, &absolute(&drive.path)));
             }
+            let count = host.drives.len();
+            let item = format!("name={},string={count}", crate::inside::DRIVES_ITEM);
+            add("-fw_cfg", item.into());
         }
     }
     arguments

@@ -65,29 +65,29 @@ pub(super) fn converge() {
     };
 }
 
-/// Loads the drivers of passed drives and returns the drives, in order.
-pub(super) fn load_drives() -> Result<Vec<PathBuf>, InsideError> {
-    let given = Path::new("/sys/bus/acpi/devices");
-    // Without virtio devices the drivers are left out: they take time.
-    let any = fs::read_dir(given)
-        .map_err(failed("list devices"))?
-        .flatten()
-        .any(|entry| entry.file_name().to_string_lossy().starts_with("LNRO0005"));
-    if !any {
+/// Loads the drivers of passed drives and returns the first `count` of them.
+pub(super) fn load_drives(count: usize) -> Result<Vec<PathBuf>, InsideError> {
+    // Without drives the drivers are left out: they take time.
+    if count == 0 {
         return Ok(Vec::new());
     }
     load(Path::new("/modules/drives"))?;
-    let mut drives = Vec::new();
+    let mut drives = vec![None; count];
     for entry in fs::read_dir("/sys/block").map_err(failed("list drives"))?.flatten() {
         let serial = fs::read_to_string(entry.path().join("serial")).unwrap_or_default();
-        if let Some(index) =
-            serial.trim().strip_prefix("stasis-").and_then(|s| s.parse::<usize>().ok())
-        {
-            drives.push((index, Path::new("/dev").join(entry.file_name())));
+        let index = serial.trim().strip_prefix("stasis-").and_then(|rest| rest.parse().ok());
+        if let Some(place) = index.and_then(|index: usize| drives.get_mut(index)) {
+            *place = Some(Path::new("/dev").join(entry.file_name()));
         }
     }
-    drives.sort();
-    Ok(drives.into_iter().map(|(_, path)| path).collect())
+    drives
+        .into_iter()
+        .enumerate()
+        .map(|(index, drive)| {
+            let missing = || failed(format!("find drive {index}"))(io::ErrorKind::NotFound.into());
+            drive.ok_or_else(missing)
+        })
+        .collect()
 }
 
 /// Loads the modules of a folder in the order of their names.

@@ -74,6 +74,15 @@ impl FwCfg {
         self.items.get(name).map(|item| item.length)
     }
 
+    /// All of the item `name`, nothing if there is none.
+    pub(super) fn whole(&mut self, name: &str) -> Result<Vec<u8>, InsideError> {
+        let mut bytes = vec![0; self.length(name).unwrap_or(0) as usize];
+        if !bytes.is_empty() {
+            self.read(name, 0, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
     /// Fills `into` with the item `name` from `offset` on.
     pub(super) fn read(
         &mut self,

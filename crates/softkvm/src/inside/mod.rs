@@ -25,6 +25,8 @@ pub use stop::StopReason;
 
 /// fw_cfg item that holds the job.
 pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
+/// fw_cfg item that holds the number of passed drives, as text.
+pub(crate) const DRIVES_ITEM: &str = "opt/stasis/drives";
 /// What the names of fw_cfg items with inputs begin with.
 pub(crate) const INPUT_PREFIX: &str = "opt/stasis/input/";
 /// Sent from outside: the user asks to stop.
@@ -114,9 +116,10 @@ impl Inside {
         // From here on it is a restored machine: what QEMU offers is looked up
         // now, not before.
         let mut items = FwCfg::open()?;
-        let drives = boot::load_drives()?;
-        let mut job = vec![0; items.length(JOB_ITEM).unwrap_or(0) as usize];
-        items.read(JOB_ITEM, 0, &mut job)?;
+        let count = items.whole(DRIVES_ITEM)?;
+        let count = String::from_utf8_lossy(&count).parse().unwrap_or(0);
+        let drives = boot::load_drives(count)?;
+        let job = items.whole(JOB_ITEM)?;
         let stop = stop::Listener::start()?;
         Ok((Self { items, journal: Port, stop, drives }, job))
     }

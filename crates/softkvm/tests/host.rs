@@ -1,0 +1,333 @@
+//! The whole of the software host: boots it and runs jobs in it. This test's
+//! own binary is also what runs inside, so it must be static:
+//!
+//! ```text
+//! RUSTFLAGS="-C target-feature=+crt-static" cargo test --release \
+//!   --target x86_64-unknown-linux-gnu -p stasis-softkvm --test host
+//! ```
+//!
+//! Built otherwise it checks only that this is said. The cache is
+//! `$STASIS_CACHE`, or a temporary folder.
+
+use stasis_journal::{Entry, Journal};
+use stasis_softkvm::inside::{self, Inside};
+use stasis_softkvm::{probe, run, Control, Error, Form, Host, Input, PassedDrive};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn main() {
+    if inside::is_here() {
+        inside::main(inner);
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let given = std::env::var_os("STASIS_CACHE");
+    let cache = given.map_or_else(|| temporary.path().to_owned(), Into::into);
+    if std::env::args().any(|argument| argument == "--hang") {
+        let _ = run(
+            &host(&cache),
+            b"hang",
+            &mut Collector::default(),
+            &Control::default(),
+            &mut |_, _| {},
+        );
+        return;
+    }
+    if !cfg!(target_feature = "crt-static") {
+        let error = run_job(&host(&cache), "exit").0.unwrap_err();
+        assert!(matches!(error, Error::NotStatic(_)), "{error}");
+        println!("not static: the rest is left out");
+        return;
+    }
+    type Check = fn(&Path);
+    let checks: [(&str, Check); 9] = [
+        ("runs repeat to the nanosecond", repeats),
+        ("inputs and results arrive whole", arrives),
+        ("a flush reaches the file", flushes),
+        ("a panic is told", panics),
+        ("a job that just ends is an error", ends),
+        ("a stop is heard, and enforced", stops),
+        ("a damaged machine is built again", rebuilds),
+        ("the program's death takes QEMU along", dies),
+        ("the fast form runs too", fast),
+    ];
+    for (name, check) in checks {
+        let start = Instant::now();
+        check(&cache);
+        println!("ok: {name} ({:.1} s)", start.elapsed().as_secs_f64());
+        assert!(children(std::process::id()).is_empty(), "a process is left after: {name}");
+    }
+}
+
+fn host(cache: &Path) -> Host {
+    Host {
+        form: Form::Exact,
+        memory: 1 << 30,
+        inputs: Vec::new(),
+        drives: Vec::new(),
+        executable: std::env::current_exe().unwrap(),
+        cache: cache.to_owned(),
+        snapshot: true,
+        log: None,
+    }
+}
+
+/// The clock of the software host.
+fn clock() -> u64 {
+    // SAFETY: rdtsc has no effect on memory.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes
+        .chunks_exact(8)
+        .fold(0, |sum: u64, word| sum.rotate_left(1) ^ u64::from_le_bytes(word.try_into().unwrap()))
+}
+
+// ---- inside ----
+
+fn inner(inside: &mut Inside, job: Vec<u8>) {
+    fn say(inside: &mut Inside, text: String) {
+        inside.journal().entry(Entry::Output(text.into_bytes())).unwrap();
+    }
+    match job.as_slice() {
+        b"clock" => {
+            let state = probe::probe();
+            say(inside, format!("{state:?}\n"));
+            inside.journal().entry(Entry::Results(vec![1; 100_000])).unwrap();
+            say(inside, format!("{}\n", clock()));
+        }
+        b"data" => {
+            let mut data = vec![0; inside.input_length("data").unwrap() as usize];
+            inside.read_input("data", 0, &mut data).unwrap();
+            say(inside, format!("{:016x}\n", sum(&data)));
+            // Backwards, unaligned.
+            let mut piece = vec![0; 10_001];
+            inside.read_input("data", 12_345, &mut piece).unwrap();
+            assert_eq!(piece, data[12_345..][..10_001]);
+            assert!(inside.read_input("data", data.len() as u64 - 1, &mut [0; 2]).is_err());
+            assert!(inside.read_input("none", 0, &mut []).is_err());
+            assert_eq!(inside.input_length("none"), None);
+            // More than one bulk packet.
+            inside.journal().entry(Entry::Results(data[..5_000_000].to_vec())).unwrap();
+        }
+        b"drive" => {
+            assert_eq!(inside.drive_path(2), None);
+            let open = |index| {
+                let path = inside.drive_path(index).unwrap();
+                std::fs::OpenOptions::new().read(true).write(true).open(path)
+            };
+            let written = open(1).and_then(|mut drive| {
+                drive.write_all(b"no")?;
+                drive.sync_all()
+            });
+            assert!(written.is_err(), "a read-only drive was written");
+            let mut drive = open(0).unwrap();
+            let mut first = [0; 5];
+            drive.read_exact(&mut first).unwrap();
+            assert_eq!(&first, b"first");
+            drive.write_all(b" second").unwrap();
+            drive.sync_all().unwrap();
+            say(inside, "flushed\n".into());
+            // What follows is never flushed: the host is killed.
+        }
+        b"panic" => panic!("as asked"),
+        b"exit" => return,
+        b"wait" => {
+            say(inside, "waiting\n".into());
+            let flag = inside.stop_flag();
+            while !flag.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            say(inside, format!("{:?}\n", inside.stop_reason()));
+        }
+        _ => {
+            say(inside, "hanging\n".into());
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+    inside.journal().entry(Entry::Failed("done".into())).unwrap();
+}
+
+// ---- outside ----
+
+#[derive(Default)]
+struct Collector {
+    output: String,
+    results: Vec<u8>,
+    failed: Option<String>,
+    /// Set at the first output.
+    started: Option<Arc<AtomicBool>>,
+}
+
+impl Journal for Collector {
+    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
+        match entry {
+            Entry::Output(bytes) => {
+                self.output.push_str(&String::from_utf8_lossy(&bytes));
+                if let Some(flag) = &self.started {
+                    flag.store(true, Ordering::Relaxed);
+                }
+                if self.output == "hanging\n" {
+                    println!("hanging");
+                }
+            }
+            Entry::Results(bytes) => self.results.extend_from_slice(&bytes),
+            Entry::Failed(message) => self.failed = Some(message),
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    }
+}
+
+fn run_job(host: &Host, job: &str) -> (Result<(), Error>, Collector) {
+    let mut journal = Collector::default();
+    let result = run(host, job.as_bytes(), &mut journal, &Control::default(), &mut |_, _| {});
+    (result, journal)
+}
+
+fn done(host: &Host, job: &str) -> Collector {
+    let (result, journal) = run_job(host, job);
+    result.unwrap();
+    assert_eq!(journal.failed.as_deref(), Some("done"));
+    journal
+}
+
+fn repeats(cache: &Path) {
+    let first = done(&host(cache), "clock");
+    assert!(first.output.starts_with("Usable\n"), "{}", first.output);
+    assert_eq!(first.results, [1; 100_000]);
+    for _ in 0..3 {
+        assert_eq!(done(&host(cache), "clock").output, first.output);
+    }
+    // A machine that is built anew is the same machine.
+    let anew = Host { snapshot: false, ..host(cache) };
+    assert_eq!(done(&anew, "clock").output, first.output);
+}
+
+fn arrives(cache: &Path) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut state = 1u64;
+    let data: Vec<u8> = (0..4_000_000)
+        .flat_map(|_| {
+            // Numerical Recipes' quick generator: only not to repeat.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_le_bytes()
+        })
+        .collect();
+    file.write_all(&data).unwrap();
+    let input = Input { name: "data".into(), path: file.path().to_owned() };
+    let journal = done(&Host { inputs: vec![input], ..host(cache) }, "data");
+    assert_eq!(journal.output, format!("{:016x}\n", sum(&data)));
+    assert!(journal.results == data[..5_000_000], "results differ");
+}
+
+fn flushes(cache: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    // A comma in a name is not the end of an option.
+    let drives = ["a,b", "c"].map(|name| folder.path().join(name));
+    for path in &drives {
+        std::fs::write(path, b"first").unwrap();
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 20).unwrap();
+    }
+    let passed = |index: usize| PassedDrive { path: drives[index].clone(), read_only: index == 1 };
+    done(&Host { drives: vec![passed(0), passed(1)], ..host(cache) }, "drive");
+    assert!(std::fs::read(&drives[0]).unwrap().starts_with(b"first second"));
+    assert!(std::fs::read(&drives[1]).unwrap().starts_with(b"first\0"));
+}
+
+fn panics(cache: &Path) {
+    let (result, journal) = run_job(&host(cache), "panic");
+    result.unwrap();
+    assert!(journal.failed.unwrap().contains("as asked"));
+}
+
+fn ends(cache: &Path) {
+    let error = run_job(&host(cache), "exit").0.unwrap_err();
+    assert!(error.to_string().contains("without an outcome"), "{error}");
+}
+
+fn stops(cache: &Path) {
+    let ask = |job: &str, limit: Option<Duration>| {
+        let control = Control { stop: Arc::default(), wall_limit: limit };
+        let mut journal = Collector::default();
+        if limit.is_none() {
+            // The first output is at once the request to stop.
+            journal.started = Some(Arc::clone(&control.stop));
+        }
+        let start = Instant::now();
+        let result = run(&host(cache), job.as_bytes(), &mut journal, &control, &mut |_, _| {});
+        (result, journal.output, start.elapsed())
+    };
+    let (result, output, _) = ask("wait", None);
+    result.unwrap();
+    assert_eq!(output, "waiting\nSome(Cancelled)\n");
+    let (result, output, _) = ask("wait", Some(Duration::from_secs(1)));
+    result.unwrap();
+    assert_eq!(output, "waiting\nSome(WallLimit)\n");
+    let (result, _, took) = ask("hang", None);
+    assert!(matches!(result, Err(Error::Stopped)), "{result:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    let (result, _, _) = ask("hang", Some(Duration::from_secs(1)));
+    assert!(matches!(result, Err(Error::WallLimit(1))), "{result:?}");
+}
+
+fn rebuilds(cache: &Path) {
+    let machines = cache.join("softkvm/machines");
+    for entry in std::fs::read_dir(&machines).unwrap().flatten() {
+        if entry.path().is_dir() {
+            std::fs::write(entry.path().join("state"), b"noise").unwrap();
+        }
+    }
+    assert!(done(&host(cache), "clock").output.starts_with("Usable\n"));
+}
+
+fn dies(cache: &Path) {
+    let mut program = Command::new(std::env::current_exe().unwrap())
+        .arg("--hang")
+        .env("STASIS_CACHE", cache)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "hanging\n");
+    let qemu = children(program.id());
+    assert_eq!(qemu.len(), 1);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while is_running(qemu[0]) {
+        assert!(Instant::now() < deadline, "QEMU outlives the program");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn fast(cache: &Path) {
+    let host = Host { form: Form::Fast, ..host(cache) };
+    assert!(done(&host, "clock").output.starts_with("Usable\n"));
+}
+
+/// Processes whose parent is `parent`.
+fn children(parent: u32) -> Vec<u32> {
+    let is_child = |id: &u32| status(*id).is_some_and(|(of, _)| of == parent);
+    let ids = std::fs::read_dir("/proc").unwrap().flatten();
+    ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
+}
+
+fn is_running(id: u32) -> bool {
+    status(id).is_some_and(|(_, state)| state != "Z")
+}
+
+/// Parent and state of a process (proc(5), /proc/pid/stat).
+fn status(id: u32) -> Option<(u32, String)> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let mut rest = text.rsplit_once(") ")?.1.split(' ');
+    let state = rest.next()?.to_owned();
+    Some((rest.next()?.parse().ok()?, state))
+}
