@@ -79,7 +79,7 @@ fn look() -> Result<Findings> {
     let recipe = commands::guest::recipe(&GuestSpec::default());
     let host = Host {
         form: Form::Exact,
-        memory: Host::LEAST_MEMORY,
+        memory: 0,
         inputs: Vec::new(),
         drives: Vec::new(),
         executable: std::env::current_exe().context("cannot find this program's own file")?,
