@@ -1,5 +1,6 @@
 //! What a software host is made of, and how a run in it is bounded.
 
+use crate::executable::check_static;
 use crate::Error;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -78,6 +79,7 @@ impl Host {
 
     /// Checks everything that can be checked before anything is started.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        check_static(&self.executable)?;
         if self.drives.len() > Self::DRIVES {
             return Err(Error::Drives { given: self.drives.len(), most: Self::DRIVES });
         }
@@ -156,7 +158,7 @@ mod tests {
             memory,
             inputs: Vec::new(),
             drives: Vec::new(),
-            executable: "/bin/true".into(),
+            executable: "/dev/null".into(),
             cache: "/nonexistent".into(),
             snapshot: true,
             log: None,

@@ -16,6 +16,7 @@
 //! The page `docs/softkvm.md` describes the technique.
 
 mod error;
+mod executable;
 mod fd;
 mod host;
 mod initramfs;

@@ -1,0 +1,48 @@
+//! Whether an executable can run as `/init`.
+
+use crate::Error;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// `/init` has no dynamic linker beside it: an executable that asks for one
+/// (ELF program header PT_INTERP) cannot run.
+pub(crate) fn check_static(path: &Path) -> Result<(), Error> {
+    // The program headers follow the ELF header in every linker's output.
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(4096).read_to_end(&mut head))
+        .map_err(Error::io("cannot read", path))?;
+    if asks_for_linker(&head) {
+        return Err(Error::NotStatic(path.to_owned()));
+    }
+    Ok(())
+}
+
+fn asks_for_linker(elf: &[u8]) -> bool {
+    const PT_INTERP: u32 = 3;
+    // ELF-64: e_phoff at 32, e_phentsize at 54, e_phnum at 56.
+    let short = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?));
+    let table = || -> Option<(usize, usize, usize)> {
+        let offset = u64::from_le_bytes(elf.get(32..40)?.try_into().ok()?);
+        Some((usize::try_from(offset).ok()?, short(54)?.into(), short(56)?.into()))
+    };
+    let Some((offset, size, count)) = table() else { return false };
+    (0..count).any(|index| {
+        let kind = offset.checked_add(index * size).and_then(|at| elf.get(at..at.checked_add(4)?));
+        kind.is_some_and(|kind| kind == PT_INTERP.to_le_bytes())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dynamic_executables_are_told_from_others() {
+        assert!(!asks_for_linker(b"#!/bin/sh"));
+        let shell = std::fs::read("/bin/sh").unwrap();
+        assert!(asks_for_linker(&shell));
+        assert!(!asks_for_linker(&shell[..60]));
+    }
+}
