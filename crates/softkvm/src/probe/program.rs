@@ -161,7 +161,7 @@ impl Memory {
     }
 
     fn read(&self, at: usize) -> u64 {
-        assert!(at + 8 <= MEMORY && at % 8 == 0);
+        assert!(at + 8 <= MEMORY && at.is_multiple_of(8));
         // SAFETY: within the mapping and aligned; volatile as the guest wrote.
         unsafe { self.0.as_ptr().add(at).cast::<u64>().read_volatile() }
     }
