@@ -10,8 +10,16 @@ use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 /// Makes the CPUID leaves of processor `index` of `count`.
 ///
 /// `random` leaves RDRAND and RDSEED visible: they draw from outside.
-pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool) -> CpuId {
+/// `counted` says that time is counted in instructions: features that only pay
+/// where string instructions are quick are hidden then.
+pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool, counted: bool) -> CpuId {
     let mut cpuid = supported.clone();
+    // Without INVPCID, Linux flushes global pages by writing CR4 twice, which
+    // KVM emulates at some 10,000 ticks each, unseen by this program. Without
+    // global pages it reloads CR3, which does not leave the guest.
+    const INVPCID: u32 = 1 << 10;
+    let global_pages =
+        supported.as_slice().iter().any(|entry| entry.function == 7 && entry.ebx & INVPCID != 0);
     let width = count.next_power_of_two().trailing_zeros();
     for entry in cpuid.as_mut_slice() {
         match (entry.function, entry.index) {
@@ -23,6 +31,9 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool) -> CpuId 
                 }
                 set(&mut entry.ecx, &[21, 24, 31]); // x2APIC, TSC deadline, hypervisor
                 set(&mut entry.edx, &[9]); // APIC
+                if !global_pages {
+                    clear(&mut entry.edx, &[13]); // PGE
+                }
                 if count > 1 {
                     set(&mut entry.edx, &[28]); // HTT: several logical processors
                 }
@@ -38,6 +49,11 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool) -> CpuId 
                     clear(&mut entry.ebx, &[18]); // RDSEED
                 }
                 clear(&mut entry.ecx, &[5]); // WAITPKG: would idle without an exit
+                if counted {
+                    // ERMS, FSRM: one byte of a string is one instruction.
+                    clear(&mut entry.ebx, &[9]);
+                    clear(&mut entry.edx, &[4]);
+                }
             }
             (0xa, _) => {
                 // No performance counters: they would count host time.
@@ -53,6 +69,9 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool) -> CpuId 
             }
             (0x8000_0001, _) => {
                 clear(&mut entry.ecx, &[2, 23, 24, 28]); // SVM, performance counters
+                if !global_pages {
+                    clear(&mut entry.edx, &[13]); // PGE
+                }
             }
             (0x8000_0007, _) => set(&mut entry.edx, &[8]), // invariant TSC
             (0x8000_0008, _) => {

@@ -108,7 +108,8 @@ impl<'j> Machine<'j> {
             .map_err(Error::kvm("read the supported CPUID"))?;
         let mut vcpus = Vec::new();
         for index in 0..config.vcpus {
-            let cpuid = cpuid::filter(&supported, index, config.vcpus, config.random);
+            let cpuid =
+                cpuid::filter(&supported, index, config.vcpus, config.random, config.repeatable);
             vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
         }
         let host_khz =
