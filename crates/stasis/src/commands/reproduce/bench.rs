@@ -16,8 +16,8 @@ use super::fio::{self, Latencies};
 use super::{announce, ios};
 use crate::commands::run::{self, Show};
 
-/// The file that says what a folder's results are the results of.
-const KEY_FILE: &str = "key.json";
+/// The file that says that a folder's results are whole, and of what.
+const COMPLETE_FILE: &str = "complete.json";
 /// Folder of the images behind slow drives, gone at the end.
 const MEDIA: &str = "media";
 /// How much of a failed command's output a message repeats (bytes).
@@ -43,8 +43,17 @@ pub fn image(name: &str) -> PathBuf {
 #[error("stopped")]
 pub struct Stopped;
 
+/// What is in [`COMPLETE_FILE`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Complete {
+    #[serde(flatten)]
+    key: Key,
+    /// Wall-clock time of the command alone (s), which no other file has.
+    command_wall_seconds: f64,
+}
+
 /// What results are the results of.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Key {
     /// Digest of the program.
     program: String,
@@ -82,11 +91,11 @@ impl Bench {
         for (index, trial) in trials.into_iter().enumerate() {
             let key = self.key(&trial.experiment)?;
             let folder = self.folder.join(trial.id);
-            let before = if self.force { None } else { complete(&folder, &key) };
+            let before = if self.force { None } else { completed(&folder, &key) };
             announce(index + 1, of, trial.id, &trial.what, before.is_some());
             let done = match before {
                 Some(done) => Ok(done),
-                None => self.run(trial.experiment, &folder, &key),
+                None => self.run(trial.experiment, &folder, key),
             };
             if self.stop.load(Ordering::Relaxed) {
                 bail!(Stopped);
@@ -101,11 +110,11 @@ impl Bench {
         Ok(runs)
     }
 
-    fn run(&self, mut experiment: Experiment, folder: &Path, key: &Key) -> Result<Done> {
-        let stale = folder.join(KEY_FILE);
-        match std::fs::remove_file(&stale) {
+    fn run(&self, mut experiment: Experiment, folder: &Path, key: Key) -> Result<Done> {
+        let path = folder.join(COMPLETE_FILE);
+        match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                bail!("cannot remove {}: {error}", stale.display())
+                bail!("cannot remove {}: {error}", path.display())
             }
             _ => {}
         }
@@ -121,10 +130,13 @@ impl Bench {
             });
             bail!(message);
         }
-        let done = Done::read(folder)?;
-        let json = serde_json::to_vec_pretty(key).context("cannot write the key")?;
-        std::fs::write(folder.join(KEY_FILE), json)
-            .with_context(|| format!("cannot write {}", folder.join(KEY_FILE).display()))?;
+        let command_wall_seconds = run.command_wall.map_or(f64::NAN, |wall| wall.as_secs_f64());
+        let done = Done::read(folder, command_wall_seconds)?;
+        let complete = Complete { key, command_wall_seconds };
+        serde_json::to_vec_pretty(&complete)
+            .map_err(std::io::Error::from)
+            .and_then(|json| std::fs::write(&path, json))
+            .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(done)
     }
 
@@ -139,10 +151,10 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// The results in `folder`, if they are whole and of `key`.
-fn complete(folder: &Path, key: &Key) -> Option<Done> {
-    let written = std::fs::read(folder.join(KEY_FILE)).ok()?;
-    let written: Key = serde_json::from_slice(&written).ok()?;
-    (written == *key).then(|| Done::read(folder).ok())?
+fn completed(folder: &Path, key: &Key) -> Option<Done> {
+    let written = std::fs::read(folder.join(COMPLETE_FILE)).ok()?;
+    let written: Complete = serde_json::from_slice(&written).ok()?;
+    (written.key == *key).then(|| Done::read(folder, written.command_wall_seconds).ok())?
 }
 
 /// A run that is complete.
@@ -152,19 +164,22 @@ pub struct Done {
     pub folder: PathBuf,
     /// What was measured from outside.
     pub summary: Summary,
+    /// Wall-clock time of the command, without the making of hosts and guests and
+    /// without the boot (s).
+    pub command_wall: f64,
     /// What fio measured in the guest, by job; empty where fio did not run.
     jobs: Vec<(String, Latencies)>,
 }
 
 impl Done {
-    fn read(folder: &Path) -> Result<Self> {
+    fn read(folder: &Path, command_wall: f64) -> Result<Self> {
         let path = folder.join(SUMMARY_FILE);
         let context = || format!("cannot read {}", path.display());
         let summary = std::fs::read(&path).with_context(context)?;
         let summary = serde_json::from_slice(&summary).with_context(context)?;
         let has_fio = folder.join(fio::FILE).exists();
         let jobs = if has_fio { fio::read(folder)? } else { Vec::new() };
-        Ok(Self { folder: folder.to_owned(), summary, jobs })
+        Ok(Self { folder: folder.to_owned(), summary, command_wall, jobs })
     }
 
     /// What fio measured in job `name`.
@@ -225,7 +240,9 @@ mod tests {
         let other = Experiment { seed: 2, ..Experiment::default() };
         assert_ne!(key, bench("a").key(&other).unwrap());
         // The key alone is no result.
-        std::fs::write(folder.path().join(KEY_FILE), serde_json::to_vec(&key).unwrap()).unwrap();
-        assert!(complete(folder.path(), &key).is_none());
+        let complete = Complete { key: key.clone(), command_wall_seconds: 1.0 };
+        let json = serde_json::to_vec(&complete).unwrap();
+        std::fs::write(folder.path().join(COMPLETE_FILE), json).unwrap();
+        assert!(completed(folder.path(), &key).is_none());
     }
 }

@@ -19,6 +19,7 @@ use stasis_report::{Column, Table, FIGURES_FILE, REPORT_FILE};
 
 use crate::cli::FAILURE;
 use crate::commands::run;
+use crate::engine;
 use bench::{Bench, Runs, Stopped};
 
 /// Exit status after Ctrl-C, as that of `stasis run`.
@@ -79,8 +80,8 @@ struct Findings {
 /// `stasis reproduce`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let Publication::FreezingTime = arguments.publication;
-    let settings =
-        Settings { engine: arguments.engine.unwrap_or_default(), quick: arguments.quick };
+    let engine = engine::choose(arguments.engine.unwrap_or_default())?;
+    let settings = Settings { engine, quick: arguments.quick };
     let folder =
         arguments.results.clone().unwrap_or_else(|| PathBuf::from("reproduce-freezing-time"));
     let mut bench = Bench::new(&folder, arguments.force, run::stop_on_signals()?)?;
@@ -91,7 +92,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
         other => other?,
     };
-    let findings = freezing_time::findings(&runs)?;
+    let findings = freezing_time::findings(&settings, &runs)?;
     page(&findings, &runs, &settings).write(&folder, REPORT_FILE)?;
     figures::write_figures(&folder, &findings.figures)?;
     print!("{}", figures::figures_table(&findings.figures).to_text());
@@ -119,7 +120,10 @@ fn overview(runs: &Runs) -> Table {
     let mut table = Table::new(
         [Column::left("run"), Column::left("drive"), Column::left("medium")]
             .into_iter()
-            .chain(["vCPUs", "I/Os", "virtual time", "frozen", "wall-clock"].map(Column::right))
+            .chain(
+                ["vCPUs", "I/Os", "virtual time", "frozen", "wall-clock of the command"]
+                    .map(Column::right),
+            )
             .collect(),
     );
     for (id, trial) in runs.all() {
@@ -135,7 +139,7 @@ fn overview(runs: &Runs) -> Table {
             stasis_report::units::count(summary.ios()),
             seconds(summary.virtual_seconds),
             seconds(summary.frozen_seconds),
-            seconds(summary.wall_seconds),
+            seconds(trial.command_wall),
         ]);
     }
     for (id, message) in &runs.failed {

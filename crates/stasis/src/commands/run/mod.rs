@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{Map, Value};
@@ -69,6 +69,8 @@ pub struct Run {
     pub status: u8,
     /// What the user should know beside the command's own output.
     pub message: Option<String>,
+    /// Wall-clock time of the command alone, by this machine's clock.
+    pub command_wall: Option<Duration>,
 }
 
 /// Joins the words and the file; returns the folder that the experiment's
@@ -151,6 +153,7 @@ pub fn execute(
     let (stage, failed) = (relay.stage, relay.failed.take());
     let reached = relay.virtual_ns;
     let started = relay.started;
+    let command_wall = relay.command_wall;
     let (recorder, outcome) = relay.finish().context("cannot unpack the guest's /results")?;
 
     let (outcome, mut message) = match (outcome, failed, result) {
@@ -176,7 +179,7 @@ pub fn execute(
     extra.insert("kernel".into(), Value::String(guest.kernel_release.clone()));
     let summary = recorder.finish(&outcome, chosen.name(), begun.elapsed(), extra)?;
     let status = stasis_report::exit_status(&outcome.ending);
-    Ok(Run { summary, folder, status: u8::try_from(status).unwrap_or(1), message })
+    Ok(Run { summary, folder, status: u8::try_from(status).unwrap_or(1), message, command_wall })
 }
 
 /// What the user should know of an end that is not the command's own.

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use stasis_journal::{Entry, IoRecord, Journal, Outcome, Stage};
@@ -35,6 +36,10 @@ pub struct Relay {
     pub virtual_ns: u64,
     /// Virtual time when the command began (ns).
     pub started: Option<u64>,
+    /// Since when the command runs.
+    running: Option<Instant>,
+    /// Wall-clock time of the command, by this machine's clock, once it has ended.
+    pub command_wall: Option<Duration>,
 }
 
 impl Relay {
@@ -60,6 +65,8 @@ impl Relay {
             stage: Stage::Preparing,
             virtual_ns: 0,
             started: None,
+            running: None,
+            command_wall: None,
         })
     }
 
@@ -119,6 +126,13 @@ impl Journal for Relay {
                 self.console.drain(..excess);
             }
             Entry::Stage(stage) => {
+                match stage {
+                    Stage::Running => self.running = Some(Instant::now()),
+                    Stage::Collecting => {
+                        self.command_wall = self.running.map(|since| since.elapsed());
+                    }
+                    Stage::Preparing | Stage::Calibrating | Stage::Booting => {}
+                }
                 self.stage = stage;
                 self.progress.stage(stage);
             }

@@ -1,6 +1,7 @@
 //! Section 5.3: a drive faster than the guest's own way to it.
 
 use anyhow::Result;
+use stasis_experiment::{CpuSpeed, Engine};
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Markup, Quantity, Scale, Stroke};
@@ -16,6 +17,11 @@ use crate::commands::reproduce::statistics::mean;
 const NAIVE: &str = "dcpmm-naive";
 /// Setting time back to when the drive would have answered.
 const REWIND: &str = "dcpmm-rewind";
+/// Speed of the processors with rewind, under `exact`. At the usual 5 GHz the guest's
+/// way alone, from fio through the NVMe driver and its interrupt, takes 2 us, as long
+/// as the faster half of the DCPMM's reads with theirs, which ends in a copy; and
+/// time goes back to the command's submission at most.
+const FAST: f64 = 10.0;
 /// fio's job.
 const JOB: (&str, &str) = ("read", "randread");
 
@@ -29,6 +35,9 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     let what = "5.3: the DCPMM, with rewind";
     let mut rewind = fio_trial(settings, (REWIND, what), MANY, on_ram("dcpmm")?, (&[JOB], count));
     rewind.experiment.machine.rewind = true;
+    if settings.engine == Engine::Exact {
+        rewind.experiment.machine.cpu_speed = Some(CpuSpeed::Times(FAST));
+    }
     Ok(vec![naive, rewind])
 }
 
@@ -52,14 +61,15 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         .with(Block::Prose(
             "Without rewind, the guest's own way to an NVMe drive and back comes on top of the \
              drive's 2.2 µs (Table 1). With rewind, time goes back to when the DCPMM would have \
-             answered, so that fio sees the percentiles that fio saw on the real one (Table 2). The \
+             answered, so that fio sees the percentiles that fio saw on the real one (Table 2); under \
+             engine exact with processors of 10 GHz, as the guest's own way takes 2 µs at the usual 5 GHz, \
+             longer than many reads of the DCPMM with all of theirs. The \
              publication drew between the least and the largest latency and so got another \
              distribution (Table 3); the drive's model here draws from Table 2 itself."
                 .into(),
         ))
         .with(Block::Plots(vec![fast(rewind), slow(naive)]))
-        .with(Block::Table("Random reads, as fio sees them in the guest (ns).".into(), table(rewind)))
-        .with(Block::Figures(figures.clone()));
+        .with(Block::Table("Random reads, as fio sees them in the guest (ns).".into(), table(rewind)));
     Ok((section, figures))
 }
 

@@ -45,7 +45,6 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
              The drive itself takes no time."
                 .into(),
         ))
-        .with(Block::Plots(vec![plot.draw()]))
-        .with(Block::Figures(figures.clone()));
+        .with(Block::Plots(vec![plot.draw()]));
     Ok((section, figures))
 }

@@ -16,6 +16,7 @@ use stasis_block::units;
 use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
 use stasis_media::MediumSpec;
 use stasis_report::figures::Figure;
+use stasis_report::page::Block;
 
 use super::bench::{image, Runs, Trial};
 use super::{fio, Findings, Settings};
@@ -43,8 +44,8 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     Ok(trials)
 }
 
-/// What the runs say.
-pub fn findings(runs: &Runs) -> Result<Findings> {
+/// What the runs say. The quick form has no rows for what it leaves out.
+pub fn findings(settings: &Settings, runs: &Runs) -> Result<Findings> {
     let parts =
         [fastest::findings, ssd::findings, dcpmm::findings, program::findings, overhead::findings];
     let mut findings = Findings {
@@ -53,8 +54,18 @@ pub fn findings(runs: &Runs) -> Result<Findings> {
         figures: Vec::new(),
     };
     for part in parts {
-        let (section, figures) = part(runs)?;
-        findings.sections.push(section);
+        let (section, mut figures) = part(runs)?;
+        if settings.quick {
+            figures.retain(|figure| figure.measured.is_some());
+        }
+        // Percentiles have a table of their own.
+        let mut shown = figures.clone();
+        shown.retain(|figure| !figure.what.contains(", p"));
+        findings.sections.push(if shown.is_empty() {
+            section
+        } else {
+            section.with(Block::Figures(shown))
+        });
         findings.figures.extend(figures);
     }
     Ok(findings)
@@ -138,8 +149,8 @@ fn figure(
     }
 }
 
-/// The name of a group of I/Os.
-fn label(operation: &str, vcpus: u32) -> String {
+/// Of I/Os or a run, with the number of processors.
+fn label(what: &str, vcpus: u32) -> String {
     let plural = if vcpus == 1 { "" } else { "s" };
-    format!("{operation}, {vcpus} vCPU{plural}")
+    format!("{what}, {vcpus} vCPU{plural}")
 }

@@ -27,7 +27,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             let what = "5.5: a drive without latency, in memory, 4 vCPUs";
             trials.push(fio_trial(settings, (ram, what), vcpus, on_ram("null")?, jobs));
         }
-        let what = format!("5.5: a drive without latency on the slow disk, {vcpus} vCPU");
+        let what = label("5.5: a drive without latency on the slow disk", vcpus);
         trials.push(fio_trial(settings, (slow, &what), vcpus, on_slow("null")?, jobs));
     }
     Ok(trials)
@@ -48,14 +48,14 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         }
     }
     let extreme = |pick: fn(f64, f64) -> f64| medians.iter().copied().reduce(pick);
-    let wall = |id: &str| runs.get(id).map(|run| run.summary.wall_seconds);
+    let wall = |id: &str| runs.get(id).map(|run| run.command_wall);
     let mut figures = vec![
         figure("Fig. 11", "median overhead, largest", "us", OVERHEAD[1], extreme(f64::max)),
         figure("Fig. 11", "median overhead, smallest", "us", OVERHEAD[0], extreme(f64::min)),
     ];
     for (vcpus, ram, slow) in RUNS {
         let more = wall(slow).zip(wall(ram)).map(|(slow, ram)| (slow - ram) / ram * 100.0);
-        let what = format!("more wall-clock time than in memory, {vcpus} vCPU, delay 0");
+        let what = label("wall-clock time above that in memory, no latency", vcpus);
         figures.push(figure("Section 5.5", what, "%", EMULATION_TIME, more));
     }
     let plot = Boxes {
@@ -72,7 +72,6 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
              for wall-clock time by number of processors; its bound for all is 25 %."
                 .into(),
         ))
-        .with(Block::Plots(vec![plot.draw()]))
-        .with(Block::Figures(figures.clone()));
+        .with(Block::Plots(vec![plot.draw()]));
     Ok((section, figures))
 }

@@ -59,7 +59,7 @@ pub const TABLE_1: LatencyTable = LatencyTable {
 /// Section 5.3: the DCPMM itself.
 pub const TABLE_2: LatencyTable = LatencyTable {
     id: "Table 2",
-    what: "DCPMM, real",
+    what: "DCPMM",
     unit: "ns",
     scale: 1.0,
     min: 1614.0,
@@ -75,7 +75,7 @@ pub const TABLE_2: LatencyTable = LatencyTable {
 /// Section 5.3: emulation of the DCPMM with the clock set back.
 pub const TABLE_3: LatencyTable = LatencyTable {
     id: "Table 3",
-    what: "DCPMM emulated, rewinding",
+    what: "DCPMM emulated",
     unit: "ns",
     scale: 1.0,
     min: 1642.0,
