@@ -202,7 +202,7 @@ fn parse(word: &str, kind: &Kind) -> Result<u64, UnitError> {
     let part: u128 =
         if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| too_large())? };
     let part = part * u128::from(factor);
-    if part % scale != 0 {
+    if !part.is_multiple_of(scale) {
         return Err(not_whole());
     }
     let value = u128::from(whole) * u128::from(factor) + part / scale;
@@ -212,7 +212,7 @@ fn parse(word: &str, kind: &Kind) -> Result<u64, UnitError> {
 fn format(value: u64, units: &[(&'static str, u64)]) -> String {
     for &(unit, factor) in units {
         let scaled = u128::from(value) * DECIMALS;
-        if value >= factor && scaled % u128::from(factor) == 0 {
+        if value >= factor && scaled.is_multiple_of(u128::from(factor)) {
             let thousandths = scaled / u128::from(factor);
             let (whole, part) = (thousandths / DECIMALS, thousandths % DECIMALS);
             let fraction = if part == 0 { String::new() } else { format!(".{part:03}") };

@@ -32,7 +32,7 @@ impl Bounce {
 
 /// Whether a range is made of whole blocks.
 pub(crate) fn is_whole(offset: u64, length: u64, block: u64) -> bool {
-    offset % block == 0 && length % block == 0
+    offset.is_multiple_of(block) && length.is_multiple_of(block)
 }
 
 /// Reads any range.

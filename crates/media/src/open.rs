@@ -151,7 +151,7 @@ fn check_size(path: &Path, size: u64, direct: bool) -> Result<(), OpenError> {
     match size {
         0 => Err(OpenError::Empty(path)),
         _ if size < MINIMUM_CAPACITY => Err(OpenError::TooSmall { path, size }),
-        _ if size % block != 0 => Err(OpenError::Unaligned { path, size, block }),
+        _ if !size.is_multiple_of(block) => Err(OpenError::Unaligned { path, size, block }),
         _ => Ok(()),
     }
 }

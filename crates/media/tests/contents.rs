@@ -64,7 +64,7 @@ fn run(medium: &mut dyn Medium, ios: &[Io]) {
     // Half of the I/Os near the medium's end.
     let moved = |io: &Io| match io.operation {
         Operation::Flush => io.clone(),
-        _ if io.fill % 2 == 0 => Io { offset: io.offset + shift, ..io.clone() },
+        _ if io.fill.is_multiple_of(2) => Io { offset: io.offset + shift, ..io.clone() },
         _ => io.clone(),
     };
     let ios: Vec<Io> = ios.iter().map(moved).collect();

@@ -111,7 +111,7 @@ impl Controller {
     /// reads zero.
     pub fn read_register(&mut self, offset: u64, into: &mut [u8]) {
         into.fill(0);
-        if !matches!(into.len(), 4 | 8) || offset % 4 != 0 {
+        if !matches!(into.len(), 4 | 8) || !offset.is_multiple_of(4) {
             return;
         }
         for (index, part) in into.chunks_exact_mut(4).enumerate() {
@@ -124,7 +124,7 @@ impl Controller {
     /// 4). Anything else is ignored. Admin commands are executed at once, I/O
     /// commands become requests.
     pub fn write_register(&mut self, memory: &dyn Memory, offset: u64, data: &[u8]) {
-        if !matches!(data.len(), 4 | 8) || offset % 4 != 0 {
+        if !matches!(data.len(), 4 | 8) || !offset.is_multiple_of(4) {
             return;
         }
         for (index, part) in data.chunks_exact(4).enumerate() {

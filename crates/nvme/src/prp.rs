@@ -42,14 +42,14 @@ pub fn walk(
         return Ok(());
     }
     if left <= PAGE_SIZE {
-        if command.prp2 % PAGE != 0 {
+        if !command.prp2.is_multiple_of(PAGE) {
             return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
         }
         return push(segments, command.prp2, left);
     }
     // Only the first list may begin inside a page, at a qword.
     let mut list = command.prp2;
-    if list % ENTRY as u64 != 0 {
+    if !list.is_multiple_of(ENTRY as u64) {
         return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
     }
     loop {

@@ -36,7 +36,7 @@ impl Controller {
         if command.cdw11 & CONTIGUOUS == 0 {
             return Err(StatusCode::InvalidField.at(location::CDW11));
         }
-        if command.prp1 % PAGE_SIZE as u64 != 0 {
+        if !command.prp1.is_multiple_of(PAGE_SIZE as u64) {
             return Err(StatusCode::InvalidPrpOffset.at(location::PRP1));
         }
         let size = last + 1;
