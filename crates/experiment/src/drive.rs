@@ -85,7 +85,8 @@ impl DriveSpec {
             };
             match key {
                 "model" => {
-                    model = Some(ModelSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
+                    model =
+                        Some(ModelSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
                 }
                 "medium" => {
                     medium =
@@ -127,7 +128,8 @@ impl DriveSpec {
         let Some(medium) = medium else {
             return Err(wrong("medium is missing; for example medium=ram:1GiB".into()));
         };
-        let drive = Self { name, interface, model, medium, delay, queues, block_size, serial, path };
+        let drive =
+            Self { name, interface, model, medium, delay, queues, block_size, serial, path };
         drive.check().map_err(wrong)?;
         Ok(drive)
     }

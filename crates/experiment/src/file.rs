@@ -157,8 +157,7 @@ impl Experiment {
             );
         }
         for index in 0..self.drives.len() {
-            let name =
-                self.drives[index].name.clone().unwrap_or_else(|| format!("drive{index}"));
+            let name = self.drives[index].name.clone().unwrap_or_else(|| format!("drive{index}"));
             if self.drives[..index].iter().any(|other| other.name.as_ref() == Some(&name)) {
                 return wrong(format!("two drives have the name `{name}`"));
             }
@@ -176,7 +175,8 @@ mod tests {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("experiment-{}-{number}.toml", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("experiment-{}-{number}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         let result = Experiment::read(&path);
         std::fs::remove_file(&path).unwrap();

@@ -38,7 +38,7 @@ fn record(index: u64) -> IoRecord {
     IoRecord {
         drive: (index % 2) as u16,
         queue: 1,
-        operation: if index % 3 == 0 { Operation::Write } else { Operation::Read },
+        operation: if index.is_multiple_of(3) { Operation::Write } else { Operation::Read },
         failed: index % 1000 == 999,
         boot: index < 10,
         offset: index * 4096,

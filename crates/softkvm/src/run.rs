@@ -2,7 +2,7 @@
 
 use crate::fd::readable;
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
-use crate::snapshot::{restore, Restored, Snapshot};
+use crate::snapshot::{find_qemu, restore, Restored, Snapshot};
 use crate::{inside, prepare, Control, Error, Host};
 use stasis_journal::{Decoder, Entry, FrameError, Journal};
 use std::fs;
@@ -29,6 +29,8 @@ pub fn run(
     progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<(), Error> {
     host.check()?;
+    // Before anything is downloaded that would be of no use without it.
+    find_qemu().ok_or(Error::QemuMissing)?;
     let kernel = prepare(&host.cache, progress)?;
     let files = Files::new(host, job)?;
     let stopped = || control.stop.load(Ordering::Relaxed);

@@ -141,7 +141,7 @@ impl Medium for Moody {
     }
 
     fn poll(&mut self, done: &mut Vec<Finished>) {
-        while !self.under_way.is_empty() && self.random.next_u64() % 3 == 0 {
+        while !self.under_way.is_empty() && self.random.next_u64().is_multiple_of(3) {
             self.step(done);
         }
     }

@@ -78,11 +78,6 @@ impl RunProgress {
         }
     }
 
-    /// A step before the machine is there.
-    pub fn step(&mut self, what: &str, fraction: Option<f64>) {
-        self.steps.step(what, fraction);
-    }
-
     /// The run reaches a stage.
     pub fn stage(&mut self, stage: Stage) {
         self.stage = stage;

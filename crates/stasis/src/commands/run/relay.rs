@@ -70,11 +70,6 @@ impl Relay {
         })
     }
 
-    /// Progress before the machine is there.
-    pub fn step(&mut self, what: &str, fraction: Option<f64>) {
-        self.progress.step(what, fraction);
-    }
-
     /// The last lines of the kernel's console.
     pub fn last_words(&self) -> String {
         String::from_utf8_lossy(&self.console).trim_end().to_owned()
