@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The Debian sources of `suite` that this machine uses, as lines of
-/// sources.list(5). Debian's own mirrors if it has none.
+/// sources.list(5). None if it has none: mmdebstrap then takes Debian's own.
 pub(super) fn of_this_machine(suite: &str) -> Vec<String> {
     let mut files = vec![Path::new("/etc/apt/sources.list").to_path_buf()];
     let folder = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten();
@@ -24,17 +24,8 @@ pub(super) fn of_this_machine(suite: &str) -> Vec<String> {
     if lines.iter().any(|line| line.split(' ').any(|word| word == suite)) {
         lines
     } else {
-        debian(suite)
+        Vec::new()
     }
-}
-
-fn debian(suite: &str) -> Vec<String> {
-    let mut lines = vec![format!("deb http://deb.debian.org/debian {suite} main")];
-    if !matches!(suite, "sid" | "unstable" | "experimental") {
-        lines.push(format!("deb http://deb.debian.org/debian {suite}-updates main"));
-        lines.push(format!("deb http://deb.debian.org/debian-security {suite}-security main"));
-    }
-    lines
 }
 
 /// Whether `name` is the suite or its updates.
@@ -123,8 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sources_debians_own_are_taken() {
-        assert_eq!(of_this_machine("no-such-suite").len(), 3);
-        assert_eq!(debian("sid").len(), 1);
+    fn a_suite_that_this_machine_has_not_is_left_to_mmdebstrap() {
+        assert!(of_this_machine("no-such-suite").is_empty());
     }
 }
