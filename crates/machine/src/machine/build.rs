@@ -180,6 +180,7 @@ impl<'j> Machine<'j> {
             longest_slice,
             current: 0,
             slice_end: 0,
+            slept: true,
             journal,
             records: Vec::with_capacity(BATCH),
             statistics: Statistics::new(born),

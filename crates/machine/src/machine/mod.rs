@@ -69,6 +69,8 @@ struct Machine<'j> {
     longest_slice: u64,
     current: usize,
     slice_end: u64,
+    /// Whether the host has slept since the last entry.
+    slept: bool,
     journal: &'j mut dyn Journal,
     records: Vec<IoRecord>,
     statistics: Statistics,
@@ -178,6 +180,7 @@ impl<'j> Machine<'j> {
                     // The host may have waited for the medium: its ticks went on.
                     if host_tsc() >= quiet.end() {
                         quiet.measure();
+                        self.slept = true;
                     }
                 }
             }
@@ -232,6 +235,12 @@ impl<'j> Machine<'j> {
                 return;
             }
         }
+        // A limit on virtual time is reached at its own instant.
+        let limit =
+            self.virtual_limit.filter(|_| self.statistics.running).map_or(u64::MAX, |limit| {
+                self.clock.scale().to_ticks(self.statistics.started_virtual.saturating_add(limit))
+            });
+        let next = next.min(limit);
         if next > now {
             self.statistics.skipped += next - now;
             self.clock.set(next);

@@ -45,7 +45,11 @@ impl Machine<'_> {
         if let Some(quiet) = &mut self.quiet {
             if host_tsc().saturating_add(SHORTEST_STAY) >= quiet.end() {
                 quiet.wait();
+                self.slept = true;
             }
+        }
+        if std::mem::take(&mut self.slept) {
+            self.vcpus[index].settle()?;
         }
         let injecting = self.inject(index)?;
         let vcpu = &mut self.vcpus[index];
