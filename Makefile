@@ -43,7 +43,7 @@ lint: ## Check format, lints, and where cargo-deny is installed, licences
 	@scripts/check-licences
 
 unit-test: ## Tests that start no guest
-	cargo test --locked --release --workspace --exclude stasis
+	cargo test --locked --release --workspace --exclude stasis --lib --tests
 	cargo test --locked --release --package stasis --bins --test cli --test layers
 
 system-test: guest ## Tests that boot guests
