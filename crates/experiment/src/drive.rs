@@ -26,6 +26,18 @@ impl Interface {
     }
 }
 
+/// How the guest's driver announces commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doorbells {
+    /// Each submission's doorbell write leaves the guest: its time is exact.
+    #[default]
+    Exact,
+    /// None does: a submission is seen at the guest's next exit, at most a
+    /// slice later, and its time is that.
+    Lazy,
+}
+
 /// A drive: when its commands complete, and where its bytes live.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -46,6 +58,9 @@ pub struct DriveSpec {
     /// I/O queue pairs; by default one for each vCPU.
     #[serde(default)]
     pub queues: Option<u16>,
+    /// Whether submissions leave the guest.
+    #[serde(default)]
+    pub doorbells: Doorbells,
     /// Logical block size in bytes: 512 or 4096.
     #[serde(default = "default_block_size", with = "units::size")]
     pub block_size: u64,
@@ -63,8 +78,18 @@ fn default_block_size() -> u64 {
     512
 }
 
-const KEYS: [&str; 9] =
-    ["name", "interface", "model", "medium", "delay", "queues", "block-size", "serial", "path"];
+const KEYS: [&str; 10] = [
+    "name",
+    "interface",
+    "model",
+    "medium",
+    "delay",
+    "queues",
+    "doorbells",
+    "block-size",
+    "serial",
+    "path",
+];
 
 impl DriveSpec {
     /// Reads `KEY=VALUE,...` as `--drive` takes it.
@@ -76,7 +101,7 @@ impl DriveSpec {
         let (mut model, mut medium) = (None, None);
         let (mut name, mut interface, mut delay) = (None, Interface::default(), 0);
         let (mut queues, mut block_size, mut serial) = (None, default_block_size(), None);
-        let mut path = None;
+        let (mut path, mut doorbells) = (None, Doorbells::default());
         for pair in word.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(wrong(format!(
@@ -110,6 +135,20 @@ impl DriveSpec {
                     block_size =
                         units::parse_size(value).map_err(|error| wrong(error.to_string()))?;
                 }
+                "doorbells" => {
+                    doorbells = match value {
+                        "exact" => Doorbells::Exact,
+                        "lazy" => Doorbells::Lazy,
+                        _ => {
+                            let nearest = nearest(value, ["exact", "lazy"].into_iter());
+                            let message = format!(
+                                "doorbells is `{value}`, but must be exact or lazy; did you mean \
+                                 `{nearest}`?"
+                            );
+                            return Err(wrong(message));
+                        }
+                    };
+                }
                 "path" => {
                     path = Some(
                         units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
@@ -128,8 +167,18 @@ impl DriveSpec {
         let Some(medium) = medium else {
             return Err(wrong("medium is missing; for example medium=ram:1GiB".into()));
         };
-        let drive =
-            Self { name, interface, model, medium, delay, queues, block_size, serial, path };
+        let drive = Self {
+            name,
+            interface,
+            model,
+            medium,
+            delay,
+            queues,
+            doorbells,
+            block_size,
+            serial,
+            path,
+        };
         drive.check().map_err(wrong)?;
         Ok(drive)
     }
@@ -167,6 +216,7 @@ mod tests {
             ("model=null", "medium is missing"),
             ("model=null,medium=ram:1GiB,block-size=1024", "512 or 4096"),
             ("model=null,medium=ram:1GiB,queues=0", "1 to 64"),
+            ("model=null,medium=ram:1GiB,doorbells=lasy", "did you mean `lazy`?"),
             ("model=dcpm,medium=ram:1GiB", "dcpmm"),
             ("model=fixed:100uss,medium=ram:1GiB", "us"),
             ("nonsense", "KEY=VALUE"),

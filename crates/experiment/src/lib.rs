@@ -11,7 +11,7 @@ mod error;
 mod file;
 mod speed;
 
-pub use drive::{DriveSpec, Interface};
+pub use drive::{Doorbells, DriveSpec, Interface};
 pub use engine::Engine;
 pub use error::ExperimentError;
 pub use file::{Experiment, GuestSpec, MachineSpec};

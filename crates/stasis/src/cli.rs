@@ -136,7 +136,7 @@ pub struct GuestBuildArguments {
     after_help = "Drives appear in the guest as /dev/nvme0n1, /dev/nvme1n1, ... in the order given.
 What COMMAND leaves in /results in the guest is in the results folder afterwards.
 
-Keys of --drive: model, medium, delay, name, interface, queues, block-size, serial.
+Keys of --drive: model, medium, delay, name, interface, queues, doorbells, block-size, serial, path.
 
 Examples:
   stasis run -- uname -a

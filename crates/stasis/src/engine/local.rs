@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use stasis_drive::Drive;
-use stasis_experiment::CpuSpeed;
+use stasis_experiment::{CpuSpeed, Doorbells};
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
 use stasis_machine::{Config, DriveConfig, Rewind, Speed};
 use stasis_media::{Execution, OpenOptions};
 use stasis_models::BuildContext;
+use stasis_nvme::ShadowPolicy;
 
 use super::plan::{input, Plan, PlannedDrive};
 
@@ -161,6 +162,10 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
         controller: stasis_nvme::Config {
             serial: drive.serial.clone(),
             queue_pairs: drive.queues,
+            shadow: match drive.doorbells {
+                Doorbells::Exact => ShadowPolicy::Exact,
+                Doorbells::Lazy => ShadowPolicy::Lazy,
+            },
             namespaces: vec![stasis_nvme::Namespace {
                 blocks: capacity / u64::from(drive.block_size),
                 block_size: drive.block_size,

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_experiment::{CpuSpeed, MachineSpec};
+use stasis_experiment::{CpuSpeed, Doorbells, MachineSpec};
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 
@@ -56,6 +56,8 @@ pub struct PlannedDrive {
     pub path: Nanos,
     /// I/O queue pairs.
     pub queues: u16,
+    /// Whether submissions leave the guest.
+    pub doorbells: Doorbells,
     /// Logical block size in bytes.
     pub block_size: u32,
 }

@@ -135,6 +135,7 @@ impl<'a> Setting<'a> {
             delay: spec.delay,
             path: spec.path.unwrap_or_else(|| self.path()),
             queues,
+            doorbells: spec.doorbells,
             block_size: spec.block_size as u32,
         };
         Ok((drive, medium))
