@@ -198,7 +198,7 @@ impl Bench<'_> {
             kick.arm(due);
             let (_, after) = vcpu.run(&mut clock, false)?;
             arms.push(clock.entry_began().wrapping_sub(began) as i64);
-            while kick.take_fired().is_none() {
+            while kick.take_fired(host_tsc()).is_none() {
                 std::hint::spin_loop();
             }
             // SAFETY: the byte belongs to this vCPU, which is not running.

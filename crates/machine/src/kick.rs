@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::time::host_tsc;
 
+/// By how many ticks the timer can fire before its time: its own clock has
+/// nanoseconds, and a rate that is measured.
+const EARLY: u64 = 1_000;
+
 static FIRED: AtomicBool = AtomicBool::new(false);
 static IMMEDIATE_EXIT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -87,13 +91,18 @@ impl Kick {
         self.armed = Some(at);
     }
 
-    /// Whether it has fired since the last call; if so, since when it was due.
-    pub fn take_fired(&mut self) -> Option<u64> {
-        if !FIRED.load(Ordering::Relaxed) {
+    /// Whether it has fired since the last call, as seen at `now` (host TSC); if
+    /// so, when it was due.
+    pub fn take_fired(&mut self, now: u64) -> Option<u64> {
+        if !FIRED.swap(false, Ordering::Relaxed) {
             return None;
         }
-        FIRED.store(false, Ordering::Relaxed);
-        Some(self.armed.take().unwrap_or_else(host_tsc))
+        match self.armed {
+            // An earlier setting fired while this one was being made: this one
+            // is still to come, and what the earlier one ended has begun now.
+            Some(due) if due > now.saturating_add(EARLY) => Some(now),
+            _ => Some(self.armed.take().unwrap_or(now)),
+        }
     }
 }
 

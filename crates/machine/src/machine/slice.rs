@@ -55,7 +55,7 @@ impl Machine<'_> {
         let vcpu = &mut self.vcpus[index];
         let aim = vcpu.immediate_exit();
         self.kick.aim(aim);
-        if self.kick.take_fired().is_some() {
+        if self.kick.take_fired(host_tsc()).is_some() {
             // It fired while the host was at work: it has nothing to end.
             // SAFETY: a byte of a vCPU that is not running.
             unsafe { aim.write_volatile(0) };
@@ -81,7 +81,7 @@ impl Machine<'_> {
         macro_rules! left {
             ($way:expr) => {{
                 self.clock.leave($way, after);
-                if let Some(due) = self.kick.take_fired() {
+                if let Some(due) = self.kick.take_fired(after) {
                     // SAFETY: a byte of a vCPU that is not running.
                     unsafe { aim.write_volatile(0) };
                     self.clock.cap(due);
@@ -91,7 +91,7 @@ impl Machine<'_> {
         let outcome = match exit {
             VcpuExit::Intr => {
                 exits.total -= 1;
-                match self.kick.take_fired() {
+                match self.kick.take_fired(after) {
                     Some(due) => {
                         // SAFETY: a byte of a vCPU that is not running.
                         unsafe { aim.write_volatile(0) };
@@ -101,9 +101,10 @@ impl Machine<'_> {
                         };
                         self.clock.leave_at(due);
                         // Much later than due: the host was away while the
-                        // guest ran on.
+                        // guest ran on. Or an earlier setting's signal.
                         let late = measured.saturating_sub(self.clock.now());
-                        if late > KICK_TOLERANCE.max(slack) || self.quiet.is_none() {
+                        let astray = due >= after;
+                        if late > KICK_TOLERANCE.max(slack) || self.quiet.is_none() || astray {
                             self.clock.set(measured.max(entered));
                         }
                         let stopped = self.clock.now();
