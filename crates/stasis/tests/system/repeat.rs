@@ -41,13 +41,14 @@ fn a_run_repeats_itself_and_does_not_depend_on_its_medium() {
     fio_sees_no_difference(&bench);
 }
 
-/// fio on RAM against fio on a late file. One I/O at a time: every percentile.
+/// fio on RAM against fio on a late file. One I/O at a time: every percentile up to p99, and the mean.
 /// With eight, a few ns between two completions decide how many of them one
 /// interrupt finds, so the order in which fio takes them can differ.
 fn fio_sees_no_difference(bench: &Bench) {
     let mut same = (0, 0);
     for (file, direction, most, up_to) in [
-        ("reads", "read", 0.001, 99.9),
+        // Above p99 the host's own phase shows: see docs/benchmarks.md.
+        ("reads", "read", 0.001, 99.0),
         ("deep", "read", 0.015, 90.0),
         ("deep", "write", 0.015, 90.0),
     ] {
