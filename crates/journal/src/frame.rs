@@ -56,24 +56,19 @@ pub fn encode(entry: &Entry, out: &mut Vec<u8>) {
             frames(b'e', &json, LIMIT);
         }
         Entry::Failed(message) => {
-            let cut = message.floor_char_boundary_compat(LIMIT);
+            let cut = floor_char_boundary(message, LIMIT);
             frames(b'f', &message.as_bytes()[..cut], LIMIT);
         }
     }
 }
 
-trait FloorCharBoundary {
-    fn floor_char_boundary_compat(&self, limit: usize) -> usize;
-}
-
-impl FloorCharBoundary for String {
-    fn floor_char_boundary_compat(&self, limit: usize) -> usize {
-        let mut cut = self.len().min(limit);
-        while !self.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        cut
+/// The longest cut of `text` that is no more than `limit` bytes and whole.
+fn floor_char_boundary(text: &str, limit: usize) -> usize {
+    let mut cut = text.len().min(limit);
+    while !text.is_char_boundary(cut) {
+        cut -= 1;
     }
+    cut
 }
 
 /// Reads frames back, however the stream was cut into pieces.
@@ -129,11 +124,13 @@ fn decode(kind: u8, payload: &[u8]) -> Result<Entry, FrameError> {
             payload.try_into().map_err(|_| FrameError::Payload("progress"))?,
         )),
         b'i' => {
-            let (records, rest) = payload.as_chunks_compat();
-            if !rest.is_empty() {
+            let chunks = payload.chunks_exact(IoRecord::ENCODED);
+            if !chunks.remainder().is_empty() {
                 return Err(FrameError::Payload("ios"));
             }
-            let records: Option<Vec<_>> = records.map(IoRecord::decode).collect();
+            let records: Option<Vec<_>> = chunks
+                .map(|chunk| IoRecord::decode(chunk.try_into().expect("an exact chunk")))
+                .collect();
             Entry::Ios(records.ok_or(FrameError::Payload("ios"))?)
         }
         b'r' => Entry::Results(payload.to_vec()),
@@ -143,18 +140,6 @@ fn decode(kind: u8, payload: &[u8]) -> Result<Entry, FrameError> {
         b'f' => Entry::Failed(String::from_utf8_lossy(payload).into_owned()),
         other => return Err(FrameError::Kind(other)),
     })
-}
-
-trait Chunks {
-    fn as_chunks_compat(&self) -> (impl Iterator<Item = &[u8; IoRecord::ENCODED]>, &[u8]);
-}
-
-impl Chunks for [u8] {
-    fn as_chunks_compat(&self) -> (impl Iterator<Item = &[u8; IoRecord::ENCODED]>, &[u8]) {
-        let chunks = self.chunks_exact(IoRecord::ENCODED);
-        let rest = chunks.remainder();
-        (chunks.map(|chunk| chunk.try_into().expect("an exact chunk")), rest)
-    }
 }
 
 #[cfg(test)]
