@@ -1,9 +1,12 @@
 //! The language in which frontends, schedulers, images, models and media talk
 //! about block I/O: what a command is, and how it can end.
 //!
-//! Promise: plain data only.
+//! Promise: plain data, and the interface of a drive's [`Model`].
 
+mod model;
 pub mod units;
+
+pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,12 +25,23 @@ pub enum Operation {
     Discard = 3,
     /// The range reads as zeroes afterwards.
     WriteZeroes = 4,
+    /// The range gets the contents of another, within the drive.
+    Copy = 5,
+    /// The range is read within the drive, and nothing is transferred.
+    Verify = 6,
 }
 
 impl Operation {
     /// Every operation, in the order of their numbers.
-    pub const ALL: [Operation; 5] =
-        [Self::Read, Self::Write, Self::Flush, Self::Discard, Self::WriteZeroes];
+    pub const ALL: [Operation; 7] = [
+        Self::Read,
+        Self::Write,
+        Self::Flush,
+        Self::Discard,
+        Self::WriteZeroes,
+        Self::Copy,
+        Self::Verify,
+    ];
 
     /// The operation's name as results and configurations spell it.
     pub fn name(self) -> &'static str {
@@ -37,6 +51,8 @@ impl Operation {
             Self::Flush => "flush",
             Self::Discard => "discard",
             Self::WriteZeroes => "write-zeroes",
+            Self::Copy => "copy",
+            Self::Verify => "verify",
         }
     }
 
@@ -57,6 +73,23 @@ pub struct Command {
     pub length: u64,
     /// Durable before it is acknowledged (forced unit access).
     pub fua: bool,
+    /// First byte of the range that a copy takes its contents from; otherwise 0.
+    pub source: u64,
+    /// Which data a write belongs with: a stream or placement identifier, as
+    /// the host numbers them; 0 for none.
+    pub stream: u16,
+}
+
+impl Command {
+    /// A command on the `length` bytes from `offset` on, with nothing special.
+    pub fn new(operation: Operation, offset: u64, length: u64) -> Self {
+        Self { operation, offset, length, fua: false, source: 0, stream: 0 }
+    }
+
+    /// Everything acknowledged so far becomes durable.
+    pub fn flush() -> Self {
+        Self::new(Operation::Flush, 0, 0)
+    }
 }
 
 /// Names a command while it is in flight at one drive: unique among those.

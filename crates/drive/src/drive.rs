@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use stasis_block::{Command, Operation, Status, Tag};
+use stasis_block::{Command, Fate, Health, Operation, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_journal::IoRecord;
 use stasis_media::{Finished, Medium, MediumError};
@@ -159,7 +159,7 @@ impl Drive {
                 debug_assert!(false, "the model completed a command that is not in flight");
                 continue;
             };
-            done.push(self.complete(slot, completion.at));
+            done.push(self.complete(slot, completion));
         }
         self.due = due;
     }
@@ -207,14 +207,42 @@ impl Drive {
         }
     }
 
-    fn complete(&mut self, slot: Slot, at: Nanos) -> Done {
+    /// What the drive's SMART log says.
+    pub fn health(&self) -> Health {
+        self.model.health()
+    }
+
+    /// Carries out a vendor's admin command at `now` (ns).
+    ///
+    /// # Errors
+    /// [`VendorError`] if the model does not know it, or it is not possible.
+    pub fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
+        self.model.advance(now, &mut self.due);
+        self.model.vendor(now, command)
+    }
+
+    /// What its model did inside until `now` (ns), as JSON.
+    pub fn inside(&self, now: Nanos) -> Option<String> {
+        self.model.inside(now)
+    }
+
+    fn complete(&mut self, slot: Slot, Completion { at, fate, .. }: Completion) -> Done {
         let Slot { tag, queue, command, submit, outcome } = slot;
         let failure = match command.operation {
-            Operation::Read => Status::ReadError,
+            Operation::Read | Operation::Verify => Status::ReadError,
             _ => Status::WriteError,
         };
         let (status, data) = match outcome {
-            Some((Ok(()), data)) => (Status::Ok, data),
+            Some((Ok(()), mut data)) => match fate {
+                Fate::Done => (Status::Ok, data),
+                Fate::Failed(status) => (status, data),
+                Fate::Corrupted { seed } => {
+                    if command.operation == Operation::Read {
+                        flip(&mut data, seed);
+                    }
+                    (Status::Ok, data)
+                }
+            },
             Some((Err(error), data)) => {
                 self.error.get_or_insert(error);
                 (failure, data)
@@ -223,6 +251,13 @@ impl Drive {
         };
         self.statistics.add(command.operation, command.length, status);
         Done { tag, queue, command, status, data, submit, at }
+    }
+}
+
+/// Flips one bit.
+fn flip(data: &mut [u8], seed: u64) {
+    if let Some(bit) = seed.checked_rem(8 * data.len() as u64) {
+        data[(bit / 8) as usize] ^= 1 << (bit % 8);
     }
 }
 

@@ -38,11 +38,10 @@ fn work(drive: &mut Drive, done: &mut Vec<Done>, buffers: &mut Vec<Vec<u8>>, now
     for round in 0..200 {
         for tag in 0..32u32 {
             let operation = if tag % 2 == 0 { Operation::Read } else { Operation::Write };
-            let mut command =
-                Command { operation, offset: u64::from(tag) * 4096, length: 4096, fua: false };
+            let mut command = Command::new(operation, u64::from(tag) * 4096, 4096);
             let mut data = Vec::new();
             if tag == 31 && round % 50 == 0 {
-                command = Command { operation: Operation::Flush, offset: 0, length: 0, fua: false };
+                command = Command::flush();
             } else {
                 data = buffers.pop().unwrap();
             }

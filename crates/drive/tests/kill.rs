@@ -43,12 +43,7 @@ fn write_for_ever(image: &Path, direct: bool) -> ! {
     let (mut now, mut done) = (0, Vec::new());
     for (round, blocks) in rounds() {
         for (tag, block) in blocks.iter().enumerate() {
-            let command = Command {
-                operation: Operation::Write,
-                offset: (block * BLOCK) as u64,
-                length: BLOCK as u64,
-                fua: false,
-            };
+            let command = Command::new(Operation::Write, (block * BLOCK) as u64, BLOCK as u64);
             let data = round.to_le_bytes().repeat(BLOCK / 8);
             drive.submit(now, Submission { tag: tag as u32, queue: 1, command, data });
         }
@@ -57,7 +52,7 @@ fn write_for_ever(image: &Path, direct: bool) -> ! {
             now += 1000;
             drive.advance(now, &mut done);
         }
-        let command = Command { operation: Operation::Flush, offset: 0, length: 0, fua: false };
+        let command = Command::flush();
         drive.submit(now, Submission { tag: 99, queue: 1, command, data: vec![] });
         now += 1000;
         drive.advance(now, &mut done);

@@ -36,7 +36,7 @@ fn commands(seed: u64, count: usize) -> Vec<(Nanos, Command, u8)> {
             (offset, length) = (0, 0);
         }
         let fua = operation == Operation::Write && random.next_u64() % 8 == 0;
-        (now, Command { operation, offset, length, fua }, random.next_u64() as u8)
+        (now, Command { fua, ..Command::new(operation, offset, length) }, random.next_u64() as u8)
     };
     (0..count).map(|_| one()).collect()
 }
@@ -176,7 +176,7 @@ fn the_guest_stands_still_while_the_medium_is_late() {
     let frozen = |execution| {
         let medium = spec.open(&OpenOptions { execution, delay, base: folder.path() }).unwrap();
         let mut drive = Drive::new(3, "slow".into(), Latencies::new(1, 2), medium);
-        let command = Command { operation: Operation::Read, offset: 0, length: 512, fua: false };
+        let command = Command::new(Operation::Read, 0, 512);
         let mut done = Vec::new();
         for tag in 0..4 {
             let submission = Submission { tag, queue: 7, command, data: vec![1; 512] };
@@ -205,7 +205,7 @@ fn a_caller_that_asks_late_still_learns_the_right_times() {
             let now = u64::from(tag) * 10_000;
             // Ever lower, so that each is next as soon as it is there.
             let offset = u64::from(50 - tag) * 512;
-            let command = Command { operation: Operation::Read, offset, length: 512, fua: false };
+            let command = Command::new(Operation::Read, offset, 512);
             if !late {
                 drive.advance(now, &mut done);
             }

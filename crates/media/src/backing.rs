@@ -18,6 +18,9 @@ use crate::{check, MediumError};
 /// Zeroes for ranges that the file system cannot zero by itself.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
+/// Most bytes that a copy holds in memory.
+const COPIED_AT_ONCE: u64 = 1 << 20;
+
 /// An open, locked image or device.
 #[derive(Debug)]
 pub(crate) struct Backing {
@@ -122,6 +125,19 @@ impl Backing {
         }
     }
 
+    /// In pieces: the two ranges do not overlap.
+    fn copy(&self, command: &Command, bounce: &mut Bounce) -> io::Result<()> {
+        let mut piece = vec![0; command.length.min(COPIED_AT_ONCE) as usize];
+        let mut done = 0;
+        while done < command.length {
+            let length = (command.length - done).min(COPIED_AT_ONCE) as usize;
+            self.read(command.source + done, &mut piece[..length], bounce)?;
+            self.write(command.offset + done, &piece[..length], command.fua, bounce)?;
+            done += length as u64;
+        }
+        Ok(())
+    }
+
     fn write_zeroes(&self, offset: u64, length: u64, bounce: &mut Bounce) -> io::Result<()> {
         let (mut at, end) = (offset, offset + length);
         while at < end {
@@ -149,7 +165,7 @@ impl Perform for Backing {
         bounce: &mut Bounce,
     ) -> Result<(), MediumError> {
         check(command, data.len(), self.capacity)?;
-        let Command { operation, offset, length, fua } = *command;
+        let Command { operation, offset, length, fua, .. } = *command;
         let outcome = match operation {
             Operation::Read => self.read(offset, data, bounce),
             Operation::Write => self.write(offset, data, fua, bounce),
@@ -157,6 +173,9 @@ impl Perform for Backing {
             Operation::Discard if !self.punches => Ok(()),
             Operation::Discard => self.zero(offset, length, FallocateFlags::PUNCH_HOLE, bounce),
             Operation::WriteZeroes => self.zero(offset, length, FallocateFlags::ZERO_RANGE, bounce),
+            Operation::Copy => self.copy(command, bounce),
+            // That the bytes are there is all that a medium can say.
+            Operation::Verify => Ok(()),
         };
         if let Err(source) = outcome {
             // A durable write also reports, once, what was lost of others.
@@ -211,7 +230,7 @@ mod tests {
             Operation::Read | Operation::Write => vec![7; length as usize],
             _ => vec![],
         };
-        let command = Command { operation, offset, length, fua: false };
+        let command = Command::new(operation, offset, length);
         backing.perform(&command, &mut data, &mut Bounce::default()).unwrap();
         data
     }
@@ -240,7 +259,7 @@ mod tests {
         // Not a file that can be made durable.
         let file = File::open("/dev/null").unwrap();
         let backing = Backing::new(file, Arc::from("null"), CAPACITY, false, 512, true);
-        let command = Command { operation: Operation::Flush, offset: 0, length: 0, fua: false };
+        let command = Command::flush();
         let flush = || backing.perform(&command, &mut [], &mut Bounce::default());
         let message = flush().unwrap_err().to_string();
         assert!(message.contains("null: flush") && message.contains("check the disk"), "{message}");

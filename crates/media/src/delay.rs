@@ -130,8 +130,7 @@ mod tests {
 
     fn run(execution: Execution, ios: u64) -> (Duration, Duration) {
         let mut medium = Delayed::new(Ram::new(1 << 20), DELAY, execution);
-        let command =
-            |offset| Command { operation: Operation::Read, offset, length: 512, fua: false };
+        let command = |offset| Command::new(Operation::Read, offset, 512);
         let start = Instant::now();
         (0..ios).for_each(|ticket| medium.submit(ticket, command(ticket * 512), vec![1; 512]));
         let submitted = start.elapsed();

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn ranges_fail_for_what_touches_them() {
         let plan = FaultPlan { bad_to_write: vec![1024..1025, 9000..9001], ..FaultPlan::default() };
-        let command = |operation, offset, length| Command { operation, offset, length, fua: false };
+        let command = |operation, offset, length| Command::new(operation, offset, length);
         let commands = [
             command(Operation::Write, 512, 512),
             command(Operation::Write, 512, 513),
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn rates_are_kept_and_repeat() {
-        let read = Command { operation: Operation::Read, offset: 0, length: 1, fua: false };
+        let read = Command::new(Operation::Read, 0, 1);
         let plan = FaultPlan { read_rate: 0.25, seed: 3, ..FaultPlan::default() };
         let failed = run(plan.clone(), &[read; 10_000]);
         let count = failed.iter().filter(|&&failed| failed).count();

@@ -122,6 +122,13 @@ fn check(command: &Command, buffer: usize, capacity: u64) -> Result<(), MediumEr
     if offset.checked_add(length).is_none_or(|end| end > capacity) {
         return Err(MediumError::OutOfRange { operation, offset, length, capacity });
     }
+    if operation == Operation::Copy {
+        let apart = command.source.abs_diff(offset) >= length;
+        if !apart || command.source.checked_add(length).is_none_or(|end| end > capacity) {
+            let offset = command.source;
+            return Err(MediumError::OutOfRange { operation, offset, length, capacity });
+        }
+    }
     let moves_data = matches!(operation, Operation::Read | Operation::Write);
     if moves_data && buffer as u64 != length {
         return Err(MediumError::Buffer { operation, buffer: buffer as u64, length });

@@ -31,7 +31,12 @@ impl Ram {
             Operation::Read => self.read(offset, data),
             Operation::Write => self.write(offset, data)?,
             Operation::Discard | Operation::WriteZeroes => self.zero(offset, length),
-            Operation::Flush => {}
+            Operation::Copy => {
+                let mut bytes = vec![0; length as usize];
+                self.read(command.source, &mut bytes);
+                self.write(offset, &bytes)?;
+            }
+            Operation::Flush | Operation::Verify => {}
         }
         Ok(())
     }
@@ -138,7 +143,7 @@ mod tests {
     fn memory_is_taken_where_something_was_written_and_given_back() {
         // More than any machine has.
         let mut ram = Ram::new(1 << 50);
-        let command = |operation, offset, length| Command { operation, offset, length, fua: false };
+        let command = |operation, offset, length| Command::new(operation, offset, length);
         let mut run = |command: Command, data: Vec<u8>| {
             ram.submit(0, command, data);
             let mut done = Vec::new();

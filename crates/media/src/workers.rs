@@ -170,7 +170,7 @@ impl<B: Perform> Medium for Workers<B> {
         let mut state = self.shared.lock();
         let mut job = Job { ticket, command, data, change: None };
         match command.operation {
-            Operation::Read => {}
+            Operation::Read | Operation::Verify => {}
             Operation::Flush => {
                 let after = state.changes.started();
                 if after > state.changes.first {
@@ -178,7 +178,7 @@ impl<B: Perform> Medium for Workers<B> {
                     return;
                 }
             }
-            Operation::Write | Operation::Discard | Operation::WriteZeroes => {
+            Operation::Write | Operation::Discard | Operation::WriteZeroes | Operation::Copy => {
                 job.change = Some(state.changes.start());
             }
         }
@@ -295,7 +295,7 @@ mod tests {
             let operation = if flush { Operation::Flush } else { Operation::Write };
             changes += u64::from(!flush);
             let length = random.next_u64() % 300;
-            let command = Command { operation, offset: changes, length, fua: false };
+            let command = Command::new(operation, changes, length);
             medium.submit(ticket, command, vec![2; usize::from(flush)]);
             while medium.in_flight() > 64 {
                 medium.wait(&mut done);
@@ -313,8 +313,7 @@ mod tests {
     fn what_is_under_way_is_finished_in_the_end() {
         let mut medium = Workers::new(Witness::default());
         for ticket in 0..200 {
-            let command =
-                Command { operation: Operation::Write, offset: 0, length: 1000, fua: false };
+            let command = Command::new(Operation::Write, 0, 1000);
             medium.submit(ticket, command, vec![]);
         }
         let shared = Arc::clone(&medium.shared);

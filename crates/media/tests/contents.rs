@@ -95,8 +95,7 @@ fn run(medium: &mut dyn Medium, ios: &[Io]) {
             Operation::Discard if medium.discard_zeroes() => contents[range].fill(0),
             Operation::Discard | Operation::Flush => {}
         }
-        let command =
-            Command { operation: io.operation, offset: io.offset, length: io.length, fua: io.fua };
+        let command = Command { fua: io.fua, ..Command::new(io.operation, io.offset, io.length) };
         medium.submit(ticket as u64, command, data);
         under_way.push((ticket as u64, io, expected));
     }
@@ -106,8 +105,7 @@ fn run(medium: &mut dyn Medium, ios: &[Io]) {
     }
     assert!(under_way.is_empty());
 
-    let command =
-        Command { operation: Operation::Read, offset: 0, length: capacity as u64, fua: false };
+    let command = Command::new(Operation::Read, 0, capacity as u64);
     medium.submit(0, command, vec![1; capacity]);
     medium.wait(&mut done);
     let all = done.pop().unwrap();
@@ -217,7 +215,7 @@ fn what_is_out_of_bounds_fails_by_itself() {
         let (mut medium, _folder) = open(table, execution, Duration::ZERO);
         let mut run = |operation, offset, length, buffer| {
             let mut done = Vec::new();
-            medium.submit(1, Command { operation, offset, length, fua: false }, vec![1; buffer]);
+            medium.submit(1, Command::new(operation, offset, length), vec![1; buffer]);
             medium.wait(&mut done);
             (done.len(), done[0].result.is_ok())
         };
@@ -233,5 +231,37 @@ fn what_is_out_of_bounds_fails_by_itself() {
         assert_eq!(run(Operation::Write, 0, 512, 513), (1, false));
         assert_eq!(run(Operation::Flush, u64::MAX, u64::MAX, 0), (1, true));
         assert_eq!(run(Operation::Read, CAPACITY - 512, 512, 512), (1, true));
+    }
+}
+
+#[test]
+fn a_copy_moves_contents_within_the_medium() {
+    let file = format!(r#"{{"file": "disk.img", "size": {CAPACITY}}}"#);
+    let direct = format!(r#"{{"file": "disk.img", "size": {CAPACITY}, "direct": true}}"#);
+    let ram = format!(r#"{{"ram": {CAPACITY}}}"#);
+    for (table, execution) in
+        [&ram, &file, &direct].iter().flat_map(|table| BOTH.map(|execution| (table, execution)))
+    {
+        let (mut medium, _folder) = open(table, execution, Duration::ZERO);
+        let mut run = |command, data: Vec<u8>| {
+            let mut done = Vec::new();
+            medium.submit(1, command, data);
+            medium.wait(&mut done);
+            let Finished { result, data, .. } = done.pop().unwrap();
+            result.map(|()| data)
+        };
+        let copy = |source, offset, length| Command {
+            source,
+            ..Command::new(Operation::Copy, offset, length)
+        };
+        let data: Vec<u8> = (0..4096u32).map(|index| (index / 7) as u8).collect();
+        run(Command::new(Operation::Write, 512, 4096), data.clone()).unwrap();
+        run(copy(512, CAPACITY - 4096, 4096), Vec::new()).unwrap();
+        let read = Command::new(Operation::Read, CAPACITY - 4096, 4096);
+        assert_eq!(run(read, vec![0; 4096]).unwrap(), data);
+        assert!(run(copy(512, 1024, 4096), Vec::new()).is_err(), "the ranges overlap");
+        assert!(run(copy(CAPACITY - 512, 0, 1024), Vec::new()).is_err(), "beyond the end");
+        assert!(run(copy(u64::MAX, 0, 1024), Vec::new()).is_err());
+        run(Command::new(Operation::Verify, 0, CAPACITY), Vec::new()).unwrap();
     }
 }

@@ -30,7 +30,7 @@ fn main() {
             let mut command = move || {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 let offset = (state >> 33) % BLOCKS * 4096;
-                Command { operation, offset, length: 4096, fua: false }
+                Command::new(operation, offset, 4096)
             };
             let begin = busy_seconds(start);
             let (mut now, mut done, mut finished) = (0, Vec::with_capacity(64), 0);

@@ -40,16 +40,16 @@ impl Empirical {
     ///
     /// `path` (ns) is what the guest's own software adds to each command; it is
     /// subtracted from times that were observed by an application. `costs[o]`
-    /// takes the place of the profile's figures for operation `o`. An operation
-    /// without figures takes as long as a write, a write as long as a read, a
-    /// read as long as a write.
+    /// takes the place of the profile's figures for operation `o`. A verify
+    /// without figures takes as long as a read, any other operation as long as a
+    /// write, a write as long as a read, a read as long as a write.
     pub fn new(
         profile: &Profile,
         path: Nanos,
         costs: [Option<Span>; Operation::ALL.len()],
         seed: u64,
     ) -> Self {
-        use Operation::{Read, Write};
+        use Operation::{Read, Verify, Write};
         let mut curves = Vec::new();
         let mut curve_of = [None; Operation::ALL.len()];
         for (&operation, blocks) in &profile.operations {
@@ -60,7 +60,9 @@ impl Empirical {
             let own = |o: Operation| {
                 costs[o as usize].map(Source::Span).or(curve_of[o as usize].map(Source::Curve))
             };
-            own(operation).or(own(Write)).or(own(Read)).unwrap_or(Source::Span(Span::default()))
+            let next = if operation == Verify { own(Read) } else { None };
+            let nearest = own(operation).or(next).or(own(Write)).or(own(Read));
+            nearest.unwrap_or(Source::Span(Span::default()))
         };
         let path = match profile.observed {
             Observed::Device => 0.0,
@@ -143,7 +145,7 @@ mod tests {
     }
 
     fn command(operation: Operation, length: u64) -> Command {
-        Command { operation, offset: 0, length, fua: false }
+        Command::new(operation, 0, length)
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use stasis_block::{Command, Operation, Tag};
 use stasis_clock::{EventQueue, Nanos};
 
-use crate::model::{Completion, Model};
 use crate::random::{Random, Span};
+use stasis_block::{Completion, Model};
 
 /// How long a command takes, known when its service begins.
 pub trait Latency: Send {
@@ -69,7 +69,7 @@ impl<L: Latency> Model for Independent<L> {
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some((at, tag)) = self.due.pop_due(now) {
-            done.push(Completion { tag, at });
+            done.push(Completion::done(tag, at));
         }
     }
 }

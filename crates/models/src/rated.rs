@@ -81,8 +81,8 @@ impl Rated {
 impl Latency for Rated {
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
         let direction = match (command.operation, self.write_zeroes) {
-            (Operation::Read, _) => &self.read,
-            (Operation::Write, _) | (Operation::WriteZeroes, None) => &self.write,
+            (Operation::Read | Operation::Verify, _) => &self.read,
+            (Operation::Write | Operation::Copy, _) | (Operation::WriteZeroes, None) => &self.write,
             (Operation::Flush, _) => return self.flush.draw(&mut self.random),
             (Operation::Discard, _) => return self.discard.draw(&mut self.random),
             (Operation::WriteZeroes, Some(span)) => return span.draw(&mut self.random),

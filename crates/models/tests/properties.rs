@@ -88,7 +88,7 @@ proptest! {
         );
         let spec: ModelSpec = serde_json::from_str(&text).unwrap();
         let mut model = spec.build(&BuildContext { seed, capacity: 1, path: 0 }).unwrap();
-        let command = Command { operation: Operation::Read, offset: 0, length: 4096, fua: false };
+        let command = Command::new(Operation::Read, 0, 4096);
         const SAMPLES: u32 = 40_000;
         let mut done = Vec::new();
         (0..SAMPLES).for_each(|tag| model.submit(0, tag, &command));

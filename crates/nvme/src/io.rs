@@ -140,7 +140,7 @@ impl Controller {
         let fua = self.is_forced(command, operation);
         let nsid = command.nsid;
         let tag = self.slots.insert(Slot { owner, operation, nsid, lba, bytes, segments });
-        let command = Command { operation, offset, length, fua };
+        let command = Command { fua, ..Command::new(operation, offset, length) };
         self.outbox.push_back(Request { tag, namespace: nsid, queue, command, data });
         Ok(Outcome::Pending)
     }
@@ -152,7 +152,13 @@ impl Controller {
         let operation = Operation::WriteZeroes;
         let fua = self.is_forced(command, operation);
         let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
-        self.request(queue, command.nsid, owner, Command { operation, offset, length, fua }, lba);
+        self.request(
+            queue,
+            command.nsid,
+            owner,
+            Command { fua, ..Command::new(operation, offset, length) },
+            lba,
+        );
         Ok(Outcome::Pending)
     }
 
@@ -193,7 +199,7 @@ impl Controller {
             let Extent { offset, length, .. } = Extent::new(&namespace, lba, blocks)?;
             if length > 0 {
                 let operation = Operation::Discard;
-                let discard = Command { operation, offset, length, fua: false };
+                let discard = Command::new(operation, offset, length);
                 self.request(queue, command.nsid, owner, discard, lba);
             }
         }
@@ -209,7 +215,7 @@ impl Controller {
 
     /// Hands a flush to the drive.
     pub(crate) fn request_flush(&mut self, queue: u16, nsid: u32, owner: Owner) {
-        let command = Command { operation: Operation::Flush, offset: 0, length: 0, fua: false };
+        let command = Command::flush();
         self.request(queue, nsid, owner, command, 0);
     }
 

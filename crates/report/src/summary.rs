@@ -94,17 +94,21 @@ pub struct DriveSummary {
     pub discard: OperationSummary,
     #[serde(rename = "write-zeroes")]
     pub write_zeroes: OperationSummary,
+    pub copy: OperationSummary,
+    pub verify: OperationSummary,
 }
 
 impl DriveSummary {
     /// The figures of each operation, in the order of [`Operation::ALL`].
-    pub fn operations(&self) -> [(Operation, &OperationSummary); 5] {
+    pub fn operations(&self) -> [(Operation, &OperationSummary); 7] {
         [
             (Operation::Read, &self.read),
             (Operation::Write, &self.write),
             (Operation::Flush, &self.flush),
             (Operation::Discard, &self.discard),
             (Operation::WriteZeroes, &self.write_zeroes),
+            (Operation::Copy, &self.copy),
+            (Operation::Verify, &self.verify),
         ]
     }
 

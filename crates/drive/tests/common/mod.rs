@@ -40,7 +40,7 @@ impl Model for Latencies {
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some((at, tag)) = self.events.pop_due(now) {
-            done.push(Completion { tag, at });
+            done.push(Completion::done(tag, at));
         }
     }
 }
@@ -76,7 +76,7 @@ impl Model for Lowest {
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some((at, tag)) = self.serving.filter(|(at, _)| *at <= now) {
-            done.push(Completion { tag, at });
+            done.push(Completion::done(tag, at));
             self.serving = None;
             self.serve(at);
         }
@@ -123,6 +123,11 @@ impl Moody {
             Operation::Write => now[range.clone()].copy_from_slice(&data),
             Operation::Discard | Operation::WriteZeroes => now[range.clone()].fill(0),
             Operation::Flush => durable.copy_from_slice(now),
+            Operation::Copy => {
+                let source = command.source as usize;
+                now.copy_within(source..source + range.len(), range.start);
+            }
+            Operation::Verify => {}
         }
         if command.fua {
             durable[range.clone()].copy_from_slice(&now[range]);

@@ -41,7 +41,11 @@ impl Reference {
         let range = range(command);
         self.before.insert(tag, self.contents[range.clone()].to_vec());
         match command.operation {
-            Operation::Read => return,
+            Operation::Read | Operation::Verify => return,
+            Operation::Copy => {
+                let source = command.source as usize;
+                self.contents.copy_within(source..source + range.len(), range.start);
+            }
             Operation::Write => self.contents[range.clone()].copy_from_slice(data),
             Operation::Discard | Operation::WriteZeroes => self.contents[range.clone()].fill(0),
             Operation::Flush => {

@@ -20,9 +20,9 @@ use self::cache::WriteCache;
 use self::geometry::{Arm, Geometry, Place};
 use self::read_ahead::{Lookup, ReadAhead};
 pub use self::spec::{DiskSpec, Queue, EXTENTS_MAX};
-use crate::model::{Completion, Model};
 use crate::random::{Random, Span};
 use crate::rate::TimePerByte;
+use stasis_block::{Completion, Model};
 
 /// What was passed over this often for what is nearer is served next: the
 /// shortest-first order starves nobody. Four times the queue of SATA; ours, no
@@ -329,13 +329,18 @@ impl Disk {
 impl Model for Disk {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
         self.run(now);
-        let operation = command.operation;
+        let operation = match command.operation {
+            // Disks offer no copy: one costs what writing it costs.
+            Operation::Copy => Operation::Write,
+            Operation::Verify => Operation::Read,
+            operation => operation,
+        };
         let (start, end) = self.geometry.clamp(command.offset, command.length);
         let place = self.geometry.place(start);
         let pending = Pending { tag, operation, start, end, place, since: now };
         match operation {
-            Operation::Read => self.read(now, pending),
-            Operation::Write => self.write(now, pending, command.fua),
+            Operation::Read | Operation::Verify => self.read(now, pending),
+            Operation::Write | Operation::Copy => self.write(now, pending, command.fua),
             Operation::Flush => {
                 let barrier = self.cache.next_write();
                 self.flushes.push_back(Flush { tag, barrier, since: now });
@@ -367,7 +372,7 @@ impl Model for Disk {
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         self.run(now);
         while let Some((at, tag)) = self.due.pop_due(now) {
-            done.push(Completion { tag, at });
+            done.push(Completion::done(tag, at));
         }
     }
 }

@@ -15,7 +15,7 @@ fn cached() -> DiskSpec {
 }
 
 fn command(operation: Operation, offset: u64, length: u64) -> Command {
-    Command { operation, offset, length, fua: false }
+    Command::new(operation, offset, length)
 }
 
 /// Submits at `now` and runs to the completion of everything: (tag, time).

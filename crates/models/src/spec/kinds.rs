@@ -12,9 +12,8 @@ use crate::random::Span;
 use crate::rate::Rate;
 use crate::rated::{Direction, Draw};
 
-/// The operations' keys in tables, in the order of [`Operation::ALL`].
-const OPERATIONS: [&str; Operation::ALL.len()] =
-    ["read", "write", "flush", "discard", "write_zeroes"];
+/// Keys of the operations that tables can give a time of their own.
+const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
 
 /// The kinds `fixed` and `uniform`: a span per operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -79,8 +78,11 @@ impl SpansSpec {
 
     /// By [`Operation`] number. What is not given takes `latency`; without that
     /// as long as a write, a write as long as a read, a read as long as a write.
+    /// A copy takes as long as a write, a verify as long as a read.
     pub(super) fn spans(&self) -> [Span; Operation::ALL.len()] {
-        let own = [self.read, self.write, self.flush, self.discard, self.write_zeroes];
+        let (copy, verify) = (self.write, self.read);
+        let own =
+            [self.read, self.write, self.flush, self.discard, self.write_zeroes, copy, verify];
         own.map(|own| own.or(self.latency).or(self.write).or(self.read).unwrap_or_default())
     }
 }
@@ -133,7 +135,7 @@ impl ProfileSpec {
     }
 
     pub(super) fn costs(&self) -> [Option<Span>; Operation::ALL.len()] {
-        [None, None, self.flush, self.discard, self.write_zeroes]
+        [None, None, self.flush, self.discard, self.write_zeroes, None, None]
     }
 }
 

@@ -41,11 +41,11 @@ pub(crate) use self::reader::Reader;
 use crate::disk::{Disk, DiskSpec};
 use crate::empirical::Empirical;
 use crate::latency::{Independent, Spans};
-use crate::model::Model;
 use crate::named::{self, NamedModel};
 use crate::profile::Profile;
 use crate::random::Span;
 use crate::rated::Rated;
+use stasis_block::Model;
 
 /// A model as an experiment describes it.
 ///

@@ -27,7 +27,7 @@ pub fn run(
     let mut command = move || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let offset = (state >> 20) % (REGION / length) * length;
-        Command { operation, offset, length, fua: false }
+        Command::new(operation, offset, length)
     };
     let mut submitted = vec![0; depth as usize];
     let (mut latencies, mut done, mut last) = (Vec::with_capacity(count), Vec::new(), 0);

@@ -432,7 +432,11 @@ impl Driver {
             Operation::Read => request.data.copy_from_slice(&self.disk[at..at + length]),
             Operation::Write => self.disk[at..at + length].copy_from_slice(&request.data),
             Operation::WriteZeroes => self.disk[at..at + length].fill(0),
-            Operation::Flush | Operation::Discard => {}
+            Operation::Copy => {
+                let source = request.command.source as usize;
+                self.disk.copy_within(source..source + length, at);
+            }
+            Operation::Flush | Operation::Discard | Operation::Verify => {}
         }
     }
 

@@ -1,0 +1,120 @@
+//! The interface of a drive model: *when* a command completes, and whether.
+
+use serde::{Deserialize, Serialize};
+use stasis_clock::Nanos;
+
+use crate::{Command, Status, Tag};
+
+/// How the modelled drive ended a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fate {
+    /// As asked.
+    #[default]
+    Done,
+    /// With an error of the drive's; no data moves.
+    Failed(Status),
+    /// As if well, but of what a read gives one bit is flipped: the one of
+    /// number `seed` modulo its length in bits.
+    Corrupted {
+        /// Chooses the bit.
+        seed: u64,
+    },
+}
+
+/// A command that the model has completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Which command.
+    pub tag: Tag,
+    /// When it completed (ns).
+    pub at: Nanos,
+    /// How it ended.
+    pub fate: Fate,
+}
+
+impl Completion {
+    /// A command that ended as asked.
+    pub fn done(tag: Tag, at: Nanos) -> Self {
+        Self { tag, at, fate: Fate::Done }
+    }
+}
+
+/// What a drive says of its own state, as SMART logs report it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Spare blocks left, in percent of those the drive began with.
+    pub available_spare: u8,
+    /// Endurance used, in percent; may exceed 100.
+    pub percentage_used: u8,
+    /// Bytes written to the medium, the drive's own housekeeping included.
+    pub media_bytes_written: u64,
+    /// Whether the medium can only be read any more.
+    pub read_only: bool,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { available_spare: 100, percentage_used: 0, media_bytes_written: 0, read_only: false }
+    }
+}
+
+/// A vendor's own admin command, as the drive gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VendorCommand {
+    /// Its opcode (NVMe: 0xC0 to 0xFF).
+    pub opcode: u8,
+    /// Command Dwords 10 to 15.
+    pub dwords: [u32; 6],
+    /// What the host sends, or room for what it wants: filled by the drive.
+    pub data: Vec<u8>,
+}
+
+/// Why a vendor's command is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VendorError {
+    /// The drive knows no such command.
+    #[error("the drive knows no vendor command of this opcode")]
+    Opcode,
+    /// A dword or the data says something impossible.
+    #[error("a field of the vendor command is out of its range")]
+    Field,
+}
+
+/// A drive's behaviour in time, as a state machine over virtual time.
+///
+/// The caller submits commands in the order of time and calls
+/// [`Model::advance`] at (or after) each [`Model::next_event`]. What it computes
+/// must not depend on how late that call is.
+pub trait Model: Send {
+    /// `command` reaches the drive at `now`. `tag` is unique among the commands
+    /// in flight.
+    fn submit(&mut self, now: Nanos, tag: Tag, command: &Command);
+
+    /// When something next happens inside the drive, a completion among other
+    /// things; `None` while nothing is under way.
+    fn next_event(&self) -> Option<Nanos>;
+
+    /// Moves the drive's time to `now` and appends what completed until then,
+    /// in the order of completion.
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>);
+
+    /// What the drive's SMART log says.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    /// Carries out a vendor's admin command at `now`; returns Dword 0 of its
+    /// completion.
+    ///
+    /// # Errors
+    /// [`VendorError`] if it is not one of this drive's, or not possible.
+    fn vendor(&mut self, _now: Nanos, _command: &mut VendorCommand) -> Result<u32, VendorError> {
+        Err(VendorError::Opcode)
+    }
+
+    /// What the drive did inside until `now`, as JSON for results; `None` where
+    /// a model has no inside.
+    fn inside(&self, _now: Nanos) -> Option<String> {
+        None
+    }
+}
