@@ -93,7 +93,7 @@ fn run(medium: &mut dyn Medium, ios: &[Io]) {
             }
             Operation::WriteZeroes => contents[range].fill(0),
             Operation::Discard if medium.discard_zeroes() => contents[range].fill(0),
-            Operation::Discard | Operation::Flush => {}
+            _ => {}
         }
         let command = Command { fua: io.fua, ..Command::new(io.operation, io.offset, io.length) };
         medium.submit(ticket as u64, command, data);

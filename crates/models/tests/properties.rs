@@ -48,7 +48,8 @@ prop_compose! {
         length in prop_oneof![Just(4096u64), 0u64..1 << 20, any::<u64>()],
         fua in any::<bool>(),
     ) -> Command {
-        Command { operation: Operation::from_number(operation).unwrap(), offset, length, fua }
+        let operation = Operation::from_number(operation).unwrap();
+        Command { fua, ..Command::new(operation, offset, length) }
     }
 }
 
