@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn block_sizes_are_interpolated_and_continued() {
-        let mut model = Empirical::new(&profile("device"), 400, [None; 5], 1);
+        let mut model = Empirical::new(&profile("device"), 400, [None; Operation::ALL.len()], 1);
         for (operation, length, ns) in [
             (Operation::Read, 512, 1000),
             (Operation::Read, 4096, 1000),
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_an_application_saw_loses_the_path() {
-        let mut costs = [None; 5];
+        let mut costs = [None; Operation::ALL.len()];
         costs[Operation::Flush as usize] = Some(Span::fixed(7));
         let mut model = Empirical::new(&profile("application"), 600, costs, 1);
         assert_eq!(model.latency(0, &command(Operation::Read, 4096)), 400);

@@ -218,7 +218,8 @@ prop_compose! {
         length in prop_oneof![Just(4096u64), 0u64..1 << 20, Just(u64::MAX)],
         fua in any::<bool>(),
     ) -> Command {
-        Command { operation: Operation::from_number(operation).unwrap(), offset, length, fua }
+        let operation = Operation::from_number(operation).unwrap();
+        Command { fua, ..Command::new(operation, offset, length) }
     }
 }
 
