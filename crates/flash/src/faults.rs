@@ -1,0 +1,308 @@
+//! Faults of the array: where, when and how often its operations go wrong.
+
+use std::ops::Range;
+
+use stasis_clock::Nanos;
+
+use crate::hash::{bits, unit};
+use crate::{Geometry, PageAddress};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A read gives no data.
+    UncorrectableRead,
+    /// A program fails.
+    FailedProgram,
+    /// An erase fails.
+    FailedErase,
+    /// A read gives wrong data and does not know it.
+    CorruptedRead,
+    /// Whatever is asked fails as soon as it is asked.
+    DeadDie,
+    /// The operation stands still for this long (ns) before it goes on.
+    Stuck(Nanos),
+}
+
+/// Where faults happen: everything that is given must agree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Where {
+    /// The channel.
+    pub channel: Option<u32>,
+    /// The LUN at its channel.
+    pub lun: Option<u32>,
+    /// The plane of its LUN.
+    pub plane: Option<u32>,
+    /// Blocks of their plane.
+    pub blocks: Option<Range<u32>>,
+    /// Pages of their block; nothing to an erase.
+    pub pages: Option<Range<u32>>,
+}
+
+/// One kind of fault, where, when and how often.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultRule {
+    /// What goes wrong.
+    pub fault: Fault,
+    /// Where.
+    pub place: Where,
+    /// When (ns of virtual time).
+    pub time: Range<Nanos>,
+    /// The share of operations that it happens to, 0 to 1.
+    pub rate: f64,
+    /// How often at most.
+    pub count: u64,
+}
+
+impl FaultRule {
+    /// A fault everywhere, always.
+    pub fn new(fault: Fault) -> Self {
+        let place = Where::default();
+        Self { fault, place, time: 0..Nanos::MAX, rate: 1.0, count: u64::MAX }
+    }
+
+    /// At one place only.
+    pub fn at(self, place: Where) -> Self {
+        Self { place, ..self }
+    }
+
+    /// In a part of the time only.
+    pub fn during(self, time: Range<Nanos>) -> Self {
+        Self { time, ..self }
+    }
+
+    /// To a share of the operations only.
+    pub fn rate(self, rate: f64) -> Self {
+        Self { rate, ..self }
+    }
+
+    /// At most so often.
+    pub fn times(self, count: u64) -> Self {
+        Self { count, ..self }
+    }
+}
+
+/// A rule that can never apply, or a rate that is none.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FaultError {
+    /// The rate is no share.
+    #[error("`rate` = {value} is no share of operations; the nearest that works is {nearest}")]
+    Rate {
+        /// What was given.
+        value: f64,
+        /// 0 or 1.
+        nearest: f64,
+    },
+    /// There is no such place.
+    #[error(
+        "a fault's `{key}` = {value} is outside the array; the nearest that is inside is {nearest}"
+    )]
+    Place {
+        /// Which part of the address.
+        key: &'static str,
+        /// What was given.
+        value: u32,
+        /// The last there is.
+        nearest: u32,
+    },
+    /// It ends before it begins.
+    #[error(
+        "a fault's `{key}` = {start}..{end} is empty; the nearest that works ends at {nearest}"
+    )]
+    Empty {
+        /// Which range.
+        key: &'static str,
+        /// Its start.
+        start: u64,
+        /// Its end.
+        end: u64,
+        /// An end that works.
+        nearest: u64,
+    },
+}
+
+/// Faults in the order in which they are looked for.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Faults {
+    rules: Vec<FaultRule>,
+}
+
+/// What an operation asks of the cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Program,
+    Erase,
+}
+
+impl Fault {
+    fn concerns(self, access: Access) -> bool {
+        match self {
+            Self::UncorrectableRead | Self::CorruptedRead => access == Access::Read,
+            Self::FailedProgram => access == Access::Program,
+            Self::FailedErase => access == Access::Erase,
+            Self::DeadDie | Self::Stuck(_) => true,
+        }
+    }
+}
+
+impl Where {
+    fn contains(&self, geometry: &Geometry, at: PageAddress, whole_block: bool) -> bool {
+        let (channel, lun, plane) = geometry.place(at.plane);
+        self.channel.is_none_or(|only| only == channel)
+            && self.lun.is_none_or(|only| only == lun)
+            && self.plane.is_none_or(|only| only == plane)
+            && self.blocks.as_ref().is_none_or(|only| only.contains(&at.block))
+            && (whole_block || self.pages.as_ref().is_none_or(|only| only.contains(&at.page)))
+    }
+
+    fn check(&self, geometry: &Geometry) -> Result<(), FaultError> {
+        let last = |range: &Option<Range<u32>>| range.as_ref().map(|range| range.end - 1);
+        for (key, range) in [("blocks", &self.blocks), ("pages", &self.pages)] {
+            if let Some(range) = range.as_ref().filter(|range| range.is_empty()) {
+                let (start, end) = (u64::from(range.start), u64::from(range.end));
+                return Err(FaultError::Empty { key, start, end, nearest: start + 1 });
+            }
+        }
+        for (key, value, parts) in [
+            ("channel", self.channel, geometry.channels),
+            ("lun", self.lun, geometry.luns),
+            ("plane", self.plane, geometry.planes),
+            ("blocks", last(&self.blocks), geometry.blocks),
+            ("pages", last(&self.pages), geometry.pages),
+        ] {
+            if let Some(value) = value.filter(|&value| value >= parts) {
+                return Err(FaultError::Place { key, value, nearest: parts - 1 });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Faults {
+    /// These faults; the first that concerns an operation happens to it.
+    pub fn new(rules: Vec<FaultRule>) -> Self {
+        Self { rules }
+    }
+
+    /// One more, after those there are.
+    pub fn push(&mut self, rule: FaultRule) {
+        self.rules.push(rule);
+    }
+
+    /// Whether nothing ever goes wrong.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether each rule can apply to such an array.
+    ///
+    /// # Errors
+    /// [`FaultError`] names the first value that cannot work, and the nearest
+    /// that does.
+    pub fn check(&self, geometry: &Geometry) -> Result<(), FaultError> {
+        for rule in &self.rules {
+            if !(0.0..=1.0).contains(&rule.rate) {
+                let nearest = if rule.rate > 1.0 { 1.0 } else { 0.0 };
+                return Err(FaultError::Rate { value: rule.rate, nearest });
+            }
+            if rule.time.is_empty() {
+                let Range { start, end } = rule.time;
+                let nearest = start.saturating_add(1);
+                return Err(FaultError::Empty { key: "time", start, end, nearest });
+            }
+            rule.place.check(geometry)?;
+        }
+        Ok(())
+    }
+
+    /// What happens to operation number `number` as it reaches the cells at
+    /// `now`; counted.
+    pub(crate) fn strike(
+        &mut self,
+        geometry: &Geometry,
+        seed: u64,
+        (now, number): (Nanos, u64),
+        (access, at): (Access, PageAddress),
+    ) -> Option<Fault> {
+        for (index, rule) in self.rules.iter_mut().enumerate() {
+            let struck = rule.count > 0
+                && rule.fault.concerns(access)
+                && rule.time.contains(&now)
+                && rule.place.contains(geometry, at, access == Access::Erase)
+                && (rule.rate >= 1.0
+                    || unit(bits(seed ^ (index as u64) << 32, number)) < rule.rate);
+            if struck {
+                rule.count -= 1;
+                return Some(rule.fault);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARRAY: Geometry = Geometry {
+        channels: 2,
+        luns: 2,
+        planes: 2,
+        blocks: 8,
+        pages: 4,
+        page_size: 4096,
+        oob_size: 0,
+    };
+
+    fn page(plane: u32, block: u32, page: u32) -> PageAddress {
+        PageAddress { plane: crate::PlaneId(plane), block, page }
+    }
+
+    #[test]
+    fn rules_apply_where_when_and_as_often_as_they_say() {
+        let place = Where { channel: Some(1), blocks: Some(2..4), ..Where::default() };
+        let rule = FaultRule::new(Fault::UncorrectableRead).at(place).during(10..20).times(2);
+        let mut faults = Faults::new(vec![rule]);
+        let mut strike =
+            |now, access, at| faults.strike(&ARRAY, 1, (now, 0), (access, at)).is_some();
+        assert!(!strike(9, Access::Read, page(4, 2, 0)));
+        assert!(!strike(20, Access::Read, page(4, 2, 0)));
+        assert!(!strike(10, Access::Program, page(4, 2, 0)));
+        assert!(!strike(10, Access::Read, page(3, 2, 0)));
+        assert!(!strike(10, Access::Read, page(4, 4, 0)));
+        assert!(strike(10, Access::Read, page(4, 2, 0)));
+        assert!(strike(19, Access::Read, page(7, 3, 3)));
+        assert!(!strike(19, Access::Read, page(7, 3, 3)));
+    }
+
+    #[test]
+    fn rates_are_shares_of_operations_and_repeat() {
+        let draw = |seed| {
+            let mut faults = Faults::new(vec![FaultRule::new(Fault::FailedProgram).rate(0.01)]);
+            let strikes = (0..100_000).filter(|&number| {
+                faults.strike(&ARRAY, seed, (0, number), (Access::Program, page(0, 0, 0))).is_some()
+            });
+            strikes.collect::<Vec<_>>()
+        };
+        let one = draw(1);
+        // Five deviations of a binomial around 1000.
+        assert!((1000 - 158..1000 + 158).contains(&one.len()), "{}", one.len());
+        assert_eq!(one, draw(1));
+        assert_ne!(one, draw(2));
+    }
+
+    #[test]
+    fn rules_that_never_apply_are_refused() {
+        let at = |place| Faults::new(vec![FaultRule::new(Fault::DeadDie).at(place)]);
+        let outside = at(Where { channel: Some(2), ..Where::default() });
+        let says = outside.check(&ARRAY).unwrap_err().to_string();
+        assert!(says.contains("`channel` = 2") && says.ends_with("is 1"), "{says}");
+        let empty = at(Where { pages: Some(2..2), ..Where::default() });
+        let says = empty.check(&ARRAY).unwrap_err().to_string();
+        assert!(says.contains("`pages` = 2..2") && says.ends_with("at 3"), "{says}");
+        let rate = Faults::new(vec![FaultRule::new(Fault::DeadDie).rate(1.5)]);
+        assert!(rate.check(&ARRAY).unwrap_err().to_string().contains("`rate` = 1.5"));
+        assert_eq!(at(Where { lun: Some(1), ..Where::default() }).check(&ARRAY), Ok(()));
+    }
+}

@@ -1,0 +1,132 @@
+//! The NAND array's behaviour in time: which operation ends when, and how.
+//!
+//! Event driven: no plane, register or channel is reserved before it is really
+//! used, so nothing that comes later is ever too late to be considered. At each
+//! instant, everything that ends ends first; then each plane, and after the
+//! planes each channel, decides what starts.
+
+mod array;
+mod options;
+mod usage;
+
+pub use array::Array;
+pub use options::{ArrayOptions, PlaneMode, Scheduling};
+pub use usage::Usage;
+
+use stasis_clock::Nanos;
+
+use crate::{PageAddress, PlaneId};
+
+/// What is asked of the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OpKind {
+    /// A page's data, from the cells over the channel.
+    Read,
+    /// A page's data, over the channel into the cells.
+    Program,
+    /// A block is emptied.
+    Erase,
+    /// A page is read and programmed to another page of its plane; no data on
+    /// the channel.
+    Copyback,
+}
+
+/// On whose behalf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Priority {
+    /// The host's reads: the only ones that suspend a program or an erase.
+    Read = 0,
+    /// The host's writes.
+    Write = 1,
+    /// Housekeeping: the only ones that start while their place is held.
+    Gc = 2,
+}
+
+/// An operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Op {
+    /// What is asked.
+    pub kind: OpKind,
+    /// The page; of an erase, the block.
+    pub at: PageAddress,
+    /// The page that a copyback reads, in the same plane; else ignored.
+    pub source: PageAddress,
+    /// Over the channel, of a read or program.
+    pub bytes: u32,
+    /// On whose behalf.
+    pub priority: Priority,
+    /// The caller's name for it.
+    pub token: u64,
+    /// Where a LUN's planes work in lockstep: operations of one LUN, kind and
+    /// priority with the same number, not 0, that are submitted one after another
+    /// at the same time run as one multi-plane operation.
+    pub group: u32,
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpStatus {
+    /// As asked.
+    Ok,
+    /// There is no data: nothing was programmed by a copyback.
+    Uncorrectable,
+    /// The page does not hold what was programmed.
+    ProgramFailed,
+    /// The block is not empty.
+    EraseFailed,
+    /// The data is wrong, and the array does not know.
+    Corrupted {
+        /// Chooses what is wrong.
+        seed: u64,
+    },
+}
+
+/// Where an operation's time went (ns): adds up to the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Breakdown {
+    /// Waiting for its plane or channel, or suspended.
+    pub queue: Nanos,
+    /// The cells at work.
+    pub cell: Nanos,
+    /// Waiting for the cache register, and copying to or from it.
+    pub register: Nanos,
+    /// On the channel: its command and its data.
+    pub channel: Nanos,
+    /// Waiting while housekeeping had the plane or the channel, or held it.
+    pub gc: Nanos,
+}
+
+impl Breakdown {
+    /// The operation's whole time (ns).
+    pub fn total(&self) -> Nanos {
+        self.queue + self.cell + self.register + self.channel + self.gc
+    }
+}
+
+/// An operation that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpDone {
+    /// The caller's name for it.
+    pub token: u64,
+    /// The operation.
+    pub op: Op,
+    /// When it ended (ns).
+    pub at: Nanos,
+    /// How.
+    pub status: OpStatus,
+    /// Where its time went.
+    pub times: Breakdown,
+    /// How often its read was repeated.
+    pub retries: u8,
+}
+
+/// What a hold concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The whole array.
+    Controller,
+    /// Every plane of a channel.
+    Channel(u32),
+    /// A plane; with planes in lockstep, its LUN.
+    Plane(PlaneId),
+}

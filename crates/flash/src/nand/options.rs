@@ -1,0 +1,45 @@
+//! How the array's parts work together.
+
+/// Which parts of a LUN work at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PlaneMode {
+    /// Each plane on its own, as FEMU has it (FAST 2018, section 3.2.2).
+    #[default]
+    Independent,
+    /// One operation at a time in each LUN, which may be a multi-plane one.
+    Lockstep,
+}
+
+/// Who comes first where several wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheduling {
+    /// Planes: who was submitted first. Channels: who was ready first.
+    #[default]
+    Fifo,
+    /// Host reads before host writes before housekeeping, and then as `Fifo`.
+    ReadFirst,
+}
+
+/// How an array works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArrayOptions {
+    /// Whether each plane has a cache register beside its data register.
+    pub cache_register: bool,
+    /// Which parts of a LUN work at the same time.
+    pub planes: PlaneMode,
+    /// How many host reads a program or erase gives way to; 0 for none.
+    pub suspensions: u8,
+    /// Who comes first where several wait.
+    pub scheduling: Scheduling,
+}
+
+impl Default for ArrayOptions {
+    fn default() -> Self {
+        Self {
+            cache_register: true,
+            planes: PlaneMode::default(),
+            suspensions: 0,
+            scheduling: Scheduling::default(),
+        }
+    }
+}
