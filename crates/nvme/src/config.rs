@@ -15,12 +15,27 @@ pub enum ShadowPolicy {
 /// A namespace: what the guest sees as one block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
+    /// Its first byte on the drive.
+    pub start: u64,
     /// Capacity in logical blocks.
     pub blocks: u64,
     /// Size of a logical block in bytes: 512 or 4096.
     pub block_size: u32,
     /// Whether it is write protected.
     pub read_only: bool,
+}
+
+impl Namespace {
+    /// A namespace of `blocks` blocks at the drive's beginning, which may be
+    /// written.
+    pub fn new(blocks: u64, block_size: u32) -> Self {
+        Self { start: 0, blocks, block_size, read_only: false }
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.saturating_mul(self.block_size.into())
+    }
 }
 
 /// What a controller is made to be. `Default` has everything but namespaces.
@@ -41,7 +56,8 @@ pub struct Config {
     pub queue_pairs: u16,
     /// Entries of the largest queue (`CAP.MQES + 1`), 2 to 1024.
     pub queue_entries: u16,
-    /// The namespaces, numbered from 1; 1 to 128 of them.
+    /// The namespaces, numbered from 1; 1 to 128 of them, each a part of the
+    /// drive of its own.
     pub namespaces: Vec<Namespace>,
     /// Whether the drive has a volatile write cache, which a guest can then
     /// flush and turn off.
@@ -158,6 +174,16 @@ impl Config {
             let most = (i64::MAX as u64) / u64::from(namespace.block_size);
             if !(1..=most).contains(&namespace.blocks) {
                 return wrong("blocks", namespace.blocks, "at least 1 and less than 2^63 bytes");
+            }
+            if namespace.start > i64::MAX as u64 - namespace.bytes() {
+                return wrong("start", namespace.start, "such that its end is below 2^63 bytes");
+            }
+            let end = namespace.start + namespace.bytes();
+            let apart = |other: &Namespace| {
+                other.start >= end || other.start.saturating_add(other.bytes()) <= namespace.start
+            };
+            if !self.namespaces[..index].iter().all(apart) {
+                return wrong("start", namespace.start, "apart from the namespaces before it");
             }
         }
         Ok(())

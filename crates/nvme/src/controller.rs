@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Status, Tag};
+use stasis_block::{Command, Operation, Status, Tag};
 use stasis_clock::Nanos;
 
 use crate::admin::{ErrorLog, Events, Features};
@@ -28,7 +28,8 @@ pub struct Request {
     /// The I/O submission queue it came by; 0 if the controller made it itself,
     /// to flush the drive at a shutdown.
     pub queue: u16,
-    /// What is asked. Offset and length are within the namespace.
+    /// What is asked. Offset and source are places on the drive, where the
+    /// namespace begins at [`crate::Namespace::start`].
     pub command: Command,
     /// A write's data, or as many zeroes as a read has bytes; empty for all
     /// else. It comes back with [`Controller::complete`], to be used again.
@@ -162,7 +163,17 @@ impl Controller {
 
     /// The next I/O request for the drive.
     pub fn pop_request(&mut self) -> Option<Request> {
-        self.outbox.pop_front()
+        let mut request = self.outbox.pop_front()?;
+        // Inside the controller all offsets are the namespace's.
+        let start = self.config.namespace(request.namespace).map_or(0, |of| of.start);
+        let command = &mut request.command;
+        if command.operation != Operation::Flush {
+            command.offset += start;
+        }
+        if command.operation == Operation::Copy {
+            command.source += start;
+        }
+        Some(request)
     }
 
     /// The drive has done the request `tag`: gives a read's data to the guest

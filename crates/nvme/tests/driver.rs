@@ -66,7 +66,8 @@ fn a_controller_that_cannot_be_enabled_fails() {
 
 #[test]
 fn configurations_are_checked() {
-    let namespace = |blocks, block_size| Namespace { blocks, block_size, read_only: false };
+    let namespace = Namespace::new;
+    let at = |start| Namespace { start, ..namespace(8, 512) };
     let bad = [
         Config { serial: String::new(), ..config() },
         Config { serial: "x".repeat(21), ..config() },
@@ -84,6 +85,9 @@ fn configurations_are_checked() {
         Config { namespaces: vec![namespace(0, 512)], ..config() },
         Config { namespaces: vec![namespace(1, 1024)], ..config() },
         Config { namespaces: vec![namespace(1 << 52, 4096)], ..config() },
+        Config { namespaces: vec![at(u64::MAX)], ..config() },
+        Config { namespaces: vec![at(0), at(4095)], ..config() },
+        Config { namespaces: vec![at(4096), at(0), at(1)], ..config() },
     ];
     for config in bad {
         assert!(Controller::new(config.clone()).is_err(), "{config:?}");
@@ -97,8 +101,8 @@ fn configurations_are_checked() {
 fn identify_describes_controller_and_namespaces() {
     let mut driver = Driver::new(Config {
         namespaces: vec![
-            Namespace { blocks: 1000, block_size: 512, read_only: false },
-            Namespace { blocks: 2000, block_size: 4096, read_only: true },
+            Namespace::new(1000, 512),
+            Namespace { start: 1000 * 512, read_only: true, ..Namespace::new(2000, 4096) },
         ],
         max_transfer: 1 << 20,
         ..config()

@@ -260,8 +260,8 @@ fn wrong_prps_are_told() {
 #[test]
 fn commands_are_checked() {
     let namespaces = vec![
-        Namespace { blocks: BLOCKS, block_size: 512, read_only: false },
-        Namespace { blocks: 100, block_size: 4096, read_only: true },
+        Namespace::new(BLOCKS, 512),
+        Namespace { start: BLOCKS * 512, read_only: true, ..Namespace::new(100, 4096) },
     ];
     let config = Config { namespaces, max_transfer: 64 << 10, ..config() };
     let mut driver = Driver::with_queues(config, 1, 8);
@@ -296,8 +296,8 @@ fn commands_are_checked() {
 #[test]
 fn requests_say_what_the_command_asked() {
     let namespaces = vec![
-        Namespace { blocks: BLOCKS, block_size: 512, read_only: false },
-        Namespace { blocks: 100, block_size: 4096, read_only: false },
+        Namespace::new(BLOCKS, 512),
+        Namespace { start: BLOCKS * 512, ..Namespace::new(100, 4096) },
     ];
     let mut driver = Driver::with_queues(Config { namespaces, ..config() }, 2, 8);
     let fua = 1 << 30;
@@ -312,7 +312,10 @@ fn requests_say_what_the_command_asked() {
         (namespace, command.operation, command.offset, command.length, command.fua)
     };
     let of_two = Sqe { nsid: 2, ..Sqe::io(WRITE, 3, 1, DATA, 0) };
-    assert_eq!(command(&mut driver, of_two), (2, Operation::Write, 12288, 4096, false));
+    assert_eq!(
+        command(&mut driver, of_two),
+        (2, Operation::Write, BLOCKS * 512 + 12288, 4096, false)
+    );
     let forced = Sqe { cdw12: fua, ..Sqe::io(WRITE, 3, 1, DATA, 0) };
     assert_eq!(command(&mut driver, forced), (1, Operation::Write, 1536, 512, true));
     let forced = Sqe { cdw12: fua | 7, ..Sqe::io(READ, 1, 8, DATA, 0) };

@@ -10,6 +10,8 @@ use stasis_nvme::{Config, Controller, Memory, Namespace, OutOfMemoryRange, Reque
 /// Small, so that any address often hits something.
 const RAM: usize = 256 << 10;
 const BLOCKS: u64 = 4096;
+/// Where the second namespace begins, with a gap after the first.
+const SECOND: u64 = BLOCKS * 512 + 8192;
 const MAX_TRANSFER: u32 = 32 << 10;
 const MAX_IN_FLIGHT: usize = 128 << 10;
 const QUEUES: u16 = 3;
@@ -82,8 +84,8 @@ pub fn run(script: &[u8]) {
         queue_pairs: QUEUES,
         queue_entries: 16,
         namespaces: vec![
-            Namespace { blocks: BLOCKS, block_size: 512, read_only: false },
-            Namespace { blocks: BLOCKS / 8, block_size: 4096, read_only: true },
+            Namespace::new(BLOCKS, 512),
+            Namespace { start: SECOND, read_only: true, ..Namespace::new(BLOCKS / 8, 4096) },
         ],
         volatile_write_cache: flags & 1 != 0,
         shadow: if flags & 2 != 0 { ShadowPolicy::Lazy } else { ShadowPolicy::Exact },
@@ -192,8 +194,12 @@ fn step(
 fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
     let Some(request) = controller.pop_request() else { return };
     let command = request.command;
-    let bytes = [BLOCKS * 512, BLOCKS / 8 * 4096][request.namespace as usize - 1];
-    assert!(command.offset + command.length <= bytes, "inside the namespace");
+    let start = [0, SECOND][request.namespace as usize - 1];
+    if command.operation != Operation::Flush {
+        let inside = start..start + BLOCKS * 512;
+        let end = command.offset + command.length;
+        assert!(inside.contains(&command.offset) && end <= inside.end, "inside the namespace");
+    }
     assert!(request.queue <= QUEUES);
     match command.operation {
         Operation::Read | Operation::Write => {

@@ -173,7 +173,7 @@ pub const BLOCKS: u64 = 8192;
 pub fn config() -> Config {
     Config {
         serial: "TEST0".into(),
-        namespaces: vec![Namespace { blocks: BLOCKS, block_size: 512, read_only: false }],
+        namespaces: vec![Namespace::new(BLOCKS, 512)],
         ..Config::default()
     }
 }

@@ -166,11 +166,10 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
                 Doorbells::Exact => ShadowPolicy::Exact,
                 Doorbells::Lazy => ShadowPolicy::Lazy,
             },
-            namespaces: vec![stasis_nvme::Namespace {
-                blocks: capacity / u64::from(drive.block_size),
-                block_size: drive.block_size,
-                read_only: false,
-            }],
+            namespaces: vec![stasis_nvme::Namespace::new(
+                capacity / u64::from(drive.block_size),
+                drive.block_size,
+            )],
             ..Default::default()
         },
     })
