@@ -7,7 +7,7 @@ use crate::controller::Controller;
 use crate::prp;
 use crate::registers as reg;
 use crate::shadow::Shadow;
-use crate::slots::{CommandId, Owner, Slot};
+use crate::slots::{CommandId, GroupEnd, Owner, Purpose, Slot};
 use crate::status::{Failure, StatusCode, MORE};
 use crate::Memory;
 
@@ -19,31 +19,61 @@ impl Controller {
             Status::WriteError => Some(StatusCode::WriteFault),
         };
         self.statistics.media_errors += u128::from(failure.is_some());
-        let alive = !matches!(slot.owner, Owner::Orphan | Owner::Free);
-        if failure.is_none() && alive {
-            if slot.operation == Operation::Read {
-                failure = deliver(memory, &slot, data);
-            }
-            if failure.is_none() {
-                self.statistics.count(slot.operation, slot.bytes);
+        if failure.is_none() {
+            // The drive has done it, whether anybody waits for it or not.
+            self.clear_marks(&slot);
+            if !matches!(slot.owner, Owner::Orphan | Owner::Free) {
+                failure = self.use_data(memory, &slot, data);
+                if failure.is_none() {
+                    self.statistics.count(slot.operation, slot.bytes);
+                }
             }
         }
-        self.pool.give_segments(slot.segments);
-        let done = match slot.owner {
-            Owner::Command(id) => Some((id, failure)),
-            Owner::Part(group) => self.slots.part_done(group, failure),
+        let Slot { owner, nsid, lba, segments, .. } = slot;
+        self.pool.give_segments(segments);
+        let end = match owner {
+            Owner::Command(command) => Some(GroupEnd { command, failure, result: 0 }),
+            Owner::Part { group, part } => self.slots.part_done(group, part, failure),
             Owner::Shutdown => {
                 self.end_shutdown();
                 None
             }
             Owner::Orphan | Owner::Free => None,
         };
-        match done {
-            Some((id, None)) => self.post(memory, id, 0, 0),
-            Some((id, Some(status))) => {
-                self.post_failure(memory, id, status.into(), slot.nsid, slot.lba);
+        let Some(GroupEnd { command, failure, result }) = end else { return };
+        match failure {
+            None => self.post(memory, command, 0, result),
+            Some(status) => {
+                let field = self.log_failure(command, status.into(), nsid, lba);
+                self.post(memory, command, field, result);
             }
-            None => {}
+        }
+    }
+
+    /// What is to be done with a request's data now that it is there. A drive
+    /// that gave back less than was asked of it has failed the command.
+    fn use_data(&mut self, memory: &dyn Memory, slot: &Slot, data: &[u8]) -> Option<StatusCode> {
+        if slot.operation != Operation::Read {
+            return None;
+        }
+        if data.len() != slot.bytes {
+            return Some(StatusCode::UnrecoveredReadError);
+        }
+        match slot.purpose {
+            Purpose::Deliver => {
+                let sent = prp::scatter(memory, &slot.segments, data);
+                sent.err().map(|_| StatusCode::DataTransferError)
+            }
+            Purpose::Compare => {
+                let mut wanted = self.pool.take(slot.bytes);
+                let failure = match prp::gather(memory, &slot.segments, &mut wanted) {
+                    Err(_) => Some(StatusCode::DataTransferError),
+                    Ok(()) if wanted != data => Some(StatusCode::CompareFailure),
+                    Ok(()) => None,
+                };
+                self.pool.give(wanted);
+                failure
+            }
         }
     }
 
@@ -56,11 +86,17 @@ impl Controller {
         nsid: u32,
         lba: u64,
     ) {
+        let field = self.log_failure(id, failure, nsid, lba);
+        self.post(memory, id, field, 0);
+    }
+
+    /// Logs why a command failed; the status field of its completion.
+    fn log_failure(&mut self, id: CommandId, failure: Failure, nsid: u32, lba: u64) -> u16 {
         let field = failure.status.field() | MORE;
         self.statistics.error_log_entries += 1;
         let count = self.statistics.error_log_entries;
         self.errors.add(count, id, field, failure.location, nsid, lba);
-        self.post(memory, id, field, 0);
+        field
     }
 
     /// Posts a completion, or holds it until its queue has room.
@@ -127,13 +163,4 @@ impl Controller {
         }
         false
     }
-}
-
-/// Copies a read's data to the guest. A drive that gave back less than was
-/// asked of it has failed the command.
-fn deliver(memory: &dyn Memory, slot: &Slot, data: &[u8]) -> Option<StatusCode> {
-    if data.len() != slot.bytes {
-        return Some(StatusCode::UnrecoveredReadError);
-    }
-    prp::scatter(memory, &slot.segments, data).err().map(|_| StatusCode::DataTransferError)
 }

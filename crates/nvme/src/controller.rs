@@ -10,6 +10,7 @@ use crate::admin::{ErrorLog, Events, Features};
 use crate::config::{Config, ConfigError};
 use crate::identity::NamespaceIdentity;
 use crate::interrupts::Interrupts;
+use crate::intervals::Intervals;
 use crate::pool::Pool;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
@@ -41,6 +42,8 @@ pub struct Request {
 pub struct Controller {
     pub(crate) config: Config,
     pub(crate) identities: Vec<NamespaceIdentity>,
+    /// By namespace, the bytes that Write Uncorrectable has marked.
+    pub(crate) uncorrectable: Vec<Intervals>,
     pub(crate) registers: Registers,
     /// By queue identifier; 0 is the admin queue.
     pub(crate) submission: Vec<Option<SubmissionQueue>>,
@@ -76,6 +79,7 @@ impl Controller {
         let identity = |index| NamespaceIdentity::new(&config.serial, index as u32 + 1);
         Ok(Self {
             identities: (0..config.namespaces.len()).map(identity).collect(),
+            uncorrectable: config.namespaces.iter().map(|_| Intervals::default()).collect(),
             registers: Registers::default(),
             submission: (0..queues).map(|_| None).collect(),
             completion: (0..queues).map(|_| None).collect(),

@@ -6,51 +6,64 @@ use crate::command::{location, SubmissionEntry};
 use crate::config::Namespace;
 use crate::controller::{Controller, Request};
 use crate::prp;
-use crate::slots::{CommandId, Owner, Slot};
+use crate::slots::{CommandId, Owner, Purpose, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{Memory, PAGE_SIZE};
+use crate::Memory;
 
 /// Opcodes (section 6, "Opcodes for NVM Commands").
 pub mod opcode {
     pub const FLUSH: u8 = 0x00;
     pub const WRITE: u8 = 0x01;
     pub const READ: u8 = 0x02;
+    pub const WRITE_UNCORRECTABLE: u8 = 0x04;
+    pub const COMPARE: u8 = 0x05;
     pub const WRITE_ZEROES: u8 = 0x08;
     pub const DATASET_MANAGEMENT: u8 = 0x09;
+    pub const VERIFY: u8 = 0x0c;
+    pub const COPY: u8 = 0x19;
 }
 
 /// NSID that stands for all namespaces (section 6.1).
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
 /// FUSE and PSDT in the flags: fused operations and SGLs are not offered.
 pub const FUSED_OR_SGL: u8 = 0xc3;
-/// Most ranges of a Dataset Management command (section 6.7).
-const MOST_RANGES: usize = 256;
 /// Most requests that one command becomes.
-pub const MOST_REQUESTS: usize = MOST_RANGES;
-/// Size of a range's definition in bytes (section 6.7.1.1).
-const RANGE: usize = 16;
-/// Deallocate, in Dword 11 of Dataset Management.
-const DEALLOCATE: u32 = 1 << 2;
+pub const MOST_REQUESTS: usize = 256;
 /// Force Unit Access, in Dword 12 of Read, Write and Write Zeroes.
 const FUA: u32 = 1 << 30;
 
 /// A run of logical blocks inside its namespace.
-struct Extent {
-    lba: u64,
-    offset: u64,
-    length: u64,
+pub struct Extent {
+    pub lba: u64,
+    /// First byte, and how many.
+    pub offset: u64,
+    pub length: u64,
 }
 
 impl Extent {
-    fn new(namespace: &Namespace, lba: u64, blocks: u64) -> Result<Self, Failure> {
+    /// `at`: which byte of the command says so, for the error log.
+    pub fn new(namespace: &Namespace, lba: u64, blocks: u64, at: u16) -> Result<Self, Failure> {
         let end = lba.checked_add(blocks);
         if end.is_none_or(|end| end > namespace.blocks) {
-            return Err(StatusCode::LbaOutOfRange.at(location::CDW10));
+            return Err(StatusCode::LbaOutOfRange.at(at));
         }
         // No overflow: a namespace has less than 2^63 bytes.
         let size = u64::from(namespace.block_size);
         Ok(Self { lba, offset: lba * size, length: blocks * size })
     }
+
+    /// Its bytes.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.offset..self.offset + self.length
+    }
+}
+
+/// What a command with data does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transfer {
+    Read,
+    Write,
+    Compare,
 }
 
 impl Controller {
@@ -65,19 +78,23 @@ impl Controller {
         }
         match command.opcode {
             opcode::FLUSH => self.flush(queue, command),
-            opcode::READ => self.transfer(memory, queue, command, Operation::Read),
-            opcode::WRITE => self.transfer(memory, queue, command, Operation::Write),
+            opcode::READ => self.transfer(memory, queue, command, Transfer::Read),
+            opcode::WRITE => self.transfer(memory, queue, command, Transfer::Write),
+            opcode::WRITE_UNCORRECTABLE => self.write_uncorrectable(command),
+            opcode::COMPARE => self.transfer(memory, queue, command, Transfer::Compare),
             opcode::WRITE_ZEROES => self.write_zeroes(queue, command),
             opcode::DATASET_MANAGEMENT => self.dataset_management(memory, queue, command),
+            opcode::VERIFY => self.verify(queue, command),
+            opcode::COPY => self.copy(memory, queue, command),
             _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
     }
 
-    fn io_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
+    pub(crate) fn io_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
         self.config.namespace(nsid).ok_or(StatusCode::InvalidNamespace.at(location::NSID))
     }
 
-    fn writable_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
+    pub(crate) fn writable_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
         let namespace = self.io_namespace(nsid)?;
         if namespace.read_only {
             return Err(StatusCode::NamespaceWriteProtected.at(location::NSID));
@@ -90,9 +107,9 @@ impl Controller {
         let id = CommandId { sq: queue, cid: command.cid };
         if command.nsid == ALL_NAMESPACES {
             let count = self.config.namespaces.len() as u32;
-            let group = self.slots.insert_group(id, count);
+            let group = self.slots.insert_group(id, count, false);
             for nsid in 1..=count {
-                self.request_flush(queue, nsid, Owner::Part(group));
+                self.request_flush(queue, nsid, Owner::Part { group, part: nsid - 1 });
             }
         } else {
             self.io_namespace(command.nsid)?;
@@ -101,23 +118,27 @@ impl Controller {
         Ok(Outcome::Pending)
     }
 
-    /// Read (section 6.9) and Write (section 6.15).
+    /// Read, Write and Compare (sections 6.9, 6.15 and 6.6).
     fn transfer(
         &mut self,
         memory: &dyn Memory,
         queue: u16,
         command: &SubmissionEntry,
-        operation: Operation,
+        what: Transfer,
     ) -> Result<Outcome, Failure> {
-        let namespace = match operation {
-            Operation::Write => self.writable_namespace(command.nsid)?,
+        let namespace = match what {
+            Transfer::Write => self.writable_namespace(command.nsid)?,
             _ => self.io_namespace(command.nsid)?,
         };
-        let Extent { lba, offset, length } = extent_of(namespace, command)?;
-        if length > self.config.max_transfer.into() {
+        let extent = extent_of(namespace, command)?;
+        if extent.length > self.config.max_transfer.into() {
             return Err(StatusCode::InvalidField.at(location::CDW12));
         }
-        let bytes = length as usize;
+        match what {
+            Transfer::Write => self.check_clearing(command.nsid, &extent)?,
+            _ => self.check_readable(command.nsid, &extent)?,
+        }
+        let bytes = extent.length as usize;
         let mut segments = self.pool.take_segments();
         let walked = prp::walk(memory, command, bytes, &mut self.page, &mut segments);
         let mut data = match walked {
@@ -127,7 +148,7 @@ impl Controller {
                 return Err(failure);
             }
         };
-        if operation == Operation::Write {
+        if what == Transfer::Write {
             let gathered = prp::gather(memory, &segments, &mut data);
             // A write needs its places no more; a read's wait for its data.
             self.pool.give_segments(std::mem::take(&mut segments));
@@ -136,11 +157,18 @@ impl Controller {
                 return Err(error.into());
             }
         }
+        let (operation, purpose) = match what {
+            Transfer::Read => (Operation::Read, Purpose::Deliver),
+            Transfer::Write => (Operation::Write, Purpose::Deliver),
+            Transfer::Compare => (Operation::Read, Purpose::Compare),
+        };
         let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
         let fua = self.is_forced(command, operation);
         let nsid = command.nsid;
-        let tag = self.slots.insert(Slot { owner, operation, nsid, lba, bytes, segments });
-        let command = Command { fua, ..Command::new(operation, offset, length) };
+        let command = Command { fua, ..Command::new(operation, extent.offset, extent.length) };
+        let slot =
+            Slot { purpose, bytes, segments, ..Slot::new(owner, &command, nsid, extent.lba) };
+        let tag = self.slots.insert(slot);
         self.outbox.push_back(Request { tag, namespace: nsid, queue, command, data });
         Ok(Outcome::Pending)
     }
@@ -148,83 +176,36 @@ impl Controller {
     /// Write Zeroes (section 6.17).
     fn write_zeroes(&mut self, queue: u16, command: &SubmissionEntry) -> Result<Outcome, Failure> {
         let namespace = self.writable_namespace(command.nsid)?;
-        let Extent { lba, offset, length } = extent_of(namespace, command)?;
+        let extent = extent_of(namespace, command)?;
+        self.check_clearing(command.nsid, &extent)?;
         let operation = Operation::WriteZeroes;
         let fua = self.is_forced(command, operation);
         let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
-        self.request(
-            queue,
-            command.nsid,
-            owner,
-            Command { fua, ..Command::new(operation, offset, length) },
-            lba,
-        );
-        Ok(Outcome::Pending)
-    }
-
-    /// Dataset Management (section 6.7): each range to deallocate is a request.
-    fn dataset_management(
-        &mut self,
-        memory: &dyn Memory,
-        queue: u16,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        self.io_namespace(command.nsid)?;
-        if command.cdw11 & DEALLOCATE == 0 {
-            // Only hints about future accesses, which no model uses.
-            return Ok(Outcome::Done(0));
-        }
-        let namespace = self.writable_namespace(command.nsid)?.clone();
-        let count = (command.cdw10 & 0xff) as usize + 1;
-        let mut raw = [0; MOST_RANGES * RANGE];
-        let raw = &mut raw[..count * RANGE];
-        self.receive(memory, command, raw)?;
-
-        let mut ranges = 0;
-        for range in raw.chunks_exact(RANGE) {
-            let (lba, blocks) = parse_range(range);
-            Extent::new(&namespace, lba, blocks)?;
-            ranges += u32::from(blocks > 0);
-        }
-        if ranges == 0 {
-            return Ok(Outcome::Done(0));
-        }
-        let id = CommandId { sq: queue, cid: command.cid };
-        let owner = match ranges {
-            1 => Owner::Command(id),
-            _ => Owner::Part(self.slots.insert_group(id, ranges)),
-        };
-        for range in raw.chunks_exact(RANGE) {
-            let (lba, blocks) = parse_range(range);
-            let Extent { offset, length, .. } = Extent::new(&namespace, lba, blocks)?;
-            if length > 0 {
-                let operation = Operation::Discard;
-                let discard = Command::new(operation, offset, length);
-                self.request(queue, command.nsid, owner, discard, lba);
-            }
-        }
+        let zeroes = Command { fua, ..Command::new(operation, extent.offset, extent.length) };
+        let slot = Slot::new(owner, &zeroes, command.nsid, extent.lba);
+        self.request(queue, slot, zeroes);
         Ok(Outcome::Pending)
     }
 
     /// Whether a write is durable when it is acknowledged: because it asks so,
     /// or because the guest has turned the volatile write cache off.
-    fn is_forced(&self, command: &SubmissionEntry, operation: Operation) -> bool {
+    pub(crate) fn is_forced(&self, command: &SubmissionEntry, operation: Operation) -> bool {
         let cached = self.config.volatile_write_cache && self.features.write_cache;
-        command.cdw12 & FUA != 0 || operation != Operation::Read && !cached
+        let reads = matches!(operation, Operation::Read | Operation::Verify);
+        command.cdw12 & FUA != 0 || !reads && !cached
     }
 
     /// Hands a flush to the drive.
     pub(crate) fn request_flush(&mut self, queue: u16, nsid: u32, owner: Owner) {
         let command = Command::flush();
-        self.request(queue, nsid, owner, command, 0);
+        self.request(queue, Slot::new(owner, &command, nsid, 0), command);
     }
 
     /// Hands a request without data to the drive.
-    fn request(&mut self, queue: u16, nsid: u32, owner: Owner, command: Command, lba: u64) {
-        let operation = command.operation;
-        let segments = Vec::new();
-        let tag = self.slots.insert(Slot { owner, operation, nsid, lba, bytes: 0, segments });
-        self.outbox.push_back(Request { tag, namespace: nsid, queue, command, data: Vec::new() });
+    pub(crate) fn request(&mut self, queue: u16, slot: Slot, command: Command) {
+        let namespace = slot.nsid;
+        let tag = self.slots.insert(slot);
+        self.outbox.push_back(Request { tag, namespace, queue, command, data: Vec::new() });
     }
 
     /// Copies the data of a command from the guest into all of `data`.
@@ -266,18 +247,14 @@ impl Controller {
     }
 }
 
-/// The blocks of Read, Write and Write Zeroes: SLBA in Dwords 10 and 11, NLB
-/// (0's based) in Dword 12.
-fn extent_of(namespace: &Namespace, command: &SubmissionEntry) -> Result<Extent, Failure> {
-    let lba = u64::from(command.cdw10) | u64::from(command.cdw11) << 32;
-    Extent::new(namespace, lba, u64::from(command.cdw12 & 0xffff) + 1)
+/// SLBA, or the destination's, in Dwords 10 and 11.
+pub fn starting_lba(command: &SubmissionEntry) -> u64 {
+    u64::from(command.cdw10) | u64::from(command.cdw11) << 32
 }
 
-/// First block and count of blocks of a Dataset Management range.
-fn parse_range(raw: &[u8]) -> (u64, u64) {
-    let dword =
-        |i: usize| u64::from(u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]));
-    (dword(8) | dword(12) << 32, dword(4))
+/// The blocks of Read, Write and the commands like them: SLBA, and NLB (0's
+/// based) in Dword 12.
+pub fn extent_of(namespace: &Namespace, command: &SubmissionEntry) -> Result<Extent, Failure> {
+    let blocks = u64::from(command.cdw12 & 0xffff) + 1;
+    Extent::new(namespace, starting_lba(command), blocks, location::CDW10)
 }
-
-const _: () = assert!(MOST_RANGES * RANGE == PAGE_SIZE);

@@ -25,13 +25,17 @@
 //! 2019-06-10, cited as "NVMe 1.4" with the section.
 
 mod admin;
+mod checks;
 mod command;
 mod completions;
 mod config;
 mod controller;
+mod copy;
+mod dataset;
 mod doorbells;
 mod identity;
 mod interrupts;
+mod intervals;
 mod io;
 mod lifecycle;
 mod pool;

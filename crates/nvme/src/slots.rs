@@ -1,6 +1,6 @@
 //! The requests that the drive holds, and which commands they belong to.
 
-use stasis_block::{Operation, Tag};
+use stasis_block::{Command, Operation, Tag};
 
 use crate::prp::Segment;
 use crate::status::StatusCode;
@@ -26,10 +26,24 @@ pub enum Owner {
     Orphan,
     /// To a command of one request.
     Command(CommandId),
-    /// To a command of several requests, by the index of its group.
-    Part(usize),
+    /// To a command of several requests.
+    Part {
+        /// The index of its group.
+        group: usize,
+        /// Which of the command's ranges it is.
+        part: u32,
+    },
     /// To the shutdown that waits for the drive's cache.
     Shutdown,
+}
+
+/// What becomes of the data of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It goes to the guest.
+    Deliver,
+    /// It is compared with what the guest has.
+    Compare,
 }
 
 /// What is known of a request.
@@ -37,13 +51,34 @@ pub enum Owner {
 pub struct Slot {
     pub owner: Owner,
     pub operation: Operation,
+    pub purpose: Purpose,
     pub nsid: u32,
     /// First logical block.
     pub lba: u64,
+    /// First byte in the namespace, and how many.
+    pub offset: u64,
+    pub length: u64,
     /// Length in bytes of the data that moves; 0 where none does.
     pub bytes: usize,
     /// Where in guest memory a read's data goes.
     pub segments: Vec<Segment>,
+}
+
+impl Slot {
+    /// A request that moves no data.
+    pub fn new(owner: Owner, command: &Command, nsid: u32, lba: u64) -> Self {
+        Self {
+            owner,
+            operation: command.operation,
+            purpose: Purpose::Deliver,
+            nsid,
+            lba,
+            offset: command.offset,
+            length: command.length,
+            bytes: 0,
+            segments: Vec::new(),
+        }
+    }
 }
 
 /// A command of several requests: it completes with the last of them.
@@ -52,8 +87,19 @@ pub struct Group {
     /// `None` if nobody waits for it any more.
     pub command: Option<CommandId>,
     pub left: u32,
-    /// The first failure among the requests.
+    /// The failure of the lowest part that failed.
+    pub failure: Option<(u32, StatusCode)>,
+    /// Whether the completion says which part that is.
+    pub tells_part: bool,
+}
+
+/// How a command of several requests ended.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupEnd {
+    pub command: CommandId,
     pub failure: Option<StatusCode>,
+    /// Dword 0 of the completion.
+    pub result: u32,
 }
 
 /// All requests, by their tags: small numbers, used again.
@@ -105,23 +151,17 @@ impl Slots {
         if slot.owner == Owner::Free {
             return None;
         }
-        let free = Slot {
-            owner: Owner::Free,
-            operation: slot.operation,
-            nsid: 0,
-            lba: 0,
-            bytes: 0,
-            segments: Vec::new(),
-        };
+        let free = Slot::new(Owner::Free, &Command::flush(), 0, 0);
         let slot = std::mem::replace(slot, free);
         self.bytes -= slot.bytes;
         self.free.push(tag);
         Some(slot)
     }
 
-    /// Makes a command that `left` requests belong to, at least one.
-    pub fn insert_group(&mut self, command: CommandId, left: u32) -> usize {
-        let group = Group { command: Some(command), left, failure: None };
+    /// Makes a command that `left` requests belong to, at least one. With
+    /// `tells_part` a failure's completion says which part it was.
+    pub fn insert_group(&mut self, command: CommandId, left: u32, tells_part: bool) -> usize {
+        let group = Group { command: Some(command), left, failure: None, tells_part };
         match self.free_groups.pop() {
             Some(index) => {
                 self.groups[index] = group;
@@ -139,17 +179,23 @@ impl Slots {
     pub fn part_done(
         &mut self,
         index: usize,
+        part: u32,
         failure: Option<StatusCode>,
-    ) -> Option<(CommandId, Option<StatusCode>)> {
+    ) -> Option<GroupEnd> {
         let group = self.groups.get_mut(index)?;
-        group.failure = group.failure.or(failure);
+        let lower = group.failure.is_none_or(|(first, _)| part < first);
+        if let Some(failure) = failure.filter(|_| lower) {
+            group.failure = Some((part, failure));
+        }
         group.left -= 1;
         if group.left > 0 {
             return None;
         }
-        let (command, failure) = (group.command.take(), group.failure);
+        let command = group.command.take();
+        let (part, failure) = group.failure.unzip();
+        let result = part.filter(|_| group.tells_part).unwrap_or(0);
         self.free_groups.push(index);
-        Some((command?, failure))
+        Some(GroupEnd { command: command?, failure, result })
     }
 
     /// Makes orphans of what belongs to the commands that `which` picks, and

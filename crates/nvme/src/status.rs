@@ -12,6 +12,7 @@ pub enum StatusCode {
     InvalidOpcode = 0x001,
     InvalidField = 0x002,
     DataTransferError = 0x004,
+    InternalError = 0x006,
     AbortRequested = 0x007,
     AbortedBySubmissionQueueDeletion = 0x008,
     InvalidNamespace = 0x00b,
@@ -29,8 +30,11 @@ pub enum StatusCode {
     FeatureNotSaveable = 0x10d,
     FeatureNotChangeable = 0x10e,
     FeatureNotNamespaceSpecific = 0x10f,
+    CommandSizeLimitExceeded = 0x183,
+    OverlappingRange = 0x187,
     WriteFault = 0x280,
     UnrecoveredReadError = 0x281,
+    CompareFailure = 0x285,
 }
 
 impl StatusCode {
@@ -40,6 +44,7 @@ impl StatusCode {
         let again = matches!(
             self,
             Self::DataTransferError
+                | Self::InternalError
                 | Self::AbortRequested
                 | Self::AbortedBySubmissionQueueDeletion
                 | Self::WriteFault

@@ -317,7 +317,7 @@ fn logs_tell_what_happened() {
     let effects = driver.log(5, 4096);
     let effect = |at: usize| effects[at];
     assert_eq!((effect(6 * 4), effect(0x7c * 4), effect(0x80 * 4)), (1, 1, 0));
-    assert_eq!((effect(1024), effect(1024 + 4), effect(1024 + 5 * 4)), (1, 3, 0));
+    assert_eq!((effect(1024), effect(1024 + 4), effect(1024 + 3 * 4)), (1, 3, 0));
     driver.log(4, 4096);
 
     let log = |cdw10, cdw12| Sqe {

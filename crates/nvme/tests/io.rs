@@ -269,7 +269,7 @@ fn commands_are_checked() {
     let dataset = Sqe { opcode: 9, cdw11: 4, ..good };
     for (sqe, status, dnr) in [
         (good, 0, false),
-        (Sqe { opcode: 5, ..good }, 0x001, true),
+        (Sqe { opcode: 3, ..good }, 0x001, true),
         (Sqe { opcode: 0x80, ..good }, 0x001, true),
         (Sqe { flags: 1, ..good }, 0x002, true),
         (Sqe { flags: 0x80, ..good }, 0x002, true),

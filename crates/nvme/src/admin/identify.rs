@@ -3,6 +3,7 @@
 use crate::command::{location, SubmissionEntry};
 use crate::config::{Config, Namespace};
 use crate::controller::Controller;
+use crate::copy;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::io::ALL_NAMESPACES;
 use crate::registers::{CQES, SQES, VERSION};
@@ -76,8 +77,11 @@ fn fill_controller(page: &mut Page, config: &Config) {
     const FRMW: u8 = 1 << 1 | 1;
     // Commands Supported and Effects log; Get Log Page with offsets.
     const LPA: u8 = 1 << 1 | 1 << 2;
-    // Dataset Management, Write Zeroes, Select in Get Features, Timestamp.
-    const ONCS: u16 = 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6;
+    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Select
+    // in Get Features, Timestamp, Verify, Copy (NVMe 2.0).
+    const ONCS: u16 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8;
+    // Copy takes descriptors of format 0 (NVMe 2.0, OCFS).
+    const COPY_FORMATS: u16 = 1;
     // Flush takes all namespaces at once (bits 2:1); bit 0: a cache is there.
     const VWC_FLUSH_ALL: u8 = 3 << 1;
     // A controller for I/O.
@@ -106,6 +110,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
     put(page, 520, &ONCS.to_le_bytes());
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
+    put(page, 534, &COPY_FORMATS.to_le_bytes());
     put(page, 768, subsystem_name(&config.serial).as_bytes());
     // Power state 0, the only one: 25 W, in units of 10 mW.
     put(page, 2048, &2500u16.to_le_bytes());
@@ -119,6 +124,10 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
     for at in [0, 8, 16] {
         put(page, at, &blocks);
     }
+    // What a Copy takes (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
+    put(page, 74, &copy::most_blocks_of_source(namespace).to_le_bytes());
+    put(page, 76, &copy::most_blocks(namespace).to_le_bytes());
+    page[80] = (copy::MOST_SOURCES - 1) as u8;
     page[99] = if namespace.read_only { WRITE_PROTECTED } else { 0 };
     put(page, 104, &identity.nguid);
     put(page, 120, &identity.eui64);

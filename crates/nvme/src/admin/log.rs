@@ -187,6 +187,10 @@ fn commands_page(shadow_doorbells: bool) -> Vec<u8> {
         (io::opcode::FLUSH, SUPPORTED),
         (io::opcode::READ, SUPPORTED),
         (io::opcode::WRITE, SUPPORTED | CHANGES_CONTENTS),
+        (io::opcode::WRITE_UNCORRECTABLE, SUPPORTED | CHANGES_CONTENTS),
+        (io::opcode::COMPARE, SUPPORTED),
+        (io::opcode::VERIFY, SUPPORTED),
+        (io::opcode::COPY, SUPPORTED | CHANGES_CONTENTS),
         (io::opcode::WRITE_ZEROES, SUPPORTED | CHANGES_CONTENTS),
         (io::opcode::DATASET_MANAGEMENT, SUPPORTED | CHANGES_CONTENTS),
     ] {

@@ -199,6 +199,11 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         let inside = start..start + BLOCKS * 512;
         let end = command.offset + command.length;
         assert!(inside.contains(&command.offset) && end <= inside.end, "inside the namespace");
+        if command.operation == Operation::Copy {
+            let source = command.source..command.source + command.length;
+            assert!(inside.contains(&source.start) && source.end <= inside.end);
+            assert!(source.end <= command.offset || end <= source.start, "apart");
+        }
     }
     assert!(request.queue <= QUEUES);
     match command.operation {
@@ -208,21 +213,22 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         }
         _ => assert!(request.data.is_empty()),
     }
-    assert!(command.operation != Operation::Write || request.namespace == 1, "protected");
+    let reads = matches!(command.operation, Operation::Read | Operation::Verify | Operation::Flush);
+    assert!(reads || request.namespace == 1, "protected");
     assert!(held.insert(request.tag, request).is_none(), "a tag in flight twice");
 }
 
 /// Puts a command that makes some sense into a queue, and rings.
 fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tails: &mut [u16; 4]) {
     const ADMIN: [u8; 12] = [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c];
-    const IO: [u8; 8] = [0, 1, 1, 2, 2, 8, 9, 0x55];
+    const IO: [u8; 16] = [0, 1, 1, 1, 2, 2, 4, 5, 5, 8, 9, 0x0c, 0x19, 0x19, 0x19, 0x55];
     let queue = script.u8() % 4;
     let choice = usize::from(script.u8());
     let mut raw = [0; 64];
     raw[0] = match queue {
         0 if choice % 13 == 12 => 0x7c,
         0 => ADMIN[choice % 13],
-        _ => IO[choice % 8],
+        _ => IO[choice % 16],
     };
     raw[1] = if script.u8() < 250 { 0 } else { script.u8() };
     raw[2] = script.u8();

@@ -85,6 +85,8 @@ pub struct Sqe {
     pub cdw11: u32,
     pub cdw12: u32,
     pub cdw13: u32,
+    pub cdw14: u32,
+    pub cdw15: u32,
 }
 
 impl Sqe {
@@ -96,8 +98,14 @@ impl Sqe {
         raw[4..8].copy_from_slice(&self.nsid.to_le_bytes());
         raw[24..32].copy_from_slice(&self.prp1.to_le_bytes());
         raw[32..40].copy_from_slice(&self.prp2.to_le_bytes());
-        for (at, value) in [(40, self.cdw10), (44, self.cdw11), (48, self.cdw12), (52, self.cdw13)]
-        {
+        for (at, value) in [
+            (40, self.cdw10),
+            (44, self.cdw11),
+            (48, self.cdw12),
+            (52, self.cdw13),
+            (56, self.cdw14),
+            (60, self.cdw15),
+        ] {
             raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
         raw
@@ -186,7 +194,8 @@ fn need_event(event: u16, new: u16, old: u16) -> bool {
 impl Driver {
     /// A driver whose controller is not enabled.
     pub fn cold(config: Config) -> Self {
-        let bytes = config.namespaces[0].blocks * u64::from(config.namespaces[0].block_size);
+        let ends = config.namespaces.iter().map(|namespace| namespace.start + namespace.bytes());
+        let bytes = ends.max().unwrap_or(0);
         Self {
             controller: Controller::new(config).unwrap(),
             ram: Ram::new(RAM),

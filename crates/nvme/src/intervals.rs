@@ -1,0 +1,115 @@
+//! A set of ranges, bounded in how many it holds.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Most ranges that are put in. Taking out can split as many again as there
+/// are commands in flight, for a split beyond it is refused beforehand.
+const MOST: usize = 4096;
+
+/// Ranges of a namespace's bytes, none of which touch.
+#[derive(Debug, Default)]
+pub struct Intervals {
+    /// The end of each by its start.
+    ends: BTreeMap<u64, u64>,
+}
+
+impl Intervals {
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Whether nothing more can be put in.
+    pub fn is_full(&self) -> bool {
+        self.ends.len() >= MOST
+    }
+
+    /// Whether any of `range` is in it.
+    pub fn overlaps(&self, range: &Range<u64>) -> bool {
+        let before = self.ends.range(..range.end).next_back();
+        !range.is_empty() && before.is_some_and(|(_, &end)| end > range.start)
+    }
+
+    /// Puts `range` in; whether there was room.
+    pub fn insert(&mut self, range: Range<u64>) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        let Range { mut start, mut end } = range;
+        // Those that overlap or touch become one.
+        while let Some((&from, &to)) = self.ends.range(..=end).next_back() {
+            if to < start {
+                break;
+            }
+            self.ends.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.ends.insert(start, end);
+        true
+    }
+
+    /// Takes `range` out.
+    pub fn remove(&mut self, range: Range<u64>) {
+        while let Some((&from, &to)) = self.ends.range(..range.end).next_back() {
+            if to <= range.start {
+                break;
+            }
+            self.ends.remove(&from);
+            if to > range.end {
+                self.ends.insert(range.end, to);
+            }
+            if from < range.start {
+                self.ends.insert(from, range.start);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SPACE: u64 = 64;
+
+    proptest! {
+        #[test]
+        fn intervals_are_as_a_set_of_numbers(
+            steps in prop::collection::vec((any::<bool>(), 0..SPACE, 1..20u64), 0..60),
+        ) {
+            let mut intervals = Intervals::default();
+            let mut reference = [false; SPACE as usize];
+            for (insert, start, length) in steps {
+                let range = start..(start + length).min(SPACE);
+                reference[start as usize..range.end as usize].fill(insert);
+                if insert {
+                    prop_assert!(intervals.insert(range));
+                } else {
+                    intervals.remove(range);
+                }
+                for at in 0..SPACE {
+                    let there = reference[at as usize];
+                    prop_assert_eq!(intervals.overlaps(&(at..at + 1)), there);
+                }
+                // As few as there can be.
+                let runs = (0..SPACE as usize)
+                    .filter(|&at| reference[at] && (at == 0 || !reference[at - 1]))
+                    .count();
+                prop_assert_eq!(intervals.ends.len(), runs);
+                prop_assert_eq!(intervals.is_empty(), runs == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_put_in_is_bounded() {
+        let mut intervals = Intervals::default();
+        for at in 0..MOST as u64 {
+            assert!(intervals.insert(2 * at..2 * at + 1));
+        }
+        assert!(!intervals.insert(u64::MAX - 1..u64::MAX) && intervals.is_full());
+        assert!(!intervals.overlaps(&(1..2)) && !intervals.overlaps(&(0..0)));
+    }
+}
