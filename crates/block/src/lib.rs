@@ -78,12 +78,16 @@ pub struct Command {
     /// Which data a write belongs with: a stream or placement identifier, as
     /// the host numbers them; 0 for none.
     pub stream: u16,
+    /// I/O priority as Linux numbers it: the class in bits 15:13, real-time,
+    /// best-effort, idle from 1 on, and a level within it; 0 for none
+    /// (linux/ioprio.h).
+    pub priority: u16,
 }
 
 impl Command {
     /// A command on the `length` bytes from `offset` on, with nothing special.
     pub fn new(operation: Operation, offset: u64, length: u64) -> Self {
-        Self { operation, offset, length, fua: false, source: 0, stream: 0 }
+        Self { operation, offset, length, fua: false, source: 0, stream: 0, priority: 0 }
     }
 
     /// Everything acknowledged so far becomes durable.

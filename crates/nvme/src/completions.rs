@@ -4,7 +4,6 @@ use stasis_block::{Operation, Status};
 
 use crate::command::CompletionEntry;
 use crate::controller::Controller;
-use crate::prp;
 use crate::registers as reg;
 use crate::shadow::Shadow;
 use crate::slots::{CommandId, GroupEnd, Owner, Purpose, Slot};
@@ -61,12 +60,12 @@ impl Controller {
         }
         match slot.purpose {
             Purpose::Deliver => {
-                let sent = prp::scatter(memory, &slot.segments, data);
+                let sent = stasis_memory::scatter(memory, &slot.segments, data);
                 sent.err().map(|_| StatusCode::DataTransferError)
             }
             Purpose::Compare => {
                 let mut wanted = self.pool.take(slot.bytes);
-                let failure = match prp::gather(memory, &slot.segments, &mut wanted) {
+                let failure = match stasis_memory::gather(memory, &slot.segments, &mut wanted) {
                     Err(_) => Some(StatusCode::DataTransferError),
                     Ok(()) if wanted != data => Some(StatusCode::CompareFailure),
                     Ok(()) => None,

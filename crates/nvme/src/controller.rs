@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 
 use stasis_block::{Command, Operation, Status, Tag};
 use stasis_clock::Nanos;
+use stasis_memory::Pool;
 
 use crate::admin::{ErrorLog, Events, Features};
 use crate::config::{Config, ConfigError};
 use crate::identity::NamespaceIdentity;
 use crate::interrupts::Interrupts;
 use crate::intervals::Intervals;
-use crate::pool::Pool;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
 use crate::shadow::Shadow;

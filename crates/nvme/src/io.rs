@@ -149,7 +149,7 @@ impl Controller {
             }
         };
         if what == Transfer::Write {
-            let gathered = prp::gather(memory, &segments, &mut data);
+            let gathered = stasis_memory::gather(memory, &segments, &mut data);
             // A write needs its places no more; a read's wait for its data.
             self.pool.give_segments(std::mem::take(&mut segments));
             if let Err(error) = gathered {
@@ -216,7 +216,7 @@ impl Controller {
         data: &mut [u8],
     ) -> Result<(), Failure> {
         self.with_segments(memory, command, data.len(), |segments| {
-            prp::gather(memory, segments, data).map_err(Failure::from)
+            stasis_memory::gather(memory, segments, data).map_err(Failure::from)
         })
     }
 
@@ -228,7 +228,7 @@ impl Controller {
         data: &[u8],
     ) -> Result<(), Failure> {
         self.with_segments(memory, command, data.len(), |segments| {
-            prp::scatter(memory, segments, data).map_err(Failure::from)
+            stasis_memory::scatter(memory, segments, data).map_err(Failure::from)
         })
     }
 
@@ -237,7 +237,7 @@ impl Controller {
         memory: &dyn Memory,
         command: &SubmissionEntry,
         length: usize,
-        use_them: impl FnOnce(&[prp::Segment]) -> Result<(), Failure>,
+        use_them: impl FnOnce(&[stasis_memory::Segment]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut segments = self.pool.take_segments();
         let result = prp::walk(memory, command, length, &mut self.page, &mut segments)

@@ -38,7 +38,6 @@ mod interrupts;
 mod intervals;
 mod io;
 mod lifecycle;
-mod pool;
 mod prp;
 mod queue;
 mod registers;
@@ -49,38 +48,9 @@ mod status;
 
 pub use config::{Config, ConfigError, Namespace, ShadowPolicy};
 pub use controller::{Controller, Request};
+pub use stasis_memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 
 /// Size of a memory page as the controller uses it, in bytes: the only one
 /// offered (`CAP.MPSMIN` = `CAP.MPSMAX` = 0, NVMe 1.4 section 3.1.1).
 pub const PAGE_SIZE: usize = 4096;
-
-/// An access outside guest memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{length} bytes at guest address {address:#x} are not all guest memory; the guest's driver gave a wrong address")]
-pub struct OutOfMemoryRange {
-    /// First byte of the range.
-    pub address: u64,
-    /// Length of the range in bytes.
-    pub length: usize,
-}
-
-/// Guest memory as the controller sees it.
-///
-/// Implementations check bounds, including an `address` near `u64::MAX`. A
-/// range that is not wholly guest memory is an error; how much of it was
-/// transferred then is not defined.
-pub trait Memory {
-    /// Copies guest memory from `address` on into all of `into`.
-    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange>;
-
-    /// Copies all of `from` to guest memory from `address` on.
-    fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange>;
-}
-
-/// Whether `length` bytes from `address` on begin and end in guest memory.
-fn is_memory(memory: &dyn Memory, address: u64, length: usize) -> bool {
-    let Some(last) = address.checked_add(length as u64 - 1) else { return false };
-    let mut byte = [0];
-    memory.read(address, &mut byte).is_ok() && memory.read(last, &mut byte).is_ok()
-}

@@ -7,7 +7,7 @@ use crate::controller::Controller;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
 use crate::slots::Owner;
-use crate::{is_memory, Memory};
+use crate::Memory;
 
 impl Controller {
     /// CC was written (NVMe 1.4 sections 3.1.5, 7.3.2 and 7.6.2).
@@ -36,8 +36,8 @@ impl Controller {
         let usable = self.registers.configuration_is_supported()
             && sq_size >= 2
             && cq_size >= 2
-            && is_memory(memory, asq, usize::from(sq_size) * SQE_SIZE)
-            && is_memory(memory, acq, usize::from(cq_size) * CQE_SIZE);
+            && memory.contains(asq, usize::from(sq_size) * SQE_SIZE)
+            && memory.contains(acq, usize::from(cq_size) * CQE_SIZE);
         if !usable {
             self.registers.csts |= reg::CSTS_CFS;
             return;

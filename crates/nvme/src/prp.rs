@@ -1,20 +1,15 @@
 //! Physical Region Pages: where in guest memory a command's data is (NVMe 1.4
 //! section 4.3).
 
+use stasis_memory::Segment;
+
 use crate::command::{location, SubmissionEntry};
 use crate::status::{Failure, StatusCode};
-use crate::{Memory, OutOfMemoryRange, PAGE_SIZE};
+use crate::{Memory, PAGE_SIZE};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Size of an entry of a PRP list in bytes.
 const ENTRY: usize = 8;
-
-/// A contiguous piece of guest memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment {
-    pub address: u64,
-    pub length: usize,
-}
 
 /// Appends to `segments` where the `length` bytes of `command` are.
 ///
@@ -93,35 +88,5 @@ fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<(), 
         }
     }
     segments.push(Segment { address, length });
-    Ok(())
-}
-
-/// Copies guest memory at `segments` to `data`.
-pub fn gather(
-    memory: &dyn Memory,
-    segments: &[Segment],
-    data: &mut [u8],
-) -> Result<(), OutOfMemoryRange> {
-    let mut rest = data;
-    for segment in segments {
-        let (part, after) = rest.split_at_mut(segment.length.min(rest.len()));
-        memory.read(segment.address, part)?;
-        rest = after;
-    }
-    Ok(())
-}
-
-/// Copies `data` to guest memory at `segments`.
-pub fn scatter(
-    memory: &dyn Memory,
-    segments: &[Segment],
-    data: &[u8],
-) -> Result<(), OutOfMemoryRange> {
-    let mut rest = data;
-    for segment in segments {
-        let (part, after) = rest.split_at(segment.length.min(rest.len()));
-        memory.write(segment.address, part)?;
-        rest = after;
-    }
     Ok(())
 }

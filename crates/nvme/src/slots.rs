@@ -1,8 +1,8 @@
 //! The requests that the drive holds, and which commands they belong to.
 
 use stasis_block::{Command, Operation, Tag};
+use stasis_memory::Segment;
 
-use crate::prp::Segment;
 use crate::status::StatusCode;
 
 /// Most requests that the drive holds at a time: 64 queues of 1024 entries.

@@ -16,7 +16,7 @@ use crate::io::FUSED_OR_SGL;
 use crate::shadow::Shadow;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{is_memory, Memory, PAGE_SIZE};
+use crate::{Memory, PAGE_SIZE};
 
 /// Opcodes (section 5, "Opcodes for Admin Commands").
 pub mod opcode {
@@ -83,7 +83,7 @@ impl Controller {
         for (address, at) in buffers {
             let usable = address != 0
                 && address % PAGE_SIZE as u64 == 0
-                && is_memory(memory, address, PAGE_SIZE);
+                && memory.contains(address, PAGE_SIZE);
             if !usable {
                 return Err(StatusCode::InvalidField.at(at));
             }

@@ -4,7 +4,7 @@ use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
 use crate::controller::Controller;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{is_memory, Memory, PAGE_SIZE};
+use crate::{Memory, PAGE_SIZE};
 
 /// Physically Contiguous, in Dword 11.
 const CONTIGUOUS: u32 = 1;
@@ -40,7 +40,7 @@ impl Controller {
             return Err(StatusCode::InvalidPrpOffset.at(location::PRP1));
         }
         let size = last + 1;
-        if !is_memory(memory, command.prp1, usize::from(size) * entry_size) {
+        if !memory.contains(command.prp1, usize::from(size) * entry_size) {
             return Err(StatusCode::InvalidField.at(location::PRP1));
         }
         Ok((id, size))

@@ -1,12 +1,12 @@
 //! Buffers that are used again, so that an I/O allocates nothing.
 
-use crate::prp::Segment;
+use crate::Segment;
 
 /// Smallest class of data buffers: 512 bytes.
 const SMALLEST_SHIFT: u32 = 9;
 /// Classes of data buffers, each twice as large as the one before: the last
-/// holds 2 MiB, the most that a command moves.
-const CLASSES: usize = 13;
+/// holds 4 MiB. What is larger is not kept.
+const CLASSES: usize = 14;
 /// Most bytes of data buffers kept while unused.
 const KEPT_BYTES: usize = 64 << 20;
 /// Most segments kept room for while unused, 16 bytes each.
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_buffer_comes_back_zeroed_and_without_allocation() {
         let mut pool = Pool::default();
-        for length in [512, 4096, 5000, 8192, 1 << 20, 2 << 20] {
+        for length in [512, 4096, 5000, 8192, 1 << 20, 2 << 20, 4 << 20] {
             let mut buffer = pool.take(length);
             assert_eq!(buffer.len(), length);
             buffer.fill(0xff);

@@ -1,0 +1,48 @@
+//! Data that lies in guest memory in pieces.
+
+use crate::{Memory, OutOfMemoryRange};
+
+/// A contiguous piece of guest memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: usize,
+}
+
+/// Copies guest memory at `segments` to `data`, as far as both go.
+///
+/// # Errors
+/// If a piece that is needed is not all guest memory.
+pub fn gather<M: Memory + ?Sized>(
+    memory: &M,
+    segments: &[Segment],
+    data: &mut [u8],
+) -> Result<(), OutOfMemoryRange> {
+    let mut rest = data;
+    for segment in segments {
+        let (part, after) = rest.split_at_mut(segment.length.min(rest.len()));
+        memory.read(segment.address, part)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Copies `data` to guest memory at `segments`, as far as both go.
+///
+/// # Errors
+/// If a piece that is needed is not all guest memory.
+pub fn scatter<M: Memory + ?Sized>(
+    memory: &M,
+    segments: &[Segment],
+    data: &[u8],
+) -> Result<(), OutOfMemoryRange> {
+    let mut rest = data;
+    for segment in segments {
+        let (part, after) = rest.split_at(segment.length.min(rest.len()));
+        memory.write(segment.address, part)?;
+        rest = after;
+    }
+    Ok(())
+}
