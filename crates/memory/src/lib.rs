@@ -10,7 +10,7 @@ mod pool;
 mod segments;
 
 pub use pool::Pool;
-pub use segments::{gather, scatter, Segment};
+pub use segments::{gather, scatter, Segment, NOWHERE};
 
 /// An access outside guest memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

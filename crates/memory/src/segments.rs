@@ -2,6 +2,10 @@
 
 use crate::{Memory, OutOfMemoryRange};
 
+/// An address of what is thrown away (an NVMe bit bucket): no piece of memory
+/// can begin there.
+pub const NOWHERE: u64 = u64::MAX;
+
 /// A contiguous piece of guest memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
@@ -29,7 +33,8 @@ pub fn gather<M: Memory + ?Sized>(
     Ok(())
 }
 
-/// Copies `data` to guest memory at `segments`, as far as both go.
+/// Copies `data` to guest memory at `segments`, as far as both go; what is to
+/// go [`NOWHERE`] is left out.
 ///
 /// # Errors
 /// If a piece that is needed is not all guest memory.
@@ -41,7 +46,9 @@ pub fn scatter<M: Memory + ?Sized>(
     let mut rest = data;
     for segment in segments {
         let (part, after) = rest.split_at(segment.length.min(rest.len()));
-        memory.write(segment.address, part)?;
+        if segment.address != NOWHERE {
+            memory.write(segment.address, part)?;
+        }
         rest = after;
     }
     Ok(())

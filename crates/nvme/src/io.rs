@@ -25,8 +25,11 @@ pub mod opcode {
 
 /// NSID that stands for all namespaces (section 6.1).
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
-/// FUSE and PSDT in the flags: fused operations and SGLs are not offered.
-pub const FUSED_OR_SGL: u8 = 0xc3;
+/// FUSE in the flags: fused operations are not offered.
+pub const FUSE: u8 = 0x03;
+/// PSDT in the flags: 0 for PRPs, 1 and 2 for SGLs, which differ in where
+/// metadata is only.
+pub const PSDT: u8 = 0xc0;
 /// Most requests that one command becomes.
 pub const MOST_REQUESTS: usize = 256;
 /// Force Unit Access, in Dword 12 of Read, Write and Write Zeroes.
@@ -73,7 +76,7 @@ impl Controller {
         queue: u16,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
-        if command.flags & FUSED_OR_SGL != 0 {
+        if command.flags & FUSE != 0 || command.flags & PSDT == PSDT {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
         match command.opcode {

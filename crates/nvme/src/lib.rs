@@ -11,7 +11,7 @@
 //!
 //! Promises:
 //! - Linux's own `nvme` driver finds here what it needs, and several queue
-//!   pairs, PRP lists, shadow doorbells, log pages and features among it.
+//!   pairs, PRP lists, SGLs, shadow doorbells, log pages and features among it.
 //! - Pure: no threads, no wall clock, no I/O. The same calls have the same
 //!   results.
 //! - Nothing that a guest writes can make it panic, loop without bound, use
@@ -41,6 +41,7 @@ mod lifecycle;
 mod prp;
 mod queue;
 mod registers;
+mod sgl;
 mod shadow;
 mod slots;
 mod statistics;

@@ -4,6 +4,8 @@
 use stasis_memory::Segment;
 
 use crate::command::{location, SubmissionEntry};
+use crate::io::PSDT;
+use crate::sgl;
 use crate::status::{Failure, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
@@ -11,7 +13,8 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// Size of an entry of a PRP list in bytes.
 const ENTRY: usize = 8;
 
-/// Appends to `segments` where the `length` bytes of `command` are.
+/// Appends to `segments` where the `length` bytes of `command` are, by PRPs or
+/// by an SGL.
 ///
 /// Lists are read once, a page at a time into `page`. Every list page but the
 /// first holds 511 entries of data or ends the list, so that a chain cannot
@@ -23,6 +26,9 @@ pub fn walk(
     page: &mut [u8; PAGE_SIZE],
     segments: &mut Vec<Segment>,
 ) -> Result<(), Failure> {
+    if command.flags & PSDT != 0 {
+        return sgl::walk(memory, command, length, page, segments);
+    }
     if length == 0 {
         return Ok(());
     }
@@ -77,12 +83,12 @@ pub fn walk(
 }
 
 /// Appends a piece, as part of the one before it where they touch.
-fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<(), Failure> {
+pub fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<(), Failure> {
     if address.checked_add(length as u64).is_none() {
         return Err(StatusCode::DataTransferError.into());
     }
     if let Some(last) = segments.last_mut() {
-        if last.address + last.length as u64 == address {
+        if last.address.checked_add(last.length as u64) == Some(address) {
             last.length += length;
             return Ok(());
         }

@@ -272,7 +272,7 @@ fn commands_are_checked() {
         (Sqe { opcode: 3, ..good }, 0x001, true),
         (Sqe { opcode: 0x80, ..good }, 0x001, true),
         (Sqe { flags: 1, ..good }, 0x002, true),
-        (Sqe { flags: 0x80, ..good }, 0x002, true),
+        (Sqe { flags: 0xc0, ..good }, 0x002, true),
         (Sqe { nsid: 0, ..good }, 0x00b, true),
         (Sqe { nsid: 3, ..good }, 0x00b, true),
         (Sqe { nsid: u32::MAX, ..good }, 0x00b, true),

@@ -148,7 +148,7 @@ fn copies_are_checked_before_they_begin() {
 fn compare_tells_equal_from_different() {
     let mut driver = Driver::with_queues(config(), 1, 8);
     fill_disk(&mut driver);
-    driver.ram.set(DATA, &driver.disk[512 * 8..512 * 24].to_vec());
+    driver.ram.set(DATA, &driver.disk[512 * 8..512 * 24]);
     let compare = Sqe::io(COMPARE, 8, 16, DATA, DATA + PAGE);
     assert_eq!(driver.io(compare).status, 0);
     assert_eq!(driver.asked[0].operation, Operation::Read);

@@ -7,6 +7,7 @@ use crate::copy;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::io::ALL_NAMESPACES;
 use crate::registers::{CQES, SQES, VERSION};
+use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
@@ -110,6 +111,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
     put(page, 520, &ONCS.to_le_bytes());
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
+    put(page, 536, &sgl::SUPPORT.to_le_bytes());
     put(page, 534, &COPY_FORMATS.to_le_bytes());
     put(page, 768, subsystem_name(&config.serial).as_bytes());
     // Power state 0, the only one: 25 W, in units of 10 mW.

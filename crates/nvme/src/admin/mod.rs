@@ -12,7 +12,7 @@ pub use log::ErrorLog;
 
 use crate::command::{location, SubmissionEntry};
 use crate::controller::Controller;
-use crate::io::FUSED_OR_SGL;
+use crate::io::{FUSE, PSDT};
 use crate::shadow::Shadow;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -39,7 +39,8 @@ impl Controller {
         memory: &dyn Memory,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
-        if command.flags & FUSED_OR_SGL != 0 {
+        // Section 4.2: over PCIe, admin commands take PRPs only.
+        if command.flags & (FUSE | PSDT) != 0 {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
         match command.opcode {

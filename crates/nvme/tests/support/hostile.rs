@@ -230,7 +230,12 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
         0 => ADMIN[choice % 13],
         _ => IO[choice % 16],
     };
-    raw[1] = if script.u8() < 250 { 0 } else { script.u8() };
+    raw[1] = match script.u8() {
+        0..=179 => 0,
+        180..=249 if queue != 0 => 0x40,
+        180..=249 => 0,
+        _ => script.u8(),
+    };
     raw[2] = script.u8();
     raw[4] = if script.u8() < 240 { script.u8() % 4 } else { 0xff };
     if raw[4] == 0xff {
@@ -238,6 +243,13 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
     }
     raw[24..32].copy_from_slice(&script.address().to_le_bytes());
     raw[32..40].copy_from_slice(&script.address().to_le_bytes());
+    if raw[1] == 0x40 {
+        // A list, its length and type such that some are right.
+        let length = [16, 32, 512, 4096, 8192][usize::from(script.u8() % 5)];
+        raw[32..36].copy_from_slice(&u32::to_le_bytes(length));
+        raw[36..39].fill(0);
+        raw[39] = (script.u8() % 5) << 4;
+    }
     let mut dword = |at: usize, value: u32| raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
     if script.u8() < 220 {
         // Small numbers: queue identifiers and sizes, blocks, features.

@@ -1,0 +1,142 @@
+//! Scatter Gather Lists: the other way to say where a command's data is (NVMe
+//! 1.4 section 4.4).
+
+use stasis_memory::{Segment, NOWHERE};
+
+use crate::command::{location, SubmissionEntry};
+use crate::prp::push;
+use crate::status::{Failure, StatusCode};
+use crate::{Memory, PAGE_SIZE};
+
+/// Size of a descriptor in bytes.
+const DESCRIPTOR: usize = 16;
+/// Most descriptors of a list: four for each page of the largest transfer, and
+/// so many that an honest driver's pieces of it fit. It bounds the work.
+const MOST_DESCRIPTORS: usize = 8192;
+
+/// Types of descriptors, in bits 7:4 of the last byte; 0 is a data block.
+mod kind {
+    pub const BIT_BUCKET: u8 = 1;
+    pub const SEGMENT: u8 = 2;
+    pub const LAST_SEGMENT: u8 = 3;
+}
+
+/// What SGLS of Identify Controller says: SGLs, of any alignment, with bit
+/// buckets; a list is exactly as long as the data.
+pub const SUPPORT: u32 = 1 | 1 << 16;
+
+struct Descriptor {
+    address: u64,
+    length: u32,
+    kind: u8,
+}
+
+impl Descriptor {
+    fn parse(low: u64, high: u64) -> Result<Self, Failure> {
+        let identifier = (high >> 56) as u8;
+        // Subtype 0 only: the address is one in memory.
+        if identifier & 0xf != 0 || identifier >> 4 > kind::LAST_SEGMENT {
+            return Err(StatusCode::SglDescriptorTypeInvalid.at(location::PRP1));
+        }
+        Ok(Self { address: low, length: high as u32, kind: identifier >> 4 })
+    }
+
+    fn is_segment(&self) -> bool {
+        matches!(self.kind, kind::SEGMENT | kind::LAST_SEGMENT)
+    }
+}
+
+/// The pieces found so far.
+struct Walk<'a> {
+    segments: &'a mut Vec<Segment>,
+    left: usize,
+    to_host: bool,
+}
+
+impl Walk<'_> {
+    /// Adds a descriptor of data.
+    fn data(&mut self, descriptor: &Descriptor) -> Result<(), Failure> {
+        let length = descriptor.length as usize;
+        let bucket = descriptor.kind == kind::BIT_BUCKET;
+        // In data for the drive a bit bucket counts as empty.
+        if length == 0 || bucket && !self.to_host {
+            return Ok(());
+        }
+        if length > self.left {
+            return Err(StatusCode::DataSglLengthInvalid.at(location::PRP1));
+        }
+        self.left -= length;
+        if bucket {
+            self.segments.push(Segment { address: NOWHERE, length });
+            return Ok(());
+        }
+        push(self.segments, descriptor.address, length)
+    }
+
+    /// The list has ended: it is as long as the data, or wrong.
+    fn end(&self) -> Result<(), Failure> {
+        match self.left {
+            0 => Ok(()),
+            _ => Err(StatusCode::DataSglLengthInvalid.at(location::PRP1)),
+        }
+    }
+}
+
+/// Appends to `segments` where the `length` bytes of `command` are. Lists are
+/// read once, into `page`.
+pub fn walk(
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+    length: usize,
+    page: &mut [u8; PAGE_SIZE],
+    segments: &mut Vec<Segment>,
+) -> Result<(), Failure> {
+    let invalid_segment = StatusCode::InvalidSglSegment.at(location::PRP1);
+    // Bit 1 of the opcode: from the controller to the host.
+    let mut walk = Walk { segments, left: length, to_host: command.opcode & 2 != 0 };
+    let mut next = Descriptor::parse(command.prp1, command.prp2)?;
+    let mut descriptors = 0;
+    while next.is_segment() {
+        let last = next.kind == kind::LAST_SEGMENT;
+        let size = next.length as usize;
+        if size == 0 || !size.is_multiple_of(DESCRIPTOR) {
+            return Err(invalid_segment);
+        }
+        descriptors += size / DESCRIPTOR;
+        if descriptors > MOST_DESCRIPTORS {
+            return Err(StatusCode::InvalidSglCount.at(location::PRP1));
+        }
+        let address = next.address;
+        let mut following = None;
+        for start in (0..size).step_by(PAGE_SIZE) {
+            let raw = &mut page[..PAGE_SIZE.min(size - start)];
+            // An address that wraps is no memory either.
+            memory.read(address.saturating_add(start as u64), raw)?;
+            for (index, raw) in raw.chunks_exact(DESCRIPTOR).enumerate() {
+                let descriptor = Descriptor::parse(qword(raw, 0), qword(raw, 8))?;
+                let at_end = start + (index + 1) * DESCRIPTOR == size;
+                match (descriptor.is_segment(), last) {
+                    (true, true) => return Err(invalid_segment),
+                    (true, false) if !at_end => {
+                        return Err(StatusCode::InvalidSglCount.at(location::PRP1));
+                    }
+                    (true, false) => following = Some(descriptor),
+                    (false, false) if at_end => return Err(invalid_segment),
+                    (false, _) => walk.data(&descriptor)?,
+                }
+            }
+        }
+        match following {
+            Some(descriptor) => next = descriptor,
+            None => return walk.end(),
+        }
+    }
+    walk.data(&next)?;
+    walk.end()
+}
+
+fn qword(raw: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&raw[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
