@@ -29,11 +29,14 @@ pub enum Operation {
     Copy = 5,
     /// The range is read within the drive, and nothing is transferred.
     Verify = 6,
+    /// What was submitted before becomes durable before anything that is
+    /// submitted after it, and nobody waits (eMMC 5.1, 6.6.30: cache barrier).
+    Barrier = 7,
 }
 
 impl Operation {
     /// Every operation, in the order of their numbers.
-    pub const ALL: [Operation; 7] = [
+    pub const ALL: [Operation; 8] = [
         Self::Read,
         Self::Write,
         Self::Flush,
@@ -41,6 +44,7 @@ impl Operation {
         Self::WriteZeroes,
         Self::Copy,
         Self::Verify,
+        Self::Barrier,
     ];
 
     /// The operation's name as results and configurations spell it.
@@ -53,6 +57,7 @@ impl Operation {
             Self::WriteZeroes => "write-zeroes",
             Self::Copy => "copy",
             Self::Verify => "verify",
+            Self::Barrier => "barrier",
         }
     }
 
@@ -69,7 +74,7 @@ pub struct Command {
     pub operation: Operation,
     /// First byte of the range.
     pub offset: u64,
-    /// Length of the range in bytes; 0 for a flush.
+    /// Length of the range in bytes; 0 for a flush and a barrier.
     pub length: u64,
     /// Durable before it is acknowledged (forced unit access).
     pub fua: bool,
@@ -93,6 +98,11 @@ impl Command {
     /// Everything acknowledged so far becomes durable.
     pub fn flush() -> Self {
         Self::new(Operation::Flush, 0, 0)
+    }
+
+    /// What was submitted before becomes durable before what comes after.
+    pub fn barrier() -> Self {
+        Self::new(Operation::Barrier, 0, 0)
     }
 }
 

@@ -98,6 +98,13 @@ pub trait Model: Send {
     /// in the order of completion.
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>);
 
+    /// What a barrier costs ([`crate::Operation::Barrier`], ns), where the
+    /// drive offers one. The drive around the model completes barriers: a
+    /// model never sees one.
+    fn barrier(&self) -> Option<Nanos> {
+        None
+    }
+
     /// What the drive's SMART log says.
     fn health(&self) -> Health {
         Health::default()

@@ -13,8 +13,10 @@
 //! - Once it has seen its deepest queue, a drive allocates nothing per command.
 
 mod drive;
+mod layer;
 mod slots;
 mod statistics;
 
-pub use drive::{Done, Drive, Submission};
+pub use drive::Drive;
+pub use layer::{Done, Layer, Submission};
 pub use statistics::{Counter, Statistics};

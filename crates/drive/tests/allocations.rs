@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::Latencies;
 use stasis_block::{Command, Operation};
-use stasis_drive::{Done, Drive, Submission};
+use stasis_drive::{Done, Drive, Layer, Submission};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 
 struct Counting;

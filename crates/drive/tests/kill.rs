@@ -11,7 +11,7 @@ use common::Latencies;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Drive, Submission};
+use stasis_drive::{Drive, Layer, Submission};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 
 const BLOCK: usize = 4096;

@@ -12,7 +12,7 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Drive, Submission};
+use stasis_drive::{Done, Drive, Layer, Submission};
 use stasis_media::{Execution, FaultPlan, Faults, Medium, MediumSpec, OpenOptions, Ram};
 
 const CAPACITY: usize = 1 << 20;

@@ -174,8 +174,9 @@ impl Perform for Backing {
             Operation::Discard => self.zero(offset, length, FallocateFlags::PUNCH_HOLE, bounce),
             Operation::WriteZeroes => self.zero(offset, length, FallocateFlags::ZERO_RANGE, bounce),
             Operation::Copy => self.copy(command, bounce),
-            // That the bytes are there is all that a medium can say.
-            Operation::Verify => Ok(()),
+            // That the bytes are there is all that a medium can say; order is
+            // the drive's.
+            Operation::Verify | Operation::Barrier => Ok(()),
         };
         if let Err(source) = outcome {
             // A durable write also reports, once, what was lost of others.

@@ -116,7 +116,7 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
 /// `capacity` bytes can carry out.
 fn check(command: &Command, buffer: usize, capacity: u64) -> Result<(), MediumError> {
     let Command { operation, offset, length, .. } = *command;
-    if operation == Operation::Flush {
+    if matches!(operation, Operation::Flush | Operation::Barrier) {
         return Ok(());
     }
     if offset.checked_add(length).is_none_or(|end| end > capacity) {

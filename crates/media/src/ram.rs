@@ -36,7 +36,7 @@ impl Ram {
                 self.read(command.source, &mut bytes);
                 self.write(offset, &bytes)?;
             }
-            Operation::Flush | Operation::Verify => {}
+            Operation::Flush | Operation::Verify | Operation::Barrier => {}
         }
         Ok(())
     }

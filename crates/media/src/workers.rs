@@ -170,7 +170,7 @@ impl<B: Perform> Medium for Workers<B> {
         let mut state = self.shared.lock();
         let mut job = Job { ticket, command, data, change: None };
         match command.operation {
-            Operation::Read | Operation::Verify => {}
+            Operation::Read | Operation::Verify | Operation::Barrier => {}
             Operation::Flush => {
                 let after = state.changes.started();
                 if after > state.changes.first {

@@ -84,6 +84,8 @@ impl Latency for Rated {
             (Operation::Read | Operation::Verify, _) => &self.read,
             (Operation::Write | Operation::Copy, _) | (Operation::WriteZeroes, None) => &self.write,
             (Operation::Flush, _) => return self.flush.draw(&mut self.random),
+            // The drive around the model completes them.
+            (Operation::Barrier, _) => return 0,
             (Operation::Discard, _) => return self.discard.draw(&mut self.random),
             (Operation::WriteZeroes, Some(span)) => return span.draw(&mut self.random),
         };

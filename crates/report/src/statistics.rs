@@ -88,7 +88,7 @@ impl DriveStatistics {
     /// The figures, after [`Self::sort`].
     pub(crate) fn summary(&self) -> DriveSummary {
         let Drive { name, model, interface, medium } = self.drive.clone();
-        let [read, write, flush, discard, write_zeroes, copy, verify] =
+        let [read, write, flush, discard, write_zeroes, copy, verify, barrier] =
             std::array::from_fn(|index| self.operations[index].summary());
         let boot_ios = self.boot_ios;
         DriveSummary {
@@ -104,6 +104,7 @@ impl DriveStatistics {
             write_zeroes,
             copy,
             verify,
+            barrier,
         }
     }
 }

@@ -96,11 +96,12 @@ pub struct DriveSummary {
     pub write_zeroes: OperationSummary,
     pub copy: OperationSummary,
     pub verify: OperationSummary,
+    pub barrier: OperationSummary,
 }
 
 impl DriveSummary {
     /// The figures of each operation, in the order of [`Operation::ALL`].
-    pub fn operations(&self) -> [(Operation, &OperationSummary); 7] {
+    pub fn operations(&self) -> [(Operation, &OperationSummary); 8] {
         [
             (Operation::Read, &self.read),
             (Operation::Write, &self.write),
@@ -109,6 +110,7 @@ impl DriveSummary {
             (Operation::WriteZeroes, &self.write_zeroes),
             (Operation::Copy, &self.copy),
             (Operation::Verify, &self.verify),
+            (Operation::Barrier, &self.barrier),
         ]
     }
 

@@ -127,7 +127,7 @@ impl Moody {
                 let source = command.source as usize;
                 now.copy_within(source..source + range.len(), range.start);
             }
-            Operation::Verify => {}
+            Operation::Verify | Operation::Barrier => {}
         }
         if command.fua {
             durable[range.clone()].copy_from_slice(&now[range]);

@@ -41,7 +41,7 @@ impl Reference {
         let range = range(command);
         self.before.insert(tag, self.contents[range.clone()].to_vec());
         match command.operation {
-            Operation::Read | Operation::Verify => return,
+            Operation::Read | Operation::Verify | Operation::Barrier => return,
             Operation::Copy => {
                 let source = command.source as usize;
                 self.contents.copy_within(source..source + range.len(), range.start);

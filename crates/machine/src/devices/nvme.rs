@@ -1,7 +1,7 @@
 //! An NVMe controller on the PCI bus with a drive behind it.
 
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Drive, Submission};
+use stasis_drive::{Done, Layer, Submission};
 use stasis_journal::IoRecord;
 use stasis_nvme::{Controller, Memory, OutOfMemoryRange};
 
@@ -21,10 +21,9 @@ impl Memory for GuestMemory {
 }
 
 /// A controller, its drive, and what is between them.
-#[derive(Debug)]
 pub struct NvmeDevice {
     controller: Controller,
-    drive: Drive,
+    drive: Box<dyn Layer>,
     done: Vec<Done>,
     lazy: bool,
 }
@@ -32,7 +31,7 @@ pub struct NvmeDevice {
 impl NvmeDevice {
     /// Joins `controller` and `drive`. A `lazy` controller's driver does not
     /// ring for a submission: it is to be polled.
-    pub fn new(controller: Controller, drive: Drive, lazy: bool) -> Self {
+    pub fn new(controller: Controller, drive: Box<dyn Layer>, lazy: bool) -> Self {
         Self { controller, drive, done: Vec::new(), lazy }
     }
 
@@ -47,8 +46,8 @@ impl NvmeDevice {
     }
 
     /// The drive.
-    pub fn drive(&self) -> &Drive {
-        &self.drive
+    pub fn drive(&self) -> &dyn Layer {
+        &*self.drive
     }
 
     /// The guest reads a register.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_drive::Drive;
+use stasis_drive::Layer;
 
 /// One drive of a machine.
 pub struct DriveConfig {
     /// The drive behind it.
-    pub drive: Drive,
+    pub drive: Box<dyn Layer>,
     /// How the controller presents it.
     pub controller: stasis_nvme::Config,
 }

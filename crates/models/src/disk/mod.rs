@@ -346,6 +346,10 @@ impl Model for Disk {
                 self.flushes.push_back(Flush { tag, barrier, since: now });
                 self.complete_flushes(now);
             }
+            // The drive around the model completes them.
+            Operation::Barrier => {
+                self.due.push(now, tag);
+            }
             Operation::Discard => {
                 let cost = self.discard.draw(&mut self.random).saturating_add(self.overhead);
                 self.due.push(now.saturating_add(cost), tag);

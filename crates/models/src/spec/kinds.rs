@@ -81,8 +81,16 @@ impl SpansSpec {
     /// A copy takes as long as a write, a verify as long as a read.
     pub(super) fn spans(&self) -> [Span; Operation::ALL.len()] {
         let (copy, verify) = (self.write, self.read);
-        let own =
-            [self.read, self.write, self.flush, self.discard, self.write_zeroes, copy, verify];
+        let own = [
+            self.read,
+            self.write,
+            self.flush,
+            self.discard,
+            self.write_zeroes,
+            copy,
+            verify,
+            None,
+        ];
         own.map(|own| own.or(self.latency).or(self.write).or(self.read).unwrap_or_default())
     }
 }
@@ -135,7 +143,7 @@ impl ProfileSpec {
     }
 
     pub(super) fn costs(&self) -> [Option<Span>; Operation::ALL.len()] {
-        [None, None, self.flush, self.discard, self.write_zeroes, None, None]
+        [None, None, self.flush, self.discard, self.write_zeroes, None, None, None]
     }
 }
 

@@ -445,7 +445,7 @@ impl Driver {
                 let source = request.command.source as usize;
                 self.disk.copy_within(source..source + length, at);
             }
-            Operation::Flush | Operation::Discard | Operation::Verify => {}
+            Operation::Flush | Operation::Discard | Operation::Verify | Operation::Barrier => {}
         }
     }
 

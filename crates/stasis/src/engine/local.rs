@@ -158,7 +158,7 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
     let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
     let drive_index = u16::try_from(index)?;
     Ok(DriveConfig {
-        drive: Drive::new(drive_index, drive.name.clone(), model, medium),
+        drive: Box::new(Drive::new(drive_index, drive.name.clone(), model, medium)),
         controller: stasis_nvme::Config {
             serial: drive.serial.clone(),
             queue_pairs: drive.queues,

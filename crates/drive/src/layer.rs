@@ -1,0 +1,124 @@
+//! What a drive and everything that stands on one have in common: it accepts
+//! commands and completes them later.
+
+use std::time::Duration;
+
+use stasis_block::{Command, Health, Status, Tag, VendorCommand, VendorError};
+use stasis_clock::Nanos;
+use stasis_journal::IoRecord;
+use stasis_media::MediumError;
+
+use crate::Statistics;
+
+/// A command on its way to a layer.
+#[derive(Debug)]
+pub struct Submission {
+    /// The caller's name for it, which comes back with it.
+    pub tag: Tag,
+    /// The queue it came from.
+    pub queue: u16,
+    /// What is asked.
+    pub command: Command,
+    /// What is written, or room for exactly what is read; otherwise empty.
+    pub data: Vec<u8>,
+}
+
+/// A command that a layer has completed.
+#[derive(Debug)]
+pub struct Done {
+    /// The caller's name for it.
+    pub tag: Tag,
+    /// The queue it came from.
+    pub queue: u16,
+    /// What was asked.
+    pub command: Command,
+    /// How it ended.
+    pub status: Status,
+    /// The buffer it was submitted with; for a read that ended well, filled.
+    pub data: Vec<u8>,
+    /// When it was submitted (ns).
+    pub submit: Nanos,
+    /// When it completed: its target time (ns).
+    pub at: Nanos,
+}
+
+/// A drive, or something on top of one, such as a disk image or a scheduler.
+///
+/// The caller submits commands in the order of time and calls
+/// [`Layer::advance`] at (or after) each [`Layer::next_event`]. Target times do
+/// not depend on how late that call is.
+pub trait Layer {
+    /// Its place in the experiment.
+    fn index(&self) -> u16;
+
+    /// Its name in the experiment.
+    fn name(&self) -> &str;
+
+    /// Its size in bytes.
+    fn capacity(&self) -> u64;
+
+    /// Whether a discarded range reads as zeroes afterwards; otherwise a
+    /// discard changes nothing.
+    fn discard_zeroes(&self) -> bool;
+
+    /// What a barrier costs (ns); `None` where it is not offered and ends with
+    /// an error.
+    fn barrier(&self) -> Option<Nanos>;
+
+    /// How many commands are in flight.
+    fn in_flight(&self) -> usize;
+
+    /// Takes a command at `now` (ns), which is not before any earlier call's.
+    fn submit(&mut self, now: Nanos, submission: Submission);
+
+    /// When something next happens (ns): the time at which to call
+    /// [`Layer::advance`]. May be in the past.
+    fn next_event(&self) -> Option<Nanos>;
+
+    /// Appends the commands that complete by `now` (ns), in the order of their
+    /// target times.
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>);
+
+    /// Carries a command out at once, outside of time: before a run begins and
+    /// after it has ended. Nothing may be in flight.
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>);
+
+    /// The real time that the medium has kept the guest waiting.
+    fn frozen(&self) -> Duration;
+
+    /// What it has done so far.
+    fn statistics(&self) -> &Statistics;
+
+    /// The first error of the medium since this was last asked: what the guest
+    /// sees is only a status.
+    fn take_error(&mut self) -> Option<MediumError>;
+
+    /// What the drive's SMART log says.
+    fn health(&self) -> Health;
+
+    /// Carries out a vendor's admin command at `now` (ns).
+    ///
+    /// # Errors
+    /// [`VendorError`] if the drive does not know it, or it is not possible.
+    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError>;
+
+    /// What happened inside until `now` (ns), as JSON.
+    fn inside(&self, now: Nanos) -> Option<String>;
+
+    /// The record of a command that the guest saw completed at `delivered`
+    /// (ns). `boot`: before the experiment's command began.
+    fn record(&self, done: &Done, delivered: Nanos, boot: bool) -> IoRecord {
+        IoRecord {
+            drive: self.index(),
+            queue: done.queue,
+            operation: done.command.operation,
+            failed: done.status != Status::Ok,
+            boot,
+            offset: done.command.offset,
+            bytes: done.command.length,
+            submit: done.submit,
+            target: done.at,
+            delivered,
+        }
+    }
+}
