@@ -1,29 +1,48 @@
 //! The array: operations in, their ends out.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use stasis_clock::Nanos;
 
-use super::usage::Usage;
-use super::{ArrayOptions, Breakdown, Op, OpDone, OpKind, OpStatus, Scope};
-use crate::{CellPattern, Faults, Geometry, PlaneId, Timing, Variation};
+use super::bus::Channel;
+use super::slots::{List, Slots};
+use super::unit::Unit;
+use super::wear::Wear;
+use super::{ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};
+use crate::{CellPattern, FaultRule, Faults, Geometry, PlaneId, Timing, Variation};
 
 /// A NAND array; see the [module](crate::nand).
 #[derive(Debug)]
 pub struct Array {
-    geometry: Geometry,
-    cells: CellPattern,
-    timing: Timing,
-    planes: Vec<Nanos>,
-    channels: Vec<Nanos>,
-    erases: Vec<u32>,
-    due: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
-    ops: Vec<OpDone>,
-    free: Vec<usize>,
-    sequence: u64,
-    channel_usage: Usage,
+    pub(super) geometry: Geometry,
+    pub(super) cells: CellPattern,
+    pub(super) timing: Timing,
+    pub(super) options: ArrayOptions,
+    pub(super) variation: Variation,
+    pub(super) faults: Faults,
+    pub(super) seed: u64,
+    // Whether every cell is as good as every other.
+    pub(super) plain: bool,
+    // Planes that work as one.
+    pub(super) parts: u32,
+    pub(super) now: Nanos,
+    pub(super) slots: Slots,
+    pub(super) units: Vec<Unit>,
+    pub(super) channels: Vec<Channel>,
+    // What may start something at `now`.
+    pub(super) dirty_units: VecDeque<u32>,
+    pub(super) dirty_channels: VecDeque<u32>,
+    // Ends of steps: the time above, the number of a unit, or behind them of a
+    // channel, below. An end that is not its unit's `until` was suspended.
+    due: BinaryHeap<Reverse<u128>>,
+    finished: List,
+    submitted: u64,
+    pub(super) wear: Wear,
+    pub(super) channel_usage: Usage,
     lun_usage: Usage,
+    // Busy planes of each LUN, and until when they are in `lun_usage`.
+    busy: Vec<(u32, Nanos)>,
 }
 
 impl Array {
@@ -32,107 +51,223 @@ impl Array {
         geometry: Geometry,
         cells: CellPattern,
         timing: Timing,
-        _options: ArrayOptions,
-        _variation: Variation,
-        _faults: Faults,
-        _seed: u64,
+        options: ArrayOptions,
+        variation: Variation,
+        faults: Faults,
+        seed: u64,
     ) -> Self {
+        let parts = match options.planes {
+            PlaneMode::Independent => 1,
+            PlaneMode::Lockstep => geometry.planes,
+        };
+        let units = (0..geometry.total_planes())
+            .step_by(parts as usize)
+            .map(|plane| Unit::new(geometry.channel(PlaneId(plane)), geometry.lun(PlaneId(plane))));
+        let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
         Self {
+            units: units.collect(),
+            channels: (0..geometry.channels).map(|_| Channel::new()).collect(),
+            plain,
+            parts,
+            now: 0,
+            slots: Slots::new(),
+            dirty_units: VecDeque::new(),
+            dirty_channels: VecDeque::new(),
+            due: BinaryHeap::new(),
+            finished: List::EMPTY,
+            submitted: 0,
+            wear: Wear::new(geometry.total_blocks()),
+            channel_usage: Usage::new(geometry.channels),
+            lun_usage: Usage::new(geometry.total_luns()),
+            busy: vec![(0, 0); geometry.total_luns() as usize],
             geometry,
             cells,
             timing,
-            planes: vec![0; geometry.total_planes() as usize],
-            channels: vec![0; geometry.channels as usize],
-            erases: vec![0; geometry.total_blocks() as usize],
-            due: BinaryHeap::new(),
-            ops: Vec::new(),
-            free: Vec::new(),
-            sequence: 0,
-            channel_usage: Usage::new(geometry.channels),
-            lun_usage: Usage::new(geometry.total_luns()),
+            options,
+            variation,
+            faults,
+            seed,
         }
     }
 
     /// An operation reaches the array at `now`, which is not before any earlier
     /// time.
     pub fn submit(&mut self, now: Nanos, op: Op) {
-        debug_assert!(self.geometry.contains(op.at));
-        let (plane, channel) =
-            (op.at.plane.0 as usize, self.geometry.channel(op.at.plane) as usize);
-        let page_type = self.cells.page_type(op.at.page);
-        let transfer = self.timing.bus.time(op.bytes);
-        let start = self.planes[plane].max(now);
-        let (end, cell, transfer) = match op.kind {
-            OpKind::Read => {
-                let ready = start + self.timing.read(page_type);
-                (ready.max(self.channels[channel]) + transfer, ready - start, transfer)
+        debug_assert!(self.geometry.contains(op.at), "{op:?}");
+        debug_assert!(
+            op.group == 0 || op.kind != super::OpKind::Copyback || {
+                op.source.plane == op.at.plane
             }
-            OpKind::Program => {
-                let cell = self.timing.program(page_type);
-                (start.max(self.channels[channel]) + transfer + cell, cell, transfer)
-            }
-            OpKind::Erase => {
-                let index = self.geometry.block_index(op.at.plane, op.at.block) as usize;
-                self.erases[index] = self.erases[index].saturating_add(1);
-                (start + self.timing.erase, self.timing.erase, 0)
-            }
-            OpKind::Copyback => {
-                let source = self.timing.read(self.cells.page_type(op.source.page));
-                let cell = source + self.timing.program(page_type);
-                (start + cell, cell, 0)
-            }
-        };
-        if transfer > 0 {
-            let until = if op.kind == OpKind::Read { end } else { end - cell };
-            self.channels[channel] = until;
-            self.channel_usage.add(channel as u32, until - transfer, until);
-        }
-        self.planes[plane] = end;
-        self.lun_usage.add(self.geometry.lun(op.at.plane), start, end);
-        let queue = end - now - cell - transfer;
-        let times = Breakdown { queue, cell, channel: transfer, ..Breakdown::default() };
-        let done = OpDone { token: op.token, op, at: end, status: OpStatus::Ok, times, retries: 0 };
-        let slot = self.free.pop().unwrap_or(self.ops.len());
-        if slot == self.ops.len() {
-            self.ops.push(done);
-        } else {
-            self.ops[slot] = done;
-        }
-        self.due.push(Reverse((end, self.sequence, slot)));
-        self.sequence += 1;
+        );
+        self.settle(now);
+        let unit = self.unit_of(op.at.plane);
+        let this = &mut self.units[unit as usize];
+        let mark = this.housekeeping.at(now);
+        let index = self.slots.insert(now, self.submitted, mark, op);
+        self.submitted += 1;
+        self.slots.push(&mut this.queues[op.priority as usize], index);
+        self.touch(unit);
     }
 
     /// When something next happens; `None` while nothing is under way.
     pub fn next_event(&self) -> Option<Nanos> {
-        self.due.peek().map(|Reverse((at, ..))| *at)
+        if !self.finished.is_empty() {
+            return Some(self.slots[self.finished.head].since);
+        }
+        if !self.dirty_units.is_empty() || !self.dirty_channels.is_empty() {
+            return Some(self.now);
+        }
+        self.due.peek().map(|Reverse(event)| (event >> 64) as Nanos)
     }
 
     /// The next operation that ends at or before `until`, in the order of time.
     /// What follows from it is submitted at its end, before the next call.
     pub fn pop(&mut self, until: Nanos) -> Option<OpDone> {
-        if self.next_event()? > until {
-            return None;
+        loop {
+            if !self.finished.is_empty() {
+                if self.slots[self.finished.head].since > until {
+                    return None;
+                }
+                let index = self.slots.pop(&mut self.finished);
+                return Some(self.slots.remove(index));
+            }
+            if !self.step(until) {
+                return None;
+            }
         }
-        let Reverse((_, _, slot)) = self.due.pop()?;
-        self.free.push(slot);
-        Some(self.ops[slot])
+    }
+
+    /// Lets the next thing happen, if that is not after `until`.
+    fn step(&mut self, until: Nanos) -> bool {
+        let next = self.due.peek().map(|Reverse(event)| (*event >> 64) as Nanos);
+        if next != Some(self.now) && self.now <= until {
+            // Everything that ends now has ended.
+            if let Some(unit) = self.dirty_units.pop_front() {
+                self.dispatch_unit(unit);
+                return true;
+            }
+            if let Some(channel) = self.dirty_channels.pop_front() {
+                self.dispatch_channel(channel);
+                return true;
+            }
+        }
+        if next.is_none_or(|next| next > until) {
+            return false;
+        }
+        let Some(Reverse(event)) = self.due.pop() else { return false };
+        let (at, who) = ((event >> 64) as Nanos, event as u32);
+        debug_assert!(at >= self.now, "time never decreases");
+        self.now = at;
+        match who.checked_sub(self.units.len() as u32) {
+            Some(channel) => self.end_transfer(channel),
+            None if self.units[who as usize].until == at => self.end_step(who),
+            None => {}
+        }
+        true
+    }
+
+    /// Everything before `now` happens.
+    fn settle(&mut self, now: Nanos) {
+        debug_assert!(now >= self.now, "time never decreases");
+        if now > self.now {
+            while self.step(now - 1) {}
+            self.now = now;
+        }
+    }
+
+    /// Something ends at `at`.
+    pub(super) fn schedule(&mut self, at: Nanos, who: u32) {
+        self.due.push(Reverse((u128::from(at) << 64) | u128::from(who)));
+    }
+
+    /// An operation ends now.
+    pub(super) fn finish(&mut self, index: u32) {
+        debug_assert_eq!(self.slots[index].since, self.now);
+        self.slots.push_ready(&mut self.finished, index);
     }
 
     /// From `now` on, only housekeeping starts in `scope`, until it is released
     /// as often as it was held.
-    pub fn hold(&mut self, _now: Nanos, _scope: Scope) {}
+    pub fn hold(&mut self, now: Nanos, scope: Scope) {
+        self.settle(now);
+        for unit in self.units_in(scope) {
+            let this = &mut self.units[unit as usize];
+            this.held += 1;
+            this.housekeeping.start(now);
+            // Housekeeping may now be first.
+            if !this.queues[Priority::Gc as usize].is_empty() {
+                self.touch(unit);
+            }
+        }
+    }
 
     /// Takes back one [`Array::hold`].
-    pub fn release(&mut self, _now: Nanos, _scope: Scope) {}
+    pub fn release(&mut self, now: Nanos, scope: Scope) {
+        self.settle(now);
+        for unit in self.units_in(scope) {
+            let this = &mut self.units[unit as usize];
+            if this.held == 0 {
+                continue;
+            }
+            this.held -= 1;
+            this.housekeeping.stop(now);
+            if this.held == 0 && !this.queues.iter().all(|queue| queue.is_empty()) {
+                self.touch(unit);
+            }
+        }
+    }
+
+    fn units_in(&self, scope: Scope) -> std::ops::Range<u32> {
+        let per_channel = self.units.len() as u32 / self.geometry.channels;
+        match scope {
+            Scope::Controller => 0..self.units.len() as u32,
+            Scope::Channel(channel) => channel * per_channel..(channel + 1) * per_channel,
+            Scope::Plane(plane) => self.unit_of(plane)..self.unit_of(plane) + 1,
+        }
+    }
+
+    /// What a plane works in.
+    pub(super) fn unit_of(&self, plane: PlaneId) -> u32 {
+        if self.parts == 1 {
+            plane.0
+        } else {
+            plane.0 / self.parts
+        }
+    }
+
+    /// A plane's bit among those of its unit.
+    pub(super) fn plane_bit(&self, plane: PlaneId) -> u16 {
+        if self.parts == 1 {
+            1
+        } else {
+            1 << (plane.0 % self.parts)
+        }
+    }
+
+    /// One more or one less of a LUN's planes is busy.
+    pub(super) fn occupy(&mut self, lun: u32, more: i32) {
+        let (planes, since) = &mut self.busy[lun as usize];
+        if *planes > 0 {
+            self.lun_usage.add(lun, *since, self.now);
+        }
+        *since = self.now;
+        *planes = planes.saturating_add_signed(more);
+    }
 
     /// The times of operations.
     pub fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// Other times for steps that begin later.
+    /// Other times, for steps that begin later.
     pub fn set_timing(&mut self, timing: Timing) {
         self.timing = timing;
+    }
+
+    /// Something more goes wrong from now on.
+    pub fn inject(&mut self, rule: FaultRule) {
+        self.faults.push(rule);
+        self.plain = false;
     }
 
     /// What the array consists of.
@@ -140,14 +275,19 @@ impl Array {
         &self.geometry
     }
 
-    /// How often a block was erased.
+    /// How many operations have not been [popped](Array::pop).
+    pub fn in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How often a block was erased, up to 2^20 - 1.
     pub fn erases(&self, plane: PlaneId, block: u32) -> u32 {
-        self.erases[self.geometry.block_index(plane, block) as usize]
+        self.wear.get(self.geometry.block_index(plane, block)).0
     }
 
     /// Makes a block as worn as if it had been erased so often.
     pub fn set_erases(&mut self, plane: PlaneId, block: u32, erases: u32) {
-        self.erases[self.geometry.block_index(plane, block) as usize] = erases;
+        self.wear.set(self.geometry.block_index(plane, block), erases);
     }
 
     /// How busy each channel was.
@@ -156,7 +296,8 @@ impl Array {
     }
 
     /// How busy each LUN was, counted through the array: a LUN is busy while any
-    /// of its planes is.
+    /// of its planes has an operation at its data register. What goes on is
+    /// counted up to the last change.
     pub fn lun_usage(&self) -> &Usage {
         &self.lun_usage
     }

@@ -6,8 +6,14 @@
 //! planes each channel, decides what starts.
 
 mod array;
+mod bus;
+mod cell_phase;
 mod options;
+mod planes;
+mod slots;
+mod unit;
 mod usage;
+mod wear;
 
 pub use array::Array;
 pub use options::{ArrayOptions, PlaneMode, Scheduling};

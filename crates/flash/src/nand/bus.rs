@@ -1,0 +1,135 @@
+//! The channels: who has one, and who is next.
+
+use stasis_clock::Nanos;
+
+use super::slots::{List, Phase, NONE};
+use super::unit::Stopwatch;
+use super::{Array, Priority, Scheduling};
+
+/// A channel.
+#[derive(Debug)]
+pub(super) struct Channel {
+    /// Ready operations, by priority; in one list where that does not count.
+    queues: [List; 3],
+    /// The operation that has it.
+    busy: u32,
+    /// Whether it is in the list of those that may start something.
+    dirty: bool,
+    /// The time in which housekeeping has it.
+    housekeeping: Stopwatch,
+}
+
+impl Channel {
+    pub fn new() -> Self {
+        Self {
+            queues: [List::EMPTY; 3],
+            busy: NONE,
+            dirty: false,
+            housekeeping: Stopwatch::default(),
+        }
+    }
+}
+
+impl Array {
+    /// What the phase takes on the channel (ns).
+    pub(super) fn transfer(&self, index: u32, phase: Phase) -> Nanos {
+        let bytes = self.slots[index].op.bytes;
+        match phase {
+            Phase::Command => self.timing.command,
+            Phase::DataIn => self.timing.command.saturating_add(self.timing.bus.time(bytes)),
+            Phase::DataOut | Phase::DataOutHolding if self.slots[index].silent => 0,
+            Phase::DataOut | Phase::DataOutHolding => self.timing.bus.time(bytes),
+        }
+    }
+
+    /// Makes an operation wait for its channel; `false` if it needs no time
+    /// there, and so has no need to.
+    pub(super) fn request(&mut self, channel: u32, index: u32, phase: Phase) -> bool {
+        if self.transfer(index, phase) == 0 {
+            return false;
+        }
+        let this = &mut self.channels[channel as usize];
+        let slot = &mut self.slots[index];
+        debug_assert_eq!(slot.since, self.now);
+        (slot.phase, slot.mark) = (phase, this.housekeeping.at(self.now));
+        let class = match self.options.scheduling {
+            Scheduling::Fifo => 0,
+            Scheduling::ReadFirst => slot.op.priority as usize,
+        };
+        self.slots.push_ready(&mut this.queues[class], index);
+        self.touch_channel(channel);
+        true
+    }
+
+    /// Lets an idle channel decide once everything that ends now has ended.
+    fn touch_channel(&mut self, channel: u32) {
+        let this = &mut self.channels[channel as usize];
+        if !this.dirty && this.busy == NONE {
+            this.dirty = true;
+            self.dirty_channels.push_back(channel);
+        }
+    }
+
+    /// Starts the next transfer.
+    pub(super) fn dispatch_channel(&mut self, channel: u32) {
+        let now = self.now;
+        let this = &mut self.channels[channel as usize];
+        this.dirty = false;
+        debug_assert_eq!(this.busy, NONE, "a channel is used once at a time");
+        let Some(queue) = this.queues.iter_mut().find(|queue| !queue.is_empty()) else { return };
+        let index = self.slots.pop(queue);
+        this.busy = index;
+        self.slots.waited(index, now, this.housekeeping.at(now));
+        if self.slots[index].op.priority == Priority::Gc {
+            this.housekeeping.start(now);
+        }
+        let end = now.saturating_add(self.transfer(index, self.slots[index].phase));
+        self.schedule(end, self.units.len() as u32 + channel);
+    }
+
+    /// A transfer is over.
+    pub(super) fn end_transfer(&mut self, channel: u32) {
+        let now = self.now;
+        let this = &mut self.channels[channel as usize];
+        let index = std::mem::replace(&mut this.busy, NONE);
+        debug_assert_ne!(index, NONE);
+        if self.slots[index].op.priority == Priority::Gc {
+            this.housekeeping.stop(now);
+        }
+        if this.queues.iter().any(|queue| !queue.is_empty()) {
+            self.touch_channel(channel);
+        }
+        self.channel_usage.add(channel, self.slots[index].since, now);
+        let (times, took) = self.slots.spent(index, now);
+        times.channel += took;
+
+        let (phase, plane) = (self.slots[index].phase, self.slots[index].op.at.plane);
+        let (unit, bit) = (self.unit_of(plane), self.plane_bit(plane));
+        let this = &mut self.units[unit as usize];
+        self.slots[index].mark = this.housekeeping.at(now);
+        match phase {
+            Phase::DataIn if self.options.cache_register => {
+                this.loading -= 1;
+                self.touch(unit);
+            }
+            Phase::Command | Phase::DataIn => {
+                this.pending -= 1;
+                if this.pending == 0 {
+                    self.begin_cells(unit);
+                }
+            }
+            Phase::DataOut => {
+                this.cache &= !bit;
+                self.finish(index);
+                self.touch(unit);
+            }
+            Phase::DataOutHolding => {
+                this.pending -= 1;
+                if this.pending == 0 {
+                    self.free_array(unit, self.slots[index].op.priority);
+                }
+                self.finish(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The planes: what starts where, and what follows when a step ends.
+
+use stasis_clock::Nanos;
+
+use super::slots::{Phase, NONE};
+use super::unit::State;
+use super::{Array, OpKind, Priority, Scheduling};
+
+impl Array {
+    /// Lets a unit decide once everything that ends now has ended.
+    pub(super) fn touch(&mut self, unit: u32) {
+        let this = &mut self.units[unit as usize];
+        if !this.dirty {
+            this.dirty = true;
+            self.dirty_units.push_back(unit);
+        }
+    }
+
+    /// Starts whatever a unit can start.
+    pub(super) fn dispatch_unit(&mut self, unit: u32) {
+        self.units[unit as usize].dirty = false;
+        // Each turn changes the state, or is the last.
+        loop {
+            let this = &self.units[unit as usize];
+            match this.state {
+                State::ReadDone => {
+                    let planes = self.planes_of(this.current);
+                    let this = &mut self.units[unit as usize];
+                    if this.cache & planes != 0 {
+                        return;
+                    }
+                    this.cache |= planes;
+                    if !self.begin_copy(unit, State::ReadCopy) {
+                        return;
+                    }
+                    self.end_read_copy(unit);
+                }
+                State::Idle if this.next != NONE => {
+                    if this.loading == 0 {
+                        self.begin_cached_program(unit);
+                    }
+                    return;
+                }
+                State::Idle => {
+                    let Some(class) = self.candidate(unit) else { return };
+                    if self.is_cached_program(unit, class) {
+                        if this.cache == 0 {
+                            self.load(unit, class);
+                            continue;
+                        }
+                        return;
+                    }
+                    self.start(unit, class);
+                }
+                State::Suspended if self.gives_way(unit) => {
+                    self.start(unit, Priority::Read as usize);
+                }
+                State::Suspended => {
+                    self.units[unit as usize].state = State::Resuming;
+                    self.begin_step(unit, self.timing.resume);
+                    return;
+                }
+                State::Program | State::Erase => {
+                    if this.until - self.now > self.timing.suspend && self.gives_way(unit) {
+                        self.suspend(unit);
+                        return;
+                    }
+                    if this.next != NONE || this.cache != 0 {
+                        return;
+                    }
+                    let class = self.candidate(unit);
+                    let Some(class) = class.filter(|&class| self.is_cached_program(unit, class))
+                    else {
+                        return;
+                    };
+                    self.load(unit, class);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The class of the waiting operation that is first in order.
+    fn candidate(&self, unit: u32) -> Option<usize> {
+        let this = &self.units[unit as usize];
+        let head = |class: &usize| this.queues[*class].head;
+        let gc = Priority::Gc as usize;
+        if this.held > 0 {
+            return (head(&gc) != NONE).then_some(gc);
+        }
+        let mut classes = (0..3usize).filter(|class| head(class) != NONE);
+        match self.options.scheduling {
+            Scheduling::ReadFirst => classes.next(),
+            Scheduling::Fifo => classes.min_by_key(|class| self.slots[head(class)].number),
+        }
+    }
+
+    /// Whether the first of a class goes through the cache register to the cells.
+    fn is_cached_program(&self, unit: u32, class: usize) -> bool {
+        let head = self.units[unit as usize].queues[class].head;
+        self.options.cache_register && self.slots[head].op.kind == OpKind::Program
+    }
+
+    /// Whether a host read waits that a program or erase gives way to.
+    fn gives_way(&self, unit: u32) -> bool {
+        let this = &self.units[unit as usize];
+        let head = this.queues[Priority::Read as usize].head;
+        this.given_way < self.options.suspensions
+            && this.held == 0
+            && head != NONE
+            && self.slots[head].op.kind == OpKind::Read
+    }
+
+    /// Takes the first of a class out of the queue, with those of its
+    /// multi-plane operation; how many they are.
+    fn take(&mut self, unit: u32, class: usize) -> (u32, u8) {
+        let this = &mut self.units[unit as usize];
+        let queue = &mut this.queues[class];
+        let leader = self.slots.pop(queue);
+        let (first, since) = (self.slots[leader].op, self.slots[leader].submitted);
+        let (mut last, mut count) = (leader, 1);
+        if self.parts > 1 && first.group != 0 {
+            let bit = |op: super::Op| 1u16 << (op.at.plane.0 % self.parts);
+            let mut planes = bit(first);
+            while queue.head != NONE {
+                let mate = &self.slots[queue.head];
+                let joins = mate.op.group == first.group
+                    && mate.op.kind == first.kind
+                    && mate.submitted == since
+                    && planes & bit(mate.op) == 0;
+                if !joins {
+                    break;
+                }
+                planes |= bit(mate.op);
+                let mate = self.slots.pop(queue);
+                self.slots[last].mate = mate;
+                (last, count) = (mate, count + 1);
+            }
+        }
+        let clock = this.housekeeping.at(self.now);
+        let mut index = leader;
+        while index != NONE {
+            self.slots.waited(index, self.now, clock);
+            self.slots[index].mark = clock;
+            index = self.slots[index].mate;
+        }
+        if first.priority == Priority::Gc {
+            this.housekeeping.start(self.now);
+        }
+        (leader, count)
+    }
+
+    /// Asks for the channel for each of a multi-plane operation; how many need it.
+    fn request_all(&mut self, unit: u32, leader: u32, phase: Phase) -> u8 {
+        let (mut index, mut pending) = (leader, 0);
+        let channel = self.units[unit as usize].channel;
+        while index != NONE {
+            pending += u8::from(self.request(channel, index, phase));
+            index = self.slots[index].mate;
+        }
+        pending
+    }
+
+    /// Starts an operation at the data register.
+    fn start(&mut self, unit: u32, class: usize) {
+        let (leader, count) = self.take(unit, class);
+        let this = &mut self.units[unit as usize];
+        debug_assert_eq!(this.current, NONE, "a plane is used once at a time");
+        debug_assert_eq!(this.until, Nanos::MAX);
+        if this.suspended == NONE {
+            let lun = this.lun;
+            self.occupy(lun, 1);
+        } else {
+            this.given_way = this.given_way.saturating_add(count);
+        }
+        let this = &mut self.units[unit as usize];
+        (this.current, this.state) = (leader, State::Command);
+        let program = self.slots[leader].op.kind == OpKind::Program;
+        let phase = if program { Phase::DataIn } else { Phase::Command };
+        let pending = self.request_all(unit, leader, phase);
+        self.units[unit as usize].pending = pending;
+        if pending == 0 {
+            self.begin_cells(unit);
+        }
+    }
+
+    /// Starts a program by loading the cache register.
+    fn load(&mut self, unit: u32, class: usize) {
+        let (leader, _) = self.take(unit, class);
+        let planes = self.planes_of(leader);
+        let loading = self.request_all(unit, leader, Phase::DataIn);
+        let this = &mut self.units[unit as usize];
+        debug_assert!(this.next == NONE && this.cache == 0);
+        (this.next, this.loading) = (leader, loading);
+        this.cache |= planes;
+    }
+
+    /// The program in the cache register goes to the idle cells.
+    fn begin_cached_program(&mut self, unit: u32) {
+        let this = &mut self.units[unit as usize];
+        debug_assert!(this.current == NONE && this.suspended == NONE);
+        (this.current, this.next) = (this.next, NONE);
+        let (lun, clock) = (this.lun, this.housekeeping.at(self.now));
+        let mut index = this.current;
+        while index != NONE {
+            self.slots.waited(index, self.now, clock);
+            index = self.slots[index].mate;
+        }
+        self.occupy(lun, 1);
+        if self.begin_copy(unit, State::ProgramCopy) {
+            self.end_program_copy(unit);
+        }
+    }
+
+    /// Begins a copy between registers; `true` if it is over at once. The wait
+    /// for it counts as the registers'.
+    fn begin_copy(&mut self, unit: u32, state: State) -> bool {
+        self.units[unit as usize].state = state;
+        if self.timing.register_copy == 0 {
+            return true;
+        }
+        self.begin_step(unit, self.timing.register_copy);
+        false
+    }
+
+    /// The step that now begins takes `time`.
+    pub(super) fn begin_step(&mut self, unit: u32, time: Nanos) {
+        let end = self.now.saturating_add(time);
+        self.units[unit as usize].until = end;
+        self.schedule(end, unit);
+    }
+
+    /// The program or erase stands still.
+    fn suspend(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        this.remaining = this.until - now;
+        this.state = State::Suspending;
+        (this.suspended, this.current) = (this.current, NONE);
+        let leader = this.suspended;
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.cell += took;
+        });
+        self.begin_step(unit, self.timing.suspend);
+    }
+
+    /// The program or erase goes on.
+    fn resume(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        (this.current, this.suspended) = (this.suspended, NONE);
+        let (leader, remaining) = (this.current, this.remaining);
+        let erase = self.slots[leader].op.kind == OpKind::Erase;
+        this.state = if erase { State::Erase } else { State::Program };
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.queue += took;
+        });
+        self.begin_step(unit, remaining);
+    }
+
+    /// A timed step of a unit is over.
+    pub(super) fn end_step(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        this.until = Nanos::MAX;
+        let leader = this.current;
+        match this.state {
+            State::Read | State::CopybackRead | State::Program | State::Erase => {
+                self.each(leader, |array, index| {
+                    let (times, took) = array.slots.spent(index, now);
+                    times.cell += took;
+                });
+                self.end_cells(unit);
+            }
+            State::ReadCopy => self.end_read_copy(unit),
+            State::ProgramCopy => self.end_program_copy(unit),
+            State::Suspending => {
+                this.state = State::Suspended;
+                self.touch(unit);
+            }
+            State::Resuming => {
+                self.resume(unit);
+                self.touch(unit);
+            }
+            state => debug_assert!(false, "{state:?} has no end of its own"),
+        }
+    }
+
+    /// What follows when the cells are through.
+    fn end_cells(&mut self, unit: u32) {
+        let this = &mut self.units[unit as usize];
+        let leader = this.current;
+        match this.state {
+            State::Read if self.options.cache_register && this.suspended == NONE => {
+                this.state = State::ReadDone;
+                self.touch(unit);
+            }
+            State::Read => {
+                this.state = State::DataOut;
+                let channel = this.channel;
+                let mut pending = 0;
+                self.each(leader, |array, index| {
+                    if array.request(channel, index, Phase::DataOutHolding) {
+                        pending += 1;
+                    } else {
+                        array.finish(index);
+                    }
+                });
+                self.units[unit as usize].pending = pending;
+                if pending == 0 {
+                    self.free_array(unit, self.slots[leader].op.priority);
+                }
+            }
+            State::CopybackRead => self.begin_copyback_program(unit),
+            _ => {
+                let priority = self.slots[leader].op.priority;
+                self.each(leader, |array, index| {
+                    array.wear(index);
+                    array.finish(index);
+                });
+                self.free_array(unit, priority);
+            }
+        }
+    }
+
+    /// Read data is in the cache register.
+    fn end_read_copy(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &self.units[unit as usize];
+        let (leader, channel) = (this.current, this.channel);
+        let priority = self.slots[leader].op.priority;
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.register += took;
+            if !array.request(channel, index, Phase::DataOut) {
+                let plane = array.slots[index].op.at.plane;
+                array.units[unit as usize].cache &= !array.plane_bit(plane);
+                array.finish(index);
+            }
+        });
+        self.free_array(unit, priority);
+    }
+
+    /// Data to program is in the data register.
+    fn end_program_copy(&mut self, unit: u32) {
+        let now = self.now;
+        let leader = self.units[unit as usize].current;
+        let planes = self.planes_of(leader);
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.register += took;
+            array.slots[index].mark = array.units[unit as usize].housekeeping.at(now);
+        });
+        self.units[unit as usize].cache &= !planes;
+        self.begin_cells(unit);
+        self.touch(unit);
+    }
+
+    /// The operation at the data register leaves it.
+    pub(super) fn free_array(&mut self, unit: u32, priority: Priority) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        this.current = NONE;
+        if priority == Priority::Gc {
+            this.housekeeping.stop(now);
+        }
+        if this.suspended == NONE {
+            this.state = State::Idle;
+            let lun = this.lun;
+            self.occupy(lun, -1);
+        } else {
+            this.state = State::Suspended;
+        }
+        self.touch(unit);
+    }
+
+    /// Does something with each of a multi-plane operation; it may end there.
+    pub(super) fn each(&mut self, leader: u32, mut with: impl FnMut(&mut Self, u32)) {
+        let mut index = leader;
+        while index != NONE {
+            let mate = self.slots[index].mate;
+            with(self, index);
+            index = mate;
+        }
+    }
+
+    /// The planes of a multi-plane operation, as bits.
+    fn planes_of(&self, leader: u32) -> u16 {
+        let (mut index, mut planes) = (leader, 0);
+        while index != NONE {
+            planes |= self.plane_bit(self.slots[index].op.at.plane);
+            index = self.slots[index].mate;
+        }
+        planes
+    }
+}

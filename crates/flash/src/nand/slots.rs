@@ -1,0 +1,207 @@
+//! Operations in flight, and the lists that they stand in.
+
+use stasis_clock::Nanos;
+
+use super::{Breakdown, Op, OpDone, OpStatus};
+
+/// No operation.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What an operation wants of its channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// To send its command.
+    Command,
+    /// To send its command and its data.
+    DataIn,
+    /// To send its data from the cache register.
+    DataOut,
+    /// To send its data from the data register, which keeps the plane busy.
+    DataOutHolding,
+}
+
+/// An operation in flight. It stands in one list at a time: a unit's, a
+/// channel's, a group's, or that of the finished.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub op: Op,
+    /// Its place in the order of submission.
+    pub number: u64,
+    pub submitted: Nanos,
+    /// When its present step or wait began, later when it ended.
+    pub since: Nanos,
+    /// What the clock of housekeeping of what it waits for showed then.
+    pub mark: Nanos,
+    pub times: Breakdown,
+    pub status: OpStatus,
+    pub retries: u8,
+    pub phase: Phase,
+    /// There is nothing to transfer: the cells did not answer.
+    pub silent: bool,
+    /// The next of its multi-plane operation.
+    pub mate: u32,
+    next: u32,
+    prev: u32,
+}
+
+/// First and last of a list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List {
+    pub head: u32,
+    tail: u32,
+}
+
+impl List {
+    pub const EMPTY: Self = Self { head: NONE, tail: NONE };
+
+    pub fn is_empty(self) -> bool {
+        self.head == NONE
+    }
+}
+
+/// The operations in flight.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    // The free ones, linked by `next`.
+    free: u32,
+    in_flight: usize,
+}
+
+impl Slots {
+    pub fn new() -> Self {
+        Self { slots: Vec::new(), free: NONE, in_flight: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.in_flight
+    }
+
+    pub fn insert(&mut self, now: Nanos, number: u64, mark: Nanos, op: Op) -> u32 {
+        let slot = Slot {
+            op,
+            number,
+            submitted: now,
+            since: now,
+            mark,
+            times: Breakdown::default(),
+            status: OpStatus::Ok,
+            retries: 0,
+            phase: Phase::Command,
+            silent: false,
+            mate: NONE,
+            next: NONE,
+            prev: NONE,
+        };
+        self.in_flight += 1;
+        let index = self.free;
+        if index == NONE {
+            self.slots.push(slot);
+            return self.slots.len() as u32 - 1;
+        }
+        self.free = self.slots[index as usize].next;
+        self.slots[index as usize] = slot;
+        index
+    }
+
+    /// Takes out an operation that is in no list, as its caller sees it.
+    pub fn remove(&mut self, index: u32) -> OpDone {
+        let slot = &mut self.slots[index as usize];
+        slot.next = self.free;
+        self.free = index;
+        self.in_flight -= 1;
+        debug_assert_eq!(slot.times.total(), slot.since - slot.submitted, "{slot:?}");
+        OpDone {
+            token: slot.op.token,
+            op: slot.op,
+            at: slot.since,
+            status: slot.status,
+            times: slot.times,
+            retries: slot.retries,
+        }
+    }
+
+    /// Puts an operation last.
+    pub fn push(&mut self, list: &mut List, index: u32) {
+        let tail = list.tail;
+        self[index].next = NONE;
+        self[index].prev = tail;
+        if tail == NONE {
+            list.head = index;
+        } else {
+            self[tail].next = index;
+        }
+        list.tail = index;
+    }
+
+    /// Puts an operation behind those that wait for longer, and among those that
+    /// wait as long in the order of submission.
+    pub fn push_ready(&mut self, list: &mut List, index: u32) {
+        let key = |slot: &Slot| (slot.since, slot.number);
+        let mut before = list.tail;
+        while before != NONE && key(&self[before]) > key(&self[index]) {
+            before = self[before].prev;
+        }
+        if before == list.tail {
+            return self.push(list, index);
+        }
+        let after = if before == NONE { list.head } else { self[before].next };
+        self[index].prev = before;
+        self[index].next = after;
+        self[after].prev = index;
+        if before == NONE {
+            list.head = index;
+        } else {
+            self[before].next = index;
+        }
+    }
+
+    /// Takes the first out.
+    pub fn pop(&mut self, list: &mut List) -> u32 {
+        let head = list.head;
+        if head == NONE {
+            return NONE;
+        }
+        list.head = self[head].next;
+        if list.head == NONE {
+            list.tail = NONE;
+        } else {
+            let new = list.head;
+            self[new].prev = NONE;
+        }
+        head
+    }
+
+    /// The present wait of an operation ends at `now`; `clock` is what the
+    /// clock of housekeeping shows.
+    pub fn waited(&mut self, index: u32, now: Nanos, clock: Nanos) {
+        let slot = &mut self[index];
+        let gc = clock - slot.mark;
+        debug_assert!(gc <= now - slot.since);
+        slot.times.gc += gc;
+        slot.times.queue += now - slot.since - gc;
+        slot.since = now;
+    }
+
+    /// The present step of an operation ends at `now`; returns what it took.
+    pub fn spent(&mut self, index: u32, now: Nanos) -> (&mut Breakdown, Nanos) {
+        let slot = &mut self[index];
+        let took = now - slot.since;
+        slot.since = now;
+        (&mut slot.times, took)
+    }
+}
+
+impl std::ops::Index<u32> for Slots {
+    type Output = Slot;
+
+    fn index(&self, index: u32) -> &Slot {
+        &self.slots[index as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Slots {
+    fn index_mut(&mut self, index: u32) -> &mut Slot {
+        &mut self.slots[index as usize]
+    }
+}

@@ -1,0 +1,114 @@
+//! The state of what works as one: a plane, or a LUN with planes in lockstep.
+
+use stasis_clock::Nanos;
+
+use super::slots::{List, NONE};
+
+/// What the cells and their data register do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Idle,
+    /// Commands, and without a cache register data, are on their way.
+    Command,
+    Read,
+    /// The data register waits for the cache register.
+    ReadDone,
+    ReadCopy,
+    /// Data leaves from the data register.
+    DataOut,
+    ProgramCopy,
+    CopybackRead,
+    Program,
+    Erase,
+    Suspending,
+    /// A program or erase stands still; reads may start.
+    Suspended,
+    Resuming,
+}
+
+/// Adds up the time in which something is so.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stopwatch {
+    total: Nanos,
+    since: Nanos,
+    // How many reasons there are.
+    running: u32,
+}
+
+impl Stopwatch {
+    /// What it shows at `now`.
+    pub fn at(&self, now: Nanos) -> Nanos {
+        self.total + if self.running > 0 { now - self.since } else { 0 }
+    }
+
+    pub fn start(&mut self, now: Nanos) {
+        if self.running == 0 {
+            self.since = now;
+        }
+        self.running += 1;
+    }
+
+    pub fn stop(&mut self, now: Nanos) {
+        debug_assert!(self.running > 0);
+        self.running -= 1;
+        if self.running == 0 {
+            self.total += now - self.since;
+        }
+    }
+}
+
+/// A plane, or a LUN with planes in lockstep.
+#[derive(Debug)]
+pub(super) struct Unit {
+    /// Waiting operations, by priority.
+    pub queues: [List; 3],
+    pub state: State,
+    /// First of the operations at the data register; so are the next two.
+    pub current: u32,
+    /// That suspended for `current`.
+    pub suspended: u32,
+    /// That is loading, or loaded, in the cache register.
+    pub next: u32,
+    /// How many operations of `current` are not through with the channel.
+    pub pending: u8,
+    /// How many of `next` are not.
+    pub loading: u8,
+    /// Reads that the program or erase gave way to.
+    pub given_way: u8,
+    /// Whether it is in the list of those that may start something.
+    pub dirty: bool,
+    /// The planes whose cache registers are taken.
+    pub cache: u16,
+    pub held: u32,
+    /// The end of the timed step that goes on; MAX without one.
+    pub until: Nanos,
+    /// What the suspended one still needs (ns).
+    pub remaining: Nanos,
+    /// The time in which housekeeping has or holds it.
+    pub housekeeping: Stopwatch,
+    pub channel: u32,
+    pub lun: u32,
+}
+
+impl Unit {
+    pub fn new(channel: u32, lun: u32) -> Self {
+        Self {
+            queues: [List::EMPTY; 3],
+            state: State::Idle,
+            current: NONE,
+            suspended: NONE,
+            next: NONE,
+            pending: 0,
+            loading: 0,
+            given_way: 0,
+            dirty: false,
+            cache: 0,
+            held: 0,
+            until: Nanos::MAX,
+            remaining: 0,
+            housekeeping: Stopwatch::default(),
+            channel,
+            lun,
+        }
+    }
+}
