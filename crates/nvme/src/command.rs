@@ -31,6 +31,8 @@ pub struct SubmissionEntry {
     pub cdw11: u32,
     pub cdw12: u32,
     pub cdw13: u32,
+    pub cdw14: u32,
+    pub cdw15: u32,
 }
 
 impl SubmissionEntry {
@@ -48,6 +50,8 @@ impl SubmissionEntry {
             cdw11: dword(44),
             cdw12: dword(48),
             cdw13: dword(52),
+            cdw14: dword(56),
+            cdw15: dword(60),
         }
     }
 }

@@ -21,12 +21,15 @@ impl Controller {
         if failure.is_none() {
             // The drive has done it, whether anybody waits for it or not.
             self.clear_marks(&slot);
-            if !matches!(slot.owner, Owner::Orphan | Owner::Free) {
+            if slot.is_awaited() {
                 failure = self.use_data(memory, &slot, data);
                 if failure.is_none() {
                     self.statistics.count(slot.operation, slot.bytes);
                 }
             }
+        }
+        if slot.owner == Owner::Format {
+            return self.piece_formatted(memory, &slot, status);
         }
         let Slot { owner, nsid, lba, segments, .. } = slot;
         self.pool.give_segments(segments);
@@ -37,7 +40,7 @@ impl Controller {
                 self.end_shutdown();
                 None
             }
-            Owner::Orphan | Owner::Free => None,
+            Owner::Orphan | Owner::Free | Owner::Format => None,
         };
         let Some(GroupEnd { command, failure, result }) = end else { return };
         match failure {

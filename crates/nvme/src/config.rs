@@ -79,6 +79,9 @@ pub struct Config {
     /// [`crate::Controller::next_deadline`]. Without it the feature's value is
     /// kept but nothing is delayed, which the specification allows.
     pub interrupt_coalescing: bool,
+    /// Whether what is discarded reads as zeroes afterwards; otherwise a
+    /// secure erase writes zeroes.
+    pub discard_zeroes: bool,
 }
 
 impl Default for Config {
@@ -100,6 +103,7 @@ impl Default for Config {
             max_transfer: 512 << 10,
             max_in_flight_bytes: 256 << 20,
             interrupt_coalescing: false,
+            discard_zeroes: false,
         }
     }
 }

@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Operation, Status, Tag};
+use stasis_block::{Command, Health, Operation, Status, Tag};
 use stasis_clock::Nanos;
 use stasis_memory::Pool;
 
-use crate::admin::{ErrorLog, Events, Features};
-use crate::config::{Config, ConfigError};
+use crate::admin::{ErrorLog, Events, Features, Formatting};
+use crate::config::{Config, ConfigError, Namespace};
 use crate::identity::NamespaceIdentity;
 use crate::interrupts::Interrupts;
 use crate::intervals::Intervals;
@@ -17,6 +17,7 @@ use crate::registers::{self as reg, Registers};
 use crate::shadow::Shadow;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
+use crate::vendor::Vendor;
 use crate::{Memory, OutOfMemoryRange, PAGE_SIZE};
 
 /// A block request that the controller hands to the drive below.
@@ -44,6 +45,12 @@ pub struct Controller {
     pub(crate) identities: Vec<NamespaceIdentity>,
     /// By namespace, the bytes that Write Uncorrectable has marked.
     pub(crate) uncorrectable: Vec<Intervals>,
+    /// By namespace, its size in bytes, whatever its blocks are.
+    pub(crate) capacities: Vec<u64>,
+    pub(crate) formatting: Option<Formatting>,
+    pub(crate) vendor: Vendor,
+    /// What the drive says of itself.
+    pub(crate) health: Health,
     pub(crate) registers: Registers,
     /// By queue identifier; 0 is the admin queue.
     pub(crate) submission: Vec<Option<SubmissionQueue>>,
@@ -80,6 +87,10 @@ impl Controller {
         Ok(Self {
             identities: (0..config.namespaces.len()).map(identity).collect(),
             uncorrectable: config.namespaces.iter().map(|_| Intervals::default()).collect(),
+            capacities: config.namespaces.iter().map(Namespace::bytes).collect(),
+            formatting: None,
+            vendor: Vendor::default(),
+            health: Health::default(),
             registers: Registers::default(),
             submission: (0..queues).map(|_| None).collect(),
             completion: (0..queues).map(|_| None).collect(),
@@ -105,6 +116,12 @@ impl Controller {
     /// register. The MSI-X table is the carrier's.
     pub fn bar_size() -> u64 {
         reg::BAR_SIZE
+    }
+
+    /// Whether a write to the register at `offset` tells of admin commands,
+    /// before which the carrier is to call [`Controller::set_health`].
+    pub fn is_admin_doorbell(offset: u64) -> bool {
+        offset == reg::DOORBELLS
     }
 
     /// How many MSI-X vectors the carrier is to offer.
@@ -187,6 +204,7 @@ impl Controller {
             self.finish(memory, slot, status, &data);
         }
         self.pool.give(data);
+        self.go_on_formatting(memory);
         if self.waiting {
             self.resume(memory);
         }
@@ -222,7 +240,7 @@ impl Controller {
     /// beyond its threshold.
     pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
         self.temperature = kelvin;
-        self.check_temperature(memory);
+        self.check_warnings(memory);
     }
 
     /// What has been done so far.

@@ -21,6 +21,8 @@ pub struct Interrupts {
     vectors: Vec<Vector>,
     /// One bit for each vector to signal.
     pending: u128,
+    /// One bit for each vector with a deadline.
+    held: u128,
     /// Whether the carrier keeps deadlines.
     can_hold: bool,
     threshold: u32,
@@ -31,13 +33,13 @@ impl Interrupts {
     /// `count` is at most 65. `can_hold` says whether coalescing takes effect.
     pub fn new(count: u16, can_hold: bool) -> Self {
         let vectors = vec![Vector::default(); count.into()];
-        Self { vectors, pending: 0, can_hold, threshold: 0, time: 0 }
+        Self { vectors, pending: 0, held: 0, can_hold, threshold: 0, time: 0 }
     }
 
     /// Forgets everything, as a reset does.
     pub fn reset(&mut self) {
         self.vectors.fill(Vector::default());
-        self.pending = 0;
+        (self.pending, self.held) = (0, 0);
         (self.threshold, self.time) = (0, 0);
     }
 
@@ -71,26 +73,34 @@ impl Interrupts {
         vector.held += 1;
         if holds && vector.held < self.threshold {
             vector.deadline.get_or_insert(now.saturating_add(self.time));
+            self.held |= 1 << index;
             return;
         }
-        signal(vector, index, &mut self.pending);
+        self.signal(index);
     }
 
     /// Signals what was held back until `now` at most.
     pub fn release(&mut self, now: Nanos) {
-        if !self.can_hold {
-            return;
-        }
-        for (index, vector) in self.vectors.iter_mut().enumerate() {
-            if vector.deadline.is_some_and(|deadline| deadline <= now) {
-                signal(vector, index, &mut self.pending);
+        let mut held = self.held;
+        while held != 0 {
+            let index = held.trailing_zeros() as usize;
+            held &= held - 1;
+            if self.vectors[index].deadline.is_some_and(|deadline| deadline <= now) {
+                self.signal(index);
             }
         }
     }
 
+    fn signal(&mut self, index: usize) {
+        let vector = &mut self.vectors[index];
+        (vector.held, vector.deadline) = (0, None);
+        self.pending |= 1 << index;
+        self.held &= !(1 << index);
+    }
+
     /// When [`Interrupts::release`] is to be called next.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        if !self.can_hold {
+        if self.held == 0 {
             return None;
         }
         self.vectors.iter().filter_map(|vector| vector.deadline).min()
@@ -105,12 +115,6 @@ impl Interrupts {
         self.pending &= self.pending - 1;
         Some(index as u16)
     }
-}
-
-fn signal(vector: &mut Vector, index: usize, pending: &mut u128) {
-    vector.held = 0;
-    vector.deadline = None;
-    *pending |= 1 << index;
 }
 
 #[cfg(test)]

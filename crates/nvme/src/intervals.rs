@@ -64,6 +64,11 @@ impl Intervals {
             }
         }
     }
+
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.ends.clear();
+    }
 }
 
 #[cfg(test)]
@@ -111,5 +116,7 @@ mod tests {
         }
         assert!(!intervals.insert(u64::MAX - 1..u64::MAX) && intervals.is_full());
         assert!(!intervals.overlaps(&(1..2)) && !intervals.overlaps(&(0..0)));
+        intervals.clear();
+        assert!(intervals.insert(0..1));
     }
 }

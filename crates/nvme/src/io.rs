@@ -94,6 +94,9 @@ impl Controller {
     }
 
     pub(crate) fn io_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
+        if self.formatting.as_ref().is_some_and(|formatting| formatting.concerns(nsid)) {
+            return Err(StatusCode::FormatInProgress.at(location::NSID));
+        }
         self.config.namespace(nsid).ok_or(StatusCode::InvalidNamespace.at(location::NSID))
     }
 
@@ -110,6 +113,9 @@ impl Controller {
         let id = CommandId { sq: queue, cid: command.cid };
         if command.nsid == ALL_NAMESPACES {
             let count = self.config.namespaces.len() as u32;
+            for nsid in 1..=count {
+                self.io_namespace(nsid)?;
+            }
             let group = self.slots.insert_group(id, count, false);
             for nsid in 1..=count {
                 self.request_flush(queue, nsid, Owner::Part { group, part: nsid - 1 });

@@ -5,7 +5,8 @@
 //! [`Controller::read_register`] and [`Controller::write_register`], gives
 //! access to guest memory through [`Memory`], carries the I/O requests of
 //! [`Controller::pop_request`] to a drive, returns them by
-//! [`Controller::complete`], and signals the MSI-X vectors of
+//! [`Controller::complete`], likewise those of [`Controller::pop_vendor`] by
+//! [`Controller::complete_vendor`], and signals the MSI-X vectors of
 //! [`Controller::pop_interrupt`]. After any call that takes a memory, both
 //! the requests and the interrupts are to be looked at.
 //!
@@ -46,11 +47,13 @@ mod shadow;
 mod slots;
 mod statistics;
 mod status;
+mod vendor;
 
 pub use config::{Config, ConfigError, Namespace, ShadowPolicy};
 pub use controller::{Controller, Request};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
+pub use vendor::VendorRequest;
 
 /// Size of a memory page as the controller uses it, in bytes: the only one
 /// offered (`CAP.MPSMIN` = `CAP.MPSMAX` = 0, NVMe 1.4 section 3.1.1).

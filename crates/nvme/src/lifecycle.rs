@@ -60,6 +60,9 @@ impl Controller {
         self.shadow = None;
         self.waiting = false;
         self.slots.abandon_all();
+        // What it has erased is gone; the blocks stay as they were.
+        self.formatting = None;
+        self.vendor.reset();
         self.drop_unsent_requests();
         self.interrupts.reset();
         self.features = Features::new(&self.config);

@@ -35,6 +35,8 @@ pub enum Owner {
     },
     /// To the shutdown that waits for the drive's cache.
     Shutdown,
+    /// To the Format NVM command under way.
+    Format,
 }
 
 /// What becomes of the data of a read.
@@ -78,6 +80,11 @@ impl Slot {
             bytes: 0,
             segments: Vec::new(),
         }
+    }
+
+    /// Whether anybody waits for it.
+    pub fn is_awaited(&self) -> bool {
+        !matches!(self.owner, Owner::Free | Owner::Orphan)
     }
 }
 
@@ -221,7 +228,7 @@ impl Slots {
     pub fn abandon_all(&mut self) {
         self.abandon(|_| true, |_| ());
         for slot in &mut self.slots {
-            if slot.owner == Owner::Shutdown {
+            if matches!(slot.owner, Owner::Shutdown | Owner::Format) {
                 slot.owner = Owner::Orphan;
             }
         }
@@ -229,6 +236,11 @@ impl Slots {
 
     /// Whether a shutdown waits for a request.
     pub fn shutdown_waits(&self) -> bool {
-        self.slots.iter().any(|slot| slot.owner == Owner::Shutdown)
+        self.any(|slot| slot.owner == Owner::Shutdown)
+    }
+
+    /// Whether there is a request of which `is` holds.
+    pub fn any(&self, is: impl Fn(&Slot) -> bool) -> bool {
+        self.slots.iter().any(is)
     }
 }

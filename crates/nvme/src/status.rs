@@ -24,12 +24,14 @@ pub enum StatusCode {
     InvalidPrpOffset = 0x013,
     NamespaceWriteProtected = 0x020,
     LbaOutOfRange = 0x080,
+    FormatInProgress = 0x084,
     InvalidCompletionQueue = 0x100,
     InvalidQueueIdentifier = 0x101,
     InvalidQueueSize = 0x102,
     AsynchronousEventLimitExceeded = 0x105,
     InvalidInterruptVector = 0x108,
     InvalidLogPage = 0x109,
+    InvalidFormat = 0x10a,
     InvalidQueueDeletion = 0x10c,
     FeatureNotSaveable = 0x10d,
     FeatureNotChangeable = 0x10e,
@@ -49,6 +51,7 @@ impl StatusCode {
             self,
             Self::DataTransferError
                 | Self::InternalError
+                | Self::FormatInProgress
                 | Self::AbortRequested
                 | Self::AbortedBySubmissionQueueDeletion
                 | Self::WriteFault

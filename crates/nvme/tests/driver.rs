@@ -120,13 +120,14 @@ fn identify_describes_controller_and_namespaces() {
     assert_eq!(id[525], 7, "volatile write cache, flush of all");
     assert!(id[768..].starts_with(b"nqn.2014-08.org.nvmexpress:uuid:"));
 
-    for (nsid, blocks, shift, protected) in [(1, 1000u64, 9, 0), (2, 2000, 12, 1)] {
+    for (nsid, blocks, format, protected) in [(1, 1000u64, 0, 0), (2, 2000, 1, 1)] {
         let (status, id) = driver.identify(0, nsid);
         assert_eq!(status, 0);
         for at in [0, 8, 16] {
             assert_eq!(id[at..at + 8], blocks.to_le_bytes());
         }
-        assert_eq!((id[25], id[26], id[130], id[99]), (0, 0, shift, protected));
+        assert_eq!((id[25], id[26], id[99]), (1, format, protected));
+        assert_eq!((id[130], id[134]), (9, 12), "blocks of 512 and 4096 bytes");
         let (nguid, eui64) = (id[104..120].to_vec(), id[120..128].to_vec());
         let (status, list) = driver.identify(3, nsid);
         assert_eq!(status, 0);
@@ -316,7 +317,7 @@ fn logs_tell_what_happened() {
     assert_eq!((firmware[0], &firmware[8..16]), (1, &b"1.0     "[..]));
     let effects = driver.log(5, 4096);
     let effect = |at: usize| effects[at];
-    assert_eq!((effect(6 * 4), effect(0x7c * 4), effect(0x80 * 4)), (1, 1, 0));
+    assert_eq!((effect(6 * 4), effect(0x7c * 4), effect(0x81 * 4)), (1, 1, 0));
     assert_eq!((effect(1024), effect(1024 + 4), effect(1024 + 3 * 4)), (1, 3, 0));
     driver.log(4, 4096);
 

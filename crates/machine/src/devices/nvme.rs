@@ -1,9 +1,10 @@
 //! An NVMe controller on the PCI bus with a drive behind it.
 
+use stasis_block::Status;
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
 use stasis_journal::IoRecord;
-use stasis_nvme::{Controller, Memory, OutOfMemoryRange};
+use stasis_nvme::{Controller, Memory, OutOfMemoryRange, VendorRequest};
 
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
@@ -58,8 +59,20 @@ impl NvmeDevice {
     /// The guest writes a register at virtual time `now`.
     pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
         self.controller.set_time(now);
+        if Controller::is_admin_doorbell(offset) {
+            self.controller.set_health(memory, self.drive.health());
+        }
         self.controller.write_register(memory, offset, data);
+        self.vendor(memory, now);
         self.submit(now);
+    }
+
+    /// Has the drive carry out its vendor's own commands.
+    fn vendor(&mut self, memory: &GuestMemory, now: Nanos) {
+        while let Some(VendorRequest { tag, mut command }) = self.controller.pop_vendor() {
+            let result = self.drive.vendor(now, &mut command);
+            self.controller.complete_vendor(memory, tag, result, &command.data);
+        }
     }
 
     /// Whether submissions are found by polling only.
@@ -90,9 +103,10 @@ impl NvmeDevice {
         }
     }
 
-    /// When its drive's model wants to be advanced next.
+    /// When [`NvmeDevice::advance`] is to be called next: for the drive's model,
+    /// or for interrupts that are held back.
     pub fn next_event(&self) -> Option<Nanos> {
-        self.drive.next_event()
+        [self.drive.next_event(), self.controller.next_deadline()].into_iter().flatten().min()
     }
 
     /// Delivers what is due at `now`; each I/O is told to `record`.
@@ -103,10 +117,14 @@ impl NvmeDevice {
         boot: bool,
         mut record: impl FnMut(IoRecord),
     ) {
+        self.controller.set_time(now);
         self.drive.advance(now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
         for done in done.drain(..) {
             record(self.drive.record(&done, now, boot));
+            if done.status != Status::Ok {
+                self.controller.set_health(memory, self.drive.health());
+            }
             self.controller.complete(memory, done.tag, done.status, done.data);
         }
         self.done = done;

@@ -9,7 +9,10 @@ use crate::io::ALL_NAMESPACES;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::events::{EventType, TEMPERATURE_THRESHOLD};
+use super::events::{
+    NAMESPACE_NOTICES, WARNING_READ_ONLY, WARNING_SPARE, WARNING_TEMPERATURE as TOO_WARM,
+};
+use super::log::SPARE_THRESHOLD;
 
 /// The composite temperature until the carrier sets another, in kelvin: 40 °C.
 pub const NORMAL_TEMPERATURE: u16 = 313;
@@ -46,11 +49,6 @@ mod select {
 const SAVE: u32 = 1 << 31;
 /// Size of the Timestamp feature's data in bytes (section 5.21.1.14).
 const TIMESTAMP: usize = 8;
-/// SMART / Health Critical Warnings that the Asynchronous Event Configuration
-/// feature can ask for; the first bits are the warnings' own (section
-/// 5.14.1.2).
-const WARNING_TEMPERATURE_BIT: u8 = 1 << 1;
-
 /// The features' values; `Features::new` has their defaults.
 #[derive(Debug, Clone)]
 pub struct Features {
@@ -63,7 +61,8 @@ pub struct Features {
     pub write_cache: bool,
     coalescing: u32,
     write_atomicity: u32,
-    events: u32,
+    /// Asynchronous Event Configuration.
+    pub events: u32,
     /// Milliseconds since 1970, and when it was set (ns).
     timestamp: (u64, Nanos),
     timestamp_was_set: bool,
@@ -187,7 +186,7 @@ impl Controller {
                     Threshold::Over => self.features.over_temperature = value as u16,
                     Threshold::Under => self.features.under_temperature = value as u16,
                 }
-                self.check_temperature(memory);
+                self.check_warnings(memory);
             }
             feature::ERROR_RECOVERY => self.set_error_recovery(command)?,
             feature::VOLATILE_WRITE_CACHE => self.features.write_cache = value & 1 != 0,
@@ -211,9 +210,9 @@ impl Controller {
             }
             feature::WRITE_ATOMICITY => self.features.write_atomicity = value & 1,
             feature::ASYNCHRONOUS_EVENTS => {
-                // Warnings only: no notices are offered (OAES is 0).
-                self.features.events = value & 0xff;
-                self.check_temperature(memory);
+                // Warnings, and the notices that OAES offers.
+                self.features.events = value & (0xff | NAMESPACE_NOTICES);
+                self.check_warnings(memory);
             }
             feature::TIMESTAMP => {
                 let mut data = [0; TIMESTAMP];
@@ -257,20 +256,10 @@ impl Controller {
     pub(super) fn critical_warning(&self) -> u8 {
         let Features { over_temperature, under_temperature, .. } = self.features;
         let beyond = self.temperature >= over_temperature || self.temperature <= under_temperature;
-        if beyond {
-            WARNING_TEMPERATURE_BIT
-        } else {
-            0
-        }
-    }
-
-    /// Tells a guest that asked for it that the temperature is beyond its
-    /// threshold.
-    pub(crate) fn check_temperature(&mut self, memory: &dyn Memory) {
-        let asked = self.features.events as u8;
-        if self.critical_warning() & asked & WARNING_TEMPERATURE_BIT != 0 {
-            self.event(memory, EventType::Health, TEMPERATURE_THRESHOLD);
-        }
+        let warning = |holds: bool, bit: u8| if holds { bit } else { 0 };
+        warning(beyond, TOO_WARM)
+            | warning(self.health.available_spare < SPARE_THRESHOLD, WARNING_SPARE)
+            | warning(self.health.read_only, WARNING_READ_ONLY)
     }
 }
 

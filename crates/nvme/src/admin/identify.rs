@@ -11,8 +11,9 @@ use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-use super::events::MOST_REQUESTS;
+use super::events::{MOST_REQUESTS, NAMESPACE_NOTICES};
 use super::features::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
+use super::format::LBA_FORMATS;
 use super::log::ERROR_LOG_ENTRIES;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
@@ -38,6 +39,7 @@ impl Controller {
             structure::NAMESPACE => {
                 let namespace = self.config.namespace(nsid).ok_or(unknown)?;
                 fill_namespace(&mut page, namespace, &self.identities[nsid as usize - 1]);
+                page[33] = deallocation(&self.config);
             }
             structure::CONTROLLER => fill_controller(&mut page, &self.config),
             structure::ACTIVE_NAMESPACES => {
@@ -74,6 +76,12 @@ fn put(page: &mut [u8], at: usize, value: &[u8]) {
 fn fill_controller(page: &mut Page, config: &Config) {
     // Doorbell Buffer Config, in Optional Admin Command Support.
     const OACS_DOORBELL_BUFFER: u16 = 1 << 8;
+    // Format NVM, likewise.
+    const OACS_FORMAT: u16 = 1 << 1;
+    // A namespace is formatted and erased alone; cryptographic erase.
+    const FNA: u8 = 1 << 2;
+    // Vendor specific admin commands say their length in Dword 10.
+    const AVSCC: u8 = 1;
     // One slot of firmware, read only.
     const FRMW: u8 = 1 << 1 | 1;
     // Commands Supported and Effects log; Get Log Page with offsets.
@@ -98,7 +106,10 @@ fn fill_controller(page: &mut Page, config: &Config) {
     put(page, 80, &VERSION.to_le_bytes());
     page[111] = CNTRLTYPE_IO;
     let oacs = if config.shadow_doorbells { OACS_DOORBELL_BUFFER } else { 0 };
-    put(page, 256, &oacs.to_le_bytes());
+    put(page, 256, &(oacs | OACS_FORMAT).to_le_bytes());
+    put(page, 92, &NAMESPACE_NOTICES.to_le_bytes());
+    page[264] = AVSCC;
+    page[524] = FNA;
     page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
     page[259] = MOST_REQUESTS as u8 - 1;
     page[260] = FRMW;
@@ -133,8 +144,25 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
     page[99] = if namespace.read_only { WRITE_PROTECTED } else { 0 };
     put(page, 104, &identity.nguid);
     put(page, 120, &identity.eui64);
-    // One LBA format, without metadata: log2 of its size in bits 23:16.
-    page[128 + 2] = namespace.block_size.trailing_zeros() as u8;
+    // LBA formats, without metadata: log2 of the size in bits 23:16.
+    page[25] = LBA_FORMATS.len() as u8 - 1;
+    for (index, &size) in LBA_FORMATS.iter().enumerate() {
+        page[128 + 4 * index + 2] = size.trailing_zeros() as u8;
+        if size == namespace.block_size {
+            page[26] = index as u8; // FLBAS
+        }
+    }
+}
+
+/// DLFEAT (section 5.15.2.1): what deallocated blocks read as.
+fn deallocation(config: &Config) -> u8 {
+    const NOT_REPORTED: u8 = 0;
+    const ZEROES: u8 = 1;
+    if config.discard_zeroes {
+        ZEROES
+    } else {
+        NOT_REPORTED
+    }
 }
 
 /// Namespace Identification Descriptor list (section 5.15.2.3).

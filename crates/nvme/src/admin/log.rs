@@ -12,7 +12,7 @@ use super::events::EventType;
 use super::opcode;
 
 /// Log page identifiers (section 5.14.1).
-mod page {
+pub mod page {
     pub const ERROR_INFORMATION: u8 = 0x01;
     pub const HEALTH: u8 = 0x02;
     pub const FIRMWARE_SLOTS: u8 = 0x03;
@@ -24,6 +24,8 @@ mod page {
 pub const ERROR_LOG_ENTRIES: usize = 64;
 /// Size of an entry of the error log in bytes.
 const ERROR_ENTRY: usize = 64;
+/// Available Spare Threshold, in percent: what data sheets give.
+pub const SPARE_THRESHOLD: u8 = 10;
 /// Retain Asynchronous Event, in Dword 10.
 const RETAIN_EVENT: u32 = 1 << 15;
 
@@ -94,8 +96,7 @@ impl Controller {
             page::ERROR_INFORMATION => self.errors.to_page(),
             page::HEALTH => self.health_page(),
             page::FIRMWARE_SLOTS => self.firmware_page(),
-            // Namespaces neither come nor go.
-            page::CHANGED_NAMESPACES => vec![0; 4096],
+            page::CHANGED_NAMESPACES => self.changed_page(),
             page::COMMANDS_AND_EFFECTS => commands_page(self.config.shadow_doorbells),
             _ => return Err(StatusCode::InvalidLogPage.at(location::CDW10)),
         };
@@ -107,7 +108,14 @@ impl Controller {
         if command.cdw10 & RETAIN_EVENT == 0 {
             match identifier {
                 page::ERROR_INFORMATION => self.events.unmask(EventType::Error),
-                page::HEALTH => self.events.unmask(EventType::Health),
+                page::HEALTH => {
+                    self.events.unmask(EventType::Health);
+                    self.check_warnings(memory);
+                }
+                page::CHANGED_NAMESPACES => {
+                    self.events.unmask(EventType::Notice);
+                    self.events.changed.clear();
+                }
                 _ => {}
             }
             self.tell_events(memory);
@@ -124,8 +132,9 @@ impl Controller {
         let mut log = vec![0; 512];
         log[0] = self.critical_warning();
         log[1..3].copy_from_slice(&self.temperature.to_le_bytes());
-        log[3] = 100; // Available Spare, in percent.
-        log[4] = 10; // Available Spare Threshold, in percent.
+        log[3] = self.health.available_spare;
+        log[4] = SPARE_THRESHOLD;
+        log[5] = self.health.percentage_used;
         let minutes = u128::from(self.statistics.busy / NANOS_PER_MINUTE);
         let hours = u128::from(self.statistics.powered_on / (60 * NANOS_PER_MINUTE));
         let counts = [
@@ -145,6 +154,16 @@ impl Controller {
         }
         let warm = u32::try_from(self.statistics.too_warm / NANOS_PER_MINUTE);
         log[192..196].copy_from_slice(&warm.unwrap_or(u32::MAX).to_le_bytes());
+        log
+    }
+
+    /// Changed Namespace List (section 5.14.1.4): there are fewer than it has
+    /// room for.
+    fn changed_page(&self) -> Vec<u8> {
+        let mut log = vec![0; 4096];
+        for (entry, nsid) in log.chunks_exact_mut(4).zip(&self.events.changed) {
+            entry.copy_from_slice(&nsid.to_le_bytes());
+        }
         log
     }
 
@@ -180,6 +199,9 @@ fn commands_page(shadow_doorbells: bool) -> Vec<u8> {
     ] {
         set(usize::from(opcode) * 4, SUPPORTED);
     }
+    // Format changes the namespace's contents and capabilities, while no other
+    // command is under way for it.
+    set(usize::from(opcode::FORMAT_NVM) * 4, SUPPORTED | CHANGES_CONTENTS | 1 << 2 | 1 << 16);
     if shadow_doorbells {
         set(usize::from(opcode::DOORBELL_BUFFER_CONFIG) * 4, SUPPORTED);
     }

@@ -2,12 +2,14 @@
 
 mod events;
 mod features;
+mod format;
 mod identify;
 mod log;
 mod queues;
 
 pub use events::Events;
 pub use features::{Features, NORMAL_TEMPERATURE, WARNING_TEMPERATURE};
+pub use format::Formatting;
 pub use log::ErrorLog;
 
 use crate::command::{location, SubmissionEntry};
@@ -16,6 +18,7 @@ use crate::io::{FUSE, PSDT};
 use crate::shadow::Shadow;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::vendor;
 use crate::{Memory, PAGE_SIZE};
 
 /// Opcodes (section 5, "Opcodes for Admin Commands").
@@ -31,6 +34,7 @@ pub mod opcode {
     pub const GET_FEATURES: u8 = 0x0a;
     pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0c;
     pub const DOORBELL_BUFFER_CONFIG: u8 = 0x7c;
+    pub const FORMAT_NVM: u8 = 0x80;
 }
 
 impl Controller {
@@ -57,6 +61,8 @@ impl Controller {
             opcode::DOORBELL_BUFFER_CONFIG if self.config.shadow_doorbells => {
                 self.configure_doorbell_buffers(memory, command)
             }
+            opcode::FORMAT_NVM => self.format(memory, command),
+            vendor::FIRST_OPCODE.. => self.vendor_command(memory, command),
             _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
     }
@@ -65,10 +71,12 @@ impl Controller {
     /// guest's memory is not touched for it any more.
     fn abort(&mut self, memory: &dyn Memory, command: &SubmissionEntry) -> u32 {
         let wanted = CommandId { sq: command.cdw10 as u16, cid: (command.cdw10 >> 16) as u16 };
-        let mut found = wanted.sq == 0 && self.events.withdraw(wanted.cid);
+        let mut found = wanted.sq == 0
+            && (self.events.withdraw(wanted.cid) || self.vendor.withdraw(wanted.cid));
         self.slots.abandon(|id| id == wanted, |_| found = true);
         if found {
             self.post_failure(memory, wanted, StatusCode::AbortRequested.into(), 0, 0);
+            self.go_on_formatting(memory);
         }
         // Dword 0 of the completion: bit 0 is set if nothing was aborted.
         u32::from(!found)

@@ -108,6 +108,7 @@ impl Controller {
             let why = StatusCode::AbortedBySubmissionQueueDeletion;
             self.post_failure(memory, of, why.into(), 0, 0);
         }
+        self.go_on_formatting(memory);
         if let Some(sq) = self.submission[usize::from(id)].take() {
             if let Some(cq) = &mut self.completion[usize::from(sq.cq)] {
                 cq.users -= 1;

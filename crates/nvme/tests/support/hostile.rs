@@ -4,8 +4,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, Controller, Memory, Namespace, OutOfMemoryRange, Request, ShadowPolicy};
+use stasis_block::{Health, Operation, Status, VendorError};
+use stasis_nvme::{
+    Config, Controller, Memory, Namespace, OutOfMemoryRange, Request, ShadowPolicy, VendorRequest,
+};
 
 /// Small, so that any address often hits something.
 const RAM: usize = 256 << 10;
@@ -137,7 +139,7 @@ fn step(
     held: &mut HashMap<u32, Request>,
     tails: &mut [u16; 4],
 ) {
-    match script.u8() % 16 {
+    match script.u8() % 18 {
         0 => {
             let (offset, width) = (u64::from(script.u16() % 0x1100), script.u8() % 17);
             let data: Vec<u8> = (0..width).map(|_| script.u8()).collect();
@@ -173,6 +175,24 @@ fn step(
         8 => controller.set_temperature(ram, script.u16()),
         9 => while controller.pop_interrupt().is_some() {},
         10 => take(controller, held),
+        16 => {
+            let (available_spare, percentage_used) = (script.u8(), script.u8());
+            let read_only = script.u8() & 1 != 0;
+            let health =
+                Health { available_spare, percentage_used, read_only, ..Health::default() };
+            controller.set_health(ram, health);
+        }
+        17 => {
+            if let Some(VendorRequest { tag, command }) = controller.pop_vendor() {
+                assert!(command.data.len() <= MAX_TRANSFER as usize);
+                let answer = [Ok(7), Err(VendorError::Opcode), Err(VendorError::Field)];
+                let answer = answer[usize::from(script.u8() % 3)];
+                // Sometimes never answered, or more than once.
+                for _ in 0..script.u8() % 3 {
+                    controller.complete_vendor(ram, tag, answer, &command.data);
+                }
+            }
+        }
         11 => {
             let tag = u32::from(script.u8());
             let status =
@@ -220,14 +240,14 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
 
 /// Puts a command that makes some sense into a queue, and rings.
 fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tails: &mut [u16; 4]) {
-    const ADMIN: [u8; 12] = [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c];
+    const ADMIN: [u8; 16] = [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c, 0x80, 0x80, 0xc5, 0xc6];
     const IO: [u8; 16] = [0, 1, 1, 1, 2, 2, 4, 5, 5, 8, 9, 0x0c, 0x19, 0x19, 0x19, 0x55];
     let queue = script.u8() % 4;
     let choice = usize::from(script.u8());
     let mut raw = [0; 64];
     raw[0] = match queue {
-        0 if choice % 13 == 12 => 0x7c,
-        0 => ADMIN[choice % 13],
+        0 if choice % 17 == 16 => 0x7c,
+        0 => ADMIN[choice % 17],
         _ => IO[choice % 16],
     };
     raw[1] = match script.u8() {

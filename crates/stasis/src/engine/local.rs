@@ -157,6 +157,7 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
     let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
     let drive_index = u16::try_from(index)?;
+    let discard_zeroes = medium.discard_zeroes();
     Ok(DriveConfig {
         drive: Box::new(Drive::new(drive_index, drive.name.clone(), model, medium)),
         controller: stasis_nvme::Config {
@@ -170,6 +171,8 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
                 capacity / u64::from(drive.block_size),
                 drive.block_size,
             )],
+            interrupt_coalescing: true,
+            discard_zeroes,
             ..Default::default()
         },
     })

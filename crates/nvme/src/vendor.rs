@@ -1,0 +1,138 @@
+//! Vendor specific admin commands: the drive carries them out (NVMe 1.4
+//! section 5, opcodes C0h to FFh).
+
+use std::collections::VecDeque;
+
+use stasis_block::{VendorCommand, VendorError};
+use stasis_memory::{gather, scatter, Segment};
+
+use crate::command::{location, SubmissionEntry};
+use crate::controller::Controller;
+use crate::prp;
+use crate::slots::CommandId;
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+/// First opcode of a vendor's own.
+pub const FIRST_OPCODE: u8 = 0xc0;
+/// Most that wait for the drive at a time.
+const MOST: usize = 16;
+
+/// A vendor specific command for the drive.
+#[derive(Debug)]
+pub struct VendorRequest {
+    /// Its name, for [`Controller::complete_vendor`].
+    pub tag: u32,
+    /// What is asked.
+    pub command: VendorCommand,
+}
+
+/// A command that the drive has not answered.
+#[derive(Debug)]
+struct Waiting {
+    tag: u32,
+    cid: u16,
+    /// Where its data goes; empty if none does.
+    segments: Vec<Segment>,
+}
+
+/// The commands on their way to the drive, and those it has.
+#[derive(Debug, Default)]
+pub struct Vendor {
+    next_tag: u32,
+    waiting: Vec<Waiting>,
+    outbox: VecDeque<VendorRequest>,
+}
+
+impl Vendor {
+    /// Takes back the command `cid`; whether there was one. What the drive
+    /// answers later is dropped.
+    pub fn withdraw(&mut self, cid: u16) -> bool {
+        let Some(at) = self.waiting.iter().position(|command| command.cid == cid) else {
+            return false;
+        };
+        let tag = self.waiting.swap_remove(at).tag;
+        self.outbox.retain(|request| request.tag != tag);
+        true
+    }
+
+    /// Forgets everything, as a reset does. Names are not used again, so that
+    /// late answers find nothing.
+    pub fn reset(&mut self) {
+        self.waiting.clear();
+        self.outbox.clear();
+    }
+}
+
+impl Controller {
+    /// The next vendor specific command for the drive.
+    pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
+        self.vendor.outbox.pop_front()
+    }
+
+    /// The drive has carried out the vendor specific command `tag`, or refused
+    /// it: gives `data` to the guest if that is its direction, and posts the
+    /// completion with Dword 0. A tag that does not wait is ignored.
+    pub fn complete_vendor(
+        &mut self,
+        memory: &dyn Memory,
+        tag: u32,
+        result: Result<u32, VendorError>,
+        data: &[u8],
+    ) {
+        let Some(at) = self.vendor.waiting.iter().position(|command| command.tag == tag) else {
+            return;
+        };
+        let Waiting { cid, segments, .. } = self.vendor.waiting.swap_remove(at);
+        let outcome = match result {
+            Ok(result) => match scatter(memory, &segments, data) {
+                Ok(()) => Ok(result),
+                Err(error) => Err(error.into()),
+            },
+            Err(VendorError::Opcode) => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+            Err(VendorError::Field) => Err(StatusCode::InvalidField.into()),
+        };
+        let id = CommandId { sq: 0, cid };
+        match outcome {
+            Ok(result) => self.post(memory, id, 0, result),
+            Err(failure) => self.post_failure(memory, id, failure, 0, 0),
+        }
+    }
+
+    /// Takes a vendor specific command: in which direction its data moves is in
+    /// the opcode's bits 1:0, and how much in Dword 10, in dwords (section 8.7).
+    pub(crate) fn vendor_command(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let (to_drive, to_host) = (command.opcode & 1 != 0, command.opcode & 2 != 0);
+        let length = match to_drive || to_host {
+            true => u64::from(command.cdw10) * 4,
+            false => 0,
+        };
+        if length > u64::from(self.config.max_transfer) {
+            return Err(StatusCode::InvalidField.at(location::CDW10));
+        }
+        if self.vendor.waiting.len() >= MOST {
+            return Err(StatusCode::InternalError.into());
+        }
+        let mut data = vec![0; length as usize];
+        let mut segments = Vec::new();
+        prp::walk(memory, command, data.len(), &mut self.page, &mut segments)?;
+        if to_drive {
+            gather(memory, &segments, &mut data)?;
+        }
+        if !to_host {
+            segments.clear();
+        }
+        let tag = self.vendor.next_tag;
+        self.vendor.next_tag = tag.wrapping_add(1);
+        self.vendor.waiting.push(Waiting { tag, cid: command.cid, segments });
+        let SubmissionEntry { opcode, cdw10, cdw11, cdw12, cdw13, cdw14, cdw15, .. } = *command;
+        let dwords = [cdw10, cdw11, cdw12, cdw13, cdw14, cdw15];
+        let command = VendorCommand { opcode, dwords, data };
+        self.vendor.outbox.push_back(VendorRequest { tag, command });
+        Ok(Outcome::Pending)
+    }
+}
