@@ -9,16 +9,33 @@
 //! - [`nand::Array`]: which operation ends when, and how;
 //! - [`Variation`], [`Faults`]: how cells differ, and what breaks.
 
+mod buffer;
 pub mod cells;
 pub mod faults;
+pub mod ftl;
+pub mod gc;
 pub mod geometry;
 mod hash;
+mod link;
+mod logical;
 pub mod nand;
+#[cfg(test)]
+mod shadow;
+pub mod spec;
+mod ssd;
+mod statistics;
 pub mod timing;
 pub mod variation;
+mod vendor;
 
 pub use cells::{CellPattern, PageType, PatternError};
 pub use faults::{Fault, FaultRule, Faults};
 pub use geometry::{Geometry, GeometryError, PageAddress, PlaneId};
+pub use spec::{Spec, SpecError};
+pub use ssd::Ssd;
+pub use statistics::Statistics;
 pub use timing::{BusRate, Timing};
 pub use variation::{CellTimes, Retry, Variation};
+
+#[cfg(test)]
+mod tests;

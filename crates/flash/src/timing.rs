@@ -37,6 +37,11 @@ impl BusRate {
 
     /// The time (ns) that `bytes` take, rounded to the nearest.
     pub fn time(self, bytes: u32) -> Nanos {
+        self.time_long(u64::from(bytes))
+    }
+
+    /// The same for more bytes than a page has.
+    pub fn time_long(self, bytes: u64) -> Nanos {
         let scaled = u128::from(self.per_byte) * u128::from(bytes) + (1 << (PLACES - 1));
         u64::try_from(scaled >> PLACES).unwrap_or(u64::MAX)
     }

@@ -254,6 +254,18 @@ impl Array {
         *planes = planes.saturating_add_signed(more);
     }
 
+    /// The power fails at `now`: no operation under way ever ends, nothing is
+    /// held any more. Tells each of them, and whether its cells were at work, in
+    /// the order of submission.
+    pub fn power_cut(&mut self, _now: Nanos, mut dropped: impl FnMut(Op, bool)) {
+        let mut under_way: Vec<_> = self.due.drain().map(|Reverse(due)| due).collect();
+        under_way.sort_by_key(|&(_, sequence, _)| sequence);
+        for (_, _, slot) in under_way {
+            self.free.push(slot);
+            dropped(self.ops[slot].op, true);
+        }
+    }
+
     /// The times of operations.
     pub fn timing(&self) -> &Timing {
         &self.timing

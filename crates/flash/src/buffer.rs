@@ -1,0 +1,302 @@
+//! Units between the host and the cells: the write buffer, and what is being
+//! programmed.
+//!
+//! A unit stays here until its program has ended, so reads find it, and a power
+//! cut loses what is here and nothing else. Of several writes of one unit the
+//! newest counts: an older one whose program ends later is dead.
+
+mod table;
+
+use std::collections::VecDeque;
+
+use self::table::Table;
+use crate::ftl::RequestId;
+
+/// No entry, no request.
+pub(crate) const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    unit: u32,
+    // Other writes of the unit that are under way.
+    older: u32,
+    newer: u32,
+    // In the order of writing.
+    before: u32,
+    after: u32,
+    // The request that waits until it is durable.
+    waiter: RequestId,
+    stream: u16,
+    // Being programmed; else it waits for that.
+    flying: bool,
+    // A newer write is durable, or the unit was trimmed.
+    dead: bool,
+    // Whether the host was told that it is written.
+    acknowledged: bool,
+    sequence: u64,
+}
+
+/// How a unit's program ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Landed {
+    pub unit: u32,
+    /// Whether it is now the unit's content.
+    pub alive: bool,
+    /// The request that waited for it, or [`NONE`].
+    pub waiter: RequestId,
+}
+
+/// Units that are not yet in the cells; see the [module](self).
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    // Each unit's newest entry.
+    table: Table,
+    oldest: u32,
+    newest: u32,
+    used: u32,
+    // By stream.
+    ready: Vec<VecDeque<u32>>,
+    sequence: u64,
+    // What is older goes even if it does not fill a page.
+    force: u64,
+}
+
+impl Buffer {
+    /// An empty one.
+    pub fn new(streams: u32) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            table: Table::new(),
+            oldest: NONE,
+            newest: NONE,
+            used: 0,
+            ready: vec![VecDeque::new(); streams as usize],
+            sequence: 0,
+            force: 0,
+        }
+    }
+
+    /// Entries in use.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// The number of the newest write.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The number of the oldest write that is not durable.
+    pub fn oldest(&self) -> Option<u64> {
+        (self.oldest != NONE).then(|| self.entries[self.oldest as usize].sequence)
+    }
+
+    /// Whether a read of the unit is served from here.
+    pub fn holds(&self, unit: u32) -> bool {
+        self.used > 0 && self.table.get(unit).is_some()
+    }
+
+    /// The number of the write that a read of the unit sees.
+    #[cfg(test)]
+    pub fn version(&self, unit: u32) -> Option<u64> {
+        self.table.get(unit).map(|entry| self.entries[entry as usize].sequence)
+    }
+
+    /// Takes over a unit in the place of a write that still waits, if there is
+    /// one; `None` if it needs room of its own.
+    pub fn merge(&mut self, unit: u32) -> Option<u64> {
+        let entry = self.table.get(unit)?;
+        let entry = &mut self.entries[entry as usize];
+        let merges = !entry.flying && entry.waiter == NONE;
+        merges.then_some(entry.sequence)
+    }
+
+    /// Takes over a unit that a request writes; `waiter` waits until it is
+    /// durable. Its number.
+    pub fn admit(&mut self, unit: u32, stream: u16, waiter: RequestId, acknowledged: bool) -> u64 {
+        self.sequence += 1;
+        let older = self.table.get(unit).unwrap_or(NONE);
+        let entry = Entry {
+            unit,
+            older,
+            newer: NONE,
+            before: self.newest,
+            after: NONE,
+            waiter,
+            stream,
+            flying: false,
+            dead: false,
+            acknowledged,
+            sequence: self.sequence,
+        };
+        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        if index as usize == self.entries.len() {
+            self.entries.push(entry);
+        } else {
+            self.entries[index as usize] = entry;
+        }
+        if older != NONE {
+            self.entries[older as usize].newer = index;
+        }
+        if self.newest == NONE {
+            self.oldest = index;
+        } else {
+            self.entries[self.newest as usize].after = index;
+        }
+        self.newest = index;
+        self.used += 1;
+        self.table.insert(unit, index);
+        self.ready[usize::from(stream)].push_back(index);
+        self.sequence
+    }
+
+    /// Everything up to the newest write goes to the cells now.
+    pub fn force(&mut self) {
+        self.force = self.sequence;
+    }
+
+    /// Whether a page of `slots` units of a stream goes to the cells now.
+    pub fn wants_page(&mut self, stream: u16, slots: u32) -> bool {
+        loop {
+            let ready = &self.ready[usize::from(stream)];
+            let Some(&first) = ready.front() else { return false };
+            let first_entry = self.entries[first as usize];
+            // What was trimmed needs no page, unless someone waits for it.
+            if first_entry.dead && first_entry.waiter == NONE {
+                self.ready[usize::from(stream)].pop_front();
+                self.release(first);
+                continue;
+            }
+            return ready.len() >= slots as usize || first_entry.sequence <= self.force;
+        }
+    }
+
+    /// The next unit of a stream for a page.
+    pub fn take(&mut self, stream: u16) -> Option<u32> {
+        while let Some(index) = self.ready[usize::from(stream)].pop_front() {
+            let entry = &mut self.entries[index as usize];
+            if entry.dead && entry.waiter == NONE {
+                self.release(index);
+                continue;
+            }
+            entry.flying = true;
+            return Some(index);
+        }
+        None
+    }
+
+    /// The unit of an entry, and the number of its write.
+    pub fn unit(&self, index: u32) -> (u32, u64) {
+        let entry = &self.entries[index as usize];
+        (entry.unit, entry.sequence)
+    }
+
+    /// The program of an entry succeeded.
+    pub fn land(&mut self, index: u32) -> Landed {
+        let Entry { unit, dead, waiter, older, .. } = self.entries[index as usize];
+        if !dead {
+            // What is older can no longer become the unit's content.
+            self.kill(older);
+            self.entries[index as usize].older = NONE;
+        }
+        self.release(index);
+        Landed { unit, alive: !dead, waiter }
+    }
+
+    /// The program of an entry failed: it waits for another, before all others.
+    pub fn retry(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        entry.flying = false;
+        let stream = usize::from(entry.stream);
+        self.ready[stream].push_front(index);
+        self.force = self.force.max(self.entries[index as usize].sequence);
+    }
+
+    /// The unit's content is no longer needed.
+    pub fn trim(&mut self, unit: u32) {
+        if self.used == 0 {
+            return;
+        }
+        if let Some(newest) = self.table.get(unit) {
+            self.table.remove(unit);
+            self.kill(newest);
+        }
+    }
+
+    /// Marks an entry and those that are older as dead, out of their chain.
+    fn kill(&mut self, mut index: u32) {
+        while index != NONE {
+            let entry = &mut self.entries[index as usize];
+            let older = entry.older;
+            (entry.dead, entry.older, entry.newer) = (true, NONE, NONE);
+            index = older;
+        }
+    }
+
+    /// An entry is done with.
+    fn release(&mut self, index: u32) {
+        let Entry { unit, older, newer, before, after, dead, .. } = self.entries[index as usize];
+        if !dead {
+            match (newer, older) {
+                (NONE, NONE) => self.table.remove(unit),
+                (NONE, older) => self.table.insert(unit, older),
+                (newer, older) => self.entries[newer as usize].older = older,
+            }
+            if older != NONE {
+                self.entries[older as usize].newer = newer;
+            }
+        }
+        match before {
+            NONE => self.oldest = after,
+            before => self.entries[before as usize].after = after,
+        }
+        match after {
+            NONE => self.newest = before,
+            after => self.entries[after as usize].before = before,
+        }
+        self.free.push(index);
+        self.used -= 1;
+    }
+
+    /// Takes the waiter off every entry, because it will not become durable.
+    pub fn give_up(&mut self, mut failed: impl FnMut(RequestId)) {
+        let mut index = self.oldest;
+        while index != NONE {
+            let entry = &mut self.entries[index as usize];
+            if entry.waiter != NONE {
+                failed(std::mem::replace(&mut entry.waiter, NONE));
+            }
+            index = entry.after;
+        }
+    }
+
+    /// The power failed. With `protected` what was acknowledged waits for the
+    /// cells again; else everything is gone, and `lost` is told of each unit that
+    /// was acknowledged and is the newest.
+    pub fn power_cut(&mut self, protected: bool, mut lost: impl FnMut(u32)) {
+        let mut kept = Vec::new();
+        let mut index = self.oldest;
+        while index != NONE {
+            let entry = self.entries[index as usize];
+            if entry.acknowledged && !entry.dead {
+                if protected {
+                    kept.push((entry.unit, entry.stream));
+                } else {
+                    lost(entry.unit);
+                }
+            }
+            index = entry.after;
+        }
+        self.entries.clear();
+        self.free.clear();
+        self.table.clear();
+        (self.oldest, self.newest, self.used) = (NONE, NONE, 0);
+        self.ready.iter_mut().for_each(VecDeque::clear);
+        for (unit, stream) in kept {
+            self.admit(unit, stream, NONE, true);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a translation layer works with: the array, and the host's requests.
+
+use stasis_block::{Fate, Operation, Status, Tag};
+use stasis_clock::Nanos;
+
+use crate::nand::{Array, Breakdown, Op};
+use crate::statistics::Statistics;
+
+/// Names a request while it is under way.
+pub type RequestId = u32;
+
+/// A command, or the part of one, that a translation layer is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// Its name.
+    pub id: RequestId,
+    /// What the host asked for.
+    pub operation: Operation,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Which data a write belongs with; 0 for none.
+    pub stream: u16,
+    /// Durable before it is complete.
+    pub fua: bool,
+}
+
+/// An operation that a power cut put an end to.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropped {
+    /// The operation.
+    pub op: Op,
+    /// Whether its cells were at work: what it was to change is neither as
+    /// before nor as after.
+    pub started: bool,
+}
+
+/// A request under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Open {
+    pub tag: Tag,
+    pub request: Request,
+    // Where a copy goes to, once it was read.
+    pub copy_to: Option<u64>,
+    pub since: Nanos,
+    pub pieces: u32,
+    pub fate: Fate,
+    // Of the piece that was last.
+    pub times: Breakdown,
+}
+
+/// What a translation layer works with.
+#[derive(Debug)]
+pub struct Context {
+    /// The array.
+    pub array: Array,
+    /// What is counted.
+    pub statistics: Statistics,
+    pub(crate) requests: Vec<Open>,
+    pub(crate) free: Vec<RequestId>,
+    pub(crate) finished: Vec<RequestId>,
+    #[cfg(test)]
+    pub(crate) shadow: Option<Box<crate::shadow::Shadow>>,
+}
+
+impl Context {
+    pub(crate) fn new(array: Array) -> Self {
+        Self {
+            array,
+            statistics: Statistics::default(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            finished: Vec::new(),
+            #[cfg(test)]
+            shadow: None,
+        }
+    }
+
+    /// Submits an operation to the array.
+    pub fn submit(&mut self, now: Nanos, op: Op) {
+        #[cfg(test)]
+        if let Some(shadow) = &mut self.shadow {
+            shadow.submit(&op);
+        }
+        self.statistics.count(&op);
+        self.array.submit(now, op);
+    }
+
+    /// The request waits for one thing more.
+    pub fn open(&mut self, id: RequestId) {
+        self.requests[id as usize].pieces += 1;
+    }
+
+    /// One of the things that the request waits for has happened; `times` says
+    /// where the time of it went.
+    pub fn finish(&mut self, id: RequestId, fate: Fate, times: &Breakdown) {
+        let open = &mut self.requests[id as usize];
+        open.fate = worse(open.fate, fate);
+        open.times = *times;
+        open.pieces -= 1;
+        if open.pieces == 0 {
+            self.finished.push(id);
+        }
+    }
+
+    /// The same, where nothing has to be said of it.
+    pub fn finish_ok(&mut self, id: RequestId) {
+        let open = &mut self.requests[id as usize];
+        open.pieces -= 1;
+        if open.pieces == 0 {
+            self.finished.push(id);
+        }
+    }
+
+    /// A request under way.
+    pub fn request(&self, id: RequestId) -> &Request {
+        &self.requests[id as usize].request
+    }
+
+    /// Takes up a request, with one piece.
+    pub(crate) fn begin(&mut self, mut open: Open) -> RequestId {
+        let id = self.free.pop().unwrap_or(self.requests.len() as RequestId);
+        open.request.id = id;
+        open.pieces = 1;
+        if id as usize == self.requests.len() {
+            self.requests.push(open);
+        } else {
+            self.requests[id as usize] = open;
+        }
+        id
+    }
+}
+
+/// What of two pieces counts for the whole: an error more than wrong data, and
+/// that more than nothing; of two alike the first.
+fn worse(one: Fate, other: Fate) -> Fate {
+    let rank = |fate: &Fate| match fate {
+        Fate::Done | Fate::Failed(Status::Ok) => 0,
+        Fate::Corrupted { .. } => 1,
+        Fate::Failed(_) => 2,
+    };
+    if rank(&other) > rank(&one) {
+        other
+    } else {
+        one
+    }
+}

@@ -1,0 +1,107 @@
+//! Translation layers: which operations of the array a host's command becomes.
+//!
+//! A new one is a file here that implements [`Ftl`], and a line in [`FTLS`].
+
+pub(crate) mod context;
+pub mod page;
+mod shape;
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use stasis_block::Health;
+use stasis_clock::Nanos;
+
+pub use self::context::{Context, Dropped, Request, RequestId};
+pub use self::shape::Shape;
+use crate::nand::OpDone;
+use crate::spec::{Spec, SpecError};
+
+/// A translation layer: it decides, the array takes the time.
+///
+/// Every call has the time; times never decrease. A request is complete when
+/// every piece of it is: whoever makes a request wait calls [`Context::open`]
+/// for each thing that it waits for, and [`Context::finish`] when that is done.
+/// The drive itself holds one piece during each call, so that what waits for
+/// nothing completes at once.
+pub trait Ftl: Debug + Send {
+    /// The host wants the request's bytes (or, of a verify or copy, that they
+    /// are read).
+    fn read(&mut self, now: Nanos, request: &Request, context: &mut Context);
+
+    /// The host writes the request's bytes.
+    fn write(&mut self, now: Nanos, request: &Request, context: &mut Context);
+
+    /// The host no longer needs the request's bytes.
+    fn trim(&mut self, now: Nanos, request: &Request, context: &mut Context);
+
+    /// Everything acknowledged so far becomes durable.
+    fn flush(&mut self, now: Nanos, request: &Request, context: &mut Context);
+
+    /// An operation that was submitted has ended.
+    fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context);
+
+    /// When it wants to be woken, whatever else happens.
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// The time of [`Ftl::next_event`] has come.
+    fn wake(&mut self, _now: Nanos, _context: &mut Context) {}
+
+    /// The host has its first command in flight, or has none any more.
+    fn host_active(&mut self, _now: Nanos, _active: bool, _context: &mut Context) {}
+
+    /// The power failed at `now`, and is back. `dropped` are the operations that
+    /// never ended. Appends the byte ranges whose acknowledged contents are lost.
+    fn power_cut(
+        &mut self,
+        now: Nanos,
+        dropped: &[Dropped],
+        lost: &mut Vec<Range<u64>>,
+        context: &mut Context,
+    );
+
+    /// The drive begins as if this had happened to it.
+    fn precondition(&mut self, _state: crate::spec::Precondition, _context: &mut Context) {}
+
+    /// What the SMART log says.
+    fn health(&self, context: &Context) -> Health;
+
+    /// What results say of it besides the common statistics.
+    fn report(&self, _context: &Context) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
+    /// Panics where it contradicts itself; slow, for tests.
+    fn check(&self) {}
+}
+
+/// Builds a translation layer from a checked description.
+pub type Build = fn(&Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError>;
+
+/// A translation layer that descriptions can name.
+#[derive(Debug, Clone, Copy)]
+pub struct Registered {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Builds it.
+    pub build: Build,
+}
+
+/// Every translation layer.
+pub const FTLS: &[Registered] =
+    &[Registered { name: "page", about: "each unit anywhere, all in memory", build: page::build }];
+
+/// The translation layer of a checked description.
+pub(crate) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
+    match FTLS.iter().find(|ftl| ftl.name == spec.ftl) {
+        Some(ftl) => (ftl.build)(spec, capacity, seed),
+        None => {
+            let known: Vec<&str> = FTLS.iter().map(|ftl| ftl.name).collect();
+            Err(SpecError::word("ftl", &spec.ftl, &known))
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Page mapping: each unit may lie in any slot, and the whole map is in memory.
+
+mod blocks;
+mod collect;
+mod host;
+mod map;
+mod programs;
+mod retire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use stasis_block::Health;
+use stasis_clock::Nanos;
+
+use self::blocks::Blocks;
+use self::collect::Collector;
+use self::host::Cursor;
+use self::map::Map;
+use self::programs::Programs;
+use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
+use crate::buffer::{Buffer, NONE};
+use crate::gc::{self, VictimPolicy};
+use crate::nand::OpDone;
+use crate::spec::{GcSpec, Spec, SpecError, WearLevelling};
+
+/// What an operation's token says, in its high byte; the rest names whom.
+const HOST_READ: u64 = 1 << 56;
+const PARTIAL_READ: u64 = 2 << 56;
+const PROGRAM: u64 = 3 << 56;
+const GC_READ: u64 = 4 << 56;
+const GC_PROGRAM: u64 = 5 << 56;
+const GC_COPY: u64 = 6 << 56;
+const ERASE: u64 = 7 << 56;
+const KIND: u64 = 0xFF << 56;
+
+/// Free blocks of a plane that are kept for collection: one to move into, and
+/// one in case that fails.
+const RESERVE: u32 = 2;
+
+/// The page-mapped translation layer.
+#[derive(Debug)]
+pub(crate) struct PageFtl {
+    shape: Shape,
+    capacity: u64,
+    map: Map,
+    blocks: Blocks,
+    buffer: Buffer,
+    // Units that the buffer has room for; 0 to write through.
+    room: u32,
+    protected: bool,
+    waiting: VecDeque<Cursor>,
+    flushes: VecDeque<(RequestId, u64)>,
+    // Writes of parts of units, by number: what they wait for.
+    partial: Vec<(Request, u32)>,
+    partial_free: Vec<u32>,
+    streams: u32,
+    // Open blocks, by plane and stream.
+    open: Vec<u32>,
+    // Planes in the order of writing, and where it is.
+    order: Vec<u32>,
+    turn: usize,
+    // No plane takes a page until one changes.
+    stalled: bool,
+    programs: Programs,
+    // Pages that are being programmed for the host.
+    programming: u32,
+    // Multi-plane operations: the last one's number, LUN, planes and time.
+    group: u32,
+    lockstep: Option<(Nanos, u32, u32)>,
+    multi_plane: bool,
+    // The host's reads that are under way, by block.
+    reads: Vec<u32>,
+    collectors: Vec<Collector>,
+    collecting: u32,
+    policy: Box<dyn VictimPolicy>,
+    gc: GcSpec,
+    copyback: bool,
+    levelling: WearLevelling,
+    // When the host fell silent.
+    idle_since: Option<Nanos>,
+    background_at: Option<Nanos>,
+    // Units whose data was lost (or corrupted, with the seed) inside.
+    damaged: BTreeMap<u32, Option<u64>>,
+    endurance: u32,
+    erases: u64,
+    spare: u64,
+    retired: u64,
+    read_only: bool,
+}
+
+/// Builds it from a checked description.
+pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
+    Ok(Box::new(PageFtl::new(spec, capacity, seed)?))
+}
+
+impl PageFtl {
+    fn new(spec: &Spec, capacity: u64, seed: u64) -> Result<Self, SpecError> {
+        let shape = Shape::new(spec, capacity);
+        let streams = spec.open_streams();
+        let room = (spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)) as u32;
+        // A buffer that cannot fill a page of each stream would never be full.
+        let room = if spec.buffer == 0 { 0 } else { room.max(1) };
+        let data = u64::from(shape.units.div_ceil(shape.block_slots));
+        let working = u64::from(shape.planes) * u64::from(streams + 1 + RESERVE);
+        Ok(Self {
+            capacity,
+            map: Map::new(shape.units, shape.total_slots()),
+            blocks: Blocks::new(shape, spec.wear_levelling),
+            buffer: Buffer::new(streams),
+            room,
+            protected: spec.plp && room > 0,
+            waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+            partial: Vec::new(),
+            partial_free: Vec::new(),
+            streams,
+            open: vec![NONE; (shape.planes * streams) as usize],
+            order: spec.stripe_order()?,
+            turn: 0,
+            stalled: false,
+            programs: Programs::new(shape.slots),
+            programming: 0,
+            group: 0,
+            lockstep: None,
+            multi_plane: spec.plane_mode == crate::spec::Planes::Lockstep,
+            reads: vec![0; shape.blocks() as usize],
+            collectors: vec![Collector::default(); shape.planes as usize],
+            collecting: 0,
+            policy: gc::build(&spec.gc, seed),
+            copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == crate::spec::Blocking::Plane),
+            gc: spec.gc.clone(),
+            levelling: spec.wear_levelling,
+            idle_since: Some(0),
+            background_at: None,
+            damaged: BTreeMap::new(),
+            endurance: spec.endurance,
+            erases: 0,
+            spare: u64::from(shape.blocks()).saturating_sub(data + working),
+            retired: 0,
+            read_only: false,
+            shape,
+        })
+    }
+
+    /// A slot no longer holds a unit.
+    fn invalidate(&mut self, now: Nanos, slot: u32, context: &mut Context) {
+        let block = self.shape.block_of(slot);
+        self.blocks.drop_valid(block);
+        let plane = self.shape.plane_of(block);
+        if self.collectors[plane as usize].starved {
+            // There was nothing to gain; now there may be.
+            self.start_if_needed(now, plane, context);
+        }
+    }
+}
+
+impl Ftl for PageFtl {
+    fn read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.host_read(now, request, context);
+    }
+
+    fn write(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.host_write(now, request, context);
+        self.pump(now, context);
+    }
+
+    fn trim(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.host_trim(now, request, context);
+        self.pump(now, context);
+    }
+
+    fn flush(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.host_flush(request, context);
+        self.pump(now, context);
+    }
+
+    fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
+        let whom = (done.token & !KIND) as u32;
+        match done.token & KIND {
+            HOST_READ => return self.read_done(now, whom, done, context),
+            PARTIAL_READ => self.partial_read_done(now, whom, done, context),
+            PROGRAM => self.program_done(now, whom, done, context),
+            GC_READ => self.gc_read_done(now, whom, done, context),
+            GC_PROGRAM => self.gc_program_done(now, whom, done, context),
+            GC_COPY => self.gc_copy_done(now, whom, done, context),
+            ERASE => self.erase_done(now, whom, done, context),
+            _ => {}
+        }
+        self.pump(now, context);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.background_at
+    }
+
+    fn wake(&mut self, now: Nanos, context: &mut Context) {
+        self.background_at = None;
+        for plane in 0..self.shape.planes {
+            self.start_if_needed(now, plane, context);
+        }
+    }
+
+    fn host_active(&mut self, now: Nanos, active: bool, _context: &mut Context) {
+        self.idle_since = (!active).then_some(now);
+        self.background_at =
+            (!active && self.gc.background > 0).then(|| now.saturating_add(self.gc.idle));
+    }
+
+    fn power_cut(
+        &mut self,
+        now: Nanos,
+        dropped: &[Dropped],
+        lost: &mut Vec<Range<u64>>,
+        context: &mut Context,
+    ) {
+        self.recover(now, dropped, lost, context);
+    }
+
+    fn health(&self, context: &Context) -> Health {
+        self.state_of_health(context)
+    }
+
+    fn check(&self) {
+        self.map.check();
+    }
+}

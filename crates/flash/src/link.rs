@@ -1,0 +1,41 @@
+//! The host link: each way, one transfer after another.
+
+use stasis_clock::Nanos;
+
+use crate::spec::Rate;
+use crate::BusRate;
+
+/// A link that carries data both ways at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Link {
+    rate: BusRate,
+    to_host: Nanos,
+    to_drive: Nanos,
+}
+
+impl Link {
+    pub fn new(rate: Option<Rate>) -> Self {
+        let rate =
+            rate.map_or(BusRate::UNLIMITED, |rate| BusRate::per_second(rate.bytes_per_second()));
+        Self { rate, to_host: 0, to_drive: 0 }
+    }
+
+    /// When data that is ready at `now` has reached the host.
+    pub fn send(&mut self, now: Nanos, bytes: u64) -> Nanos {
+        let end = now.max(self.to_host).saturating_add(self.rate.time_long(bytes));
+        self.to_host = end;
+        end
+    }
+
+    /// When data that the host offers at `now` has reached the drive.
+    pub fn receive(&mut self, now: Nanos, bytes: u64) -> Nanos {
+        let end = now.max(self.to_drive).saturating_add(self.rate.time_long(bytes));
+        self.to_drive = end;
+        end
+    }
+
+    /// Nothing is on its way any more.
+    pub fn reset(&mut self) {
+        (self.to_host, self.to_drive) = (0, 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! Faults of the host's commands, by address: what an experiment injects
+//! without asking where on the array the data lies.
+
+use std::ops::Range;
+
+use stasis_block::{Fate, Operation, Status};
+use stasis_clock::Nanos;
+
+use crate::ftl::Request;
+use crate::hash::{bits, unit};
+use crate::spec::{FaultKind, FaultSpec};
+
+#[derive(Debug, Clone)]
+struct Rule {
+    kind: FaultKind,
+    bytes: Range<u64>,
+    time: Range<Nanos>,
+    rate: f64,
+    left: u64,
+}
+
+/// What becomes of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fortune {
+    /// Nothing happens to it.
+    Well,
+    /// It never completes.
+    Stuck,
+    /// It ends like that.
+    Fate(Fate),
+}
+
+/// Faults by address, in the order in which they are looked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LogicalFaults {
+    rules: Vec<Rule>,
+    seed: u64,
+    number: u64,
+}
+
+impl LogicalFaults {
+    pub fn new(specs: &[FaultSpec], capacity: u64, seed: u64) -> Self {
+        let logical = specs.iter().filter(|spec| spec.physical().is_none());
+        let rules = logical.map(|spec| Rule {
+            kind: spec.kind,
+            bytes: spec.offset
+                ..spec.length.map_or(capacity, |length| spec.offset.saturating_add(length)),
+            time: spec.from..spec.until.unwrap_or(Nanos::MAX),
+            rate: spec.rate,
+            left: spec.count.unwrap_or(u64::MAX),
+        });
+        Self { rules: rules.collect(), seed, number: 0 }
+    }
+
+    /// What happens to a request that reaches the drive at `now`; counted.
+    pub fn strike(&mut self, now: Nanos, request: &Request) -> Fortune {
+        if self.rules.is_empty() || request.length == 0 {
+            return Fortune::Well;
+        }
+        self.number += 1;
+        let end = request.offset.saturating_add(request.length);
+        for (index, rule) in self.rules.iter_mut().enumerate() {
+            let reads =
+                matches!(request.operation, Operation::Read | Operation::Verify | Operation::Copy);
+            let concerns = match rule.kind {
+                FaultKind::StuckCommand => true,
+                FaultKind::FailedWrite => {
+                    matches!(request.operation, Operation::Write | Operation::WriteZeroes)
+                }
+                _ => reads,
+            };
+            let draw = bits(self.seed ^ ((index as u64 + 1) << 40), self.number);
+            let struck = concerns
+                && rule.left > 0
+                && rule.bytes.start < end
+                && request.offset < rule.bytes.end
+                && rule.time.contains(&now)
+                && (rule.rate >= 1.0 || unit(draw) < rule.rate);
+            if !struck {
+                continue;
+            }
+            rule.left -= 1;
+            return match rule.kind {
+                FaultKind::StuckCommand => Fortune::Stuck,
+                FaultKind::FailedWrite => Fortune::Fate(Fate::Failed(Status::WriteError)),
+                FaultKind::Corrupt => {
+                    // One bit of what lies in the faulty range.
+                    let first = rule.bytes.start.max(request.offset) - request.offset;
+                    let last = rule.bytes.end.min(end) - request.offset;
+                    let width = (last - first).max(1) * 8;
+                    Fortune::Fate(Fate::Corrupted { seed: first * 8 + bits(draw, 1) % width })
+                }
+                _ => Fortune::Fate(Fate::Failed(Status::ReadError)),
+            };
+        }
+        Fortune::Well
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether a description is of a drive that can work.
+
+use stasis_block::units::format_size;
+
+use super::{Spec, SpecError};
+use crate::{ftl, gc, Faults};
+
+/// The smallest unit of mapping (bytes).
+const UNIT_MIN: u64 = 512;
+/// Slots that fit their numbers.
+const SLOTS_MAX: u64 = u32::MAX as u64 - 1;
+/// Streams at most.
+const STREAMS_MAX: u16 = 256;
+/// Free blocks of a plane that collection needs to begin.
+pub(crate) const FOREGROUND_MIN: u32 = 3;
+/// The largest drive (bytes).
+const CAPACITY_MAX: u64 = 1 << 50;
+
+impl Spec {
+    /// Blocks of each plane below which the drive could not keep its data and
+    /// collect garbage: those of the data, those that are open, and those that
+    /// are free while it collects.
+    pub fn least_blocks(&self, capacity: u64) -> u32 {
+        let planes = u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes);
+        let block = u64::from(self.pages).saturating_mul(self.page_size);
+        let data = capacity.div_ceil(planes.saturating_mul(block).max(1));
+        let working = u64::from(self.open_streams()) + u64::from(self.gc.foreground) + 2;
+        u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a drive of `capacity` bytes can be like that.
+    ///
+    /// # Errors
+    /// [`SpecError`] names the first value that cannot work, why, and the
+    /// nearest that does.
+    pub fn check(&self, capacity: u64) -> Result<(), SpecError> {
+        if !(1..=CAPACITY_MAX).contains(&capacity) {
+            let (least, most) = ("1B".to_owned(), format_size(CAPACITY_MAX));
+            let nearest = if capacity == 0 { least.clone() } else { most.clone() };
+            let reason = format!("a drive has {least} to {most}");
+            return Err(SpecError::value("capacity", format_size(capacity), reason, nearest));
+        }
+        let known: Vec<&str> = ftl::FTLS.iter().map(|ftl| ftl.name).collect();
+        if !known.contains(&self.ftl.as_str()) {
+            return Err(SpecError::word("ftl", &self.ftl, &known));
+        }
+        let known: Vec<&str> = gc::POLICIES.iter().map(|policy| policy.name).collect();
+        if !known.contains(&self.gc.policy.as_str()) {
+            return Err(SpecError::word("gc.policy", &self.gc.policy, &known));
+        }
+        self.check_numbers()?;
+        let geometry = self.geometry(capacity);
+        geometry.check()?;
+        self.check_units(capacity)?;
+        let pattern = self.pattern()?;
+        self.timing.timing(&self.cells, &pattern)?;
+        self.variation.variation().check()?;
+        let faults = self.faults.iter().filter_map(super::FaultSpec::physical).collect();
+        Faults::new(faults).check(&geometry)?;
+        self.stripe_order()?;
+        let least = self.least_blocks(capacity);
+        if geometry.blocks < least {
+            let reason = format!(
+                "the data of {}, {} open blocks and {} free ones need {least} blocks in each plane",
+                format_size(capacity),
+                self.open_streams() + 1,
+                self.gc.foreground + 1,
+            );
+            return Err(SpecError::value("blocks", geometry.blocks, reason, least));
+        }
+        Ok(())
+    }
+
+    fn check_numbers(&self) -> Result<(), SpecError> {
+        let range = |key, value: u32, least: u32, most: u32| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            let reason = format!("it is {least} to {most}");
+            Err(SpecError::value(key, value, reason, value.clamp(least, most)))
+        };
+        range("registers", u32::from(self.registers), 1, 2)?;
+        range("streams", u32::from(self.streams), 1, u32::from(STREAMS_MAX))?;
+        range("endurance", self.endurance, 1, u32::MAX)?;
+        range("gc.foreground", self.gc.foreground, FOREGROUND_MIN, 1 << 16)?;
+        range("gc.background", self.gc.background, 0, 1 << 16)?;
+        range("gc.choices", self.gc.choices, 1, 1 << 10)?;
+        if !(0.0..=100.0).contains(&self.over_provisioning) {
+            let nearest = if self.over_provisioning > 100.0 { 100.0 } else { 0.0 };
+            let reason = "it is a share of the capacity, from 0 to 100";
+            let value = self.over_provisioning;
+            return Err(SpecError::value("over_provisioning", value, reason, nearest));
+        }
+        Ok(())
+    }
+
+    fn check_units(&self, capacity: u64) -> Result<(), SpecError> {
+        let unit = self.mapping_unit;
+        let divides = unit > 0 && self.page_size.is_multiple_of(unit);
+        if unit < UNIT_MIN || !unit.is_power_of_two() || !divides {
+            // The largest power of two that divides a page and is no larger.
+            let most = 1u64 << self.page_size.trailing_zeros().min(62);
+            let most = most.min(unit.max(UNIT_MIN).next_power_of_two());
+            let reason = format!(
+                "it is a power of two from {} on that divides `page_size` = {}",
+                format_size(UNIT_MIN),
+                format_size(self.page_size)
+            );
+            let value = format_size(unit);
+            return Err(SpecError::value("mapping_unit", value, reason, format_size(most)));
+        }
+        let slots = self.geometry(capacity).total_pages() * u64::from(self.slots());
+        if slots > SLOTS_MAX || capacity.div_ceil(unit) > SLOTS_MAX {
+            let mut nearest = unit;
+            let bytes = slots.saturating_mul(unit).max(capacity);
+            while bytes / nearest > SLOTS_MAX {
+                nearest *= 2;
+            }
+            let reason = "the drive has more than 2^32 of it";
+            let value = format_size(unit);
+            return Err(SpecError::value("mapping_unit", value, reason, format_size(nearest)));
+        }
+        Ok(())
+    }
+
+    /// The planes in the order in which writes go round them.
+    ///
+    /// # Errors
+    /// [`SpecError`] if `stripe` is no order of channel, lun and plane.
+    pub(crate) fn stripe_order(&self) -> Result<Vec<u32>, SpecError> {
+        let words: Vec<&str> = self.stripe.split(',').map(str::trim).collect();
+        let place = |name| words.iter().position(|&word| word == name);
+        let (Some(channel), Some(lun), Some(plane), 3) =
+            (place("channel"), place("lun"), place("plane"), words.len())
+        else {
+            let reason = "it is the three words in any order";
+            let value = format!("\"{}\"", self.stripe);
+            return Err(SpecError::value("stripe", value, reason, "\"channel,lun,plane\""));
+        };
+        let (channels, luns, planes) = (self.channels, self.luns, self.planes);
+        let mut numbers: Vec<u32> = (0..channels * luns * planes).collect();
+        numbers.sort_by_key(|number| {
+            let lun_number = number / planes;
+            let mut key = [0; 3];
+            // The first word turns fastest.
+            key[2 - channel] = lun_number / luns;
+            key[2 - lun] = lun_number % luns;
+            key[2 - plane] = number % planes;
+            key
+        });
+        Ok(numbers)
+    }
+}

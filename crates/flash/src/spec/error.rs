@@ -1,0 +1,66 @@
+//! What can be wrong with a drive's description.
+
+use crate::faults::FaultError;
+use crate::variation::VariationError;
+use crate::{GeometryError, PatternError};
+
+/// Why a description is of no drive.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// The array cannot be like that.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The page types are none, or do not fit the block.
+    #[error(transparent)]
+    Cells(#[from] PatternError),
+    /// Cells cannot differ like that.
+    #[error(transparent)]
+    Variation(#[from] VariationError),
+    /// A fault that can never happen.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// A word that is none of those that are known.
+    #[error("`{key}` = \"{value}\" is not known; did you mean `{nearest}`? It is one of {known}")]
+    Word {
+        /// Which value.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// The word that is most like it.
+        nearest: String,
+        /// All of them.
+        known: String,
+    },
+    /// A value that cannot work.
+    #[error("`{key}` = {value} cannot work: {reason}; the nearest that works is {nearest}")]
+    Value {
+        /// Which value.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// Why not.
+        reason: String,
+        /// What works.
+        nearest: String,
+    },
+}
+
+impl SpecError {
+    pub(crate) fn value(
+        key: &'static str,
+        value: impl ToString,
+        reason: impl Into<String>,
+        nearest: impl ToString,
+    ) -> Self {
+        let (value, nearest) = (value.to_string(), nearest.to_string());
+        Self::Value { key, value, reason: reason.into(), nearest }
+    }
+
+    /// `value` is none of `known`.
+    pub(crate) fn word(key: &'static str, value: &str, known: &[&str]) -> Self {
+        let alike = |name: &&str| strsim::jaro_winkler(value, name);
+        let nearest = known.iter().copied().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+        let nearest = nearest.unwrap_or_default().to_owned();
+        Self::Word { key, value: value.to_owned(), nearest, known: known.join(", ") }
+    }
+}

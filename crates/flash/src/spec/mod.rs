@@ -1,0 +1,297 @@
+//! A flash SSD as an experiment describes it: `{ kind = "ssd", ... }`.
+//!
+//! Everything that is not given has a default, so that an empty table is a
+//! drive. [`Spec::check`] refuses what cannot work before anything is built.
+
+mod check;
+mod error;
+mod faults;
+mod rate;
+mod timing;
+mod variation;
+
+use serde::{Deserialize, Serialize};
+use stasis_block::units;
+use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
+
+pub use self::error::SpecError;
+pub use self::faults::{FaultKind, FaultSpec};
+pub use self::rate::Rate;
+pub use self::timing::{ByLetter, Duration, TimingSpec};
+pub use self::variation::{RetrySpec, VariationSpec};
+use crate::nand::{ArrayOptions, PlaneMode, Scheduling};
+use crate::{CellPattern, Geometry};
+
+/// The planes of a LUN work each on its own, or together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Planes {
+    /// Each on its own.
+    #[default]
+    Independent,
+    /// One operation at a time in each LUN, which may be a multi-plane one.
+    Lockstep,
+}
+
+/// Who comes first at a plane or channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// First come, first served.
+    #[default]
+    Fifo,
+    /// Host reads before host writes before housekeeping.
+    ReadFirst,
+}
+
+/// How worn blocks are spared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WearLevelling {
+    /// Not at all: free blocks are used in the order in which they came free.
+    None,
+    /// The least worn free block is used first.
+    #[default]
+    Dynamic,
+    /// And data that stays in little worn blocks is moved out of them.
+    Static,
+}
+
+/// What housekeeping keeps the host's operations from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Blocking {
+    /// Nothing: they take turns, operation by operation.
+    #[default]
+    None,
+    /// The plane that is collected.
+    Plane,
+    /// Its channel.
+    Channel,
+    /// The whole drive.
+    Controller,
+}
+
+/// Who chooses the block to collect; see [`crate::gc`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GcSpec {
+    /// A policy of [`crate::gc::POLICIES`].
+    pub policy: String,
+    /// Blocks that `d-choices` draws.
+    pub choices: u32,
+    /// What it keeps the host's operations from.
+    pub blocking: Blocking,
+    /// Whether whole pages move inside their plane, without the channel; if not
+    /// given, where `blocking = "plane"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copyback: Option<bool>,
+    /// Free blocks of a plane below which it is collected; at least 3.
+    pub foreground: u32,
+    /// Free blocks that an idle drive collects up to in each plane; 0 for no
+    /// collection in the background.
+    pub background: u32,
+    /// How long the host is silent before a drive counts as idle (ns).
+    #[serde(with = "units::duration")]
+    pub idle: Nanos,
+}
+
+impl Default for GcSpec {
+    fn default() -> Self {
+        Self {
+            policy: "greedy".into(),
+            choices: 10,
+            blocking: Blocking::default(),
+            copyback: None,
+            foreground: 4,
+            background: 0,
+            idle: 10 * MILLISECOND,
+        }
+    }
+}
+
+/// The state that a drive begins in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precondition {
+    /// Nothing was ever written.
+    #[default]
+    None,
+    /// Everything was written once, in order.
+    Sequential,
+    /// Uniformly random writes went on until nothing changed on average.
+    Steady,
+}
+
+/// A flash SSD's description.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spec {
+    /// Channels (buses).
+    pub channels: u32,
+    /// LUNs (dies) at each channel.
+    pub luns: u32,
+    /// Planes of each LUN.
+    pub planes: u32,
+    /// Blocks of each plane; if not given, as many as `over_provisioning` needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u32>,
+    /// Pages of each block.
+    pub pages: u32,
+    /// Data of each page (bytes).
+    #[serde(with = "units::size")]
+    pub page_size: u64,
+    /// Out-of-band area of each page (bytes).
+    #[serde(with = "units::size")]
+    pub oob_size: u64,
+    /// The types of a block's pages: `slc`, `mlc`, `tlc`, `qlc` or a pattern
+    /// such as `LLLLLuLLu(LLuu)*`.
+    pub cells: String,
+    /// 1, or 2 with a cache register.
+    pub registers: u8,
+    /// Which planes of a LUN work at the same time.
+    pub plane_mode: Planes,
+    /// Reads that a program or erase gives way to.
+    pub suspensions: u8,
+    /// Who comes first at a plane or channel.
+    pub scheduling: Order,
+
+    /// A translation layer of [`crate::ftl::FTLS`].
+    pub ftl: String,
+    /// What is mapped as one (bytes); the size of a page or a part of it.
+    #[serde(with = "units::size")]
+    pub mapping_unit: u64,
+    /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
+    /// Where `blocks` is given, they say.
+    pub over_provisioning: f64,
+    /// In which order writes go round the planes, the fastest first.
+    pub stripe: String,
+    /// Write buffer; 0 to write through (bytes).
+    #[serde(with = "units::size")]
+    pub buffer: u64,
+    /// Whether what is in the buffer survives a power cut.
+    pub plp: bool,
+    /// Streams of the host that are kept apart.
+    pub streams: u16,
+    /// Whether what is written often is kept apart from the rest.
+    pub hot_cold: bool,
+    /// How worn blocks are spared.
+    pub wear_levelling: WearLevelling,
+    /// Erases that a block is good for, for the health log.
+    pub endurance: u32,
+    /// What a command costs before it reaches the translation layer (ns).
+    #[serde(with = "units::duration")]
+    pub controller: Nanos,
+    /// The host link, each way; not a limit if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Rate>,
+    /// The state that the drive begins in.
+    pub precondition: Precondition,
+
+    /// The collection of garbage.
+    pub gc: GcSpec,
+    /// How long things take; the cells' usual times if not given.
+    pub timing: TimingSpec,
+    /// How cells differ.
+    pub variation: VariationSpec,
+    /// What breaks.
+    pub faults: Vec<FaultSpec>,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self {
+            channels: 8,
+            luns: 4,
+            planes: 2,
+            blocks: None,
+            pages: 256,
+            page_size: 16 << 10,
+            oob_size: 1 << 10,
+            cells: "tlc".into(),
+            registers: 2,
+            plane_mode: Planes::default(),
+            suspensions: 0,
+            scheduling: Order::default(),
+            ftl: "page".into(),
+            mapping_unit: 4 << 10,
+            over_provisioning: 0.07,
+            stripe: "channel,lun,plane".into(),
+            buffer: 8 << 20,
+            plp: false,
+            streams: 1,
+            hot_cold: false,
+            wear_levelling: WearLevelling::default(),
+            endurance: 3_000,
+            controller: 2 * MICROSECOND,
+            link: None,
+            precondition: Precondition::default(),
+            gc: GcSpec::default(),
+            timing: TimingSpec::default(),
+            variation: VariationSpec::default(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+impl Spec {
+    /// Slots of a page: units that it holds.
+    pub fn slots(&self) -> u32 {
+        (self.page_size / self.mapping_unit.max(1)).max(1) as u32
+    }
+
+    /// The array's parts, for a drive of `capacity` bytes.
+    pub fn geometry(&self, capacity: u64) -> Geometry {
+        let geometry = Geometry {
+            channels: self.channels,
+            luns: self.luns,
+            planes: self.planes,
+            blocks: 1,
+            pages: self.pages,
+            page_size: u32::try_from(self.page_size).unwrap_or(u32::MAX),
+            oob_size: u32::try_from(self.oob_size).unwrap_or(u32::MAX),
+        };
+        let blocks = self.blocks.unwrap_or_else(|| {
+            let planes = u128::from(self.channels) * u128::from(self.luns);
+            let round = planes * u128::from(self.planes) * u128::from(self.pages);
+            let round = (round * u128::from(self.page_size)).max(1);
+            let flash = capacity as f64 * (1.0 + self.over_provisioning);
+            let blocks = (flash / round as f64).ceil();
+            // A small drive still needs blocks to work with.
+            (blocks as u32).max(self.least_blocks(capacity))
+        });
+        Geometry { blocks, ..geometry }
+    }
+
+    /// The types of a block's pages.
+    ///
+    /// # Errors
+    /// [`SpecError`] if the pattern is none.
+    pub fn pattern(&self) -> Result<CellPattern, SpecError> {
+        Ok(CellPattern::parse(&self.cells, self.pages)?)
+    }
+
+    /// How the array works.
+    pub fn options(&self) -> ArrayOptions {
+        ArrayOptions {
+            cache_register: self.registers >= 2,
+            planes: match self.plane_mode {
+                Planes::Independent => PlaneMode::Independent,
+                Planes::Lockstep => PlaneMode::Lockstep,
+            },
+            suspensions: self.suspensions,
+            scheduling: match self.scheduling {
+                Order::Fifo => Scheduling::Fifo,
+                Order::ReadFirst => Scheduling::ReadFirst,
+            },
+        }
+    }
+
+    /// Streams that blocks are open for: the host's, each hot and cold.
+    pub fn open_streams(&self) -> u32 {
+        u32::from(self.streams.max(1)) * if self.hot_cold { 2 } else { 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

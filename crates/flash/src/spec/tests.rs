@@ -1,0 +1,105 @@
+use super::*;
+
+#[test]
+fn an_empty_table_is_a_drive_and_reads_back() {
+    let spec: Spec = toml::from_str("").unwrap();
+    assert_eq!(spec, Spec::default());
+    spec.check(64 << 30).unwrap();
+    let written = toml::to_string(&spec).unwrap();
+    assert_eq!(toml::from_str::<Spec>(&written).unwrap(), spec);
+}
+
+#[test]
+fn everything_can_be_said() {
+    let spec: Spec = toml::from_str(
+        r#"
+        channels = 16
+        luns = 1
+        planes = 2
+        pages = 512
+        page_size = "16KiB"
+        cells = "LLLLLuLLu(LLuu)*"
+        registers = 2
+        plane_mode = "lockstep"
+        suspensions = 3
+        scheduling = "read-first"
+        mapping_unit = "16KiB"
+        over_provisioning = 0.28
+        stripe = "plane,channel,lun"
+        buffer = "32MiB"
+        plp = true
+        streams = 4
+        hot_cold = true
+        wear_levelling = "static"
+        controller = "5us"
+        link = "3.2GB/s"
+        precondition = "steady"
+        gc = { policy = "d-choices", choices = 5, blocking = "channel", background = 20 }
+        [timing]
+        read = { L = "48us", u = "64us" }
+        program = { L = "900us", u = "2400us" }
+        erase = "3ms"
+        bus = "166MB/s"
+        [variation]
+        chip = 0.02
+        retry = { wear = 1.0, limit = 5 }
+        [[faults]]
+        kind = "dead-die"
+        channel = 3
+        lun = 0
+        from = "1s"
+        [[faults]]
+        kind = "corrupt"
+        offset = "1MiB"
+        length = "4KiB"
+        "#,
+    )
+    .unwrap();
+    spec.check(64 << 30).unwrap();
+    let pattern = spec.pattern().unwrap();
+    let timing = spec.timing.timing(&spec.cells, &pattern).unwrap();
+    assert_eq!(timing.program[1], 2_400_000);
+    assert_eq!(toml::from_str::<Spec>(&toml::to_string(&spec).unwrap()).unwrap(), spec);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_nearest_that_does() {
+    let base = Spec::default;
+    for (spec, capacity, wanted) in [
+        (Spec { ftl: "pages".into(), ..base() }, 1 << 30, "did you mean `page`"),
+        (Spec { mapping_unit: 3_000, ..base() }, 1 << 30, "`mapping_unit` = 3kB"),
+        (Spec { mapping_unit: 32 << 10, ..base() }, 1 << 30, "nearest that works is 16KiB"),
+        (Spec { mapping_unit: 512, ..base() }, 8 << 40, "nearest that works is 4KiB"),
+        (Spec { stripe: "channel,lun".into(), ..base() }, 1 << 30, "`stripe`"),
+        (Spec { registers: 3, ..base() }, 1 << 30, "nearest that works is 2"),
+        (Spec { blocks: Some(10), ..base() }, 64 << 30, "`blocks` = 10"),
+        (Spec { cells: "LLx(".into(), ..base() }, 1 << 30, "`cells`"),
+        (Spec { over_provisioning: -1.0, ..base() }, 1 << 30, "`over_provisioning`"),
+        (Spec { gc: GcSpec { foreground: 0, ..GcSpec::default() }, ..base() }, 1 << 30, "is 3"),
+        (Spec { channels: 0, ..base() }, 1 << 30, "`channels`"),
+        (base(), 0, "`capacity`"),
+    ] {
+        let error = spec.check(capacity).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{wanted}: {error}");
+    }
+    let refused = Spec { blocks: Some(10), ..base() }.check(64 << 30).unwrap_err();
+    let SpecError::Value { nearest, .. } = refused else { panic!("{refused}") };
+    let right = Spec { blocks: Some(nearest.parse().unwrap()), ..base() };
+    assert_eq!(right.check(64 << 30), Ok(()));
+    for wrong in ["chanels = 3", "gc = { polcy = \"greedy\" }", "[timing]\nbus = \"400\""] {
+        assert!(toml::from_str::<Spec>(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn stripes_go_round_in_the_order_of_their_words() {
+    let order = |stripe: &str| {
+        let spec =
+            Spec { channels: 2, luns: 2, planes: 2, stripe: stripe.into(), ..Spec::default() };
+        spec.stripe_order().unwrap()
+    };
+    // Planes are numbered plane by plane, LUN by LUN, channel by channel.
+    assert_eq!(order("plane,lun,channel"), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(order("channel,lun,plane"), [0, 4, 2, 6, 1, 5, 3, 7]);
+    assert_eq!(order("lun, plane, channel"), [0, 2, 1, 3, 4, 6, 5, 7]);
+}

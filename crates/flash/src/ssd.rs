@@ -1,0 +1,266 @@
+//! The drive: the host's commands, a translation layer, the array, and the
+//! completions.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use stasis_block::{
+    Command, Completion, Fate, Health, Model, Operation, Tag, VendorCommand, VendorError,
+};
+use stasis_clock::Nanos;
+
+use crate::ftl::context::Open;
+use crate::ftl::{Context, Ftl, Request, RequestId};
+use crate::link::Link;
+use crate::logical::{Fortune, LogicalFaults};
+use crate::nand::{Array, Breakdown};
+use crate::spec::{Precondition, Spec, SpecError};
+use crate::{ftl, vendor, Faults};
+
+/// A flash SSD; see the [crate](crate).
+#[derive(Debug)]
+pub struct Ssd {
+    pub(crate) context: Context,
+    ftl: Box<dyn Ftl>,
+    capacity: u64,
+    controller: Nanos,
+    link: Link,
+    faults: LogicalFaults,
+    // Commands on their way to the translation layer.
+    arriving: VecDeque<(Nanos, RequestId)>,
+    // Completions that cross the link.
+    leaving: VecDeque<Completion>,
+    in_flight: usize,
+    now: Nanos,
+}
+
+impl Ssd {
+    /// A drive of `capacity` bytes.
+    ///
+    /// # Errors
+    /// [`SpecError`] if such a drive cannot work.
+    pub fn new(spec: &Spec, capacity: u64, seed: u64) -> Result<Self, SpecError> {
+        spec.check(capacity)?;
+        let pattern = spec.pattern()?;
+        let timing = spec.timing.timing(&spec.cells, &pattern)?;
+        let physical = spec.faults.iter().filter_map(crate::spec::FaultSpec::physical).collect();
+        let array = Array::new(
+            spec.geometry(capacity),
+            pattern,
+            timing,
+            spec.options(),
+            spec.variation.variation(),
+            Faults::new(physical),
+            seed,
+        );
+        let mut context = Context::new(array);
+        let mut ftl = ftl::build(spec, capacity, seed)?;
+        if spec.precondition != Precondition::None {
+            ftl.precondition(spec.precondition, &mut context);
+        }
+        Ok(Self {
+            context,
+            ftl,
+            capacity,
+            controller: spec.controller,
+            link: Link::new(spec.link),
+            faults: LogicalFaults::new(&spec.faults, capacity, seed),
+            arriving: VecDeque::new(),
+            leaving: VecDeque::new(),
+            in_flight: 0,
+            now: 0,
+        })
+    }
+
+    /// The drive's size (bytes).
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// What it works with: the array and what is counted.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Its translation layer.
+    pub fn ftl(&self) -> &dyn Ftl {
+        self.ftl.as_ref()
+    }
+
+    /// A request reaches the translation layer.
+    fn arrive(&mut self, now: Nanos, id: RequestId) {
+        let request = self.context.requests[id as usize].request;
+        match self.faults.strike(now, &request) {
+            Fortune::Well => {}
+            // The piece that it waits for never ends.
+            Fortune::Stuck => return,
+            Fortune::Fate(fate @ Fate::Failed(_)) => {
+                return self.context.finish(id, fate, &Breakdown::default());
+            }
+            Fortune::Fate(fate) => {
+                self.context.open(id);
+                self.context.finish(id, fate, &Breakdown::default());
+            }
+        }
+        self.hand_over(now, &request);
+        self.context.finish_ok(id);
+    }
+
+    fn hand_over(&mut self, now: Nanos, request: &Request) {
+        let context = &mut self.context;
+        match request.operation {
+            Operation::Read | Operation::Verify | Operation::Copy => {
+                self.ftl.read(now, request, context);
+            }
+            Operation::Write => self.ftl.write(now, request, context),
+            Operation::Flush => self.ftl.flush(now, request, context),
+            Operation::Discard | Operation::WriteZeroes => self.ftl.trim(now, request, context),
+        }
+    }
+
+    /// Completes what the translation layer finished.
+    fn settle(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some(id) = self.context.finished.pop() {
+            let open = &mut self.context.requests[id as usize];
+            if let (Some(to), Fate::Done) = (open.copy_to.take(), open.fate) {
+                // What was read is now written.
+                open.request = Request { operation: Operation::Write, offset: to, ..open.request };
+                open.pieces = 1;
+                let request = open.request;
+                self.ftl.write(now, &request, &mut self.context);
+                self.context.finish_ok(id);
+                continue;
+            }
+            let Open { tag, request, fate, since, times, .. } = *open;
+            self.context.free.push(id);
+            let crosses = request.operation == Operation::Read && !matches!(fate, Fate::Failed(_));
+            let at = if crosses { self.link.send(now, request.length) } else { now };
+            self.context.statistics.complete(&request, at - since, &times);
+            let completion = Completion { tag, at, fate };
+            if at > now {
+                self.leaving.push_back(completion);
+            } else {
+                self.complete(completion, done);
+            }
+        }
+    }
+
+    fn complete(&mut self, completion: Completion, done: &mut Vec<Completion>) {
+        done.push(completion);
+        self.in_flight -= 1;
+        if self.in_flight == 0 {
+            self.ftl.host_active(completion.at, false, &mut self.context);
+        }
+    }
+
+    /// When the next thing happens besides the array's.
+    fn next_own(&self) -> Option<Nanos> {
+        let arriving = self.arriving.front().map(|(at, _)| *at);
+        let leaving = self.leaving.front().map(|completion| completion.at);
+        [arriving, leaving, self.ftl.next_event()].into_iter().flatten().min()
+    }
+
+    /// The power fails at `now`, to which the drive was advanced, and comes back
+    /// at once. What was in flight is gone. The byte ranges whose acknowledged
+    /// contents are lost, each in the order in which it was found.
+    pub fn power_cut(&mut self, now: Nanos) -> Vec<Range<u64>> {
+        let mut dropped = Vec::new();
+        self.context.array.power_cut(now, |op, started| {
+            dropped.push(crate::ftl::Dropped { op, started });
+        });
+        #[cfg(test)]
+        if let Some(shadow) = &mut self.context.shadow {
+            shadow.power_cut(&dropped);
+        }
+        self.arriving.clear();
+        self.leaving.clear();
+        self.context.requests.clear();
+        self.context.free.clear();
+        self.context.finished.clear();
+        self.in_flight = 0;
+        self.link.reset();
+        let mut lost = Vec::new();
+        self.ftl.power_cut(now, &dropped, &mut lost, &mut self.context);
+        lost
+    }
+}
+
+impl Model for Ssd {
+    fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
+        let &Command { operation, offset, length, fua, source, stream } = command;
+        let offset = offset.min(self.capacity);
+        let mut request = Request { id: 0, operation, offset, length, stream, fua };
+        let mut copy_to = None;
+        if operation == Operation::Copy {
+            request.offset = source.min(self.capacity);
+            copy_to = Some(offset);
+        }
+        // No range of a hostile command leaves the drive.
+        request.length = length.min(self.capacity - offset).min(self.capacity - request.offset);
+        let (pieces, fate, times) = (1, Fate::Done, Breakdown::default());
+        let open = Open { tag, request, copy_to, since: now, pieces, fate, times };
+        let id = self.context.begin(open);
+        if self.in_flight == 0 {
+            self.ftl.host_active(now, true, &mut self.context);
+        }
+        self.in_flight += 1;
+        let received = if operation == Operation::Write {
+            self.link.receive(now, request.length)
+        } else {
+            now
+        };
+        let at = received.saturating_add(self.controller);
+        // Behind what came before it: what has no data does not overtake.
+        let at = self.arriving.back().map_or(at, |(last, _)| at.max(*last));
+        self.arriving.push_back((at, id));
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        match (self.context.array.next_event(), self.next_own()) {
+            (Some(array), Some(own)) => Some(array.min(own)),
+            (array, own) => array.or(own),
+        }
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        loop {
+            let own = self.next_own().filter(|&at| at <= now);
+            if let Some(ended) = self.context.array.pop(own.unwrap_or(now)) {
+                #[cfg(test)]
+                if let Some(shadow) = &mut self.context.shadow {
+                    shadow.done(&ended);
+                }
+                self.ftl.done(ended.at, &ended, &mut self.context);
+                self.settle(ended.at, done);
+                continue;
+            }
+            let Some(at) = own else { break };
+            if self.leaving.front().is_some_and(|completion| completion.at == at) {
+                if let Some(completion) = self.leaving.pop_front() {
+                    self.complete(completion, done);
+                }
+            } else if self.arriving.front().is_some_and(|(arrival, _)| *arrival == at) {
+                if let Some((_, id)) = self.arriving.pop_front() {
+                    self.arrive(at, id);
+                    self.settle(at, done);
+                }
+            } else {
+                self.ftl.wake(at, &mut self.context);
+                self.settle(at, done);
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn health(&self) -> Health {
+        self.ftl.health(&self.context)
+    }
+
+    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
+        vendor::carry_out(self, now, command)
+    }
+
+    fn inside(&self, now: Nanos) -> Option<String> {
+        Some(self.context.statistics.report(now, &self.context.array).to_string())
+    }
+}

@@ -1,0 +1,75 @@
+//! A drive reads, writes, trims and flushes, and takes as long as its parts.
+
+use stasis_block::{Command, Fate, Operation};
+
+use super::load::{alone, drain, on, run, shadowed};
+use crate::nand::OpKind;
+use crate::spec::{ByLetter, Duration, GcSpec, TimingSpec};
+use crate::Spec;
+
+const MIB: u64 = 1 << 20;
+
+pub fn small() -> Spec {
+    let time = |ns| Some(ByLetter::All(Duration(ns)));
+    Spec {
+        channels: 2,
+        luns: 2,
+        planes: 1,
+        pages: 16,
+        page_size: 4096,
+        cells: "slc".into(),
+        over_provisioning: 0.28,
+        buffer: 0,
+        controller: 1_000,
+        gc: GcSpec { foreground: 3, ..GcSpec::default() },
+        timing: TimingSpec {
+            read: time(50_000),
+            program: time(500_000),
+            erase: Some(Duration(3_000_000)),
+            bus: Some(serde_json::from_str("\"400MB/s\"").unwrap()),
+            ..TimingSpec::default()
+        },
+        ..Spec::default()
+    }
+}
+
+#[test]
+fn commands_take_the_time_of_their_parts() {
+    let mut ssd = shadowed(&small(), 16 * MIB, 1);
+    // Nothing was ever written: there is nothing to read.
+    assert_eq!(alone(&mut ssd, 0, &on(Operation::Read, 0, 1)).1, 1_000);
+    // Controller, 4096 bytes at 400 MB/s, program.
+    assert_eq!(alone(&mut ssd, 10_000, &on(Operation::Write, 0, 1)).1, 1_000 + 10_240 + 500_000);
+    assert_eq!(alone(&mut ssd, 10 * MIB, &on(Operation::Read, 0, 1)).1, 1_000 + 50_000 + 10_240);
+    // Four planes at two channels: the second transfer of each waits.
+    let four = alone(&mut ssd, 20 * MIB, &on(Operation::Write, 8, 4)).1;
+    assert_eq!(four, 1_000 + 2 * 10_240 + 500_000);
+    assert_eq!(alone(&mut ssd, 30 * MIB, &Command::flush()).1, 1_000);
+    assert_eq!(alone(&mut ssd, 40 * MIB, &on(Operation::Discard, 0, 1)).1, 1_000);
+    assert_eq!(alone(&mut ssd, 50 * MIB, &on(Operation::Read, 0, 1)).1, 1_000);
+    assert_eq!(ssd.context().statistics.ops(OpKind::Program), 5);
+}
+
+#[test]
+fn random_overwrites_collect_garbage_and_lose_nothing() {
+    let capacity = 16 * MIB;
+    let mut ssd = shadowed(&small(), capacity, 1);
+    let units = capacity / 4096;
+    let mut state = 1u64;
+    let mut draw = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % units
+    };
+    let done = run(&mut ssd, 0, 32, 8 * units, |n| {
+        let operation = if n % 3 == 0 { Operation::Read } else { Operation::Write };
+        on(operation, draw(), 1)
+    });
+    assert!(done.iter().all(|completion| completion.fate == Fate::Done));
+    drain(&mut ssd);
+    ssd.ftl().check();
+    let statistics = &ssd.context().statistics;
+    assert!(statistics.collections > 100, "{}", statistics.collections);
+    assert!(statistics.write_amplification() > 1.2, "{}", statistics.write_amplification());
+    let shadow = ssd.context().shadow.as_ref().unwrap();
+    assert!(shadow.erases > 100);
+}

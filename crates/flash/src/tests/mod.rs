@@ -1,0 +1,4 @@
+//! The whole drive against the shadow array.
+
+mod basics;
+mod load;
