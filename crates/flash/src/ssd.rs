@@ -114,6 +114,7 @@ impl Ssd {
             }
             Operation::Write => self.ftl.write(now, request, context),
             Operation::Flush => self.ftl.flush(now, request, context),
+            Operation::Barrier => self.ftl.barrier(now, context),
             Operation::Discard | Operation::WriteZeroes => self.ftl.trim(now, request, context),
         }
     }
@@ -187,7 +188,7 @@ impl Ssd {
 
 impl Model for Ssd {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
-        let &Command { operation, offset, length, fua, source, stream } = command;
+        let &Command { operation, offset, length, fua, source, stream, .. } = command;
         let offset = offset.min(self.capacity);
         let mut request = Request { id: 0, operation, offset, length, stream, fua };
         let mut copy_to = None;

@@ -38,6 +38,10 @@ pub trait Ftl: Debug + Send {
     /// Everything acknowledged so far becomes durable.
     fn flush(&mut self, now: Nanos, request: &Request, context: &mut Context);
 
+    /// Everything written so far becomes durable before anything that is written
+    /// from now on; nobody waits.
+    fn barrier(&mut self, now: Nanos, context: &mut Context);
+
     /// An operation that was submitted has ended.
     fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context);
 

@@ -35,14 +35,14 @@ pub struct Array {
     pub(super) dirty_channels: VecDeque<u32>,
     // Ends of steps: the time above, the number of a unit, or behind them of a
     // channel, below. An end that is not its unit's `until` was suspended.
-    due: BinaryHeap<Reverse<u128>>,
-    finished: List,
+    pub(super) due: BinaryHeap<Reverse<u128>>,
+    pub(super) finished: List,
     submitted: u64,
     pub(super) wear: Wear,
     pub(super) channel_usage: Usage,
-    lun_usage: Usage,
+    pub(super) lun_usage: Usage,
     // Busy planes of each LUN, and until when they are in `lun_usage`.
-    busy: Vec<(u32, Nanos)>,
+    pub(super) busy: Vec<(u32, Nanos)>,
 }
 
 impl Array {
@@ -167,7 +167,7 @@ impl Array {
     }
 
     /// Everything before `now` happens.
-    fn settle(&mut self, now: Nanos) {
+    pub(super) fn settle(&mut self, now: Nanos) {
         debug_assert!(now >= self.now, "time never decreases");
         if now > self.now {
             while self.step(now - 1) {}
@@ -252,18 +252,6 @@ impl Array {
         }
         *since = self.now;
         *planes = planes.saturating_add_signed(more);
-    }
-
-    /// The power fails at `now`: no operation under way ever ends, nothing is
-    /// held any more. Tells each of them, and whether its cells were at work, in
-    /// the order of submission.
-    pub fn power_cut(&mut self, _now: Nanos, mut dropped: impl FnMut(Op, bool)) {
-        let mut under_way: Vec<_> = self.due.drain().map(|Reverse(due)| due).collect();
-        under_way.sort_by_key(|&(_, sequence, _)| sequence);
-        for (_, _, slot) in under_way {
-            self.free.push(slot);
-            dropped(self.ops[slot].op, true);
-        }
     }
 
     /// The times of operations.

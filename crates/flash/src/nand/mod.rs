@@ -10,6 +10,7 @@ mod bus;
 mod cell_phase;
 mod options;
 mod planes;
+mod power;
 mod slots;
 mod unit;
 mod usage;

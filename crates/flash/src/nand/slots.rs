@@ -40,7 +40,7 @@ pub(super) struct Slot {
     pub silent: bool,
     /// The next of its multi-plane operation.
     pub mate: u32,
-    next: u32,
+    pub(super) next: u32,
     prev: u32,
 }
 
@@ -75,6 +75,20 @@ impl Slots {
 
     pub fn len(&self) -> usize {
         self.in_flight
+    }
+
+    /// The operations in flight, in the order of submission.
+    pub fn by_number(&self) -> Vec<u32> {
+        let mut used = vec![true; self.slots.len()];
+        let mut free = self.free;
+        while free != NONE {
+            used[free as usize] = false;
+            free = self.slots[free as usize].next;
+        }
+        let mut used: Vec<u32> =
+            (0..self.slots.len() as u32).filter(|&index| used[index as usize]).collect();
+        used.sort_by_key(|&index| self[index].number);
+        used
     }
 
     pub fn insert(&mut self, now: Nanos, number: u64, mark: Nanos, op: Op) -> u32 {

@@ -8,7 +8,17 @@ use crate::buffer::NONE;
 use crate::ftl::RequestId;
 use crate::nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 
-/// A write that is not all in the buffer yet.
+/// A write that covers a part of units only, while those are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Partial {
+    request: Request,
+    reads: u32,
+    // Barriers that there were before it.
+    barriers: u32,
+}
+
+/// A write that is not all in the buffer yet; with no request a barrier, whose
+/// number is `next`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor {
     id: RequestId,
@@ -121,10 +131,11 @@ impl PageFtl {
         }
         context.open(request.id);
         let number = self.partial_free.pop().unwrap_or(self.partial.len() as u32);
+        let partial = Partial { request: *request, reads: 0, barriers: self.barriers };
         if number as usize == self.partial.len() {
-            self.partial.push((*request, 0));
+            self.partial.push(partial);
         } else {
-            self.partial[number as usize] = (*request, 0);
+            self.partial[number as usize] = partial;
         }
         let mut reads = 0;
         for unit in [Some(first), (end - 1 > first).then(|| end - 1)].into_iter().flatten() {
@@ -133,14 +144,14 @@ impl PageFtl {
             }
             if let Some(slot) = self.map.slot(unit) {
                 reads += 1;
-                self.partial[number as usize].1 = reads;
+                self.partial[number as usize].reads = reads;
                 let token = PARTIAL_READ | u64::from(number);
                 self.submit_read(now, slot / self.shape.slots, self.shape.unit, token, context);
             }
         }
         if reads == 0 {
             self.partial_free.push(number);
-            self.enqueue(request);
+            self.enqueue(request, self.barriers);
         }
     }
 
@@ -158,31 +169,54 @@ impl PageFtl {
         done: &OpDone,
         context: &mut Context,
     ) {
-        let (request, left) = &mut self.partial[number as usize];
-        *left -= 1;
-        let (request, left) = (*request, *left);
+        self.partial[number as usize].reads -= 1;
+        let Partial { request, reads, barriers } = self.partial[number as usize];
         if done.status == OpStatus::Uncorrectable {
             // What is not written of the unit cannot be kept.
             context.open(request.id);
             context.finish(request.id, Fate::Failed(Status::WriteError), &done.times);
         }
-        if left == 0 {
+        if reads == 0 {
             self.partial_free.push(number);
-            self.enqueue(&request);
+            self.enqueue(&request, barriers);
         }
         self.read_ended(now, done, context);
     }
 
-    fn enqueue(&mut self, request: &Request) {
+    /// A write waits for the buffer, before the barriers that came after it.
+    fn enqueue(&mut self, request: &Request, barriers: u32) {
         let (next, end) = self.shape.units_of(request.offset, request.length);
         let &Request { id, stream, fua, .. } = request;
-        self.waiting.push_back(Cursor { id, stream, fua, next, end });
+        let later = |cursor: &Cursor| cursor.id == NONE && cursor.next >= barriers;
+        let at = if barriers == self.barriers {
+            self.waiting.len()
+        } else {
+            self.waiting.iter().position(later).unwrap_or(self.waiting.len())
+        };
+        self.waiting.insert(at, Cursor { id, stream, fua, next, end });
+    }
+
+    /// What is written from now on waits until everything before is durable.
+    pub(super) fn host_barrier(&mut self) {
+        let next = self.barriers;
+        self.waiting.push_back(Cursor { id: NONE, stream: 0, fua: false, next, end: next });
+        self.barriers += 1;
+    }
+
+    /// Whether everything before a barrier is durable.
+    fn passes(&mut self, barrier: u32) -> bool {
+        self.buffer.force();
+        let before = |partial: &Partial| partial.reads > 0 && partial.barriers <= barrier;
+        self.buffer.used() == 0 && !self.partial.iter().any(before)
     }
 
     /// Lets waiting writes into the buffer and the buffer into the cells.
     pub(super) fn pump(&mut self, now: Nanos, context: &mut Context) {
         self.admit(context);
         self.dispatch(now, context);
+        if !self.flushes.is_empty() {
+            self.finish_flushes(context);
+        }
         // Nothing would make room by itself.
         if !self.waiting.is_empty() && self.programming == 0 && !self.stalled {
             self.buffer.force();
@@ -198,6 +232,13 @@ impl PageFtl {
     fn admit(&mut self, context: &mut Context) {
         while let Some(cursor) = self.waiting.front_mut() {
             let Cursor { id, stream, fua, next, end } = *cursor;
+            if id == NONE {
+                if !self.passes(next) {
+                    return;
+                }
+                self.waiting.pop_front();
+                continue;
+            }
             if next == end {
                 self.waiting.pop_front();
                 context.finish_ok(id);
@@ -304,7 +345,7 @@ impl PageFtl {
         self.read_only = true;
         let failed = Fate::Failed(Status::WriteError);
         let none = Breakdown::default();
-        for cursor in self.waiting.drain(..) {
+        for cursor in self.waiting.drain(..).filter(|cursor| cursor.id != NONE) {
             context.finish(cursor.id, failed, &none);
         }
         for (id, _) in self.flushes.drain(..) {

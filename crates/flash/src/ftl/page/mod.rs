@@ -15,7 +15,7 @@ use stasis_clock::Nanos;
 
 use self::blocks::Blocks;
 use self::collect::Collector;
-use self::host::Cursor;
+use self::host::{Cursor, Partial};
 use self::map::Map;
 use self::programs::Programs;
 use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
@@ -51,8 +51,10 @@ pub(crate) struct PageFtl {
     protected: bool,
     waiting: VecDeque<Cursor>,
     flushes: VecDeque<(RequestId, u64)>,
+    // How many there were.
+    barriers: u32,
     // Writes of parts of units, by number: what they wait for.
-    partial: Vec<(Request, u32)>,
+    partial: Vec<Partial>,
     partial_free: Vec<u32>,
     streams: u32,
     // Open blocks, by plane and stream.
@@ -112,6 +114,7 @@ impl PageFtl {
             protected: spec.plp && room > 0,
             waiting: VecDeque::new(),
             flushes: VecDeque::new(),
+            barriers: 0,
             partial: Vec::new(),
             partial_free: Vec::new(),
             streams,
@@ -172,6 +175,13 @@ impl Ftl for PageFtl {
 
     fn flush(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         self.host_flush(request, context);
+        self.pump(now, context);
+    }
+
+    fn barrier(&mut self, now: Nanos, context: &mut Context) {
+        if !self.protected {
+            self.host_barrier();
+        }
         self.pump(now, context);
     }
 

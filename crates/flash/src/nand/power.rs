@@ -1,0 +1,60 @@
+//! A power cut: nothing that is under way ever ends.
+
+use stasis_clock::Nanos;
+
+use super::bus::Channel;
+use super::slots::{List, Slots, NONE};
+use super::unit::{State, Unit};
+use super::{Array, Op};
+
+impl Array {
+    /// The power fails at `now`, to which everything was popped, and comes back:
+    /// no operation under way ever ends, and nothing is held any more. Tells each
+    /// of them in the order of submission, and whether the cells that it was to
+    /// change are neither as before nor as after.
+    pub fn power_cut(&mut self, now: Nanos, mut dropped: impl FnMut(Op, bool)) {
+        self.settle(now);
+        let mut changing = Vec::new();
+        for unit in &self.units {
+            let at_work = matches!(
+                unit.state,
+                State::Program
+                    | State::Erase
+                    | State::Suspending
+                    | State::Suspended
+                    | State::Resuming
+            );
+            for first in [unit.suspended, if at_work { unit.current } else { NONE }] {
+                let mut index = first;
+                while index != NONE {
+                    changing.push(index);
+                    index = self.slots[index].mate;
+                }
+            }
+        }
+        let mut ended = self.finished.head;
+        while ended != NONE {
+            changing.push(ended);
+            ended = self.slots[ended].next;
+        }
+        for index in self.slots.by_number() {
+            dropped(self.slots[index].op, changing.contains(&index));
+        }
+        for (lun, (planes, since)) in self.busy.iter_mut().enumerate() {
+            if *planes > 0 {
+                self.lun_usage.add(lun as u32, *since, now);
+            }
+            (*planes, *since) = (0, now);
+        }
+        for unit in &mut self.units {
+            *unit = Unit::new(unit.channel, unit.lun);
+        }
+        self.channels.iter_mut().for_each(|channel| *channel = Channel::new());
+        self.dirty_units.clear();
+        self.dirty_channels.clear();
+        self.due.clear();
+        self.finished = List::EMPTY;
+        self.slots = Slots::new();
+        self.now = now;
+    }
+}
