@@ -33,20 +33,22 @@ impl Controller {
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
         let extent = extent_of(self.writable_namespace(command.nsid)?, command)?;
+        self.check_zones(command.nsid, Operation::Write, &extent)?;
         let marked = self.uncorrectable[command.nsid as usize - 1].insert(extent.range());
         if !marked {
             return Err(StatusCode::InternalError.into());
         }
+        self.enter_zones(command.nsid, Operation::Write, extent.offset, extent.length);
         Ok(Outcome::Done(0))
     }
 
-    /// Whether none of the blocks is marked as uncorrectable.
+    /// Whether the blocks can be read: none is marked as uncorrectable.
     pub(crate) fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let marks = &self.uncorrectable[nsid as usize - 1];
         if !marks.is_empty() && marks.overlaps(&extent.range()) {
             return Err(StatusCode::UnrecoveredReadError.into());
         }
-        Ok(())
+        self.check_zones(nsid, Operation::Read, extent)
     }
 
     /// Whether the marks of the blocks can be cleared when they are written,
@@ -57,6 +59,12 @@ impl Controller {
             return Err(StatusCode::WriteFault.into());
         }
         Ok(())
+    }
+
+    /// Whether the blocks can be written now.
+    pub(crate) fn check_writable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
+        self.check_clearing(nsid, extent)?;
+        self.check_zones(nsid, Operation::Write, extent)
     }
 
     /// A request has given blocks new contents.

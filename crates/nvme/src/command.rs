@@ -15,6 +15,8 @@ pub mod location {
     pub const CDW10: u16 = 40;
     pub const CDW11: u16 = 44;
     pub const CDW12: u16 = 48;
+    pub const CDW13: u16 = 52;
+    pub const CDW14: u16 = 56;
 }
 
 /// A command, copied once out of its queue.
@@ -32,6 +34,7 @@ pub struct SubmissionEntry {
     pub cdw12: u32,
     pub cdw13: u32,
     pub cdw14: u32,
+    #[allow(dead_code)] // Used by the vector commands.
     pub cdw15: u32,
 }
 
@@ -59,7 +62,8 @@ impl SubmissionEntry {
 /// A completion that waits for its place in a queue, hence without its phase.
 #[derive(Debug, Clone, Copy)]
 pub struct CompletionEntry {
-    pub result: u32,
+    /// Dwords 0 and 1.
+    pub result: u64,
     pub sq_head: u16,
     pub sq_id: u16,
     pub cid: u16,
@@ -70,7 +74,7 @@ pub struct CompletionEntry {
 impl CompletionEntry {
     pub fn to_bytes(self, phase: bool) -> [u8; CQE_SIZE] {
         let mut raw = [0; CQE_SIZE];
-        raw[0..4].copy_from_slice(&self.result.to_le_bytes());
+        raw[0..8].copy_from_slice(&self.result.to_le_bytes());
         raw[8..10].copy_from_slice(&self.sq_head.to_le_bytes());
         raw[10..12].copy_from_slice(&self.sq_id.to_le_bytes());
         raw[12..14].copy_from_slice(&self.cid.to_le_bytes());

@@ -35,6 +35,11 @@ impl Controller {
         self.pool.give_segments(segments);
         let end = match owner {
             Owner::Command(command) => Some(GroupEnd { command, failure, result: 0 }),
+            Owner::Append(command) => {
+                let result = if failure.is_none() { lba } else { 0 };
+                Some(GroupEnd { command, failure, result })
+            }
+            Owner::Elements { group, mask } => self.slots.elements_done(group, mask, failure),
             Owner::Part { group, part } => self.slots.part_done(group, part, failure),
             Owner::Shutdown => {
                 self.end_shutdown();
@@ -102,7 +107,7 @@ impl Controller {
     }
 
     /// Posts a completion, or holds it until its queue has room.
-    pub(crate) fn post(&mut self, memory: &dyn Memory, id: CommandId, status: u16, result: u32) {
+    pub(crate) fn post(&mut self, memory: &dyn Memory, id: CommandId, status: u16, result: u64) {
         let Some(Some(sq)) = self.submission.get(usize::from(id.sq)) else { return };
         let cq_id = sq.cq;
         let entry = CompletionEntry { result, sq_head: sq.head, sq_id: id.sq, cid: id.cid, status };

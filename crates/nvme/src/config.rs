@@ -1,5 +1,8 @@
 //! What a controller is made to be.
 
+use crate::physical::{Physical, PhysicalError};
+use crate::zoned::{Zones, ZonesError};
+
 /// How shadow doorbells are used once the driver has configured them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ShadowPolicy {
@@ -23,13 +26,19 @@ pub struct Namespace {
     pub block_size: u32,
     /// Whether it is write protected.
     pub read_only: bool,
+    /// Its zones, if it is of the Zoned Namespace command set.
+    pub zoned: Option<Zones>,
+    /// Its geometry, if it is an Open-Channel drive. Its blocks are then the
+    /// sectors that exist; addresses have holes where a count is no power of
+    /// two.
+    pub physical: Option<Physical>,
 }
 
 impl Namespace {
     /// A namespace of `blocks` blocks at the drive's beginning, which may be
     /// written.
     pub fn new(blocks: u64, block_size: u32) -> Self {
-        Self { start: 0, blocks, block_size, read_only: false }
+        Self { start: 0, blocks, block_size, read_only: false, zoned: None, physical: None }
     }
 
     /// Its size in bytes.
@@ -143,6 +152,28 @@ pub enum ConfigError {
         /// What is possible.
         expected: &'static str,
     },
+    /// Zones that cannot be.
+    #[error("NVMe namespace {nsid}: {error}")]
+    Zones {
+        /// Number of the namespace, from 1.
+        nsid: usize,
+        /// Why.
+        error: ZonesError,
+    },
+    /// A geometry that cannot be.
+    #[error("NVMe namespace {nsid}: {error}")]
+    Physical {
+        /// Number of the namespace, from 1.
+        nsid: usize,
+        /// Why.
+        error: PhysicalError,
+    },
+    /// A namespace with both zones and a geometry.
+    #[error("NVMe namespace {nsid} is both zoned and physical; take one away")]
+    Both {
+        /// Number of the namespace, from 1.
+        nsid: usize,
+    },
 }
 
 /// Most queue pairs, the admin queues included.
@@ -151,7 +182,11 @@ pub(crate) const MOST_QUEUES: usize = 65;
 const MOST_NAMESPACES: usize = 128;
 
 impl Config {
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    /// Whether there can be such a controller.
+    ///
+    /// # Errors
+    /// Says which field cannot be, and what it can.
+    pub fn check(&self) -> Result<(), ConfigError> {
         text("serial", &self.serial, 20)?;
         text("model", &self.model, 40)?;
         text("firmware", &self.firmware, 8)?;
@@ -179,6 +214,7 @@ impl Config {
             if !(1..=most).contains(&namespace.blocks) {
                 return wrong("blocks", namespace.blocks, "at least 1 and less than 2^63 bytes");
             }
+            namespace.check_layout(index + 1)?;
             if namespace.start > i64::MAX as u64 - namespace.bytes() {
                 return wrong("start", namespace.start, "such that its end is below 2^63 bytes");
             }
@@ -198,9 +234,40 @@ impl Config {
         self.namespaces.get((nsid as usize).checked_sub(1)?)
     }
 
+    /// Whether any namespace is zoned: then command sets are to be chosen.
+    pub(crate) fn has_zones(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.zoned.is_some())
+    }
+
     /// Interrupt vectors: one for each queue pair and one for the admin queues.
     pub(crate) fn vectors(&self) -> u16 {
         self.queue_pairs + 1
+    }
+}
+
+impl Namespace {
+    /// Whether its layout allows blocks of `size`: zones must be whole, and a
+    /// geometry is in blocks.
+    pub(crate) fn can_have_blocks_of(&self, size: u32, bytes: u64) -> bool {
+        let zones = |zones: &Zones| zones.check(bytes, size.into()).is_ok();
+        self.zoned.as_ref().is_none_or(zones)
+            && (self.physical.is_none() || size == self.block_size)
+    }
+
+    fn check_layout(&self, nsid: usize) -> Result<(), ConfigError> {
+        let size = u64::from(self.block_size);
+        if self.zoned.is_some() && self.physical.is_some() {
+            return Err(ConfigError::Both { nsid });
+        }
+        if let Some(zones) = &self.zoned {
+            let checked = zones.check(self.blocks * size, size);
+            checked.map_err(|error| ConfigError::Zones { nsid, error })?;
+        }
+        if let Some(physical) = &self.physical {
+            let checked = physical.check(self.blocks, size);
+            checked.map_err(|error| ConfigError::Physical { nsid, error })?;
+        }
+        Ok(())
     }
 }
 

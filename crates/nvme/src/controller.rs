@@ -18,6 +18,7 @@ use crate::shadow::Shadow;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
 use crate::vendor::Vendor;
+use crate::zoned::ZonedNamespace;
 use crate::{Memory, OutOfMemoryRange, PAGE_SIZE};
 
 /// A block request that the controller hands to the drive below.
@@ -66,6 +67,8 @@ pub struct Controller {
     pub(crate) events: Events,
     pub(crate) errors: ErrorLog,
     pub(crate) statistics: Statistics,
+    /// By namespace; resets of the controller leave it alone.
+    pub(crate) zoned: Vec<Option<ZonedNamespace>>,
     /// Virtual time as last told (ns).
     pub(crate) now: Nanos,
     /// Kelvin.
@@ -104,6 +107,7 @@ impl Controller {
             events: Events::default(),
             errors: ErrorLog::default(),
             statistics: Statistics::default(),
+            zoned: ZonedNamespace::all(&config),
             now: 0,
             temperature: crate::admin::NORMAL_TEMPERATURE,
             shut_down: true,
@@ -199,8 +203,9 @@ impl Controller {
 
     /// The drive has done the request `tag`: gives a read's data to the guest
     /// and posts the completion. A tag that is not in flight is ignored.
-    pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, data: Vec<u8>) {
+    pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, mut data: Vec<u8>) {
         if let Some(slot) = self.slots.remove(tag) {
+            self.leave_zones(memory, &slot, status, &mut data);
             self.finish(memory, slot, status, &data);
         }
         self.pool.give(data);

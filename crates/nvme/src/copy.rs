@@ -71,7 +71,7 @@ impl Controller {
             }
             self.check_readable(command.nsid, &source)?;
         }
-        self.check_clearing(command.nsid, &destination)?;
+        self.check_writable(command.nsid, &destination)?;
 
         let fua = self.is_forced(command, Operation::Copy);
         let id = CommandId { sq: queue, cid: command.cid };

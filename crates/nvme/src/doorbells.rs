@@ -89,7 +89,7 @@ impl Controller {
             let id = CommandId { sq: queue, cid: command.cid };
             match outcome {
                 Ok(Outcome::Pending) => {}
-                Ok(Outcome::Done(result)) => self.post(memory, id, 0, result),
+                Ok(Outcome::Done(result)) => self.post(memory, id, 0, result.into()),
                 Err(failure) => self.post_failure(memory, id, failure, command.nsid, 0),
             }
         }

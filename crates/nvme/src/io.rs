@@ -8,6 +8,7 @@ use crate::controller::{Controller, Request};
 use crate::prp;
 use crate::slots::{CommandId, Owner, Purpose, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::zoned;
 use crate::Memory;
 
 /// Opcodes (section 6, "Opcodes for NVM Commands").
@@ -63,7 +64,7 @@ impl Extent {
 
 /// What a command with data does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Transfer {
+pub enum Transfer {
     Read,
     Write,
     Compare,
@@ -79,6 +80,9 @@ impl Controller {
         if command.flags & FUSE != 0 || command.flags & PSDT == PSDT {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
+        if self.zoned(command.nsid).is_some() && !self.registers.has_all_command_sets() {
+            return Err(StatusCode::InvalidNamespace.at(location::NSID));
+        }
         match command.opcode {
             opcode::FLUSH => self.flush(queue, command),
             opcode::READ => self.transfer(memory, queue, command, Transfer::Read),
@@ -89,6 +93,11 @@ impl Controller {
             opcode::DATASET_MANAGEMENT => self.dataset_management(memory, queue, command),
             opcode::VERIFY => self.verify(queue, command),
             opcode::COPY => self.copy(memory, queue, command),
+            zoned::opcode::ZONE_MANAGEMENT_SEND => {
+                self.zone_management_send(memory, queue, command)
+            }
+            zoned::opcode::ZONE_MANAGEMENT_RECEIVE => self.zone_management_receive(memory, command),
+            zoned::opcode::ZONE_APPEND => self.zone_append(memory, queue, command),
             _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
     }
@@ -140,13 +149,33 @@ impl Controller {
             _ => self.io_namespace(command.nsid)?,
         };
         let extent = extent_of(namespace, command)?;
+        self.check_length(&extent)?;
+        match what {
+            Transfer::Write => self.check_writable(command.nsid, &extent)?,
+            _ => self.check_readable(command.nsid, &extent)?,
+        }
+        let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
+        self.transfer_extent(memory, queue, command, what, &extent, owner)
+    }
+
+    /// Whether a command may move so much data.
+    pub(crate) fn check_length(&self, extent: &Extent) -> Result<(), Failure> {
         if extent.length > self.config.max_transfer.into() {
             return Err(StatusCode::InvalidField.at(location::CDW12));
         }
-        match what {
-            Transfer::Write => self.check_clearing(command.nsid, &extent)?,
-            _ => self.check_readable(command.nsid, &extent)?,
-        }
+        Ok(())
+    }
+
+    /// The data of a command that has been checked, to or from `extent`.
+    pub(crate) fn transfer_extent(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        command: &SubmissionEntry,
+        what: Transfer,
+        extent: &Extent,
+        owner: Owner,
+    ) -> Result<Outcome, Failure> {
         let bytes = extent.length as usize;
         let mut segments = self.pool.take_segments();
         let walked = prp::walk(memory, command, bytes, &mut self.page, &mut segments);
@@ -171,14 +200,12 @@ impl Controller {
             Transfer::Write => (Operation::Write, Purpose::Deliver),
             Transfer::Compare => (Operation::Read, Purpose::Compare),
         };
-        let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
         let fua = self.is_forced(command, operation);
         let nsid = command.nsid;
         let command = Command { fua, ..Command::new(operation, extent.offset, extent.length) };
         let slot =
             Slot { purpose, bytes, segments, ..Slot::new(owner, &command, nsid, extent.lba) };
-        let tag = self.slots.insert(slot);
-        self.outbox.push_back(Request { tag, namespace: nsid, queue, command, data });
+        self.send_request(queue, slot, command, data);
         Ok(Outcome::Pending)
     }
 
@@ -186,7 +213,7 @@ impl Controller {
     fn write_zeroes(&mut self, queue: u16, command: &SubmissionEntry) -> Result<Outcome, Failure> {
         let namespace = self.writable_namespace(command.nsid)?;
         let extent = extent_of(namespace, command)?;
-        self.check_clearing(command.nsid, &extent)?;
+        self.check_writable(command.nsid, &extent)?;
         let operation = Operation::WriteZeroes;
         let fua = self.is_forced(command, operation);
         let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
@@ -212,9 +239,15 @@ impl Controller {
 
     /// Hands a request without data to the drive.
     pub(crate) fn request(&mut self, queue: u16, slot: Slot, command: Command) {
+        self.send_request(queue, slot, command, Vec::new());
+    }
+
+    /// Hands a request with its data, or room for it, to the drive.
+    pub(crate) fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) {
         let namespace = slot.nsid;
+        self.enter_zones(namespace, command.operation, command.offset, command.length);
         let tag = self.slots.insert(slot);
-        self.outbox.push_back(Request { tag, namespace, queue, command, data: Vec::new() });
+        self.outbox.push_back(Request { tag, namespace, queue, command, data });
     }
 
     /// Copies the data of a command from the guest into all of `data`.

@@ -39,6 +39,7 @@ mod interrupts;
 mod intervals;
 mod io;
 mod lifecycle;
+mod physical;
 mod prp;
 mod queue;
 mod registers;
@@ -48,12 +49,15 @@ mod slots;
 mod statistics;
 mod status;
 mod vendor;
+mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, ShadowPolicy};
 pub use controller::{Controller, Request};
+pub use physical::{Physical, PhysicalError};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use vendor::VendorRequest;
+pub use zoned::{Zones, ZonesError, Zrwa};
 
 /// Size of a memory page as the controller uses it, in bytes: the only one
 /// offered (`CAP.MPSMIN` = `CAP.MPSMAX` = 0, NVMe 1.4 section 3.1.1).

@@ -33,7 +33,7 @@ impl Controller {
         self.registers.csts = 0;
         // Section 3.1.8: a queue has at least 2 entries. Memory is probed now
         // rather than at the first command.
-        let usable = self.registers.configuration_is_supported()
+        let usable = self.registers.configuration_is_supported(&self.config)
             && sq_size >= 2
             && cq_size >= 2
             && memory.contains(asq, usize::from(sq_size) * SQE_SIZE)

@@ -40,6 +40,10 @@ pub const CSTS_SHST_OCCURRING: u32 = 1 << 2;
 /// `CSTS.SHST`: shutdown processing complete.
 pub const CSTS_SHST_COMPLETE: u32 = 2 << 2;
 
+/// `CC.CSS`: all supported I/O command sets (NVM Express Base Specification
+/// 2.0 section 3.1.3.5).
+const CSS_ALL: u32 = 6;
+
 /// The fields of CC that a host can write: everything but the reserved bits.
 const CC_WRITABLE: u32 = 0x00ff_fff1;
 
@@ -104,16 +108,22 @@ impl Registers {
     /// Whether CC asks for something that CAP does not offer: an I/O command
     /// set, a memory page size or an arbitration other than 0, or queue entry
     /// sizes that the host may set later but not to a wrong value.
-    pub fn configuration_is_supported(&self) -> bool {
+    pub fn configuration_is_supported(&self, config: &Config) -> bool {
         let css = self.cc >> 4 & 7;
         let mps = self.cc >> 7 & 0xf;
         let ams = self.cc >> 11 & 7;
         let size_is = |size: u32, right: u8| size == 0 || size == u32::from(right);
-        css == 0
+        (css == 0 || css == CSS_ALL && config.has_zones())
             && mps == 0
             && ams == 0
             && size_is(self.cc >> 16 & 0xf, SQES)
             && size_is(self.cc >> 20 & 0xf, CQES)
+    }
+
+    /// Whether the host has chosen all I/O command sets there are: without it
+    /// there is the NVM command set only.
+    pub fn has_all_command_sets(&self) -> bool {
+        self.cc >> 4 & 7 == CSS_ALL
     }
 
     /// Whether both entry sizes are set, as creating I/O queues needs them.
@@ -140,7 +150,11 @@ fn capabilities(config: &Config) -> u64 {
     const TIMEOUT: u64 = 20;
     const CONTIGUOUS_QUEUES_REQUIRED: u64 = 1 << 16;
     const NVM_COMMAND_SET: u64 = 1 << 37;
+    // One or more I/O command sets, as Identify tells.
+    const ALL_COMMAND_SETS: u64 = 1 << 43;
+    let sets = if config.has_zones() { ALL_COMMAND_SETS } else { 0 };
     u64::from(config.queue_entries - 1)
+        | sets
         | CONTIGUOUS_QUEUES_REQUIRED
         | TIMEOUT << 24
         | NVM_COMMAND_SET

@@ -33,6 +33,16 @@ pub enum Owner {
         /// Which of the command's ranges it is.
         part: u32,
     },
+    /// To a Zone Append, whose completion says where it went: the slot's LBA.
+    Append(CommandId),
+    #[allow(dead_code)] // Used by the vector commands.
+    /// To a vector command of several requests.
+    Elements {
+        /// The index of its group.
+        group: usize,
+        /// The elements of the vector that the request covers, a bit for each.
+        mask: u64,
+    },
     /// To the shutdown that waits for the drive's cache.
     Shutdown,
     /// To the Format NVM command under way.
@@ -98,6 +108,9 @@ pub struct Group {
     pub failure: Option<(u32, StatusCode)>,
     /// Whether the completion says which part that is.
     pub tells_part: bool,
+    /// Elements of a vector that failed, a bit for each: the completion says
+    /// so.
+    pub failed: u64,
 }
 
 /// How a command of several requests ended.
@@ -105,8 +118,8 @@ pub struct Group {
 pub struct GroupEnd {
     pub command: CommandId,
     pub failure: Option<StatusCode>,
-    /// Dword 0 of the completion.
-    pub result: u32,
+    /// Dwords 0 and 1 of the completion.
+    pub result: u64,
 }
 
 /// All requests, by their tags: small numbers, used again.
@@ -168,7 +181,7 @@ impl Slots {
     /// Makes a command that `left` requests belong to, at least one. With
     /// `tells_part` a failure's completion says which part it was.
     pub fn insert_group(&mut self, command: CommandId, left: u32, tells_part: bool) -> usize {
-        let group = Group { command: Some(command), left, failure: None, tells_part };
+        let group = Group { command: Some(command), left, failure: None, tells_part, failed: 0 };
         match self.free_groups.pop() {
             Some(index) => {
                 self.groups[index] = group;
@@ -200,16 +213,33 @@ impl Slots {
         }
         let command = group.command.take();
         let (part, failure) = group.failure.unzip();
-        let result = part.filter(|_| group.tells_part).unwrap_or(0);
+        let result = match part {
+            Some(part) if group.tells_part => part.into(),
+            _ => group.failed,
+        };
         self.free_groups.push(index);
         Some(GroupEnd { command: command?, failure, result })
+    }
+
+    /// As [`Slots::part_done`] for a request that covers `mask` of a vector's
+    /// elements.
+    pub fn elements_done(
+        &mut self,
+        index: usize,
+        mask: u64,
+        failure: Option<StatusCode>,
+    ) -> Option<GroupEnd> {
+        if failure.is_some() {
+            self.groups.get_mut(index)?.failed |= mask;
+        }
+        self.part_done(index, mask.trailing_zeros(), failure)
     }
 
     /// Makes orphans of what belongs to the commands that `which` picks, and
     /// calls `each` for every such command once.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
         for slot in &mut self.slots {
-            if let Owner::Command(command) = slot.owner {
+            if let Owner::Command(command) | Owner::Append(command) = slot.owner {
                 if which(command) {
                     slot.owner = Owner::Orphan;
                     each(command);

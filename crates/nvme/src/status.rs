@@ -6,6 +6,7 @@ pub const DNR: u16 = 1 << 14;
 pub const MORE: u16 = 1 << 13;
 
 /// A status: code type in bits 10:8, code in bits 7:0.
+#[allow(dead_code)] // Used by the vector commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum StatusCode {
@@ -23,6 +24,7 @@ pub enum StatusCode {
     SglDescriptorTypeInvalid = 0x011,
     InvalidPrpOffset = 0x013,
     NamespaceWriteProtected = 0x020,
+    InvalidCommandSet = 0x02c,
     LbaOutOfRange = 0x080,
     FormatInProgress = 0x084,
     InvalidCompletionQueue = 0x100,
@@ -36,11 +38,28 @@ pub enum StatusCode {
     FeatureNotSaveable = 0x10d,
     FeatureNotChangeable = 0x10e,
     FeatureNotNamespaceSpecific = 0x10f,
+    CommandSetCombinationRejected = 0x12b,
     CommandSizeLimitExceeded = 0x183,
     OverlappingRange = 0x187,
+    InvalidZoneOperation = 0x1b6,
+    NoZrwaResources = 0x1b7,
+    ZoneBoundaryError = 0x1b8,
+    ZoneIsFull = 0x1b9,
+    ZoneIsReadOnly = 0x1ba,
+    ZoneIsOffline = 0x1bb,
+    ZoneInvalidWrite = 0x1bc,
+    TooManyActiveZones = 0x1bd,
+    TooManyOpenZones = 0x1be,
+    InvalidZoneStateTransition = 0x1bf,
     WriteFault = 0x280,
     UnrecoveredReadError = 0x281,
     CompareFailure = 0x285,
+    /// OCSSD 2.0 section 4: the chunk is, or has just become, offline.
+    OfflineChunk = 0x2c0,
+    InvalidReset = 0x2c1,
+    /// The write failed, and the chunk is closed.
+    ChunkEarlyClose = 0x2f1,
+    OutOfOrderWrite = 0x2f2,
 }
 
 impl StatusCode {

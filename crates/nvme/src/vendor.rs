@@ -94,7 +94,7 @@ impl Controller {
         };
         let id = CommandId { sq: 0, cid };
         match outcome {
-            Ok(result) => self.post(memory, id, 0, result),
+            Ok(result) => self.post(memory, id, 0, result.into()),
             Err(failure) => self.post_failure(memory, id, failure, 0, 0),
         }
     }

@@ -25,6 +25,20 @@ pub enum EventType {
     Health = 1,
     /// Something changed: read the log that the event names.
     Notice = 2,
+    /// Of Open-Channel drives, that chunks have changed.
+    Vendor = 3,
+}
+
+impl EventType {
+    const COUNT: usize = 4;
+
+    /// Asynchronous Event Type.
+    fn number(self) -> u32 {
+        match self {
+            Self::Vendor => 7,
+            other => other as u32,
+        }
+    }
 }
 
 /// What happened.
@@ -35,6 +49,8 @@ pub struct Event {
     pub information: u8,
     /// Log Page Identifier: where more is to be read.
     pub log: u8,
+    /// The namespace, where the event tells it; otherwise 0.
+    pub nsid: u32,
 }
 
 /// Errors of doorbells (section 5.2.1, "Error Status").
@@ -54,6 +70,12 @@ pub const WARNING_READ_ONLY: u8 = 1 << 3;
 const WARNING_EVENTS: [(u8, u8); 3] =
     [(WARNING_SPARE, 2), (WARNING_TEMPERATURE, 1), (WARNING_READ_ONLY, 0)];
 
+/// Zone Descriptor Changed (ZNS 1.1 section 4.1.1).
+const ZONE_DESCRIPTOR_CHANGED: u8 = 0xef;
+/// The only event of Open-Channel drives.
+#[allow(dead_code)] // Used by the vector commands.
+const CHUNK_CHANGED: u8 = 0;
+
 /// The requests that wait for events, and the events that wait for requests.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -63,7 +85,7 @@ pub struct Events {
     happened: Vec<Event>,
     /// By type, whether it was told and its log not been read since; until
     /// then it is not told again.
-    masked: [bool; 3],
+    masked: [bool; EventType::COUNT],
     /// Critical warnings that have had their event, and still hold.
     warned: u8,
     /// Namespaces that changed since their log was read.
@@ -75,6 +97,11 @@ impl Events {
     pub fn withdraw(&mut self, cid: u16) -> bool {
         let place = self.requests.iter().position(|&waiting| waiting == cid);
         place.and_then(|place| self.requests.remove(place)).is_some()
+    }
+
+    /// The log `log` of a namespace was read: it has told what waits.
+    pub fn forget(&mut self, log: u8, nsid: u32) {
+        self.happened.retain(|event| (event.log, event.nsid) != (log, nsid));
     }
 
     /// The log that belongs to `kind` was read.
@@ -117,12 +144,26 @@ impl Controller {
             let masked = self.events.masked;
             let next = self.events.happened.iter().position(|of| !masked[of.kind as usize]);
             let Some(next) = next else { return };
-            let Event { kind, information, log } = self.events.happened.remove(next);
+            let Event { kind, information, log, nsid } = self.events.happened.remove(next);
             let Some(cid) = self.events.requests.pop_front() else { return };
             self.events.masked[kind as usize] = true;
-            let result = kind as u32 | u32::from(information) << 8 | u32::from(log) << 16;
+            let result = kind.number() | u32::from(information) << 8 | u32::from(log) << 16;
+            let result = u64::from(result) | u64::from(nsid) << 32;
             self.post(memory, CommandId { sq: 0, cid }, 0, result);
         }
+    }
+
+    /// Zones of a namespace have changed by themselves.
+    pub(crate) fn notice_zones_changed(&mut self, memory: &dyn Memory, nsid: u32) {
+        let (kind, log) = (EventType::Notice, super::log::page::CHANGED_ZONES);
+        self.event(memory, Event { kind, information: ZONE_DESCRIPTOR_CHANGED, log, nsid });
+    }
+
+    /// Chunks of a namespace have changed by themselves.
+    #[allow(dead_code)] // Used by the vector commands.
+    pub(crate) fn notice_chunks_changed(&mut self, memory: &dyn Memory, nsid: u32) {
+        let (kind, log) = (EventType::Vendor, super::log::page::CHUNK_NOTIFICATIONS);
+        self.event(memory, Event { kind, information: CHUNK_CHANGED, log, nsid });
     }
 
     /// A doorbell of a queue that is not there was rung.
@@ -137,7 +178,7 @@ impl Controller {
 
     fn doorbell_error(&mut self, memory: &dyn Memory, information: u8) {
         let log = page::ERROR_INFORMATION;
-        self.event(memory, Event { kind: EventType::Error, information, log });
+        self.event(memory, Event { kind: EventType::Error, information, log, nsid: 0 });
     }
 
     /// What Identify says of a namespace is no longer what it was.
@@ -145,7 +186,10 @@ impl Controller {
         self.events.changed.insert(nsid);
         if self.features.events & NAMESPACE_NOTICES != 0 {
             let (kind, log) = (EventType::Notice, page::CHANGED_NAMESPACES);
-            self.event(memory, Event { kind, information: NAMESPACE_ATTRIBUTE_CHANGED, log });
+            self.event(
+                memory,
+                Event { kind, information: NAMESPACE_ATTRIBUTE_CHANGED, log, nsid: 0 },
+            );
         }
     }
 
@@ -173,7 +217,7 @@ impl Controller {
         if let Some(&(bit, information)) = next {
             self.events.warned |= bit;
             let (kind, log) = (EventType::Health, page::HEALTH);
-            self.event(memory, Event { kind, information, log });
+            self.event(memory, Event { kind, information, log, nsid: 0 });
         }
     }
 }

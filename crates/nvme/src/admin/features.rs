@@ -35,6 +35,8 @@ mod feature {
     pub const WRITE_ATOMICITY: u8 = 0x0a;
     pub const ASYNCHRONOUS_EVENTS: u8 = 0x0b;
     pub const TIMESTAMP: u8 = 0x0e;
+    /// I/O Command Set Profile.
+    pub const COMMAND_SET_PROFILE: u8 = 0x19;
 }
 
 /// Select, in Dword 10 of Get Features.
@@ -49,6 +51,10 @@ mod select {
 const SAVE: u32 = 1 << 31;
 /// Size of the Timestamp feature's data in bytes (section 5.21.1.14).
 const TIMESTAMP: usize = 8;
+/// Zone Descriptor Changed Notices, in the Asynchronous Event Configuration
+/// feature and in OAES (ZNS 1.1 section 4.1.1).
+pub const ZONE_CHANGES: u32 = 1 << 27;
+
 /// The features' values; `Features::new` has their defaults.
 #[derive(Debug, Clone)]
 pub struct Features {
@@ -83,6 +89,11 @@ impl Features {
             timestamp: (0, 0),
             timestamp_was_set: false,
         }
+    }
+
+    /// Whether the host asked to be told of zones that changed.
+    pub fn tells_zone_changes(&self) -> bool {
+        self.events & ZONE_CHANGES != 0
     }
 
     /// The Timestamp feature's data at `now` (section 5.21.1.14).
@@ -155,6 +166,8 @@ impl Controller {
             feature::WRITE_ATOMICITY => features.write_atomicity,
             feature::ASYNCHRONOUS_EVENTS => features.events,
             feature::TIMESTAMP => 0,
+            // There is one combination.
+            feature::COMMAND_SET_PROFILE if self.config.has_zones() => 0,
             _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
         })
     }
@@ -211,7 +224,7 @@ impl Controller {
             feature::WRITE_ATOMICITY => self.features.write_atomicity = value & 1,
             feature::ASYNCHRONOUS_EVENTS => {
                 // Warnings, and the notices that OAES offers.
-                self.features.events = value & (0xff | NAMESPACE_NOTICES);
+                self.features.events = value & (0xff | notices(&self.config));
                 self.check_warnings(memory);
             }
             feature::TIMESTAMP => {
@@ -222,6 +235,10 @@ impl Controller {
                 self.features.timestamp = (milliseconds, self.now);
                 self.features.timestamp_was_set = true;
             }
+            feature::COMMAND_SET_PROFILE if value & 0x1ff != 0 => {
+                return Err(StatusCode::CommandSetCombinationRejected.at(location::CDW11));
+            }
+            feature::COMMAND_SET_PROFILE => {}
             _ => return Err(StatusCode::FeatureNotChangeable.at(location::CDW10)),
         }
         Ok(Outcome::Done(0))
@@ -271,6 +288,11 @@ fn capabilities(identifier: u8) -> u32 {
         feature::ERROR_RECOVERY => NAMESPACE_SPECIFIC | CHANGEABLE,
         _ => CHANGEABLE,
     }
+}
+
+/// Optional Asynchronous Events Supported.
+pub fn notices(config: &Config) -> u32 {
+    NAMESPACE_NOTICES | if config.has_zones() { ZONE_CHANGES } else { 0 }
 }
 
 enum Threshold {

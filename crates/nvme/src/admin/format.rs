@@ -8,6 +8,7 @@ use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
 use crate::slots::{CommandId, Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::zoned::ZonedNamespace;
 use crate::Memory;
 
 /// Sizes of a block, by the number of their LBA format. None has metadata.
@@ -69,7 +70,9 @@ impl Controller {
         }
         for nsid in first..=last {
             self.writable_namespace(nsid)?;
-            if self.capacities[nsid as usize - 1] < block_size.into() {
+            let bytes = self.capacities[nsid as usize - 1];
+            let namespace = &self.config.namespaces[nsid as usize - 1];
+            if bytes < block_size.into() || !namespace.can_have_blocks_of(block_size, bytes) {
                 return Err(invalid_format);
             }
         }
@@ -135,6 +138,7 @@ impl Controller {
             let before = namespace.block_size;
             namespace.block_size = block_size;
             namespace.blocks = self.capacities[index] / u64::from(block_size);
+            self.zoned[index] = ZonedNamespace::new(namespace);
             if before != block_size {
                 self.namespace_changed(memory, nsid);
             }

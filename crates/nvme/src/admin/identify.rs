@@ -11,17 +11,23 @@ use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-use super::events::{MOST_REQUESTS, NAMESPACE_NOTICES};
-use super::features::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
+use super::events::MOST_REQUESTS;
+use super::features::{notices, CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use super::format::LBA_FORMATS;
 use super::log::ERROR_LOG_ENTRIES;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
-mod structure {
+pub mod structure {
     pub const NAMESPACE: u8 = 0x00;
     pub const CONTROLLER: u8 = 0x01;
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
+    // NVM Express Base Specification 2.0 section 5.17.1: of one command set.
+    pub const SET_NAMESPACE: u8 = 0x05;
+    pub const SET_CONTROLLER: u8 = 0x06;
+    pub const SET_ACTIVE_NAMESPACES: u8 = 0x07;
+    pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
+    pub const COMMAND_SETS: u8 = 0x1c;
 }
 
 type Page = [u8; PAGE_SIZE];
@@ -52,9 +58,11 @@ impl Controller {
                 }
             }
             structure::NAMESPACE_DESCRIPTORS => {
-                self.config.namespace(nsid).ok_or(unknown)?;
-                fill_descriptors(&mut page, &self.identities[nsid as usize - 1]);
+                let namespace = self.config.namespace(nsid).ok_or(unknown)?;
+                let set = self.config.has_zones().then(|| namespace.command_set());
+                fill_descriptors(&mut page, &self.identities[nsid as usize - 1], set);
             }
+            _ if self.config.has_zones() => self.identify_by_command_set(command, &mut page)?,
             _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
         }
         self.send(memory, command, &page)?;
@@ -107,7 +115,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     page[111] = CNTRLTYPE_IO;
     let oacs = if config.shadow_doorbells { OACS_DOORBELL_BUFFER } else { 0 };
     put(page, 256, &(oacs | OACS_FORMAT).to_le_bytes());
-    put(page, 92, &NAMESPACE_NOTICES.to_le_bytes());
+    put(page, 92, &notices(config).to_le_bytes());
     page[264] = AVSCC;
     page[524] = FNA;
     page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
@@ -165,12 +173,15 @@ fn deallocation(config: &Config) -> u8 {
     }
 }
 
-/// Namespace Identification Descriptor list (section 5.15.2.3).
-fn fill_descriptors(page: &mut Page, identity: &NamespaceIdentity) {
+/// Namespace Identification Descriptor list (section 5.15.2.3);
+/// the command set only where there are several.
+fn fill_descriptors(page: &mut Page, identity: &NamespaceIdentity, set: Option<u8>) {
     let descriptors: [(u8, &[u8]); 3] =
         [(1, &identity.eui64), (2, &identity.nguid), (3, &identity.uuid)];
     let mut at = 0;
-    for (kind, value) in descriptors {
+    let set = set.map(|set| [set]);
+    let set = set.iter().map(|set| (4, set.as_slice()));
+    for (kind, value) in descriptors.into_iter().chain(set) {
         page[at] = kind;
         page[at + 1] = value.len() as u8;
         put(page, at + 4, value);

@@ -6,7 +6,7 @@ use crate::io::{self, ALL_NAMESPACES};
 use crate::slots::CommandId;
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::Memory;
+use crate::{zoned, Memory};
 
 use super::events::EventType;
 use super::opcode;
@@ -18,6 +18,13 @@ pub mod page {
     pub const FIRMWARE_SLOTS: u8 = 0x03;
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const COMMANDS_AND_EFFECTS: u8 = 0x05;
+    /// ZNS 1.1 section 4.1.4.2.
+    pub const CHANGED_ZONES: u8 = 0xbf;
+    /// OCSSD 2.0 section 3.2.
+    #[allow(dead_code)] // Used by the vector commands.
+    pub const CHUNK_INFORMATION: u8 = 0xca;
+    /// OCSSD 2.0 section 3.3.
+    pub const CHUNK_NOTIFICATIONS: u8 = 0xd0;
 }
 
 /// Entries of the error log: Error Log Page Entries, plus one.
@@ -97,7 +104,10 @@ impl Controller {
             page::HEALTH => self.health_page(),
             page::FIRMWARE_SLOTS => self.firmware_page(),
             page::CHANGED_NAMESPACES => self.changed_page(),
-            page::COMMANDS_AND_EFFECTS => commands_page(self.config.shadow_doorbells),
+            page::COMMANDS_AND_EFFECTS => self.commands_page((command.cdw14 >> 24) as u8)?,
+            page::CHANGED_ZONES => self
+                .changed_zones_page(command.nsid)
+                .ok_or(StatusCode::InvalidNamespace.at(location::NSID))?,
             _ => return Err(StatusCode::InvalidLogPage.at(location::CDW10)),
         };
         let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
@@ -115,6 +125,11 @@ impl Controller {
                 page::CHANGED_NAMESPACES => {
                     self.events.unmask(EventType::Notice);
                     self.events.changed.clear();
+                }
+                page::CHANGED_ZONES => {
+                    self.clear_changed_zones(command.nsid);
+                    self.events.forget(identifier, command.nsid);
+                    self.events.unmask(EventType::Notice);
                 }
                 _ => {}
             }
@@ -177,12 +192,35 @@ impl Controller {
     }
 }
 
+impl Controller {
+    /// Commands Supported and Effects of a command set.
+    fn commands_page(&self, set: u8) -> Result<Vec<u8>, Failure> {
+        let mut log = commands_page(self.config.shadow_doorbells);
+        match set {
+            0 => {}
+            zoned::CSI if self.config.has_zones() => {
+                for (opcode, effects) in [
+                    (zoned::opcode::ZONE_MANAGEMENT_SEND, SUPPORTED | CHANGES_CONTENTS),
+                    (zoned::opcode::ZONE_MANAGEMENT_RECEIVE, SUPPORTED),
+                    (zoned::opcode::ZONE_APPEND, SUPPORTED | CHANGES_CONTENTS),
+                ] {
+                    log[1024 + usize::from(opcode) * 4] = effects as u8;
+                }
+            }
+            _ => return Err(StatusCode::InvalidField.at(location::CDW14 + 3)),
+        }
+        Ok(log)
+    }
+}
+
+/// A command is supported.
+const SUPPORTED: u32 = 1;
+/// Logical Block Content Change.
+const CHANGES_CONTENTS: u32 = 1 << 1;
+
 /// Commands Supported and Effects (section 5.14.1.5): a dword for each admin
 /// opcode, then one for each I/O opcode.
 fn commands_page(shadow_doorbells: bool) -> Vec<u8> {
-    const SUPPORTED: u32 = 1;
-    // Logical Block Content Change.
-    const CHANGES_CONTENTS: u32 = 1 << 1;
     let mut log = vec![0; 4096];
     let mut set = |at: usize, value: u32| log[at..at + 4].copy_from_slice(&value.to_le_bytes());
     for opcode in [

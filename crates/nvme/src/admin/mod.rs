@@ -1,5 +1,6 @@
 //! The admin command set (NVMe 1.4 section 5).
 
+mod command_sets;
 mod events;
 mod features;
 mod format;

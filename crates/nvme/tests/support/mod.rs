@@ -130,6 +130,8 @@ impl Sqe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cqe {
     pub result: u32,
+    /// Dword 1.
+    pub high: u32,
     pub sq_head: u16,
     pub sq_id: u16,
     pub cid: u16,
@@ -244,7 +246,9 @@ impl Driver {
         self.write64(0x28, ADMIN_SQ);
         self.write64(0x30, ADMIN_CQ);
         self.ram.set(ADMIN_CQ, &[0; 4096]);
-        self.write32(0x14, 4 << 20 | 6 << 16 | 1);
+        // All command sets, where there are several.
+        let css = if self.read32(4) >> 11 & 1 != 0 { 6 << 4 } else { 0 };
+        self.write32(0x14, 4 << 20 | 6 << 16 | css | 1);
         assert_eq!(self.read32(0x1c), 1, "ready");
         self.pairs = vec![Pair {
             id: 0,
@@ -314,6 +318,7 @@ impl Driver {
         }
         Some(Cqe {
             result: u32::from_le_bytes(raw[..4].try_into().unwrap()),
+            high: u32::from_le_bytes(raw[4..8].try_into().unwrap()),
             sq_head: word(8),
             sq_id: word(10),
             cid: word(12),

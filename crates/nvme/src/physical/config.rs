@@ -1,0 +1,247 @@
+//! What an Open-Channel namespace is made to be.
+
+use stasis_block::units::format_size;
+
+/// Most chunks of a namespace: what their state costs stays below 32 MiB.
+const MOST_CHUNKS: u64 = 1 << 20;
+
+/// The geometry of an Open-Channel namespace (OCSSD 2.0 section 2.1), in its
+/// own words: a drive is groups (channels) of parallel units (LUNs) of chunks
+/// (blocks) of sectors (logical blocks).
+///
+/// Chunk `c` of unit `u` of group `g` lies at byte
+/// `((g * units + u) * chunks + c) * sectors * block_size` of the drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Physical {
+    /// Groups.
+    pub groups: u16,
+    /// Parallel units in each group.
+    pub units: u16,
+    /// Chunks in each unit.
+    pub chunks: u32,
+    /// Sectors in each chunk.
+    pub sectors: u32,
+    /// Least sectors of a write, which is a multiple of it (WS_MIN).
+    pub write_min: u32,
+    /// Sectors of a write that is fastest: a multiple of `write_min` (WS_OPT).
+    pub write_optimal: u32,
+    /// Sectors before the write pointer of an open chunk that cannot be read
+    /// (MW_CUNITS).
+    pub cached: u32,
+    /// Most open chunks; `None` for no limit.
+    pub max_open: Option<u32>,
+    /// Most open chunks of a unit; `None` for no limit.
+    pub max_open_per_unit: Option<u32>,
+}
+
+impl Physical {
+    /// A geometry in which every sector can be written and read alone.
+    pub fn new(groups: u16, units: u16, chunks: u32, sectors: u32) -> Self {
+        Self {
+            groups,
+            units,
+            chunks,
+            sectors,
+            write_min: 1,
+            write_optimal: 1,
+            cached: 0,
+            max_open: None,
+            max_open_per_unit: None,
+        }
+    }
+}
+
+/// Why a geometry cannot be as asked, and what it can be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PhysicalError {
+    /// A count of zero.
+    #[error("{field} is 0, but must be at least 1")]
+    Zero {
+        /// Which.
+        field: &'static str,
+    },
+    /// The geometry is not as large as the drive.
+    #[error("{groups} groups of {units} units of {chunks} chunks of {} are {}, but the drive has {}; {advice}",
+        format_size(*chunk), format_size(*bytes), format_size(*drive))]
+    Drive {
+        /// Groups.
+        groups: u16,
+        /// Units in each.
+        units: u16,
+        /// Chunks in each.
+        chunks: u32,
+        /// Bytes of a chunk.
+        chunk: u64,
+        /// Bytes of the geometry.
+        bytes: u64,
+        /// Bytes of the drive.
+        drive: u64,
+        /// What would work.
+        advice: String,
+    },
+    /// Too many chunks.
+    #[error(
+        "{chunks} chunks are too many: at most {MOST_CHUNKS}; give each at least {nearest} sectors"
+    )]
+    Count {
+        /// How many there would be.
+        chunks: u64,
+        /// The least sectors of a chunk that work.
+        nearest: u64,
+    },
+    /// Write sizes that do not fit.
+    #[error("{field} is {value}, but must be {expected}; the nearest is {nearest}")]
+    Unit {
+        /// Which.
+        field: &'static str,
+        /// What was given.
+        value: u32,
+        /// What is possible.
+        expected: &'static str,
+        /// One that is.
+        nearest: u32,
+    },
+}
+
+impl Physical {
+    /// Whether a namespace of `blocks` blocks of `block` bytes can be this.
+    pub(crate) fn check(&self, blocks: u64, block: u64) -> Result<(), PhysicalError> {
+        for (field, value) in [
+            ("groups", self.groups.into()),
+            ("units", self.units.into()),
+            ("chunks", self.chunks),
+            ("sectors", self.sectors),
+            ("write_min", self.write_min),
+            ("write_optimal", self.write_optimal),
+            ("max_open", self.max_open.unwrap_or(1)),
+            ("max_open_per_unit", self.max_open_per_unit.unwrap_or(1)),
+        ] {
+            if value == 0 {
+                return Err(PhysicalError::Zero { field });
+            }
+        }
+        let units = u64::from(self.groups) * u64::from(self.units);
+        let chunks = u128::from(units) * u128::from(self.chunks);
+        let sectors = chunks * u128::from(self.sectors);
+        if sectors != u128::from(blocks) {
+            return Err(self.wrong_size(units * u64::from(self.sectors), blocks, block));
+        }
+        let chunks = chunks as u64;
+        if chunks > MOST_CHUNKS {
+            return Err(PhysicalError::Count { chunks, nearest: blocks.div_ceil(MOST_CHUNKS) });
+        }
+        let Self { sectors, write_min, write_optimal, cached, .. } = *self;
+        let wrong = |field, value, expected, nearest| {
+            Err(PhysicalError::Unit { field, value, expected, nearest })
+        };
+        if !sectors.is_multiple_of(write_min) || write_min > 64 {
+            let nearest = (1..=write_min.min(64)).rev().find(|&min| sectors.is_multiple_of(min));
+            let expected = "a divisor of a chunk's sectors up to 64, the longest vector";
+            return wrong("write_min", write_min, expected, nearest.unwrap_or(1));
+        }
+        if !write_optimal.is_multiple_of(write_min) || write_optimal > sectors {
+            let nearest = (write_optimal / write_min * write_min).clamp(write_min, sectors);
+            let expected = "a multiple of write_min within a chunk";
+            return wrong("write_optimal", write_optimal, expected, nearest);
+        }
+        if !cached.is_multiple_of(write_min) || cached > sectors {
+            let nearest = (cached / write_min * write_min).min(sectors);
+            return wrong("cached", cached, "a multiple of write_min within a chunk", nearest);
+        }
+        Ok(())
+    }
+
+    /// `stripe`: sectors of one chunk of every unit.
+    fn wrong_size(&self, stripe: u64, blocks: u64, block: u64) -> PhysicalError {
+        let fitting = blocks / stripe;
+        let advice = if blocks.is_multiple_of(stripe) && u32::try_from(fitting).is_ok() {
+            format!("make the chunks {fitting}")
+        } else {
+            let low = format_size(fitting.max(1).saturating_mul(stripe).saturating_mul(block));
+            let high = (fitting + 1).saturating_mul(stripe).saturating_mul(block);
+            let (fewer, more) = (fitting.max(1), fitting + 1);
+            format!(
+                "make the chunks {fewer} and the drive {low}, or {more} and {}",
+                format_size(high)
+            )
+        };
+        let chunk = u64::from(self.sectors) * block;
+        PhysicalError::Drive {
+            groups: self.groups,
+            units: self.units,
+            chunks: self.chunks,
+            chunk,
+            bytes: stripe.saturating_mul(self.chunks.into()).saturating_mul(block),
+            drive: blocks.saturating_mul(block),
+            advice,
+        }
+    }
+
+    #[allow(dead_code)] // Used by the vector commands.
+    /// Bits of an address that number chunks' sectors, units' chunks, groups'
+    /// units, and groups (OCSSD 2.0 section 2.1, "LBA format").
+    pub(crate) fn bits(&self) -> Bits {
+        let bits = |count: u32| (u32::BITS - (count - 1).leading_zeros()) as u8;
+        Bits {
+            sector: bits(self.sectors),
+            chunk: bits(self.chunks),
+            unit: bits(self.units.into()),
+            group: bits(self.groups.into()),
+        }
+    }
+}
+
+/// How many bits of an address each of its parts has, from the lowest.
+#[allow(dead_code)] // Used by the vector commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bits {
+    pub sector: u8,
+    pub chunk: u8,
+    pub unit: u8,
+    pub group: u8,
+}
+
+#[allow(dead_code)] // Used by the vector commands.
+impl Bits {
+    /// One past the largest address.
+    pub fn span(self) -> u64 {
+        // At most 16 + 16 + 32 + 32 bits by the types, and below 2^54 since
+        // each is at most twice its share of a namespace below 2^50 blocks.
+        1 << (self.sector + self.chunk + self.unit + self.group).min(63)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_a_value_that_works() {
+        let good = Physical::new(4, 2, 16, 1024);
+        let blocks = 4 * 2 * 16 * 1024;
+        assert_eq!(good.check(blocks, 4096), Ok(()));
+        let text =
+            |physical: Physical, blocks| physical.check(blocks, 4096).unwrap_err().to_string();
+        assert!(text(good.clone(), 2 * blocks).ends_with("make the chunks 32"));
+        let message = text(good.clone(), blocks + 4096);
+        let expected = "make the chunks 16 and the drive 512MiB, or 17 and 544MiB";
+        assert!(message.ends_with(expected), "{message}");
+        assert_eq!(
+            text(Physical { groups: 0, ..good.clone() }, blocks),
+            "groups is 0, but must be at least 1"
+        );
+        assert!(text(Physical::new(1, 1, 1 << 21, 1), 1 << 21).ends_with("at least 2 sectors"));
+        assert!(text(Physical { write_min: 24, ..good.clone() }, blocks).ends_with("is 16"));
+        let optimal = Physical { write_min: 4, write_optimal: 6, ..good.clone() };
+        assert!(text(optimal, blocks).ends_with("is 4"));
+        let cached = Physical { write_min: 4, write_optimal: 4, cached: 7, ..good };
+        assert!(text(cached, blocks).ends_with("is 4"));
+    }
+
+    #[test]
+    fn addresses_have_just_enough_bits() {
+        let bits = Physical::new(3, 1, 5, 4096).bits();
+        assert_eq!(bits, Bits { sector: 12, chunk: 3, unit: 0, group: 2 });
+        assert_eq!(bits.span(), 1 << 17);
+    }
+}

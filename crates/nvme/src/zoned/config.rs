@@ -1,0 +1,275 @@
+//! What the zones of a namespace are made to be.
+
+use stasis_block::units::format_size;
+
+/// Most zones of a namespace: what their state costs stays below 32 MiB.
+const MOST_ZONES: u64 = 1 << 20;
+/// Unit of a zone descriptor extension in bytes (ZNS 1.1 section 4.1.5.1).
+pub const EXTENSION_UNIT: u32 = 64;
+/// Largest zone descriptor extension in bytes: the size is told in 8 bits.
+const LARGEST_EXTENSION: u32 = 255 * EXTENSION_UNIT;
+/// Most bytes of all extensions of a namespace.
+const MOST_EXTENSIONS: u64 = 64 << 20;
+/// Largest random write area in blocks: its size is told in 16 bits.
+const MOST_ZRWA_BLOCKS: u64 = 0xffff;
+
+/// The zones of a zoned namespace, all alike and all to be written in order.
+/// Zone `i` lies at byte `i * size` of the drive. Sizes are in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zones {
+    /// From one zone's start to the next's: a power of two.
+    pub size: u64,
+    /// How much of it can be written: at most `size`.
+    pub capacity: u64,
+    /// Most zones open at a time; `None` for no limit but `max_active`.
+    pub max_open: Option<u32>,
+    /// Most zones open or closed at a time; `None` for no limit.
+    pub max_active: Option<u32>,
+    /// Bytes that the host can attach to each zone: a multiple of 64, to
+    /// 16320.
+    pub extension_size: u32,
+    /// Zone random write areas, if they are offered.
+    pub zrwa: Option<Zrwa>,
+    /// Whether one read may cover several zones.
+    pub reads_cross_zones: bool,
+}
+
+impl Zones {
+    /// Zones that can be written wholly, without limits or anything special.
+    pub fn new(size: u64) -> Self {
+        Self {
+            size,
+            capacity: size,
+            max_open: None,
+            max_active: None,
+            extension_size: 0,
+            zrwa: None,
+            reads_cross_zones: false,
+        }
+    }
+}
+
+/// Zone random write areas: the blocks after a zone's write pointer that can
+/// be written in any order and again. Sizes are in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zrwa {
+    /// Size of an area: a multiple of `granularity`.
+    pub size: u64,
+    /// The write pointer moves in steps of this (ZRWAFG).
+    pub granularity: u64,
+    /// How many zones can have one at a time.
+    pub count: u32,
+}
+
+/// Why zones cannot be as asked, and what they can be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ZonesError {
+    /// The size of a zone is none.
+    #[error("zones of {} cannot be: their size must be a power of two of at least a block; the nearest is {}",
+        format_size(*size), format_size(*nearest))]
+    Size {
+        /// What was given.
+        size: u64,
+        /// What is possible.
+        nearest: u64,
+    },
+    /// The drive is no whole number of zones.
+    #[error("zones of {} do not divide a drive of {}; make the drive {} or {}, or the zones {}",
+        format_size(*size), format_size(*drive), format_size(*below), format_size(*above),
+        format_size(*fitting))]
+    Drive {
+        /// Size of a zone.
+        size: u64,
+        /// Size of the drive.
+        drive: u64,
+        /// Largest smaller drive of whole zones, at least one.
+        below: u64,
+        /// Smallest larger drive of whole zones.
+        above: u64,
+        /// The largest zones that divide the drive.
+        fitting: u64,
+    },
+    /// Too many zones.
+    #[error("zones of {} are {zones} on this drive, but at most {MOST_ZONES} are possible; make them {}",
+        format_size(*size), format_size(*nearest))]
+    Count {
+        /// Size of a zone.
+        size: u64,
+        /// How many there would be.
+        zones: u64,
+        /// The smallest size that works.
+        nearest: u64,
+    },
+    /// The capacity does not fit the zone.
+    #[error("a zone capacity of {} does not fit a zone of {} in whole blocks; the nearest is {}",
+        format_size(*capacity), format_size(*size), format_size(*nearest))]
+    Capacity {
+        /// What was given.
+        capacity: u64,
+        /// Size of a zone.
+        size: u64,
+        /// What is possible.
+        nearest: u64,
+    },
+    /// A limit of open or active zones that cannot be kept.
+    #[error("max_open of {max_open} and max_active of {max_active} cannot be: 1 <= max_open <= max_active; the nearest are {nearest} and {nearest_active}")]
+    Limits {
+        /// Most open zones.
+        max_open: u32,
+        /// Most active zones.
+        max_active: u32,
+        /// Possible open zones.
+        nearest: u32,
+        /// Possible active zones.
+        nearest_active: u32,
+    },
+    /// The descriptor extension has a wrong size.
+    #[error("a zone descriptor extension of {size} bytes cannot be: a multiple of 64 up to {LARGEST_EXTENSION}, together at most 64MiB; the nearest is {nearest}")]
+    Extension {
+        /// What was given.
+        size: u32,
+        /// What is possible.
+        nearest: u32,
+    },
+    /// A random write area that cannot be.
+    #[error("a zone random write area of {} by {}, {count} of them, cannot be: the granularity must be whole blocks and divide the zone's capacity, the area be a multiple of it that fits the zone and is below 65536 blocks, and there be at least one; the nearest are {} by {}",
+        format_size(*size), format_size(*granularity), format_size(*nearest),
+        format_size(*nearest_granularity))]
+    Zrwa {
+        /// Size of the area.
+        size: u64,
+        /// Step of the write pointer.
+        granularity: u64,
+        /// How many areas.
+        count: u32,
+        /// A possible size.
+        nearest: u64,
+        /// A possible step.
+        nearest_granularity: u64,
+    },
+}
+
+impl Zones {
+    /// Whether a namespace of `bytes` in blocks of `block` bytes can have
+    /// these zones.
+    pub(crate) fn check(&self, bytes: u64, block: u64) -> Result<(), ZonesError> {
+        let size = self.size;
+        if !size.is_power_of_two() || size < block || size > 1 << 62 {
+            let up = size.checked_next_power_of_two().unwrap_or(1 << 62);
+            let nearest = if up - size.min(up) <= size - up / 2 { up } else { up / 2 };
+            return Err(ZonesError::Size { size, nearest: nearest.clamp(block, 1 << 62) });
+        }
+        if !bytes.is_multiple_of(size) {
+            let below = (bytes / size).max(1) * size;
+            let above = bytes.div_ceil(size) * size;
+            let fitting = 1 << bytes.trailing_zeros().min(size.trailing_zeros());
+            return Err(ZonesError::Drive { size, drive: bytes, below, above, fitting });
+        }
+        if bytes / size > MOST_ZONES {
+            let nearest = (bytes / MOST_ZONES).next_power_of_two();
+            return Err(ZonesError::Count { size, zones: bytes / size, nearest });
+        }
+        let capacity = self.capacity;
+        if !(block..=size).contains(&capacity) || !capacity.is_multiple_of(block) {
+            let nearest = (capacity / block * block).clamp(block, size);
+            return Err(ZonesError::Capacity { capacity, size, nearest });
+        }
+        self.check_limits()?;
+        let extension = self.extension_size;
+        let most = (MOST_EXTENSIONS / (bytes / size)).min(LARGEST_EXTENSION.into()) as u32;
+        let most = most / EXTENSION_UNIT * EXTENSION_UNIT;
+        if !extension.is_multiple_of(EXTENSION_UNIT) || extension > most {
+            let nearest = extension.div_ceil(EXTENSION_UNIT).saturating_mul(EXTENSION_UNIT);
+            return Err(ZonesError::Extension { size: extension, nearest: nearest.min(most) });
+        }
+        self.zrwa.map_or(Ok(()), |zrwa| zrwa.check(capacity, block))
+    }
+
+    fn check_limits(&self) -> Result<(), ZonesError> {
+        let max_open = self.most_open().unwrap_or(u32::MAX);
+        let max_active = self.max_active.unwrap_or(u32::MAX);
+        if max_open == 0 || max_active < max_open {
+            let nearest = max_open.clamp(1, max_active.max(1));
+            let nearest_active = max_active.max(nearest);
+            return Err(ZonesError::Limits { max_open, max_active, nearest, nearest_active });
+        }
+        Ok(())
+    }
+
+    /// The limit of open zones that is in force.
+    pub(crate) fn most_open(&self) -> Option<u32> {
+        self.max_open.or(self.max_active)
+    }
+}
+
+impl Zrwa {
+    fn check(self, capacity: u64, block: u64) -> Result<(), ZonesError> {
+        let Self { size, granularity, count } = self;
+        let step_fits =
+            |step: u64| step > 0 && step.is_multiple_of(block) && capacity.is_multiple_of(step);
+        let most = (MOST_ZRWA_BLOCKS * block).min(capacity);
+        let size_fits =
+            |size: u64, step: u64| size > 0 && size.is_multiple_of(step) && size <= most;
+        if step_fits(granularity) && size_fits(size, granularity) && count > 0 {
+            return Ok(());
+        }
+        // Blocks that divide the capacity, from what was asked downwards.
+        let mut step = (granularity / block * block).clamp(block, most);
+        while !step_fits(step) {
+            step -= block;
+        }
+        let nearest = (size / step * step).clamp(step, most / step * step);
+        Err(ZonesError::Zrwa { size, granularity, count, nearest, nearest_granularity: step })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn refusal(zones: Zones, bytes: u64) -> String {
+        zones.check(bytes, 4096).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn refusals_name_a_value_that_works() {
+        let good = Zones::new(64 * MIB);
+        assert_eq!(good.check(1024 * MIB, 4096), Ok(()));
+        let text = refusal(Zones::new(48 * MIB), 1024 * MIB);
+        assert!(text.contains("48MiB") && text.ends_with("the nearest is 64MiB"), "{text}");
+        assert!(refusal(Zones::new(33 * MIB), 1024 * MIB).ends_with("is 32MiB"));
+        assert!(refusal(Zones::new(0), 1024 * MIB).ends_with("is 4KiB"));
+        let text = refusal(good.clone(), 1000 * MIB);
+        assert!(text.ends_with("make the drive 960MiB or 1GiB, or the zones 8MiB"), "{text}");
+        assert!(refusal(good.clone(), 63 * MIB).contains("drive 64MiB or 64MiB, or the zones 1MiB"));
+        assert!(refusal(Zones::new(4096), 8 << 40).ends_with("make them 8MiB"));
+        let text = refusal(Zones { capacity: 65 * MIB, ..good.clone() }, 1024 * MIB);
+        assert!(text.ends_with("is 64MiB"), "{text}");
+        assert!(refusal(Zones { capacity: 5000, ..good.clone() }, 1024 * MIB).ends_with("4KiB"));
+        let limits = Zones { max_open: Some(8), max_active: Some(4), ..good.clone() };
+        assert!(refusal(limits, 1024 * MIB).ends_with("nearest are 4 and 4"));
+        let none = Zones { max_open: Some(0), ..good.clone() };
+        assert!(refusal(none, 1024 * MIB).contains("nearest are 1 and"));
+        assert!(refusal(Zones { extension_size: 65, ..good.clone() }, 1024 * MIB).ends_with("128"));
+        let huge = Zones { extension_size: u32::MAX, ..good.clone() };
+        assert!(refusal(huge, 1024 * MIB).ends_with("is 16320"));
+    }
+
+    #[test]
+    fn random_write_areas_fit_their_zones() {
+        let with = |size, granularity, count| Zones {
+            zrwa: Some(Zrwa { size, granularity, count }),
+            ..Zones::new(64 * MIB)
+        };
+        assert_eq!(with(MIB, 65536, 4).check(1024 * MIB, 4096), Ok(()));
+        for wrong in [with(MIB, 0, 1), with(MIB, 3 * 4096, 1), with(MIB + 4096, 65536, 1)] {
+            let error = wrong.check(1024 * MIB, 4096).unwrap_err();
+            let ZonesError::Zrwa { nearest, nearest_granularity, .. } = error else { panic!() };
+            assert_eq!(with(nearest, nearest_granularity, 1).check(1024 * MIB, 4096), Ok(()));
+        }
+        assert!(with(MIB, 65536, 0).check(1024 * MIB, 4096).is_err());
+        assert!(with(512 * MIB, 65536, 1).check(1024 * MIB, 4096).is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! Zone Management Receive (ZNS 1.1 section 3.4.2): what zones there are.
+
+use crate::command::{location, SubmissionEntry};
+use crate::controller::Controller;
+use crate::io::starting_lba;
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+use super::set::{State, Zone, ZoneSet};
+
+/// Zone Receive Action, in Dword 13.
+mod action {
+    pub const REPORT: u32 = 0;
+    pub const EXTENDED_REPORT: u32 = 1;
+}
+
+/// Partial Report, in Dword 13.
+const PARTIAL: u32 = 1 << 16;
+/// Zone Type: sequential write required.
+const SEQUENTIAL: u8 = 2;
+/// Size of a report's header, and of a descriptor.
+const DESCRIPTOR: usize = 64;
+/// The write pointer of a zone that has none.
+const NO_POINTER: u64 = u64::MAX;
+
+impl Controller {
+    pub(crate) fn zone_management_receive(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let blocks = self.io_namespace(command.nsid)?.blocks;
+        let set = &self.zoned_of(command)?.set;
+        let lba = starting_lba(command);
+        if lba >= blocks {
+            return Err(StatusCode::LbaOutOfRange.at(location::CDW10));
+        }
+        let length = (u64::from(command.cdw12) + 1) * 4;
+        if length > u64::from(self.config.max_transfer) {
+            return Err(StatusCode::InvalidField.at(location::CDW12));
+        }
+        let extension = match command.cdw13 & 0xff {
+            action::REPORT => 0,
+            action::EXTENDED_REPORT if set.extension_size() > 0 => set.extension_size(),
+            _ => return Err(StatusCode::InvalidField.at(location::CDW13)),
+        };
+        let wanted = filter(command.cdw13 >> 8 & 0xff)
+            .ok_or(StatusCode::InvalidField.at(location::CDW13 + 1))?;
+        let room = (length as usize).saturating_sub(DESCRIPTOR) / (DESCRIPTOR + extension);
+        let partial = command.cdw13 & PARTIAL != 0;
+        let mut report = vec![0; DESCRIPTOR];
+        let mut count = 0;
+        for (index, zone) in set.zones().iter().enumerate().skip(set.index(lba)) {
+            if wanted.is_some_and(|state| state != zone.state) {
+                continue;
+            }
+            if count < room {
+                report.extend_from_slice(&descriptor(set, index, zone));
+                if extension > 0 {
+                    report.extend_from_slice(set.extension(index));
+                }
+            } else if partial {
+                break;
+            }
+            count += 1;
+        }
+        report[0..8].copy_from_slice(&(count as u64).to_le_bytes());
+        report.truncate(length as usize);
+        self.send(memory, command, &report)?;
+        Ok(Outcome::Done(0))
+    }
+}
+
+/// Zone Receive Action Specific: zones of which state are reported, if not all;
+/// `None` if it is no such value.
+#[allow(clippy::option_option)] // Wanted: a value, all, or nonsense.
+fn filter(specific: u32) -> Option<Option<State>> {
+    Some(match specific {
+        0 => None,
+        1 => Some(State::Empty),
+        2 => Some(State::ImplicitlyOpen),
+        3 => Some(State::ExplicitlyOpen),
+        4 => Some(State::Closed),
+        5 => Some(State::Full),
+        6 => Some(State::ReadOnly),
+        7 => Some(State::Offline),
+        _ => return None,
+    })
+}
+
+/// Zone Descriptor data structure (ZNS 1.1 section 3.4.2.2.3).
+fn descriptor(set: &ZoneSet, index: usize, zone: &Zone) -> [u8; DESCRIPTOR] {
+    let start = set.start(index);
+    let pointer = match zone.state {
+        State::Full | State::ReadOnly | State::Offline => NO_POINTER,
+        _ => start + zone.written,
+    };
+    let mut raw = [0; DESCRIPTOR];
+    raw[0] = SEQUENTIAL;
+    raw[1] = (zone.state as u8) << 4;
+    raw[2] = zone.attributes;
+    raw[8..16].copy_from_slice(&set.capacity.to_le_bytes());
+    raw[16..24].copy_from_slice(&start.to_le_bytes());
+    raw[24..32].copy_from_slice(&pointer.to_le_bytes());
+    raw
+}

@@ -1,0 +1,416 @@
+//! The zones of a namespace and their states (ZNS 1.1 section 2.1.1.2): a
+//! state machine that knows no queues and no drive.
+
+use std::collections::VecDeque;
+
+use crate::status::StatusCode;
+
+use super::config::Zones;
+
+/// State of a zone, as descriptors number it (ZNS 1.1 section 3.4.2.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    Empty = 0x1,
+    ImplicitlyOpen = 0x2,
+    ExplicitlyOpen = 0x3,
+    Closed = 0x4,
+    ReadOnly = 0xd,
+    Full = 0xe,
+    Offline = 0xf,
+}
+
+impl State {
+    fn is_open(self) -> bool {
+        matches!(self, Self::ImplicitlyOpen | Self::ExplicitlyOpen)
+    }
+
+    /// Whether it holds an active resource.
+    fn is_active(self) -> bool {
+        self.is_open() || self == Self::Closed
+    }
+}
+
+/// Zone Attributes: a random write area is valid.
+pub const ZRWA_VALID: u8 = 1 << 3;
+/// Zone Attributes: the descriptor extension is valid.
+pub const EXTENSION_VALID: u8 = 1 << 7;
+
+/// A zone.
+#[derive(Debug, Clone, Copy)]
+pub struct Zone {
+    pub state: State,
+    pub attributes: u8,
+    /// Blocks before the write pointer; in a full zone, blocks that have data.
+    pub written: u64,
+}
+
+impl Zone {
+    pub fn has_zrwa(&self) -> bool {
+        self.attributes & ZRWA_VALID != 0
+    }
+}
+
+/// What a host asks of a zone (ZNS 1.1 section 3.4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Close,
+    Finish,
+    Open,
+    /// With a random write area.
+    OpenRandom,
+    Reset,
+    Offline,
+}
+
+/// A random write area, in blocks.
+#[derive(Debug, Clone, Copy)]
+struct Area {
+    size: u64,
+    granularity: u64,
+}
+
+/// All zones of a namespace. Addresses and lengths are in blocks, and inside
+/// the namespace.
+#[derive(Debug)]
+pub struct ZoneSet {
+    pub size: u64,
+    pub capacity: u64,
+    zones: Vec<Zone>,
+    open: u32,
+    active: u32,
+    max_open: u32,
+    max_active: u32,
+    /// Implicitly opened zones, the longest open first; kept only if there is
+    /// a limit, for it is as long as that.
+    implicit: VecDeque<u32>,
+    area: Option<Area>,
+    areas_left: u32,
+    reads_cross: bool,
+    extension_size: usize,
+    extensions: Vec<u8>,
+}
+
+impl ZoneSet {
+    /// Empty zones on `blocks` blocks of `block` bytes.
+    pub fn new(config: &Zones, blocks: u64, block: u64) -> Self {
+        let count = (blocks / (config.size / block)) as usize;
+        let extension_size = config.extension_size as usize;
+        Self {
+            size: config.size / block,
+            capacity: config.capacity / block,
+            zones: vec![Zone { state: State::Empty, attributes: 0, written: 0 }; count],
+            open: 0,
+            active: 0,
+            max_open: config.most_open().unwrap_or(u32::MAX),
+            max_active: config.max_active.unwrap_or(u32::MAX),
+            implicit: VecDeque::new(),
+            area: config.zrwa.map(|zrwa| Area {
+                size: zrwa.size / block,
+                granularity: zrwa.granularity / block,
+            }),
+            areas_left: config.zrwa.map_or(0, |zrwa| zrwa.count),
+            reads_cross: config.reads_cross_zones,
+            extension_size,
+            extensions: vec![0; count * extension_size],
+        }
+    }
+
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    pub fn extension(&self, index: usize) -> &[u8] {
+        &self.extensions[index * self.extension_size..][..self.extension_size]
+    }
+
+    pub fn index(&self, lba: u64) -> usize {
+        (lba / self.size) as usize
+    }
+
+    pub fn start(&self, index: usize) -> u64 {
+        index as u64 * self.size
+    }
+
+    /// Whether blocks can be read (ZNS 1.1 section 3.5.1).
+    pub fn check_read(&self, lba: u64, blocks: u64) -> Result<(), StatusCode> {
+        let last = self.index(lba + blocks - 1);
+        let covered = &self.zones[self.index(lba)..=last];
+        if covered.len() > 1 && !self.reads_cross {
+            return Err(StatusCode::ZoneBoundaryError);
+        }
+        match covered.iter().any(|zone| zone.state == State::Offline) {
+            true => Err(StatusCode::ZoneIsOffline),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether blocks can be written now (ZNS 1.1 section 3.5.2).
+    pub fn check_write(&self, lba: u64, blocks: u64) -> Result<(), StatusCode> {
+        let index = self.index(lba);
+        let zone = &self.zones[index];
+        let at = lba - self.start(index);
+        self.check_writable(zone, at, blocks)?;
+        let right = match self.area.filter(|_| zone.has_zrwa()) {
+            // Up to twice the area: what lies beyond it moves it.
+            Some(area) => at >= zone.written && at + blocks <= zone.written + 2 * area.size,
+            None => at == zone.written,
+        };
+        if !right {
+            return Err(StatusCode::ZoneInvalidWrite);
+        }
+        self.check_resources(zone.state)
+    }
+
+    /// Where blocks appended to zone `index` would be (ZNS 1.1 section 3.4.1).
+    pub fn check_append(&self, index: usize, blocks: u64) -> Result<u64, StatusCode> {
+        let zone = &self.zones[index];
+        if zone.has_zrwa() {
+            return Err(StatusCode::InvalidZoneOperation);
+        }
+        self.check_writable(zone, zone.written, blocks)?;
+        self.check_resources(zone.state)?;
+        Ok(self.start(index) + zone.written)
+    }
+
+    fn check_writable(&self, zone: &Zone, at: u64, blocks: u64) -> Result<(), StatusCode> {
+        match zone.state {
+            State::Full => return Err(StatusCode::ZoneIsFull),
+            State::ReadOnly => return Err(StatusCode::ZoneIsReadOnly),
+            State::Offline => return Err(StatusCode::ZoneIsOffline),
+            _ => {}
+        }
+        match at + blocks > self.capacity {
+            true => Err(StatusCode::ZoneBoundaryError),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a zone of `state` can be opened: where the limit of open zones
+    /// is reached, an implicitly opened one makes way.
+    fn check_resources(&self, state: State) -> Result<(), StatusCode> {
+        if state.is_open() {
+            return Ok(());
+        }
+        if !state.is_active() && self.active >= self.max_active {
+            return Err(StatusCode::TooManyActiveZones);
+        }
+        if self.open >= self.max_open && self.implicit.is_empty() {
+            return Err(StatusCode::TooManyOpenZones);
+        }
+        Ok(())
+    }
+
+    /// Blocks are being written, as `check_write` has allowed.
+    pub fn write(&mut self, lba: u64, blocks: u64) {
+        let index = self.index(lba);
+        if !self.zones[index].state.is_open() {
+            self.open(index, State::ImplicitlyOpen);
+        }
+        let end = lba - self.start(index) + blocks;
+        let zone = &self.zones[index];
+        match self.area.filter(|_| zone.has_zrwa()) {
+            Some(area) => {
+                let beyond = end.saturating_sub(zone.written + area.size);
+                let step = beyond.div_ceil(area.granularity) * area.granularity;
+                self.advance(index, step);
+            }
+            None => self.advance(index, blocks),
+        }
+    }
+
+    fn advance(&mut self, index: usize, blocks: u64) {
+        let zone = &mut self.zones[index];
+        zone.written = (zone.written + blocks).min(self.capacity);
+        if zone.written == self.capacity {
+            self.set(index, State::Full);
+        }
+    }
+
+    /// Opens a zone for which there are resources.
+    fn open(&mut self, index: usize, state: State) {
+        if self.open >= self.max_open && !self.zones[index].state.is_open() {
+            if let Some(&longest) = self.implicit.front() {
+                self.set(longest as usize, State::Closed);
+            }
+        }
+        self.set(index, state);
+    }
+
+    /// Changes a zone's state and what it holds of resources.
+    fn set(&mut self, index: usize, state: State) {
+        let zone = &mut self.zones[index];
+        let before = std::mem::replace(&mut zone.state, state);
+        self.open = self.open + u32::from(state.is_open()) - u32::from(before.is_open());
+        self.active = self.active + u32::from(state.is_active()) - u32::from(before.is_active());
+        if !state.is_active() && zone.has_zrwa() {
+            zone.attributes &= !ZRWA_VALID;
+            self.areas_left += 1;
+        }
+        if matches!(state, State::Empty | State::Offline) {
+            zone.written = 0;
+            zone.attributes &= !EXTENSION_VALID;
+        }
+        if self.max_open == u32::MAX {
+            return;
+        }
+        if before == State::ImplicitlyOpen {
+            let place = self.implicit.iter().position(|&open| open as usize == index);
+            place.map(|place| self.implicit.remove(place));
+        }
+        if state == State::ImplicitlyOpen {
+            self.implicit.push_back(index as u32);
+        }
+    }
+
+    /// Carries out `action` on a zone. Says whether its data went away.
+    pub fn act(&mut self, index: usize, action: Action) -> Result<bool, StatusCode> {
+        let state = self.zones[index].state;
+        match (action, state) {
+            (Action::OpenRandom, _) => return self.open_random(index).map(|()| false),
+            (Action::Open, State::ExplicitlyOpen) => {}
+            (Action::Open, State::Empty | State::ImplicitlyOpen | State::Closed) => {
+                self.check_resources(state)?;
+                self.open(index, State::ExplicitlyOpen);
+            }
+            (Action::Close, State::ImplicitlyOpen | State::ExplicitlyOpen) => {
+                self.set(index, State::Closed);
+            }
+            (Action::Close, State::Closed) | (Action::Finish, State::Full) => {}
+            (Action::Finish, _) if state == State::Empty || state.is_active() => {
+                // What is in a random write area becomes part of the zone.
+                let zone = &mut self.zones[index];
+                if let Some(area) = self.area.filter(|_| zone.has_zrwa()) {
+                    zone.written = (zone.written + area.size).min(self.capacity);
+                }
+                self.set(index, State::Full);
+            }
+            (Action::Reset, State::Empty) | (Action::Offline, State::Offline) => {}
+            (Action::Reset, _) if state == State::Full || state.is_active() => {
+                self.set(index, State::Empty);
+                return Ok(true);
+            }
+            (Action::Offline, State::ReadOnly) => self.set(index, State::Offline),
+            _ => return Err(StatusCode::InvalidZoneStateTransition),
+        }
+        Ok(false)
+    }
+
+    /// Opens a zone with a random write area.
+    fn open_random(&mut self, index: usize) -> Result<(), StatusCode> {
+        let zone = &self.zones[index];
+        let has = zone.has_zrwa();
+        if self.area.is_none() || !has && zone.state != State::Empty {
+            return Err(StatusCode::InvalidZoneOperation);
+        }
+        if !has && self.areas_left == 0 {
+            return Err(StatusCode::NoZrwaResources);
+        }
+        self.act(index, Action::Open)?;
+        if !has {
+            self.zones[index].attributes |= ZRWA_VALID;
+            self.areas_left -= 1;
+        }
+        Ok(())
+    }
+
+    /// Whether `action` on all zones concerns one of this state (ZNS 1.1
+    /// section 3.4.3, "Select All").
+    pub fn is_meant(action: Action, state: State) -> bool {
+        match action {
+            Action::Close => state.is_open(),
+            Action::Finish => state.is_active(),
+            Action::Open => state == State::Closed,
+            Action::OpenRandom => false,
+            Action::Reset => state.is_active() || state == State::Full,
+            Action::Offline => state == State::ReadOnly,
+        }
+    }
+
+    /// Whether all closed zones can be opened explicitly.
+    pub fn check_open_all(&self) -> Result<(), StatusCode> {
+        let implicit = self.implicit.len() as u32;
+        let closed = self.active - self.open;
+        match self.open - implicit + closed > self.max_open {
+            true => Err(StatusCode::TooManyOpenZones),
+            false => Ok(()),
+        }
+    }
+
+    /// Commits the random write area of the zone of `lba` up to it.
+    pub fn flush(&mut self, lba: u64) -> Result<(), StatusCode> {
+        let index = self.index(lba);
+        let zone = &self.zones[index];
+        let Some(area) = self.area else { return Err(StatusCode::InvalidZoneOperation) };
+        if !zone.has_zrwa() {
+            return Err(StatusCode::InvalidZoneOperation);
+        }
+        let end = lba - self.start(index) + 1;
+        if end <= zone.written || end > (zone.written + area.size).min(self.capacity) {
+            return Err(StatusCode::ZoneBoundaryError);
+        }
+        let step = end - zone.written;
+        if !step.is_multiple_of(area.granularity) {
+            return Err(StatusCode::InvalidField);
+        }
+        let state = zone.state;
+        self.check_resources(state)?;
+        if !state.is_open() {
+            self.open(index, State::ImplicitlyOpen);
+        }
+        self.advance(index, step);
+        Ok(())
+    }
+
+    /// Whether an extension can be attached to a zone, which makes it active.
+    pub fn check_extension(&self, index: usize) -> Result<(), StatusCode> {
+        if self.extension_size == 0 {
+            return Err(StatusCode::InvalidField);
+        }
+        if self.zones[index].state != State::Empty {
+            return Err(StatusCode::InvalidZoneStateTransition);
+        }
+        match self.active >= self.max_active {
+            true => Err(StatusCode::TooManyActiveZones),
+            false => Ok(()),
+        }
+    }
+
+    /// Attaches an extension, as `check_extension` has allowed.
+    pub fn set_extension(&mut self, index: usize, data: &[u8]) {
+        let size = self.extension_size;
+        self.extensions[index * size..][..size].copy_from_slice(data);
+        self.zones[index].attributes |= EXTENSION_VALID;
+        self.set(index, State::Closed);
+    }
+
+    /// Size of an extension in bytes.
+    pub fn extension_size(&self) -> usize {
+        self.extension_size
+    }
+
+    /// The medium failed: the zone can no longer be written, or not be used
+    /// at all. Whether that changed anything.
+    pub fn fail(&mut self, index: usize, state: State) -> bool {
+        let before = self.zones[index].state;
+        if before == state || before == State::Offline {
+            return false;
+        }
+        self.set(index, state);
+        true
+    }
+
+    /// Blocks from `lba` on, at most `blocks`, that lie in one zone, and
+    /// whether they have data.
+    pub fn run(&self, lba: u64, blocks: u64) -> (u64, bool) {
+        let index = self.index(lba);
+        let Some(zone) = self.zones.get(index) else { return (blocks, true) };
+        let at = lba - self.start(index);
+        let ahead = self.area.filter(|_| zone.has_zrwa()).map_or(0, |area| area.size);
+        let end = (zone.written + ahead).min(self.capacity);
+        match at < end {
+            true => (blocks.min(end - at), true),
+            false => (blocks.min(self.size - at), false),
+        }
+    }
+}
