@@ -1,10 +1,10 @@
 //! The array: operations in, their ends out.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use stasis_clock::Nanos;
 
+use super::agenda::Agenda;
 use super::bus::Channel;
 use super::slots::{List, Slots};
 use super::unit::Unit;
@@ -35,7 +35,7 @@ pub struct Array {
     pub(super) dirty_channels: VecDeque<u32>,
     // Ends of steps: the time above, the number of a unit, or behind them of a
     // channel, below. An end that is not its unit's `until` was suspended.
-    pub(super) due: BinaryHeap<Reverse<u128>>,
+    pub(super) due: Agenda,
     pub(super) finished: List,
     submitted: u64,
     pub(super) wear: Wear,
@@ -73,7 +73,7 @@ impl Array {
             slots: Slots::new(),
             dirty_units: VecDeque::new(),
             dirty_channels: VecDeque::new(),
-            due: BinaryHeap::new(),
+            due: Agenda::default(),
             finished: List::EMPTY,
             submitted: 0,
             wear: Wear::new(geometry.total_blocks()),
@@ -117,7 +117,7 @@ impl Array {
         if !self.dirty_units.is_empty() || !self.dirty_channels.is_empty() {
             return Some(self.now);
         }
-        self.due.peek().map(|Reverse(event)| (event >> 64) as Nanos)
+        self.due.peek().map(|event| (event >> 64) as Nanos)
     }
 
     /// The next operation that ends at or before `until`, in the order of time.
@@ -139,7 +139,7 @@ impl Array {
 
     /// Lets the next thing happen, if that is not after `until`.
     fn step(&mut self, until: Nanos) -> bool {
-        let next = self.due.peek().map(|Reverse(event)| (*event >> 64) as Nanos);
+        let next = self.due.peek().map(|event| (event >> 64) as Nanos);
         if next != Some(self.now) && self.now <= until {
             // Everything that ends now has ended.
             if let Some(unit) = self.dirty_units.pop_front() {
@@ -154,7 +154,7 @@ impl Array {
         if next.is_none_or(|next| next > until) {
             return false;
         }
-        let Some(Reverse(event)) = self.due.pop() else { return false };
+        let Some(event) = self.due.pop() else { return false };
         let (at, who) = ((event >> 64) as Nanos, event as u32);
         debug_assert!(at >= self.now, "time never decreases");
         self.now = at;
@@ -177,7 +177,7 @@ impl Array {
 
     /// Something ends at `at`.
     pub(super) fn schedule(&mut self, at: Nanos, who: u32) {
-        self.due.push(Reverse((u128::from(at) << 64) | u128::from(who)));
+        self.due.push((u128::from(at) << 64) | u128::from(who));
     }
 
     /// An operation ends now.

@@ -121,7 +121,7 @@ impl Array {
             Phase::DataOut => {
                 this.cache &= !bit;
                 self.finish(index);
-                self.touch(unit);
+                self.touch_if_waiting(unit);
             }
             Phase::DataOutHolding => {
                 this.pending -= 1;

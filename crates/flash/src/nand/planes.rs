@@ -16,6 +16,15 @@ impl Array {
         }
     }
 
+    /// The same, if there is anything to decide on.
+    pub(super) fn touch_if_waiting(&mut self, unit: u32) {
+        let this = &self.units[unit as usize];
+        let queued = this.queues.iter().any(|queue| !queue.is_empty());
+        if queued || this.state == State::ReadDone || this.next != NONE || this.suspended != NONE {
+            self.touch(unit);
+        }
+    }
+
     /// Starts whatever a unit can start.
     pub(super) fn dispatch_unit(&mut self, unit: u32) {
         self.units[unit as usize].dirty = false;
@@ -373,7 +382,7 @@ impl Array {
         } else {
             this.state = State::Suspended;
         }
-        self.touch(unit);
+        self.touch_if_waiting(unit);
     }
 
     /// Does something with each of a multi-plane operation; it may end there.

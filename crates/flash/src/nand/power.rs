@@ -2,6 +2,7 @@
 
 use stasis_clock::Nanos;
 
+use super::agenda::Agenda;
 use super::bus::Channel;
 use super::slots::{List, Slots, NONE};
 use super::unit::{State, Unit};
@@ -52,7 +53,7 @@ impl Array {
         self.channels.iter_mut().for_each(|channel| *channel = Channel::new());
         self.dirty_units.clear();
         self.dirty_channels.clear();
-        self.due.clear();
+        self.due = Agenda::default();
         self.finished = List::EMPTY;
         self.slots = Slots::new();
         self.now = now;
