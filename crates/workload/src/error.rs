@@ -1,0 +1,90 @@
+//! What can be wrong with a job file or a trace.
+
+/// Why a job file makes no load.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    /// A line is not right.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Its place in the file, from 1.
+        line: usize,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A key that fio does not have.
+    #[error("line {line}: unknown key `{key}`{}", did_you_mean(.nearest))]
+    Key {
+        /// Its place in the file, from 1.
+        line: usize,
+        /// What was written.
+        key: String,
+        /// The right key that is most like it.
+        nearest: Option<&'static str>,
+    },
+    /// There is no section but `[global]`.
+    #[error("no job: write a section such as `[job]` with its keys below it")]
+    Empty,
+    /// A job's keys together make no load on this drive.
+    #[error("job `{job}`: {problem}")]
+    Job {
+        /// The section's name.
+        job: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+}
+
+fn did_you_mean(nearest: &Option<&'static str>) -> String {
+    nearest.map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"))
+}
+
+/// Why a trace cannot be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A line is not right.
+    #[error("line {line}: {problem}: `{text}`")]
+    Line {
+        /// Its place in the file, from 1.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+        /// The line, or its beginning.
+        text: String,
+    },
+    /// An I/O lies beyond the drive.
+    #[error(
+        "line {line}: an I/O of {length} bytes at {offset} ends beyond the drive of {capacity} \
+         bytes; --wrap brings it back to the beginning, --size makes the drive larger"
+    )]
+    Beyond {
+        /// Its place in the file, from 1.
+        line: u64,
+        /// The I/O's first byte.
+        offset: u64,
+        /// Its length.
+        length: u64,
+        /// The drive's size.
+        capacity: u64,
+    },
+    /// The trace is of several drives.
+    #[error("line {line}: the trace is of drive `{other}` too, not of `{drive}` alone; choose with --trace-drive {drive}")]
+    Drives {
+        /// Its place in the file, from 1.
+        line: u64,
+        /// The first drive.
+        drive: String,
+        /// The other one.
+        other: String,
+    },
+    /// It is none of the known formats.
+    #[error(
+        "the file is no trace: expected blkparse's text, MSR Cambridge CSV, or the ios.csv of a run"
+    )]
+    Unknown,
+    /// There is nothing in it.
+    #[error("the trace has no I/O{0}")]
+    Empty(String),
+    /// The file cannot be read.
+    #[error("cannot read it: {0}")]
+    Read(#[from] std::io::Error),
+}

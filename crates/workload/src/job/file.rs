@@ -1,0 +1,109 @@
+//! The form of a job file: sections of keys (fio's HOWTO, "Job file format").
+
+use crate::JobError;
+
+/// A line `key=value`, or a key alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its place in the file, from 1.
+    pub number: usize,
+    /// The key.
+    pub key: String,
+    /// What is after the `=`; empty without one.
+    pub value: String,
+}
+
+/// A section with its keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// What is between the brackets.
+    pub name: String,
+    /// The place of its heading in the file, from 1.
+    pub number: usize,
+    /// Its lines.
+    pub lines: Vec<Line>,
+}
+
+/// Reads the sections. `${NAME}` becomes what `variable` says of it.
+pub fn sections(
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Section>, JobError> {
+    let mut sections: Vec<Section> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        let wrong = |problem: String| JobError::Line { line: number, problem };
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix('[') {
+            let Some((name, after)) = rest.rsplit_once(']') else {
+                return Err(wrong(format!("`{line}` begins a section without a `]`")));
+            };
+            if !after.trim().is_empty() && !after.trim_start().starts_with(['#', ';']) {
+                return Err(wrong(format!("`{after}` stands after a section's heading")));
+            }
+            sections.push(Section { name: name.trim().to_owned(), number, lines: Vec::new() });
+            continue;
+        }
+        let expanded = expand(line, variable).map_err(wrong)?;
+        let (key, value) = expanded.split_once('=').unwrap_or((&expanded, ""));
+        // As in fio, a comment may follow a value after white space.
+        let comment = value.find(" ;").or_else(|| value.find(" #")).unwrap_or(value.len());
+        let key = key.trim().to_ascii_lowercase();
+        let value = value[..comment].trim().to_owned();
+        let Some(section) = sections.last_mut() else {
+            return Err(wrong(format!(
+                "`{key}` stands before the first section, such as [global]"
+            )));
+        };
+        section.lines.push(Line { number, key, value });
+    }
+    Ok(sections)
+}
+
+fn expand(line: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, after)) = after.split_once('}') else { break };
+        let value = variable(name).ok_or(format!("the environment has no variable `{name}`"))?;
+        out.push_str(before);
+        out.push_str(&value);
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_comments_and_variables_are_read() {
+        let text =
+            "; a comment\n[global]\nBS = 4k # small\ngroup_reporting\n\n[a job]\nsize=${SIZE}m\n";
+        let read = sections(text, &|name| (name == "SIZE").then(|| "64".into())).unwrap();
+        assert_eq!(read.len(), 2);
+        assert_eq!((read[1].name.as_str(), read[1].number), ("a job", 6));
+        let line =
+            |number, key: &str, value: &str| Line { number, key: key.into(), value: value.into() };
+        assert_eq!(read[0].lines, [line(3, "bs", "4k"), line(4, "group_reporting", "")]);
+        assert_eq!(read[1].lines, [line(7, "size", "64m")]);
+    }
+
+    #[test]
+    fn what_is_no_job_file_names_its_line() {
+        for (text, expected) in [
+            ("bs=4k\n", "line 1: `bs` stands before"),
+            ("[a\n", "without a `]`"),
+            ("[a] b\n", "after a section's heading"),
+            ("[a]\nsize=${NO}\n", "line 2: the environment has no variable `NO`"),
+        ] {
+            let error = sections(text, &|_| None).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Where I/Os come from when there is no guest: the synthetic load of a fio
+//! job file, or a trace; and the loop that brings them to a model.
+//!
+//! Promises:
+//! * A [`Load`] is a function of its job file, the drive's size and a seed.
+//! * Memory does not grow with the number of I/Os, and none is allocated for
+//!   each.
+//! * No text and no bytes make a parser panic; its errors name the line.
+
+mod error;
+mod job;
+mod random;
+mod simulation;
+mod source;
+
+pub use error::{JobError, TraceError};
+pub use job::{Direction, Distribution, Each, Job, JobFile, Load, Size, Weighted};
+pub use simulation::{Finished, Pause, Simulation};
+pub use source::{Io, Workload};

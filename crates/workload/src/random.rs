@@ -1,0 +1,110 @@
+//! The random numbers of a thread: a seeded stream, and a seeded permutation.
+
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// A stream of random numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(Xoshiro256PlusPlus);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// Uniform in [0, 1), with 53 bits.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Uniform in `0..count`; the bias is below 2^-64 times `count`.
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
+        ((u128::from(self.0.next_u64()) * u128::from(count)) >> 64) as u64
+    }
+}
+
+/// A mixing of two words into a seed (the finalizer of SplitMix64: Steele, Lea
+/// and Flood, "Fast splittable pseudorandom number generators", 2014).
+pub(crate) fn mix(one: u64, other: u64) -> u64 {
+    let mut z = one.wrapping_add(other.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A permutation of `0..count` in constant memory: a Feistel network over the
+/// next even number of bits, walked until it lands within (Black and Rogaway,
+/// "Ciphers with arbitrary finite domains", 2002).
+#[derive(Debug, Clone)]
+pub(crate) struct Permutation {
+    count: u64,
+    half: u32,
+    keys: [u64; ROUNDS],
+}
+
+/// Rounds of the network: four make it indistinguishable from random by simple
+/// tests (Luby and Rackoff, 1988).
+const ROUNDS: usize = 4;
+
+impl Permutation {
+    pub(crate) fn new(count: u64, seed: u64) -> Self {
+        let bits = (64 - count.saturating_sub(1).leading_zeros()).max(2);
+        let keys = std::array::from_fn(|round| mix(seed, round as u64));
+        Self { count, half: bits.div_ceil(2), keys }
+    }
+
+    /// How many places there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Where `index`, which is below the count, goes.
+    pub(crate) fn of(&self, mut index: u64) -> u64 {
+        let mask = (1u64 << self.half) - 1;
+        loop {
+            let (mut left, mut right) = (index >> self.half, index & mask);
+            for key in self.keys {
+                let mut f = (right ^ key).wrapping_mul(0xff51_afd7_ed55_8ccd);
+                f = (f ^ (f >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+                (left, right) = (right, (left ^ (f >> 32)) & mask);
+            }
+            index = left << self.half | right;
+            // At most four times as many as `count`: a walk is short.
+            if index < self.count {
+                return index;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn permutations_reach_everything_once(count in 1u64..3000, seed: u64) {
+            let permutation = Permutation::new(count, seed);
+            let mut seen: Vec<_> = (0..count).map(|index| permutation.of(index)).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..count).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn large_permutations_stay_within(count in 1u64 << 20..1 << 50, seed: u64, part: u64) {
+            let permutation = Permutation::new(count, seed);
+            prop_assert!(permutation.of(part % count) < count);
+        }
+    }
+
+    #[test]
+    fn neighbours_are_scattered() {
+        // Distances of successive places: a third of the count on the average.
+        let count = 100_000u64;
+        let permutation = Permutation::new(count, 7);
+        let steps = (1..count).map(|i| permutation.of(i).abs_diff(permutation.of(i - 1)));
+        let mean = steps.sum::<u64>() as f64 / count as f64;
+        assert!((mean / count as f64 - 1.0 / 3.0).abs() < 0.01, "{mean}");
+    }
+}

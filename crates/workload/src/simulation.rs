@@ -1,0 +1,165 @@
+//! The loop that brings a source's I/Os to a model.
+
+use stasis_block::{Completion, Fate, Model};
+use stasis_clock::Nanos;
+
+use crate::{Io, TraceError, Workload};
+
+/// An I/O that the model has completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// The I/O.
+    pub io: Io,
+    /// Its number among all submissions, from 0.
+    pub order: u64,
+    /// When it was submitted (ns).
+    pub submit: Nanos,
+    /// When it completed (ns).
+    pub at: Nanos,
+    /// How it ended.
+    pub fate: Fate,
+}
+
+/// Why [`Simulation::run`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// As many I/Os have completed as were asked for.
+    Batch,
+    /// Nothing is left before the given time.
+    Time,
+    /// The source is over, and nothing is in flight that could complete.
+    Over,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    io: Io,
+    order: u64,
+    submit: Nanos,
+}
+
+/// A model driven by a source of I/Os.
+///
+/// Events happen in the order of time; at the same time completions come
+/// before submissions. Once its deepest queue was seen, it allocates nothing.
+pub struct Simulation<W> {
+    model: Box<dyn Model>,
+    workload: W,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    due: Vec<Completion>,
+    submitted: u64,
+    now: Nanos,
+}
+
+impl<W: Workload> Simulation<W> {
+    /// At time 0, with nothing in flight.
+    pub fn new(model: Box<dyn Model>, workload: W) -> Self {
+        Self {
+            model,
+            workload,
+            slots: Vec::new(),
+            free: Vec::new(),
+            due: Vec::new(),
+            submitted: 0,
+            now: 0,
+        }
+    }
+
+    /// The time of the last event (ns).
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// How many I/Os are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The model.
+    pub fn model(&self) -> &dyn Model {
+        self.model.as_ref()
+    }
+
+    /// The source.
+    pub fn workload(&self) -> &W {
+        &self.workload
+    }
+
+    /// Goes on until something in [`Pause`]; appends what completed to `done`,
+    /// which holds about `batch` then. Nothing after `until` happens.
+    ///
+    /// # Errors
+    /// [`TraceError`] where the source cannot be read.
+    pub fn run(
+        &mut self,
+        until: Nanos,
+        batch: usize,
+        done: &mut Vec<Finished>,
+    ) -> Result<Pause, TraceError> {
+        loop {
+            let submission = self.workload.next_at();
+            if submission.is_none() && self.in_flight() == 0 {
+                return Ok(Pause::Over);
+            }
+            let event = self.model.next_event();
+            let at = match (event, submission) {
+                (None, None) => return Ok(Pause::Over),
+                (Some(at), None) | (None, Some(at)) => at,
+                (Some(event), Some(submission)) => event.min(submission),
+            };
+            let at = at.max(self.now);
+            if at > until {
+                return Ok(Pause::Time);
+            }
+            self.now = at;
+            if event.is_some_and(|event| event <= at) {
+                self.advance(at, done);
+                if done.len() >= batch {
+                    return Ok(Pause::Batch);
+                }
+            } else if let Some(io) = self.workload.take()? {
+                self.submit(at, io);
+            }
+        }
+    }
+
+    fn submit(&mut self, now: Nanos, io: Io) {
+        let slot = Slot { io, order: self.submitted, submit: now };
+        self.submitted += 1;
+        let tag = match self.free.pop() {
+            Some(tag) => {
+                self.slots[tag as usize] = slot;
+                tag
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.model.submit(now, tag, &io.command);
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Finished>) {
+        self.model.advance(now, &mut self.due);
+        for Completion { tag, at, fate } in self.due.drain(..) {
+            let Some(&Slot { io, order, submit }) = self.slots.get(tag as usize) else {
+                debug_assert!(false, "the model completed a command that is not in flight");
+                continue;
+            };
+            self.free.push(tag);
+            done.push(Finished { io, order, submit, at, fate });
+            self.workload.complete(at, io.thread);
+        }
+    }
+}
+
+impl<W: std::fmt::Debug> std::fmt::Debug for Simulation<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Simulation")
+            .field("workload", &self.workload)
+            .field("submitted", &self.submitted)
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}

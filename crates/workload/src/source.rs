@@ -1,0 +1,41 @@
+//! What a source of I/Os is.
+
+use stasis_block::Command;
+use stasis_clock::Nanos;
+
+use crate::TraceError;
+
+/// One I/O on its way to a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Io {
+    /// Who submits it: a job's thread, or a trace's queue.
+    pub thread: u16,
+    /// Whether it comes before what is measured: a job's ramp time, or the
+    /// boot in a run's I/Os.
+    pub early: bool,
+    /// What is asked.
+    pub command: Command,
+}
+
+/// Where I/Os come from.
+///
+/// The caller takes each I/O at its time, and tells of each completion at its
+/// time; of a completion and a submission at the same time, the completion
+/// comes first.
+pub trait Workload {
+    /// When the next I/O is submitted (ns), if no completion changes that;
+    /// `None` while it waits for a completion, and once it is over.
+    fn next_at(&self) -> Option<Nanos>;
+
+    /// Takes the I/O of [`Workload::next_at`].
+    ///
+    /// # Errors
+    /// [`TraceError`] where it cannot be read.
+    fn take(&mut self) -> Result<Option<Io>, TraceError>;
+
+    /// An I/O of `thread` has completed at `at` (ns).
+    fn complete(&mut self, at: Nanos, thread: u16);
+
+    /// How much of it has been taken, from 0 to 1, where that can be told.
+    fn fraction(&self, now: Nanos) -> Option<f64>;
+}
