@@ -27,6 +27,7 @@ pub struct Drive {
     finished: Vec<Finished>,
     frozen: Duration,
     statistics: Statistics,
+    submitted: u64,
     error: Option<MediumError>,
 }
 
@@ -46,6 +47,7 @@ impl Drive {
             finished: Vec::new(),
             frozen: Duration::ZERO,
             statistics: Statistics::default(),
+            submitted: 0,
             error: None,
         }
     }
@@ -94,7 +96,7 @@ impl Drive {
     }
 
     fn complete(&mut self, slot: Slot, Completion { at, fate, .. }: Completion) -> Done {
-        let Slot { tag, queue, command, submit, outcome } = slot;
+        let Slot { tag, queue, command, submit, order, outcome } = slot;
         let failure = failure(command.operation);
         let (status, data) = match outcome {
             Some((Ok(()), mut data)) => match fate {
@@ -114,7 +116,7 @@ impl Drive {
             None => (failure, Vec::new()),
         };
         self.statistics.add(command.operation, command.length, status);
-        Done { tag, queue, command, status, data, submit, at }
+        Done { tag, queue, command, status, data, submit, order, at }
     }
 }
 
@@ -162,10 +164,13 @@ impl Layer for Drive {
             self.model.advance(now, &mut self.due);
         }
         let Submission { tag, queue, command, data } = submission;
+        let order = self.submitted;
+        self.submitted += 1;
         if command.operation == Operation::Barrier {
             // Order costs the drive's mechanics nothing; nothing waits for it.
             let outcome = Some((Ok(()), data));
-            let slot = self.slots.insert(Slot { tag, queue, command, submit: now, outcome });
+            let slot = Slot { tag, queue, command, submit: now, order, outcome };
+            let slot = self.slots.insert(slot);
             let fate = match self.barrier {
                 Some(_) => Fate::Done,
                 None => Fate::Failed(Status::WriteError),
@@ -174,7 +179,8 @@ impl Layer for Drive {
             self.barriers.push_back(Completion { tag: slot, at, fate });
             return;
         }
-        let slot = self.slots.insert(Slot { tag, queue, command, submit: now, outcome: None });
+        let slot = Slot { tag, queue, command, submit: now, order, outcome: None };
+        let slot = self.slots.insert(slot);
         self.model.submit(now, slot, &command);
         let start = Instant::now();
         self.medium.submit(u64::from(slot), command, data);
@@ -216,7 +222,8 @@ impl Layer for Drive {
         if command.operation == Operation::Barrier {
             return (Status::Ok, data);
         }
-        let slot = self.slots.insert(Slot { tag: 0, queue: 0, command, submit: 0, outcome: None });
+        let slot = Slot { tag: 0, queue: 0, command, submit: 0, order: 0, outcome: None };
+        let slot = self.slots.insert(slot);
         self.medium.submit(u64::from(slot), command, data);
         self.medium.poll(&mut self.finished);
         self.settle();

@@ -38,6 +38,8 @@ pub struct Done {
     pub data: Vec<u8>,
     /// When it was submitted (ns).
     pub submit: Nanos,
+    /// Its number among the submissions to the layer, from 0.
+    pub order: u64,
     /// When it completed: its target time (ns).
     pub at: Nanos,
 }
@@ -114,8 +116,13 @@ pub trait Layer {
             operation: done.command.operation,
             failed: done.status != Status::Ok,
             boot,
+            fua: done.command.fua,
+            stream: done.command.stream,
+            priority: done.command.priority,
             offset: done.command.offset,
             bytes: done.command.length,
+            source: done.command.source,
+            order: done.order,
             submit: done.submit,
             target: done.at,
             delivered,

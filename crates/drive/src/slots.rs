@@ -12,6 +12,8 @@ pub(crate) struct Slot {
     pub(crate) queue: u16,
     pub(crate) command: Command,
     pub(crate) submit: Nanos,
+    /// Its number among the submissions.
+    pub(crate) order: u64,
     /// How the medium ended it, with its buffer; `None` until then.
     pub(crate) outcome: Option<(Result<(), MediumError>, Vec<u8>)>,
 }

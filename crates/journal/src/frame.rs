@@ -149,27 +149,28 @@ mod tests {
     use stasis_block::Operation;
 
     fn entries() -> impl Strategy<Value = Entry> {
-        let record = (any::<u16>(), any::<u16>(), 0u8..5, any::<[bool; 2]>(), any::<[u64; 5]>())
-            .prop_map(
-                |(
-                    drive,
-                    queue,
-                    operation,
-                    [failed, boot],
-                    [offset, bytes, submit, target, delivered],
-                )| IoRecord {
+        let record = (any::<[u16; 4]>(), 0u8..8, any::<[bool; 3]>(), any::<[u64; 7]>()).prop_map(
+            |([drive, queue, stream, priority], operation, [failed, boot, fua], numbers)| {
+                let [offset, bytes, source, order, submit, target, delivered] = numbers;
+                IoRecord {
                     drive,
                     queue,
                     operation: Operation::from_number(operation).unwrap(),
                     failed,
                     boot,
+                    fua,
+                    stream,
+                    priority,
                     offset,
                     bytes,
+                    source,
+                    order,
                     submit,
                     target,
                     delivered,
-                },
-            );
+                }
+            },
+        );
         prop_oneof![
             prop::collection::vec(any::<u8>(), 0..50).prop_map(Entry::Output),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(Entry::Results),

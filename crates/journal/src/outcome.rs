@@ -91,4 +91,7 @@ pub struct Outcome {
     pub calibration: Vec<(String, i64)>,
     /// Frequency of the guest's TSC as declared to it (kHz).
     pub tsc_khz: u64,
+    /// What each drive's model did inside, as JSON, where it has an inside.
+    #[serde(default)]
+    pub inside: Vec<Option<String>>,
 }

@@ -16,10 +16,20 @@ pub struct IoRecord {
     pub failed: bool,
     /// Whether it belongs to the guest's boot, before the command began.
     pub boot: bool,
+    /// Whether it was to be durable before it was acknowledged.
+    pub fua: bool,
+    /// Which data a write belongs with, as the host numbers it; 0 for none.
+    pub stream: u16,
+    /// I/O priority as Linux numbers it; 0 for none.
+    pub priority: u16,
     /// First byte of the range.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
+    /// First byte of the range that a copy takes its contents from.
+    pub source: u64,
+    /// Its number among the submissions to the drive, from 0.
+    pub order: u64,
     /// The doorbell write.
     pub submit: Nanos,
     /// When the model let it complete.
@@ -30,17 +40,19 @@ pub struct IoRecord {
 
 impl IoRecord {
     /// Length of a record in a journal's frames.
-    pub(crate) const ENCODED: usize = 48;
+    pub(crate) const ENCODED: usize = 66;
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.drive.to_le_bytes());
         out.extend_from_slice(&self.queue.to_le_bytes());
         out.push(self.operation as u8);
-        out.push(u8::from(self.failed) | u8::from(self.boot) << 1);
-        out.extend_from_slice(&[0; 2]);
-        for field in [self.offset, self.bytes, self.submit, self.target, self.delivered] {
+        out.push(u8::from(self.failed) | u8::from(self.boot) << 1 | u8::from(self.fua) << 2);
+        out.extend_from_slice(&self.stream.to_le_bytes());
+        let Self { offset, bytes, source, order, submit, target, delivered, .. } = *self;
+        for field in [offset, bytes, source, order, submit, target, delivered] {
             out.extend_from_slice(&field.to_le_bytes());
         }
+        out.extend_from_slice(&self.priority.to_le_bytes());
     }
 
     pub(crate) fn decode(bytes: &[u8; Self::ENCODED]) -> Option<Self> {
@@ -55,11 +67,16 @@ impl IoRecord {
             operation: Operation::from_number(bytes[4])?,
             failed: bytes[5] & 1 != 0,
             boot: bytes[5] & 2 != 0,
+            fua: bytes[5] & 4 != 0,
+            stream: short(6),
+            priority: short(64),
             offset: long(0),
             bytes: long(1),
-            submit: long(2),
-            target: long(3),
-            delivered: long(4),
+            source: long(2),
+            order: long(3),
+            submit: long(4),
+            target: long(5),
+            delivered: long(6),
         })
     }
 }

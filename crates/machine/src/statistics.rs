@@ -92,8 +92,14 @@ impl Statistics {
         }
     }
 
-    /// Everything, at the run's end.
-    pub fn outcome(mut self, ending: Ending, clock: &Clock, frozen: Duration) -> Outcome {
+    /// Everything, at the run's end; `inside` is what the drives' models say.
+    pub fn outcome(
+        mut self,
+        ending: Ending,
+        clock: &Clock,
+        frozen: Duration,
+        inside: Vec<Option<String>>,
+    ) -> Outcome {
         self.finish(clock, frozen);
         let booted = self.running;
         let finished = self.finished.expect("just finished");
@@ -110,6 +116,7 @@ impl Statistics {
             overshoot: finished.overshoot,
             calibration: calibrate::describe(&clock.costs),
             tsc_khz: clock.scale().khz(),
+            inside,
         }
     }
 }

@@ -2,17 +2,19 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use stasis_journal::IoRecord;
 
 use crate::{Drive, ReportError};
 
 /// The columns of `ios.csv`. Times are virtual, in ns since the machine was
-/// created; `lba` counts blocks of 512 bytes; `phase` is `boot` until the
-/// command begins, then `command`; `status` is `ok` or `error`.
-pub const HEADER: &str =
-    "drive,phase,operation,lba,bytes,queue,submit_ns,target_ns,delivered_ns,status";
+/// created; `lba` and `source_lba` (of a copy) count blocks of 512 bytes; `phase`
+/// is `boot` until the command begins, then `command`; `status` is `ok` or
+/// `error`; `fua` is 0 or 1; `stream` and `priority` are 0 for none; `order`
+/// is the I/O's number among the submissions to its drive.
+pub const HEADER: &str = "drive,phase,operation,lba,bytes,queue,submit_ns,target_ns,delivered_ns,\
+                          status,fua,stream,priority,source_lba,order";
 
 /// Bytes of an LBA.
 const BLOCK: u64 = 512;
@@ -60,7 +62,14 @@ impl IoCsv {
             out.push(b',');
             out.extend_from_slice(self.numbers.format(field).as_bytes());
         }
-        out.extend_from_slice(if record.failed { b",error\n" } else { b",ok\n" });
+        out.extend_from_slice(if record.failed { b",error" } else { b",ok" });
+        let IoRecord { fua, stream, priority, source, order, .. } = *record;
+        let last = [fua.into(), stream.into(), priority.into(), source / BLOCK, order];
+        for field in last {
+            out.push(b',');
+            out.extend_from_slice(self.numbers.format(field).as_bytes());
+        }
+        out.push(b'\n');
         if out.len() >= PIECE {
             self.flush()?;
         }
@@ -72,10 +81,6 @@ impl IoCsv {
         let written = self.file.write_all(&self.buffer);
         self.buffer.clear();
         written.map_err(ReportError::write(&self.path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 }
 

@@ -16,13 +16,14 @@ use crate::{run_page, Drive, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
 /// Takes a run's I/Os as they complete, and writes its results.
 pub struct Recorder {
     folder: PathBuf,
-    csv: IoCsv,
+    /// `None` where the I/Os are not kept.
+    csv: Option<IoCsv>,
     drives: Vec<DriveStatistics>,
 }
 
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder").field("csv", &self.csv.path()).finish_non_exhaustive()
+        f.debug_struct("Recorder").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 
@@ -48,13 +49,26 @@ impl Recorder {
         drives: Vec<Drive>,
         bound: usize,
     ) -> Result<Self, ReportError> {
+        let mut recorder = Self::without_ios(folder, drives)?;
+        let drives: Vec<_> = recorder.drives.iter().map(|kept| kept.drive.clone()).collect();
+        recorder.csv = Some(IoCsv::create(folder.join(IOS_FILE), &drives)?);
+        recorder.drives =
+            drives.into_iter().map(|drive| DriveStatistics::new(drive, bound)).collect();
+        Ok(recorder)
+    }
+
+    /// Like [`Self::create`], but there will be no `ios.csv`.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn without_ios(folder: &Path, drives: Vec<Drive>) -> Result<Self, ReportError> {
         make_folder(folder)?;
-        for stale in [SUMMARY_FILE, REPORT_FILE] {
+        for stale in [SUMMARY_FILE, REPORT_FILE, IOS_FILE] {
             remove_stale(&folder.join(stale))?;
         }
-        let csv = IoCsv::create(folder.join(IOS_FILE), &drives)?;
-        let drives = drives.into_iter().map(|drive| DriveStatistics::new(drive, bound)).collect();
-        Ok(Self { folder: folder.to_owned(), csv, drives })
+        let statistics = |drive| DriveStatistics::new(drive, EXACT_BOUND);
+        let drives = drives.into_iter().map(statistics).collect();
+        Ok(Self { folder: folder.to_owned(), csv: None, drives })
     }
 
     /// Takes I/Os. They are in the file when this returns.
@@ -65,13 +79,22 @@ impl Recorder {
     pub fn record(&mut self, records: &[IoRecord]) -> Result<(), ReportError> {
         let mut result = Ok(());
         for record in records {
-            result = self.csv.row(record);
-            if result.is_err() {
+            let drives = self.drives.len();
+            let Some(drive) = self.drives.get_mut(usize::from(record.drive)) else {
+                result = Err(ReportError::NoSuchDrive { index: record.drive, drives });
                 break;
+            };
+            if let Some(csv) = &mut self.csv {
+                result = csv.row(record);
+                if result.is_err() {
+                    break;
+                }
             }
-            self.drives[usize::from(record.drive)].record(record);
+            drive.record(record);
         }
-        self.csv.flush()?;
+        if let Some(csv) = &mut self.csv {
+            csv.flush()?;
+        }
         result
     }
 
@@ -92,7 +115,9 @@ impl Recorder {
         wall: Duration,
         extra: Map<String, Value>,
     ) -> Result<Summary, ReportError> {
-        self.csv.flush()?;
+        if let Some(csv) = &mut self.csv {
+            csv.flush()?;
+        }
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let summary = Summary::new(outcome, engine, wall, drives, extra);

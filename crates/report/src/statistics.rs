@@ -105,6 +105,7 @@ impl DriveStatistics {
             copy,
             verify,
             barrier,
+            inside: None,
         }
     }
 }

@@ -97,6 +97,9 @@ pub struct DriveSummary {
     pub copy: OperationSummary,
     pub verify: OperationSummary,
     pub barrier: OperationSummary,
+    /// What its model did inside, where it has an inside.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub inside: Option<Value>,
 }
 
 impl DriveSummary {
@@ -145,13 +148,19 @@ impl Summary {
         outcome: &Outcome,
         engine: &str,
         wall: Duration,
-        drives: Vec<DriveSummary>,
+        mut drives: Vec<DriveSummary>,
         mut extra: Map<String, Value>,
     ) -> Self {
         let message = match &outcome.ending {
             Ending::NotStarted { message, .. } => Some(message.clone()),
             _ => None,
         };
+        for (drive, inside) in drives.iter_mut().zip(&outcome.inside) {
+            // What is no JSON is kept as a text.
+            drive.inside = inside.as_ref().map(|inside| {
+                serde_json::from_str(inside).unwrap_or_else(|_| Value::String(inside.clone()))
+            });
+        }
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
         Self {
             engine: engine.to_owned(),
@@ -266,6 +275,7 @@ mod tests {
             overshoot: Overshoot::default(),
             calibration: Vec::new(),
             tsc_khz: 7,
+            inside: Vec::new(),
         };
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);

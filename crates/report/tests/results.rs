@@ -29,6 +29,7 @@ fn outcome(wall_ns: u64) -> Outcome {
         exits: Exits { total: 12_345, io: 345, mmio: 2_000, msr: 10_000, ..Exits::default() },
         overshoot: Overshoot { p50: 1, p99: 20, max: 300 },
         calibration: vec![("io".to_owned(), 2880)],
+        inside: Vec::new(),
         tsc_khz: 5_000_000,
     }
 }
@@ -41,8 +42,13 @@ fn record(index: u64) -> IoRecord {
         operation: if index.is_multiple_of(3) { Operation::Write } else { Operation::Read },
         failed: index % 1000 == 999,
         boot: index < 10,
+        fua: index % 5 == 4,
+        stream: 0,
+        priority: 0,
         offset: index * 4096,
         bytes: 4096,
+        source: 0,
+        order: index / 2,
         submit,
         target: submit + 100_000 + index % 7,
         delivered: submit + 100_000 + index % 11,
@@ -141,18 +147,22 @@ proptest! {
     fn rows_survive_the_file(
         names in prop::collection::vec("\\PC{0,8}|[\",\r\n a]{1,6}", 1..4),
         raw in prop::collection::vec(
-            (any::<u16>(), any::<u16>(), 0u8..5, any::<[bool; 2]>(), any::<[u64; 5]>()), 0..30),
+            (any::<[u16; 4]>(), 0u8..8, any::<[bool; 3]>(), any::<[u64; 7]>()), 0..30),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let drives = names.iter().map(|name| drive(name)).collect();
         let mut recorder = Recorder::with_exact_bound(folder.path(), drives, 10).unwrap();
         let records: Vec<IoRecord> = raw
             .into_iter()
-            .map(|(drive, queue, operation, [failed, boot], [offset, bytes, submit, target, delivered])| {
+            .map(|([drive, queue, stream, priority], operation, [failed, boot, fua], numbers)| {
+                let [offset, bytes, source, order, submit, target, delivered] = numbers;
                 let drive = drive % names.len() as u16;
                 let operation = Operation::from_number(operation).unwrap();
-                let offset = offset / 512 * 512;
-                IoRecord { drive, queue, operation, failed, boot, offset, bytes, submit, target, delivered }
+                let [offset, source] = [offset, source].map(|byte| byte / 512 * 512);
+                IoRecord {
+                    drive, queue, operation, failed, boot, fua, stream, priority, offset, bytes, source, order,
+                    submit, target, delivered,
+                }
             })
             .collect();
         recorder.record(&records).unwrap();
@@ -172,6 +182,10 @@ proptest! {
                 record.submit, record.target, record.delivered,
             ]);
             prop_assert_eq!(&row[9], if record.failed { "error" } else { "ok" });
+            let numbers: Vec<u64> = (10..15).map(|column| row[column].parse().unwrap()).collect();
+            prop_assert_eq!(numbers, vec![
+                record.fua.into(), record.stream.into(), record.priority.into(), record.source / 512, record.order,
+            ]);
         }
         prop_assert!(rows.next().is_none());
         finish(recorder, 1);

@@ -29,6 +29,8 @@ struct Cli {
 enum Command {
     /// Run a command in a guest on modelled drives
     Run(Box<RunArguments>),
+    /// Drive a model without a guest, with a fio job file's load or a trace
+    Sim(Box<SimArguments>),
     /// Repeat a publication's experiments and print its figures beside ours
     Reproduce(commands::reproduce::Arguments),
     /// Make the guest's system from Debian packages
@@ -200,10 +202,58 @@ pub struct RunArguments {
     pub command: Vec<String>,
 }
 
+/// What `stasis sim` drives, and with what.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "MODEL is a word as --drive takes it, a table such as \"{ kind = 'fixed', read = '80us' }\", or a
+TOML file with a [model] table or one [[drive]].
+
+Examples:
+  stasis sim fixed:100us --workload job.fio
+  stasis sim jpt39c --trace sdb.blkparse.txt --results replay
+  stasis sim my-ssd.toml --workload job.fio --size 1TiB --no-ios
+
+Exit status: 0; 124 if --limit was reached, 125 if something is wrong, 130 if it was stopped."
+)]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["workload"]))]
+pub struct SimArguments {
+    /// The model
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// The synthetic load of a fio job file
+    #[arg(long, value_name = "JOB.fio")]
+    pub workload: Option<PathBuf>,
+    /// Size of the drive [default: the model's own, or what the load needs]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Logical block size: 512 or 4096
+    #[arg(long, value_name = "SIZE", default_value = "512")]
+    pub block_size: String,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// What software adds to each I/O, for each thread, such as 4us
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    pub path: String,
+    /// Most virtual time, such as 10s
+    #[arg(long, value_name = "TIME")]
+    pub limit: Option<String>,
+    /// Folder for the results
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
+    /// Do not write ios.csv
+    #[arg(long)]
+    pub no_ios: bool,
+    /// Do not say at the end what the drive did
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// Does what the command line says.
 pub fn main() -> Result<ExitCode> {
     match Cli::parse().command {
         Command::Run(arguments) => commands::run::main(*arguments),
+        Command::Sim(arguments) => commands::sim::main(&arguments),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
         Command::Models(arguments) => {

@@ -1,6 +1,8 @@
 //! The loop that brings a source's I/Os to a model.
 
-use stasis_block::{Completion, Fate, Model};
+use std::collections::VecDeque;
+
+use stasis_block::{Completion, Fate, Model, Operation, Status};
 use stasis_clock::Nanos;
 
 use crate::{Io, TraceError, Workload};
@@ -48,6 +50,8 @@ pub struct Simulation<W> {
     slots: Vec<Slot>,
     free: Vec<u32>,
     due: Vec<Completion>,
+    /// Barriers under way, in the order of their times.
+    barriers: VecDeque<Completion>,
     submitted: u64,
     now: Nanos,
 }
@@ -61,6 +65,7 @@ impl<W: Workload> Simulation<W> {
             slots: Vec::new(),
             free: Vec::new(),
             due: Vec::new(),
+            barriers: VecDeque::new(),
             submitted: 0,
             now: 0,
         }
@@ -102,7 +107,10 @@ impl<W: Workload> Simulation<W> {
             if submission.is_none() && self.in_flight() == 0 {
                 return Ok(Pause::Over);
             }
-            let event = self.model.next_event();
+            let mut event = self.model.next_event();
+            if let Some(barrier) = self.barriers.front() {
+                event = Some(event.map_or(barrier.at, |at| at.min(barrier.at)));
+            }
             let at = match (event, submission) {
                 (None, None) => return Ok(Pause::Over),
                 (Some(at), None) | (None, Some(at)) => at,
@@ -137,11 +145,24 @@ impl<W: Workload> Simulation<W> {
                 self.slots.len() as u32 - 1
             }
         };
+        if io.command.operation == Operation::Barrier {
+            // As in a drive: what surrounds the model completes it.
+            let (cost, fate) = match self.model.barrier() {
+                Some(cost) => (cost, Fate::Done),
+                None => (0, Fate::Failed(Status::WriteError)),
+            };
+            let at = now.saturating_add(cost);
+            self.barriers.push_back(Completion { tag, at, fate });
+            return;
+        }
         self.model.submit(now, tag, &io.command);
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Finished>) {
         self.model.advance(now, &mut self.due);
+        while self.barriers.front().is_some_and(|barrier| barrier.at <= now) {
+            self.due.extend(self.barriers.pop_front());
+        }
         for Completion { tag, at, fate } in self.due.drain(..) {
             let Some(&Slot { io, order, submit }) = self.slots.get(tag as usize) else {
                 debug_assert!(false, "the model completed a command that is not in flight");

@@ -276,7 +276,9 @@ impl<'j> Machine<'j> {
         if !rest.is_empty() {
             self.journal.entry(Entry::Console(rest)).map_err(Error::Journal)?;
         }
-        Ok(self.statistics.outcome(ending, &self.clock, frozen))
+        let now = self.clock.now_ns();
+        let inside = self.drives.iter().map(|drive| drive.drive().inside(now)).collect();
+        Ok(self.statistics.outcome(ending, &self.clock, frozen, inside))
     }
 }
 

@@ -291,6 +291,15 @@ impl ModelSpec {
 }
 
 impl ModelTable {
+    /// The size of the drive that it describes (bytes), where it has one of
+    /// its own.
+    pub fn capacity(&self) -> Option<u64> {
+        match self {
+            Self::Disk(spec) => Some(spec.capacity),
+            _ => None,
+        }
+    }
+
     /// The kind as tables name it.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -7,6 +7,7 @@ pub mod models;
 pub mod reproduce;
 pub mod run;
 pub mod shell;
+pub mod sim;
 
 use std::io::{ErrorKind, Write};
 

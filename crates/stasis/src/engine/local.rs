@@ -18,7 +18,7 @@ use stasis_media::{Execution, OpenOptions};
 use stasis_models::BuildContext;
 use stasis_nvme::ShadowPolicy;
 
-use super::plan::{input, Plan, PlannedDrive};
+use super::plan::{drive_seed, input, Plan, PlannedDrive};
 
 /// How long a completion waits for the guest to become idle, with rewind: the
 /// guest's own way from a doorbell to idle takes less (measured: see
@@ -153,11 +153,10 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
     let delay = Duration::from_nanos(drive.delay);
     let medium = drive.medium.open(&OpenOptions { execution, delay, base: Path::new("/") })?;
     let capacity = medium.capacity();
-    // Drives of one model and seed do not draw the same numbers.
-    let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
     let drive_index = u16::try_from(index)?;
     let discard_zeroes = medium.discard_zeroes();
+    let seed = drive_seed(plan.seed, drive_index);
+    let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
     Ok(DriveConfig {
         drive: Box::new(Drive::new(drive_index, drive.name.clone(), model, medium)),
         controller: stasis_nvme::Config {

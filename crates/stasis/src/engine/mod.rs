@@ -13,6 +13,7 @@ use stasis_experiment::Engine;
 use stasis_journal::{Ending, Exits, Outcome, Overshoot};
 use stasis_softkvm::probe::{self, KvmState};
 
+pub use plan::drive_seed;
 pub use setting::Setting;
 
 /// Why a run has no outcome of its own.
@@ -59,5 +60,6 @@ pub fn unfinished(ending: Ending, virtual_ns: u64, wall: Duration) -> Outcome {
         overshoot: Overshoot::default(),
         calibration: Vec::new(),
         tsc_khz: 0,
+        inside: Vec::new(),
     }
 }

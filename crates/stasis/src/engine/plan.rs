@@ -20,6 +20,11 @@ pub mod input {
     pub const FILES: &str = "files";
 }
 
+/// The seed of a run's drive: drives of one model do not draw the same numbers.
+pub fn drive_seed(seed: u64, index: u16) -> u64 {
+    seed.wrapping_add(u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
 /// A machine to run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {

@@ -13,14 +13,21 @@ pub enum Size {
 }
 
 impl Size {
-    /// In bytes, of a drive of `capacity`.
+    /// In bytes, of a drive of `capacity`; a share is rounded down to whole
+    /// blocks.
     pub fn of(self, capacity: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Percent(percent) => (u128::from(capacity) * u128::from(percent) / 100) as u64,
+            Self::Percent(percent) => {
+                let bytes = (u128::from(capacity) * u128::from(percent) / 100) as u64;
+                bytes - bytes % BLOCK
+            }
         }
     }
 }
+
+/// The largest logical block of a drive (bytes).
+const BLOCK: u64 = 4096;
 
 /// Values for reads, writes and trims.
 pub type Each<T> = [T; 3];
@@ -285,7 +292,7 @@ mod tests {
         ] {
             assert_eq!(bytes(word), Ok(expected), "{word}");
         }
-        assert_eq!(size("25%").unwrap().of(1000), 250);
+        assert_eq!(size("25%").unwrap().of(1 << 20), 1 << 18);
         assert_eq!(time("10", SECOND), Ok(10 * SECOND));
         assert_eq!(time("10", MICROSECOND), Ok(10 * MICROSECOND));
         assert_eq!((time("2m", SECOND), time("5ms", SECOND)), (Ok(120 * SECOND), Ok(5_000_000)));

@@ -1,0 +1,274 @@
+//! `stasis sim`: a model driven without a guest.
+
+mod model;
+mod work;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, Context, Result};
+use serde_json::{Map, Value};
+use stasis_block::{units, Fate};
+use stasis_clock::Nanos;
+use stasis_journal::{Ending, IoRecord, Outcome};
+use stasis_models::BuildContext;
+use stasis_report::{Drive, Recorder, Summary};
+use stasis_workload::{Finished, Pause, Simulation, Workload};
+
+use crate::cli::SimArguments;
+use crate::commands::run::progress::Steps;
+use crate::commands::run::stop_on_signals;
+use crate::engine;
+
+/// The engine's name in results.
+const ENGINE: &str = "sim";
+/// Completions that are recorded together.
+const BATCH: usize = 4096;
+/// How often the terminal is told how far it is.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// `stasis sim`.
+pub fn main(arguments: &SimArguments) -> Result<ExitCode> {
+    let simulation = Setting::new(arguments)?;
+    let stop = stop_on_signals()?;
+    let run = simulation.run(&stop)?;
+    if !arguments.quiet {
+        eprint!("{}", stasis_report::text_summary(&run.summary));
+        eprint!("{}", run.rates());
+        eprintln!("report: {}", arguments.results.join(stasis_report::REPORT_FILE).display());
+    }
+    if let Some(message) = &run.message {
+        eprintln!("stasis: {message}");
+    }
+    Ok(ExitCode::from(u8::try_from(run.summary.exit_status).unwrap_or(1)))
+}
+
+/// Everything a simulation is made from, checked.
+struct Setting {
+    label: String,
+    model: Box<dyn stasis_block::Model>,
+    work: work::Work,
+    /// Without a size, any offset is on the drive.
+    capacity: Option<u64>,
+    source: PathBuf,
+    seed: u64,
+    path: Nanos,
+    limit: Option<Nanos>,
+    results: PathBuf,
+    no_ios: bool,
+}
+
+/// A simulation that has ended.
+struct Run {
+    summary: Summary,
+    message: Option<String>,
+    /// Wall-clock time of the simulation alone.
+    wall: Duration,
+}
+
+impl Setting {
+    fn new(arguments: &SimArguments) -> Result<Self> {
+        let duration = |word: &str, option: &str| {
+            units::parse_duration(word).map_err(|error| anyhow!("{option}: {error}"))
+        };
+        let size = |word: &str, option: &str| {
+            units::parse_size(word).map_err(|error| anyhow!("{option}: {error}"))
+        };
+        let path = duration(&arguments.path, "--path")?;
+        let limit = arguments.limit.as_ref().map(|limit| duration(limit, "--limit")).transpose()?;
+        let block_size = size(&arguments.block_size, "--block-size")?;
+        if !matches!(block_size, 512 | 4096) {
+            bail!("--block-size is {block_size}, but must be 512 or 4096");
+        }
+        let spec = model::read(&arguments.model)?;
+        let given = arguments.size.as_ref().map(|word| size(word, "--size")).transpose()?;
+        if given.is_some_and(|size| size == 0 || size % block_size != 0) {
+            bail!("--size must be a multiple of the block size {block_size}, and not 0");
+        }
+        let own = given.or(spec.table().capacity());
+        let (work, capacity) = work::open(arguments, own, block_size, path)?;
+        let context = BuildContext {
+            seed: engine::drive_seed(arguments.seed, 0),
+            capacity: capacity.unwrap_or(u64::MAX),
+            path,
+        };
+        Ok(Self {
+            label: spec.label(),
+            model: spec.build(&context)?,
+            work,
+            capacity,
+            source: arguments.workload.clone().unwrap_or_default(),
+            seed: arguments.seed,
+            path,
+            limit,
+            results: arguments.results.clone(),
+            no_ios: arguments.no_ios,
+        })
+    }
+
+    fn run(self, stop: &AtomicBool) -> Result<Run> {
+        let drive = Drive {
+            name: "drive0".into(),
+            model: self.label.clone(),
+            interface: ENGINE.into(),
+            medium: "none".into(),
+        };
+        let mut recorder = match self.no_ios {
+            true => Recorder::without_ios(&self.results, vec![drive])?,
+            false => Recorder::create(&self.results, vec![drive])?,
+        };
+        let source = self.source.display().to_string();
+        let begun = Instant::now();
+        let mut simulation = Simulation::new(self.model, self.work);
+        let until = self.limit.unwrap_or(Nanos::MAX);
+        let (ending, measured) =
+            go(&mut simulation, until, &mut recorder, stop).with_context(|| source.clone())?;
+        let wall = begun.elapsed();
+
+        let end = match ending {
+            Ending::VirtualLimit => until,
+            _ => simulation.now(),
+        };
+        // Without anything measured, all of it was before.
+        let measured = measured.unwrap_or(end);
+        let lost = simulation.in_flight();
+        let message = match ending {
+            Ending::VirtualLimit => {
+                let limit = units::format_duration(until);
+                Some(format!("the limit of {limit} of virtual time was reached"))
+            }
+            Ending::Cancelled => Some("stopped; the results so far are kept".into()),
+            _ if lost > 0 => Some(format!("{lost} I/Os were never completed by the model")),
+            _ => None,
+        };
+        let mut outcome = engine::unfinished(ending, end - measured, wall);
+        outcome.boot_virtual_ns = measured;
+        outcome.skipped_ns = outcome.virtual_ns;
+        outcome.inside = vec![simulation.model().inside(end)];
+        let summary = finish(
+            recorder,
+            &outcome,
+            &self.label,
+            &source,
+            wall,
+            [
+                ("seed", self.seed.into()),
+                ("capacity", self.capacity.into()),
+                ("path_ns", self.path.into()),
+                ("unfinished", lost.into()),
+            ],
+        )?;
+        Ok(Run { summary, message, wall })
+    }
+}
+
+fn finish<const N: usize>(
+    recorder: Recorder,
+    outcome: &Outcome,
+    label: &str,
+    source: &str,
+    wall: Duration,
+    fields: [(&str, Value); N],
+) -> Result<Summary> {
+    let mut extra: Map<String, Value> =
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    extra.insert("title".into(), format!("{label}: {source}").into());
+    extra.insert("workload".into(), source.into());
+    Ok(recorder.finish(outcome, ENGINE, wall, extra)?)
+}
+
+/// Runs to the end; returns why it ended, and when the first I/O was submitted
+/// that counts (ns).
+fn go<W: Workload>(
+    simulation: &mut Simulation<W>,
+    until: Nanos,
+    recorder: &mut Recorder,
+    stop: &AtomicBool,
+) -> Result<(Ending, Option<Nanos>)> {
+    let mut done: Vec<Finished> = Vec::with_capacity(2 * BATCH);
+    let mut records: Vec<IoRecord> = Vec::with_capacity(2 * BATCH);
+    let mut steps = Steps::new();
+    let mut told = Instant::now();
+    let mut measured: Option<Nanos> = None;
+    let (mut early, mut total) = (false, 0u64);
+    loop {
+        let pause = simulation.run(until, BATCH, &mut done)?;
+        for io in &done {
+            if io.io.early {
+                early = true;
+            } else {
+                measured = Some(measured.map_or(io.submit, |first| first.min(io.submit)));
+            }
+        }
+        total += done.len() as u64;
+        records.extend(done.drain(..).map(|io| record(&io)));
+        recorder.record(&records)?;
+        records.clear();
+        let measured = || if early { measured } else { Some(0) };
+        match pause {
+            Pause::Over => return Ok((Ending::Exited(0), measured())),
+            Pause::Time => return Ok((Ending::VirtualLimit, measured())),
+            Pause::Batch if stop.load(Ordering::Relaxed) => {
+                return Ok((Ending::Cancelled, measured()))
+            }
+            Pause::Batch => {}
+        }
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            let now = simulation.now();
+            let passed = Duration::from_nanos(now).as_secs_f64();
+            let what = format!("{passed:.3} s of virtual time, {total} I/Os");
+            let of_limit = (until != Nanos::MAX).then(|| now as f64 / until.max(1) as f64);
+            let fraction = match (simulation.workload().fraction(now), of_limit) {
+                (Some(one), Some(other)) => Some(one.max(other)),
+                (one, other) => one.or(other),
+            };
+            steps.step(&what, fraction);
+        }
+    }
+}
+
+/// What is recorded of an I/O: without a guest, it is delivered at its target.
+fn record(finished: &Finished) -> IoRecord {
+    let Finished { io, order, submit, at, fate } = *finished;
+    IoRecord {
+        drive: 0,
+        queue: io.thread,
+        operation: io.command.operation,
+        failed: matches!(fate, Fate::Failed(_)),
+        boot: io.early,
+        fua: io.command.fua,
+        stream: io.command.stream,
+        priority: io.command.priority,
+        offset: io.command.offset,
+        bytes: io.command.length,
+        source: io.command.source,
+        order,
+        submit,
+        target: at,
+        delivered: at,
+    }
+}
+
+impl Run {
+    /// Rates in virtual time, and the simulation's own speed.
+    fn rates(&self) -> String {
+        use stasis_report::units::{bytes, count, duration, significant};
+        let ios = self.summary.ios();
+        let amount: u64 =
+            self.summary.drives.iter().flat_map(|d| d.used()).map(|(_, used)| used.bytes).sum();
+        let virtual_seconds = self.summary.virtual_seconds.max(1e-9);
+        let wall = self.wall.as_secs_f64().max(1e-9);
+        format!(
+            "{} I/Os in {} of virtual time: {} a second, {}/s; simulated in {}, {} a second\n",
+            count(ios),
+            duration(self.summary.virtual_seconds * 1e9),
+            count((ios as f64 / virtual_seconds) as u64),
+            bytes((amount as f64 / virtual_seconds) as u64),
+            duration(wall * 1e9),
+            significant(ios as f64 / wall, 3),
+        )
+    }
+}

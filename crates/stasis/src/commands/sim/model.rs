@@ -1,0 +1,79 @@
+//! The model that a simulation drives, from its word or its file.
+
+use std::path::Path;
+
+use anyhow::{bail, Context, Result};
+use stasis_models::ModelSpec;
+
+/// Reads MODEL: a word, an inline table, or a TOML file with a `[model]` table
+/// or one `[[drive]]`. Its files are read as well.
+pub fn read(word: &str) -> Result<ModelSpec> {
+    let (mut model, base) = if word.trim_start().starts_with('{') {
+        let table = toml::from_str(&format!("model = {word}")).context("MODEL")?;
+        (of_table(table).context("MODEL")?, Path::new("."))
+    } else if word.ends_with(".toml") {
+        let path = Path::new(word);
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the model {word}"))?;
+        let table = toml::from_str(&text).with_context(|| word.to_owned())?;
+        let base = path.parent().unwrap_or(Path::new("."));
+        (of_table(table).with_context(|| word.to_owned())?, base)
+    } else {
+        (ModelSpec::parse(word)?, Path::new("."))
+    };
+    model.resolve(base)?;
+    Ok(model)
+}
+
+fn of_table(mut table: toml::Table) -> Result<ModelSpec> {
+    let value = match (table.remove("model"), table.remove("drive")) {
+        (Some(model), _) => model,
+        (None, Some(toml::Value::Array(mut drives))) => match (drives.pop(), drives.len()) {
+            (Some(toml::Value::Table(mut drive)), 0) => {
+                drive.remove("model").context("its [[drive]] has no `model`")?
+            }
+            _ => bail!("it has several [[drive]]: keep one, or write a [model] table"),
+        },
+        _ => bail!("it has neither a [model] table nor a [[drive]]"),
+    };
+    Ok(value.try_into()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_tables_and_files_are_models() {
+        assert_eq!(read("fixed:100us").unwrap().label(), "fixed:100us");
+        let table = read("{ kind = 'fixed', read = '80us', label = 'mine' }").unwrap();
+        assert_eq!(table.label(), "mine");
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("model.toml", "[model]\nkind = 'fixed'\nread = '80us'\nlabel = 'mine'\n"),
+            ("word.toml", "model = { kind = 'fixed', read = '80us', label = 'mine' }\n"),
+            (
+                "drive.toml",
+                "[[drive]]\nmedium = 'ram:1GiB'\n[drive.model]\nkind = 'fixed'\nread = '80us'\n\
+                 label = 'mine'\n",
+            ),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read(path.to_str().unwrap()).unwrap(), table, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_model_is_named() {
+        for (word, expected) in [
+            ("dcpm", "did you mean `dcpmm`?"),
+            ("{ kind = 'fxed' }", "did you mean `fixed`?"),
+            ("{ kind = ", "MODEL"),
+            ("missing.toml", "cannot read the model missing.toml"),
+        ] {
+            let error = format!("{:#}", read(word).unwrap_err());
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

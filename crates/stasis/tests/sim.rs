@@ -1,0 +1,204 @@
+//! `stasis sim` as a user calls it: its results against closed forms.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn call(&self, words: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_stasis"))
+            .arg("sim")
+            .args(words)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// The summary of a simulation that ends with `status`.
+    fn ended(&self, status: i32, words: &[&str]) -> Value {
+        let output = self.call(words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
+        serde_json::from_str(&self.text("results/summary.json")).unwrap()
+    }
+
+    fn sim(&self, words: &[&str]) -> Value {
+        self.ended(0, words)
+    }
+
+    fn failure(&self, words: &[&str], status: i32) -> String {
+        let output = self.call(words);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
+        assert!(!error.contains("panicked"), "{error}");
+        error
+    }
+
+    /// A column of ios.csv as numbers.
+    fn column(&self, name: &str) -> Vec<u64> {
+        let text = self.text("results/ios.csv");
+        let mut lines = text.lines();
+        let place = lines.next().unwrap().split(',').position(|column| column == name).unwrap();
+        lines.map(|line| line.split(',').nth(place).unwrap().parse().unwrap()).collect()
+    }
+}
+
+fn seconds(summary: &Value) -> f64 {
+    summary["virtual_seconds"].as_f64().unwrap()
+}
+
+#[test]
+fn closed_loops_meet_the_closed_form() {
+    let bench = Bench::new();
+    // n I/Os in flight at p servers of 100 us: min(n, p) a service time, and
+    // each waits for n / p services in the end.
+    for (threads, depth, parallelism, latency) in [
+        (1, 1, 1, 100_000),
+        (1, 8, 4, 200_000),
+        (8, 1, 4, 200_000),
+        (4, 4, 16, 100_000),
+        (3, 2, 8, 100_000),
+    ] {
+        let ios = 240u32;
+        bench.file(
+            "job.fio",
+            &format!(
+                "[global]\nrw=randread\nsize=64m\n[a]\nnumjobs={threads}\niodepth={depth}\n\
+                 number_ios={}\n",
+                ios / threads
+            ),
+        );
+        let model = format!("{{ kind = 'fixed', latency = '100us', parallelism = {parallelism} }}");
+        let summary = bench.sim(&[&model, "--workload", "job.fio"]);
+        let read = &summary["drives"][0]["read"];
+        assert_eq!(read["count"], ios);
+        let rate = f64::from((threads * depth).min(parallelism)) / 100e-6;
+        assert_eq!(seconds(&summary), f64::from(ios) / rate, "{threads} {depth} {parallelism}");
+        assert_eq!(read["target_ns"]["p50"], latency);
+        assert_eq!(read["target_ns"]["max"], latency);
+        assert_eq!(read["target_ns"], read["delivered_ns"]);
+        assert_eq!(bench.column("order").len(), ios as usize);
+    }
+}
+
+#[test]
+fn a_path_of_the_software_adds_to_each_io() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nrw=read\nsize=4m\nnumber_ios=100\n");
+    let summary = bench.sim(&["fixed:100us", "--workload", "job.fio", "--path", "10us"]);
+    assert_eq!(seconds(&summary), (100.0 * 110.0 - 10.0) / 1e6);
+}
+
+#[test]
+fn rates_pauses_and_flushes_take_their_time() {
+    let bench = Bench::new();
+    for (keys, expected) in [
+        // The last of 100 I/Os is submitted after 99 intervals of 1 ms.
+        ("rate_iops=1000\nnumber_ios=100", 99e-3 + 100e-6),
+        // 4 MiB/s are 1024 blocks a second.
+        ("rate=4m\nnumber_ios=513", 0.5 + 100e-6),
+        // Ten I/Os at a time, a pause, and so on.
+        ("thinktime=1ms\nthinktime_blocks=10\nnumber_ios=100", 100.0 * 100e-6 + 9.0 * 1e-3),
+        // Four writes and a flush, which waits for them and is waited for.
+        ("rw=write\nfsync=4\niodepth=4\nnumber_ios=40", 10.0 * 100e-6 + 9.0 * 100e-6),
+        ("runtime=10ms\ntime_based", 100.0 * 100e-6),
+        ("startdelay=1\nnumber_ios=1", 1.0 + 100e-6),
+    ] {
+        bench.file("job.fio", &format!("[a]\nsize=4m\n{keys}\n"));
+        let summary = bench.sim(&["fixed:100us", "--workload", "job.fio"]);
+        assert!((seconds(&summary) - expected).abs() < 1e-9, "{keys}: {}", seconds(&summary));
+    }
+}
+
+#[test]
+fn stages_follow_each_other_and_ramps_do_not_count() {
+    let bench = Bench::new();
+    bench.file(
+        "job.fio",
+        "[global]\nsize=4m\n[a]\nrw=write\nnumber_ios=10\n[b]\nstonewall\nrw=randread\nnumber_ios=5\n\
+         [c]\nstonewall\nrw=trim\nramp_time=1ms\nruntime=1ms\ntime_based\n",
+    );
+    let summary = bench.sim(&["fixed:100us", "--workload", "job.fio"]);
+    let drive = &summary["drives"][0];
+    assert_eq!((&drive["write"]["count"], &drive["read"]["count"]), (&10.into(), &5.into()));
+    assert_eq!((&drive["discard"]["count"], &drive["boot_ios"]), (&10.into(), &10.into()));
+    let (submit, queue) = (bench.column("submit_ns"), bench.column("queue"));
+    let first = |thread| queue.iter().zip(&submit).find(|(queue, _)| **queue == thread).unwrap().1;
+    assert_eq!((*first(1), *first(2)), (1_000_000, 1_500_000));
+}
+
+#[test]
+fn the_same_seed_is_the_same_simulation() {
+    let bench = Bench::new();
+    bench.file(
+        "job.fio",
+        "[a]\nrw=randrw\nsize=4m\niodepth=8\nnumjobs=3\nbssplit=4k/70:16k/30\nrandom_distribution=zipf:1.1\n",
+    );
+    let ios = |seed| {
+        bench.sim(&["uniform:50us-150us", "--workload", "job.fio", "--seed", seed]);
+        bench.text("results/ios.csv")
+    };
+    let first = ios("1");
+    assert_eq!(first, ios("1"));
+    assert_ne!(first, ios("2"));
+}
+
+#[test]
+fn a_limit_and_a_missing_list_of_ios_are_as_asked() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nsize=4m\nruntime=10\ntime_based\n");
+    let summary = bench.ended(124, &["fixed:100us", "--workload", "job.fio", "--limit", "5ms"]);
+    assert_eq!((&summary["ending"], seconds(&summary)), (&"virtual-limit".into(), 5e-3));
+    assert_eq!(summary["drives"][0]["read"]["count"], 50);
+    assert!(bench.path("results/ios.csv").exists());
+    bench.ended(124, &["fixed:100us", "--workload", "job.fio", "--limit", "5ms", "--no-ios"]);
+    assert!(!bench.path("results/ios.csv").exists());
+    assert!(bench.text("results/report.html").contains("</html>"));
+}
+
+#[test]
+fn wrong_words_are_named() {
+    let bench = Bench::new();
+    bench.file("good.fio", "[a]\nsize=4m\n");
+    bench.file("open.fio", "[a]\nrw=read\n");
+    bench.file("bad.fio", "[a]\nsize=4m\niodpeth=3\n");
+    bench.file("odd.fio", "[a]\nsize=4m\nbs=1000\n");
+    for (words, status, expected) in [
+        (vec!["fixed:100us"], 2, "--workload"),
+        (vec!["fixd:100us", "--workload", "good.fio"], 125, "did you mean `fixed`?"),
+        (vec!["fixed:100us", "--workload", "none.fio"], 125, "cannot read none.fio"),
+        (vec!["fixed:100us", "--workload", "open.fio"], 125, "--size"),
+        (vec!["fixed:100us", "--workload", "bad.fio"], 125, "line 3: unknown key `iodpeth`"),
+        (vec!["fixed:100us", "--workload", "odd.fio"], 125, "no multiple of the drive's, 512"),
+        (vec!["fixed:100us", "--workload", "good.fio", "--size", "1MiB"], 125, "ends beyond"),
+        (vec!["fixed:100us", "--workload", "good.fio", "--size", "1001"], 125, "--size"),
+        (vec!["fixed:100us", "--workload", "good.fio", "--limit", "5"], 125, "--limit"),
+        (vec!["jpt39c", "--workload", "good.fio", "--size", "100TiB"], 125, "jpt39c"),
+    ] {
+        let error = bench.failure(&words, status);
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+}
