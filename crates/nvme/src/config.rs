@@ -15,6 +15,29 @@ pub enum ShadowPolicy {
     Lazy,
 }
 
+/// How a guest can say which data belongs together. The drive below learns of
+/// it by the stream of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Placement {
+    /// It cannot.
+    #[default]
+    None,
+    /// By the streams directive (NVMe 1.4 section 9.3).
+    Streams {
+        /// Most streams that are open at a time: 1 to 1024.
+        max: u16,
+    },
+    /// By Flexible Data Placement (NVMe TP4146).
+    Fdp {
+        /// Reclaim groups, 1 to 64.
+        reclaim_groups: u16,
+        /// Reclaim unit handles, 1 to 128.
+        handles: u16,
+        /// Size of a reclaim unit in bytes, a multiple of 4096.
+        reclaim_unit: u64,
+    },
+}
+
 /// A namespace: what the guest sees as one block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
@@ -91,6 +114,8 @@ pub struct Config {
     /// Whether what is discarded reads as zeroes afterwards; otherwise a
     /// secure erase writes zeroes.
     pub discard_zeroes: bool,
+    /// How a guest can say which data belongs together.
+    pub placement: Placement,
 }
 
 impl Default for Config {
@@ -113,6 +138,7 @@ impl Default for Config {
             max_in_flight_bytes: 256 << 20,
             interrupt_coalescing: false,
             discard_zeroes: false,
+            placement: Placement::None,
         }
     }
 }
@@ -201,6 +227,21 @@ impl Config {
         }
         let held = self.max_in_flight_bytes as u64;
         number("max_in_flight_bytes", held, transfer..=u64::MAX, "at least max_transfer")?;
+        match self.placement {
+            Placement::None => {}
+            Placement::Streams { max } => {
+                number("count of streams", max.into(), 1..=1024, "1 to 1024")?;
+            }
+            Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
+                number("reclaim groups", reclaim_groups.into(), 1..=64, "1 to 64")?;
+                number("reclaim unit handles", handles.into(), 1..=128, "1 to 128")?;
+                let (field, expected) = ("reclaim unit", "a multiple of 4096 bytes");
+                number(field, reclaim_unit, 4096..=1 << 62, expected)?;
+                if reclaim_unit % 4096 != 0 {
+                    return Err(ConfigError::Number { field, value: reclaim_unit, expected });
+                }
+            }
+        }
         let count = self.namespaces.len() as u64;
         number("count of namespaces", count, 1..=MOST_NAMESPACES as u64, "1 to 128")?;
         for (index, namespace) in self.namespaces.iter().enumerate() {

@@ -12,6 +12,7 @@ use crate::config::{Config, ConfigError, Namespace};
 use crate::identity::NamespaceIdentity;
 use crate::interrupts::Interrupts;
 use crate::intervals::Intervals;
+use crate::placement::PlacementState;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
 use crate::shadow::Shadow;
@@ -50,8 +51,11 @@ pub struct Controller {
     pub(crate) capacities: Vec<u64>,
     pub(crate) formatting: Option<Formatting>,
     pub(crate) vendor: Vendor,
+    pub(crate) placement: PlacementState,
     /// What the drive says of itself.
     pub(crate) health: Health,
+    /// Bytes that its medium had taken before the first time it said.
+    pub(crate) media_before: Option<u64>,
     pub(crate) registers: Registers,
     /// By queue identifier; 0 is the admin queue.
     pub(crate) submission: Vec<Option<SubmissionQueue>>,
@@ -93,7 +97,9 @@ impl Controller {
             capacities: config.namespaces.iter().map(Namespace::bytes).collect(),
             formatting: None,
             vendor: Vendor::default(),
+            placement: PlacementState::new(&config),
             health: Health::default(),
+            media_before: None,
             registers: Registers::default(),
             submission: (0..queues).map(|_| None).collect(),
             completion: (0..queues).map(|_| None).collect(),

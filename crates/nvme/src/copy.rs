@@ -73,6 +73,7 @@ impl Controller {
         }
         self.check_writable(command.nsid, &destination)?;
 
+        let stream = self.place(command, destination.length)?;
         let fua = self.is_forced(command, Operation::Copy);
         let id = CommandId { sq: queue, cid: command.cid };
         let group = self.slots.insert_group(id, count as u32, true);
@@ -82,6 +83,7 @@ impl Controller {
             let copy = Command {
                 source: source.offset,
                 fua,
+                stream,
                 ..Command::new(Operation::Copy, offset, source.length)
             };
             let owner = Owner::Part { group, part: part as u32 };

@@ -21,7 +21,9 @@ pub mod opcode {
     pub const WRITE_ZEROES: u8 = 0x08;
     pub const DATASET_MANAGEMENT: u8 = 0x09;
     pub const VERIFY: u8 = 0x0c;
+    pub const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
     pub const COPY: u8 = 0x19;
+    pub const IO_MANAGEMENT_SEND: u8 = 0x1d;
 }
 
 /// NSID that stands for all namespaces (section 6.1).
@@ -98,6 +100,8 @@ impl Controller {
             }
             zoned::opcode::ZONE_MANAGEMENT_RECEIVE => self.zone_management_receive(memory, command),
             zoned::opcode::ZONE_APPEND => self.zone_append(memory, queue, command),
+            opcode::IO_MANAGEMENT_RECEIVE => self.io_management_receive(memory, command),
+            opcode::IO_MANAGEMENT_SEND => self.io_management_send(memory, command),
             _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
     }
@@ -195,6 +199,16 @@ impl Controller {
                 return Err(error.into());
             }
         }
+        let stream = match what {
+            Transfer::Write => match self.place(command, extent.length) {
+                Ok(stream) => stream,
+                Err(failure) => {
+                    self.pool.give(data);
+                    return Err(failure);
+                }
+            },
+            _ => 0,
+        };
         let (operation, purpose) = match what {
             Transfer::Read => (Operation::Read, Purpose::Deliver),
             Transfer::Write => (Operation::Write, Purpose::Deliver),
@@ -202,7 +216,8 @@ impl Controller {
         };
         let fua = self.is_forced(command, operation);
         let nsid = command.nsid;
-        let command = Command { fua, ..Command::new(operation, extent.offset, extent.length) };
+        let command =
+            Command { fua, stream, ..Command::new(operation, extent.offset, extent.length) };
         let slot =
             Slot { purpose, bytes, segments, ..Slot::new(owner, &command, nsid, extent.lba) };
         self.send_request(queue, slot, command, data);

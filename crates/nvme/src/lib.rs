@@ -40,6 +40,7 @@ mod intervals;
 mod io;
 mod lifecycle;
 mod physical;
+mod placement;
 mod prp;
 mod queue;
 mod registers;
@@ -51,7 +52,7 @@ mod status;
 mod vendor;
 mod zoned;
 
-pub use config::{Config, ConfigError, Namespace, ShadowPolicy};
+pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy};
 pub use controller::{Controller, Request};
 pub use physical::{Physical, PhysicalError};
 pub use stasis_memory::{Memory, OutOfMemoryRange};

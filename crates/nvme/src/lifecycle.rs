@@ -63,6 +63,7 @@ impl Controller {
         // What it has erased is gone; the blocks stay as they were.
         self.formatting = None;
         self.vendor.reset();
+        self.placement.reset();
         self.drop_unsent_requests();
         self.interrupts.reset();
         self.features = Features::new(&self.config);

@@ -39,6 +39,7 @@ pub enum StatusCode {
     FeatureNotChangeable = 0x10e,
     FeatureNotNamespaceSpecific = 0x10f,
     CommandSetCombinationRejected = 0x12b,
+    StreamAllocationFailed = 0x17f,
     CommandSizeLimitExceeded = 0x183,
     OverlappingRange = 0x187,
     InvalidZoneOperation = 0x1b6,

@@ -6,6 +6,7 @@ use crate::command::{location, SubmissionEntry};
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
+use crate::placement::feature as placement;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
@@ -97,13 +98,13 @@ impl Features {
     }
 
     /// The Timestamp feature's data at `now` (section 5.21.1.14).
-    fn timestamp(&self, now: Nanos) -> [u8; TIMESTAMP] {
+    pub fn timestamp_at(&self, now: Nanos) -> u64 {
         // Origin: set by the host, or else cleared at reset.
         const SET_BY_HOST: u64 = 1 << 49;
         let (then, at) = self.timestamp;
         let passed = now.saturating_sub(at) / stasis_clock::MILLISECOND;
         let origin = if self.timestamp_was_set { SET_BY_HOST } else { 0 };
-        ((then + passed) & 0xffff_ffff_ffff | origin).to_le_bytes()
+        (then + passed) & 0xffff_ffff_ffff | origin
     }
 }
 
@@ -114,6 +115,16 @@ impl Controller {
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
         let identifier = command.cdw10 as u8;
+        if is_of_placement(identifier) {
+            return match command.cdw10 >> 8 & 7 {
+                select::CURRENT => self.get_placement_feature(memory, command, false),
+                select::DEFAULT | select::SAVED => {
+                    self.get_placement_feature(memory, command, true)
+                }
+                select::CAPABILITIES => Ok(Outcome::Done(capabilities(identifier))),
+                _ => Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
+            };
+        }
         let defaults = Features::new(&self.config);
         let features = match command.cdw10 >> 8 & 7 {
             select::CURRENT => &self.features,
@@ -127,7 +138,7 @@ impl Controller {
         };
         let value = self.feature(features, identifier, command)?;
         if identifier == feature::TIMESTAMP {
-            let data = features.timestamp(self.now);
+            let data = features.timestamp_at(self.now).to_le_bytes();
             self.send(memory, command, &data)?;
         }
         Ok(Outcome::Done(value))
@@ -178,6 +189,12 @@ impl Controller {
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
         let identifier = command.cdw10 as u8;
+        if is_of_placement(identifier) {
+            if command.cdw10 & SAVE != 0 {
+                return Err(StatusCode::FeatureNotSaveable.at(location::CDW10));
+            }
+            return self.set_placement_feature(memory, command);
+        }
         // That the feature exists is the first question.
         let current = self.feature(&self.features, identifier, command)?;
         if command.cdw10 & SAVE != 0 {
@@ -270,7 +287,7 @@ impl Controller {
     }
 
     /// Critical Warning of the SMART log (section 5.14.1.2).
-    pub(super) fn critical_warning(&self) -> u8 {
+    pub(crate) fn critical_warning(&self) -> u8 {
         let Features { over_temperature, under_temperature, .. } = self.features;
         let beyond = self.temperature >= over_temperature || self.temperature <= under_temperature;
         let warning = |holds: bool, bit: u8| if holds { bit } else { 0 };
@@ -285,7 +302,7 @@ fn capabilities(identifier: u8) -> u32 {
     const NAMESPACE_SPECIFIC: u32 = 1 << 1;
     const CHANGEABLE: u32 = 1 << 2;
     match identifier {
-        feature::ERROR_RECOVERY => NAMESPACE_SPECIFIC | CHANGEABLE,
+        feature::ERROR_RECOVERY | placement::EVENTS => NAMESPACE_SPECIFIC | CHANGEABLE,
         _ => CHANGEABLE,
     }
 }
@@ -293,6 +310,10 @@ fn capabilities(identifier: u8) -> u32 {
 /// Optional Asynchronous Events Supported.
 pub fn notices(config: &Config) -> u32 {
     NAMESPACE_NOTICES | if config.has_zones() { ZONE_CHANGES } else { 0 }
+}
+
+fn is_of_placement(identifier: u8) -> bool {
+    matches!(identifier, placement::PLACEMENT | placement::EVENTS)
 }
 
 enum Threshold {

@@ -1,11 +1,12 @@
 //! Identify (NVMe 1.4 section 5.15): what the controller and its namespaces are.
 
 use crate::command::{location, SubmissionEntry};
-use crate::config::{Config, Namespace};
+use crate::config::{Config, Namespace, Placement};
 use crate::controller::Controller;
 use crate::copy;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::io::ALL_NAMESPACES;
+use crate::placement::ENDURANCE_GROUP;
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -28,6 +29,7 @@ pub mod structure {
     pub const SET_ACTIVE_NAMESPACES: u8 = 0x07;
     pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
     pub const COMMAND_SETS: u8 = 0x1c;
+    pub const ENDURANCE_GROUPS: u8 = 0x19;
 }
 
 type Page = [u8; PAGE_SIZE];
@@ -46,6 +48,9 @@ impl Controller {
                 let namespace = self.config.namespace(nsid).ok_or(unknown)?;
                 fill_namespace(&mut page, namespace, &self.identities[nsid as usize - 1]);
                 page[33] = deallocation(&self.config);
+                if has_fdp(&self.config) {
+                    put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
+                }
             }
             structure::CONTROLLER => fill_controller(&mut page, &self.config),
             structure::ACTIVE_NAMESPACES => {
@@ -61,6 +66,13 @@ impl Controller {
                 let namespace = self.config.namespace(nsid).ok_or(unknown)?;
                 let set = self.config.has_zones().then(|| namespace.command_set());
                 fill_descriptors(&mut page, &self.identities[nsid as usize - 1], set);
+            }
+            structure::ENDURANCE_GROUPS if has_fdp(&self.config) => {
+                // Those of an identifier not less than the one asked from.
+                if command.cdw11 as u16 <= ENDURANCE_GROUP {
+                    put(&mut page, 0, &1u16.to_le_bytes());
+                    put(&mut page, 2, &ENDURANCE_GROUP.to_le_bytes());
+                }
             }
             _ if self.config.has_zones() => self.identify_by_command_set(command, &mut page)?,
             _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
@@ -86,6 +98,10 @@ fn fill_controller(page: &mut Page, config: &Config) {
     const OACS_DOORBELL_BUFFER: u16 = 1 << 8;
     // Format NVM, likewise.
     const OACS_FORMAT: u16 = 1 << 1;
+    const OACS_DIRECTIVES: u16 = 1 << 5;
+    // Controller Attributes.
+    const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
+    const CTRATT_FDP: u32 = 1 << 19;
     // A namespace is formatted and erased alone; cryptographic erase.
     const FNA: u8 = 1 << 2;
     // Vendor specific admin commands say their length in Dword 10.
@@ -114,7 +130,13 @@ fn fill_controller(page: &mut Page, config: &Config) {
     put(page, 80, &VERSION.to_le_bytes());
     page[111] = CNTRLTYPE_IO;
     let oacs = if config.shadow_doorbells { OACS_DOORBELL_BUFFER } else { 0 };
-    put(page, 256, &(oacs | OACS_FORMAT).to_le_bytes());
+    let placement = config.placement != Placement::None;
+    let directives = if placement { OACS_DIRECTIVES } else { 0 };
+    put(page, 256, &(oacs | OACS_FORMAT | directives).to_le_bytes());
+    if has_fdp(config) {
+        put(page, 96, &(CTRATT_ENDURANCE_GROUPS | CTRATT_FDP).to_le_bytes());
+        put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
+    }
     put(page, 92, &notices(config).to_le_bytes());
     page[264] = AVSCC;
     page[524] = FNA;
@@ -160,6 +182,10 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
             page[26] = index as u8; // FLBAS
         }
     }
+}
+
+fn has_fdp(config: &Config) -> bool {
+    matches!(config.placement, Placement::Fdp { .. })
 }
 
 /// DLFEAT (section 5.15.2.1): what deallocated blocks read as.

@@ -1,6 +1,7 @@
 //! Get Log Page (NVMe 1.4 section 5.14).
 
 use crate::command::{location, SubmissionEntry};
+use crate::config::{Config, Placement};
 use crate::controller::Controller;
 use crate::io::{self, ALL_NAMESPACES};
 use crate::slots::CommandId;
@@ -108,7 +109,7 @@ impl Controller {
             page::CHANGED_ZONES => self
                 .changed_zones_page(command.nsid)
                 .ok_or(StatusCode::InvalidNamespace.at(location::NSID))?,
-            _ => return Err(StatusCode::InvalidLogPage.at(location::CDW10)),
+            _ => self.placement_page(command)?,
         };
         let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
         let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
@@ -195,7 +196,7 @@ impl Controller {
 impl Controller {
     /// Commands Supported and Effects of a command set.
     fn commands_page(&self, set: u8) -> Result<Vec<u8>, Failure> {
-        let mut log = commands_page(self.config.shadow_doorbells);
+        let mut log = commands_page(&self.config);
         match set {
             0 => {}
             zoned::CSI if self.config.has_zones() => {
@@ -220,7 +221,7 @@ const CHANGES_CONTENTS: u32 = 1 << 1;
 
 /// Commands Supported and Effects (section 5.14.1.5): a dword for each admin
 /// opcode, then one for each I/O opcode.
-fn commands_page(shadow_doorbells: bool) -> Vec<u8> {
+fn commands_page(config: &Config) -> Vec<u8> {
     let mut log = vec![0; 4096];
     let mut set = |at: usize, value: u32| log[at..at + 4].copy_from_slice(&value.to_le_bytes());
     for opcode in [
@@ -240,7 +241,16 @@ fn commands_page(shadow_doorbells: bool) -> Vec<u8> {
     // Format changes the namespace's contents and capabilities, while no other
     // command is under way for it.
     set(usize::from(opcode::FORMAT_NVM) * 4, SUPPORTED | CHANGES_CONTENTS | 1 << 2 | 1 << 16);
-    if shadow_doorbells {
+    if config.placement != Placement::None {
+        set(usize::from(opcode::DIRECTIVE_SEND) * 4, SUPPORTED);
+        set(usize::from(opcode::DIRECTIVE_RECEIVE) * 4, SUPPORTED);
+    }
+    if matches!(config.placement, Placement::Fdp { .. }) {
+        for opcode in [io::opcode::IO_MANAGEMENT_RECEIVE, io::opcode::IO_MANAGEMENT_SEND] {
+            set(1024 + usize::from(opcode) * 4, SUPPORTED);
+        }
+    }
+    if config.shadow_doorbells {
         set(usize::from(opcode::DOORBELL_BUFFER_CONFIG) * 4, SUPPORTED);
     }
     for (opcode, effects) in [

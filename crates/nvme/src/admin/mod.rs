@@ -11,7 +11,7 @@ mod queues;
 pub use events::Events;
 pub use features::{Features, NORMAL_TEMPERATURE, WARNING_TEMPERATURE};
 pub use format::Formatting;
-pub use log::ErrorLog;
+pub use log::{ErrorLog, SPARE_THRESHOLD};
 
 use crate::command::{location, SubmissionEntry};
 use crate::controller::Controller;
@@ -34,6 +34,8 @@ pub mod opcode {
     pub const SET_FEATURES: u8 = 0x09;
     pub const GET_FEATURES: u8 = 0x0a;
     pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0c;
+    pub const DIRECTIVE_SEND: u8 = 0x19;
+    pub const DIRECTIVE_RECEIVE: u8 = 0x1a;
     pub const DOORBELL_BUFFER_CONFIG: u8 = 0x7c;
     pub const FORMAT_NVM: u8 = 0x80;
 }
@@ -62,6 +64,8 @@ impl Controller {
             opcode::DOORBELL_BUFFER_CONFIG if self.config.shadow_doorbells => {
                 self.configure_doorbell_buffers(memory, command)
             }
+            opcode::DIRECTIVE_SEND => self.directive_send(command),
+            opcode::DIRECTIVE_RECEIVE => self.directive_receive(memory, command),
             opcode::FORMAT_NVM => self.format(memory, command),
             vendor::FIRST_OPCODE.. => self.vendor_command(memory, command),
             _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),

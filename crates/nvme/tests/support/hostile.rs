@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use stasis_block::{Health, Operation, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, Memory, Namespace, OutOfMemoryRange, Request, ShadowPolicy, VendorRequest,
+    Config, Controller, Memory, Namespace, OutOfMemoryRange, Placement, Request, ShadowPolicy,
+    VendorRequest,
 };
 
 /// Small, so that any address often hits something.
@@ -94,6 +95,11 @@ pub fn run(script: &[u8]) {
         interrupt_coalescing: flags & 4 != 0,
         max_transfer: MAX_TRANSFER,
         max_in_flight_bytes: MAX_IN_FLIGHT,
+        placement: match flags >> 3 & 3 {
+            0 => Placement::Streams { max: 3 },
+            1 => Placement::Fdp { reclaim_groups: 3, handles: 5, reclaim_unit: 8192 },
+            _ => Placement::None,
+        },
         ..Config::default()
     };
     let ram = Ram(RefCell::new(vec![0; RAM]));
@@ -240,15 +246,17 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
 
 /// Puts a command that makes some sense into a queue, and rings.
 fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tails: &mut [u16; 4]) {
-    const ADMIN: [u8; 16] = [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c, 0x80, 0x80, 0xc5, 0xc6];
-    const IO: [u8; 16] = [0, 1, 1, 1, 2, 2, 4, 5, 5, 8, 9, 0x0c, 0x19, 0x19, 0x19, 0x55];
+    const ADMIN: [u8; 20] =
+        [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c, 0x80, 0x80, 0xc5, 0xc6, 0x19, 0x19, 0x1a, 0x1a];
+    const IO: [u8; 18] =
+        [0, 1, 1, 1, 2, 2, 4, 5, 5, 8, 9, 0x0c, 0x12, 0x1d, 0x19, 0x19, 0x19, 0x55];
     let queue = script.u8() % 4;
     let choice = usize::from(script.u8());
     let mut raw = [0; 64];
     raw[0] = match queue {
-        0 if choice % 17 == 16 => 0x7c,
-        0 => ADMIN[choice % 17],
-        _ => IO[choice % 16],
+        0 if choice % 21 == 20 => 0x7c,
+        0 => ADMIN[choice % 21],
+        _ => IO[choice % 18],
     };
     raw[1] = match script.u8() {
         0..=179 => 0,
@@ -278,7 +286,10 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
         let (low, high) = (script.u8(), script.u8());
         let dword11 = if queue == 0 { u32::from(low) | u32::from(high % 5) << 16 } else { 0 };
         dword(44, if script.u8() < 128 { dword11 } else { 4 });
-        dword(48, u32::from(script.u8()) | u32::from(script.u8()) << 24 & 0x4000_0000);
+        let flags = u32::from(script.u8());
+        let placement = if flags & 4 != 0 { flags >> 4 & 3 } else { 0 };
+        dword(48, u32::from(script.u8()) | flags << 24 & 0x4000_0000 | placement << 20);
+        dword(52, u32::from(script.u8() % 8) << 16);
     } else {
         for at in [40, 44, 48, 52] {
             dword(at, script.u32());

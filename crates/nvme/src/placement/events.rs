@@ -1,0 +1,70 @@
+//! Events of Flexible Data Placement, as their log page has them (NVMe
+//! TP4146, "FDP Events").
+
+use std::collections::VecDeque;
+
+/// A reclaim unit was left before it was full.
+pub const NOT_FULLY_WRITTEN: u8 = 0x00;
+/// A write named a placement identifier that is none.
+pub const INVALID_PLACEMENT: u8 = 0x03;
+/// All that are logged.
+pub const EVENT_TYPES: [u8; 2] = [NOT_FULLY_WRITTEN, INVALID_PLACEMENT];
+
+/// Most events that a log keeps.
+const MOST: usize = 63;
+/// Size of the page's header, and of an event, in bytes.
+const ENTRY: usize = 64;
+
+/// The bit of an event type in a handle's filter.
+pub fn bit(kind: u8) -> Option<u8> {
+    EVENT_TYPES.iter().position(|&other| other == kind).map(|index| 1 << index)
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy)]
+pub struct FdpEvent {
+    pub nsid: u32,
+    /// Placement identifier.
+    pub identifier: u16,
+    /// Reclaim group, and reclaim unit handle.
+    pub location: Option<(u16, u8)>,
+}
+
+/// The last events, oldest first.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    events: VecDeque<[u8; ENTRY]>,
+}
+
+impl EventLog {
+    /// Adds an event at `now`, a value of the Timestamp feature; the oldest
+    /// makes room.
+    pub fn add(&mut self, kind: u8, event: FdpEvent, now: u64) {
+        const IDENTIFIER_VALID: u8 = 1;
+        const NAMESPACE_VALID: u8 = 1 << 1;
+        const LOCATION_VALID: u8 = 1 << 2;
+        if self.events.len() == MOST {
+            self.events.pop_front();
+        }
+        let mut raw = [0; ENTRY];
+        raw[0] = kind;
+        raw[1] = IDENTIFIER_VALID | NAMESPACE_VALID;
+        raw[2..4].copy_from_slice(&event.identifier.to_le_bytes());
+        raw[4..12].copy_from_slice(&now.to_le_bytes());
+        raw[12..16].copy_from_slice(&event.nsid.to_le_bytes());
+        if let Some((group, handle)) = event.location {
+            raw[1] |= LOCATION_VALID;
+            raw[32..34].copy_from_slice(&group.to_le_bytes());
+            raw[34] = handle;
+        }
+        self.events.push_back(raw);
+    }
+
+    /// The log page.
+    pub fn to_page(&self) -> Vec<u8> {
+        let mut page = vec![0; ENTRY];
+        page[..4].copy_from_slice(&(self.events.len() as u32).to_le_bytes());
+        page.extend(self.events.iter().flatten());
+        page
+    }
+}

@@ -1,0 +1,206 @@
+//! Flexible Data Placement: reclaim groups, reclaim unit handles, and what is
+//! written through them (NVMe TP4146).
+//!
+//! There is one endurance group, and every namespace can use all handles.
+
+use crate::command::{location, SubmissionEntry};
+use crate::controller::Controller;
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+use super::events::{EventLog, FdpEvent, INVALID_PLACEMENT, NOT_FULLY_WRITTEN};
+use super::PlacementState;
+
+/// The one endurance group's identifier.
+pub const ENDURANCE_GROUP: u16 = 1;
+
+/// Management operations, in Dword 10 of I/O Management Receive and Send.
+const NO_ACTION: u8 = 0;
+const RECLAIM_UNITS: u8 = 1;
+
+/// A reclaim unit handle.
+#[derive(Debug, Clone, Default)]
+pub struct Handle {
+    /// Whether data was placed by it.
+    pub used: bool,
+    /// Which events are logged, a bit for each of `EVENT_TYPES`.
+    pub events: u8,
+}
+
+#[derive(Debug)]
+pub struct Fdp {
+    pub groups: u16,
+    /// Reclaim unit handles.
+    pub handles: Vec<Handle>,
+    /// Size of a reclaim unit in bytes.
+    pub unit: u64,
+    /// By reclaim group and handle, bytes that its unit has room for.
+    room: Vec<u64>,
+    /// Bytes that the host wrote.
+    pub host_written: u64,
+    pub host_events: EventLog,
+}
+
+/// A placement identifier taken apart.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    group: u16,
+    handle: u16,
+}
+
+impl Fdp {
+    pub fn new(groups: u16, handles: u16, unit: u64) -> Self {
+        Self {
+            groups,
+            handles: vec![Handle::default(); handles.into()],
+            unit,
+            room: vec![unit; usize::from(groups) * usize::from(handles)],
+            host_written: 0,
+            host_events: EventLog::default(),
+        }
+    }
+
+    /// RGIF: how many of a placement identifier's highest bits are the reclaim
+    /// group.
+    pub fn group_bits(&self) -> u32 {
+        self.groups.next_power_of_two().trailing_zeros()
+    }
+
+    fn identifier(&self, place: Place) -> u16 {
+        // Without groups nothing is shifted, by any number of bits.
+        let group = u32::from(place.group) << (16 - self.group_bits());
+        group as u16 | place.handle
+    }
+
+    /// The place of an identifier, if it is one.
+    fn place(&self, identifier: u16) -> Option<Place> {
+        let shift = 16 - self.group_bits();
+        let group = (u32::from(identifier) >> shift) as u16;
+        let handle = (u32::from(identifier) & ((1 << shift) - 1)) as u16;
+        let there = group < self.groups && usize::from(handle) < self.handles.len();
+        there.then_some(Place { group, handle })
+    }
+
+    fn room_of(&mut self, place: Place) -> &mut u64 {
+        let index = usize::from(place.group) * self.handles.len() + usize::from(place.handle);
+        &mut self.room[index]
+    }
+
+    /// `length` bytes are written by placement identifier `identifier`: which
+    /// the drive is to take. A wrong one is the first handle's.
+    pub fn write(&mut self, nsid: u32, identifier: u16, length: u64, now: u64) -> u16 {
+        let place = self.place(identifier).unwrap_or_else(|| {
+            let event = FdpEvent { nsid, identifier, location: None };
+            self.log(0, INVALID_PLACEMENT, event, now);
+            Place { group: 0, handle: 0 }
+        });
+        self.handles[usize::from(place.handle)].used = true;
+        self.host_written += length;
+        let unit = self.unit;
+        let room = self.room_of(place);
+        // A full unit is followed by an empty one.
+        let past = length % unit;
+        *room = if past < *room { *room - past } else { *room + unit - past };
+        self.identifier(place)
+    }
+
+    /// Whether the handle's unit goes to the next, as the host wants it.
+    fn update(&mut self, nsid: u32, identifier: u16, now: u64) {
+        let Some(place) = self.place(identifier) else { return };
+        let unit = self.unit;
+        let left = std::mem::replace(self.room_of(place), unit);
+        if left < unit {
+            let location = Some((place.group, place.handle as u8));
+            let event = FdpEvent { nsid, identifier, location };
+            self.log(place.handle, NOT_FULLY_WRITTEN, event, now);
+        }
+    }
+
+    fn log(&mut self, handle: u16, kind: u8, event: FdpEvent, now: u64) {
+        let enabled = super::events::bit(kind)
+            .is_some_and(|bit| self.handles[usize::from(handle)].events & bit != 0);
+        if enabled {
+            self.host_events.add(kind, event, now);
+        }
+    }
+
+    /// Reclaim Unit Handle Status (TP4146): header, and a descriptor for each
+    /// handle of each group.
+    fn status(&mut self, block_size: u32) -> Vec<u8> {
+        const HEADER: usize = 16;
+        const DESCRIPTOR: usize = 32;
+        let handles = self.handles.len() as u16;
+        let count = usize::from(self.groups) * usize::from(handles);
+        let mut data = vec![0; HEADER + count * DESCRIPTOR];
+        data[14..16].copy_from_slice(&(count as u16).to_le_bytes());
+        let places = (0..self.groups)
+            .flat_map(|group| (0..handles).map(move |handle| Place { group, handle }));
+        for (raw, place) in data[HEADER..].chunks_exact_mut(DESCRIPTOR).zip(places) {
+            raw[0..2].copy_from_slice(&self.identifier(place).to_le_bytes());
+            raw[2..4].copy_from_slice(&place.handle.to_le_bytes());
+            // Estimated active time remaining is not reported (0).
+            let blocks = *self.room_of(place) / u64::from(block_size);
+            raw[8..16].copy_from_slice(&blocks.to_le_bytes());
+        }
+        data
+    }
+}
+
+impl Controller {
+    /// I/O Management Receive.
+    pub(crate) fn io_management_receive(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let block_size = self.io_namespace(command.nsid)?.block_size;
+        let PlacementState::Fdp(fdp) = &mut self.placement else {
+            return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
+        };
+        let mut data = match command.cdw10 as u8 {
+            NO_ACTION => return Ok(Outcome::Done(0)),
+            RECLAIM_UNITS => fdp.status(block_size),
+            _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
+        };
+        let length = (u64::from(command.cdw11) + 1) * 4;
+        data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        self.send(memory, command, &data)?;
+        Ok(Outcome::Done(0))
+    }
+
+    /// I/O Management Send.
+    pub(crate) fn io_management_send(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let nsid = command.nsid;
+        self.writable_namespace(nsid)?;
+        let PlacementState::Fdp(fdp) = &self.placement else {
+            return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
+        };
+        let places = fdp.room.len();
+        match command.cdw10 as u8 {
+            NO_ACTION => return Ok(Outcome::Done(0)),
+            RECLAIM_UNITS => {}
+            _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
+        }
+        let invalid = StatusCode::InvalidField.at(location::CDW10 + 2);
+        let count = (command.cdw10 >> 16) as usize + 1;
+        if count > places {
+            return Err(invalid);
+        }
+        let mut raw = vec![0; count * 2];
+        self.receive(memory, command, &mut raw)?;
+        let now = self.features.timestamp_at(self.now);
+        let PlacementState::Fdp(fdp) = &mut self.placement else { return Err(invalid) };
+        let identifiers = raw.chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
+        if identifiers.clone().any(|identifier| fdp.place(identifier).is_none()) {
+            return Err(invalid);
+        }
+        for identifier in identifiers {
+            fdp.update(nsid, identifier, now);
+        }
+        Ok(Outcome::Done(0))
+    }
+}

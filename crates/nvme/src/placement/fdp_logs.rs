@@ -1,0 +1,137 @@
+//! Log pages of Flexible Data Placement and of its endurance group (NVMe
+//! TP4146; NVMe 1.4 section 5.14.1.9).
+
+use crate::command::{location, SubmissionEntry};
+use crate::controller::Controller;
+use crate::status::{Failure, StatusCode};
+
+use super::events::EventLog;
+use super::fdp::{Fdp, ENDURANCE_GROUP};
+use super::PlacementState;
+
+/// Log page identifiers.
+pub mod page {
+    pub const ENDURANCE_GROUP: u8 = 0x09;
+    pub const CONFIGURATIONS: u8 = 0x20;
+    pub const HANDLE_USAGE: u8 = 0x21;
+    pub const STATISTICS: u8 = 0x22;
+    pub const EVENTS: u8 = 0x23;
+}
+
+impl Controller {
+    /// The log page that `command` asks for, if it is one of these; the
+    /// endurance group is in Dword 11.
+    pub(crate) fn placement_page(&self, command: &SubmissionEntry) -> Result<Vec<u8>, Failure> {
+        let PlacementState::Fdp(fdp) = &self.placement else {
+            return Err(StatusCode::InvalidLogPage.at(location::CDW10));
+        };
+        let identifier = command.cdw10 as u8;
+        let known = identifier == page::ENDURANCE_GROUP
+            || (page::CONFIGURATIONS..=page::EVENTS).contains(&identifier);
+        if !known {
+            return Err(StatusCode::InvalidLogPage.at(location::CDW10));
+        }
+        if command.cdw11 >> 16 != u32::from(ENDURANCE_GROUP) {
+            return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
+        }
+        // Log Specific Field: bit 0 for the host's events. The controller does
+        // nothing by itself that there is an event for.
+        let host_events = command.cdw10 & 1 << 8 != 0;
+        Ok(match identifier {
+            page::ENDURANCE_GROUP => self.endurance_page(),
+            page::CONFIGURATIONS => configurations(fdp),
+            page::HANDLE_USAGE => usage(fdp),
+            page::STATISTICS => self.placement_statistics(fdp),
+            _ if host_events => fdp.host_events.to_page(),
+            _ => EventLog::default().to_page(),
+        })
+    }
+
+    /// FDP Statistics: bytes that the host wrote and that the medium took.
+    fn placement_statistics(&self, fdp: &Fdp) -> Vec<u8> {
+        let mut log = vec![0; 64];
+        log[0..8].copy_from_slice(&fdp.host_written.to_le_bytes());
+        log[16..24].copy_from_slice(&self.media_written(fdp).to_le_bytes());
+        // Media bytes erased: drives do not tell.
+        log
+    }
+
+    /// What the drive says that its medium took since the controller is there.
+    /// One that says nothing has nothing inside, and takes what the host writes.
+    fn media_written(&self, fdp: &Fdp) -> u64 {
+        match self.health.media_bytes_written {
+            0 => fdp.host_written,
+            bytes => bytes.saturating_sub(self.media_before.unwrap_or(0)),
+        }
+    }
+
+    /// Endurance Group Information.
+    fn endurance_page(&self) -> Vec<u8> {
+        // Data is counted in thousands of millions of bytes, rounded up.
+        const UNIT: u128 = 1_000_000_000;
+        let mut log = vec![0; 512];
+        log[0] = self.critical_warning() & 0b1101;
+        log[3] = self.health.available_spare;
+        log[4] = crate::admin::SPARE_THRESHOLD;
+        log[5] = self.health.percentage_used;
+        let statistics = &self.statistics;
+        let media = u128::from(self.health.media_bytes_written);
+        let capacity: u64 = self.capacities.iter().sum();
+        for (at, value) in [
+            (48, statistics.bytes_read.div_ceil(UNIT)),
+            (64, statistics.bytes_written.div_ceil(UNIT)),
+            (80, media.div_ceil(UNIT)),
+            (96, statistics.read_commands),
+            (112, statistics.write_commands),
+            (128, statistics.media_errors),
+            (144, statistics.error_log_entries.into()),
+            (160, capacity.into()),
+        ] {
+            log[at..at + 16].copy_from_slice(&u128::to_le_bytes(value));
+        }
+        log
+    }
+}
+
+/// FDP Configurations: the only one.
+fn configurations(fdp: &Fdp) -> Vec<u8> {
+    const HEADER: usize = 16;
+    const DESCRIPTOR: usize = 64;
+    const HANDLE: usize = 4;
+    const VALID: u8 = 1 << 7;
+    /// Data placed apart may come together when the drive moves it.
+    const INITIALLY_ISOLATED: u8 = 1;
+    let handles = fdp.handles.len();
+    let length = DESCRIPTOR + handles * HANDLE;
+    let mut log = vec![0; HEADER + length];
+    let size = log.len() as u32;
+    // Number of configurations is 0's based; version 0.
+    log[4..8].copy_from_slice(&size.to_le_bytes());
+    let descriptor = &mut log[HEADER..];
+    descriptor[0..2].copy_from_slice(&(length as u16).to_le_bytes());
+    descriptor[2] = VALID | fdp.group_bits() as u8;
+    descriptor[4..8].copy_from_slice(&u32::from(fdp.groups).to_le_bytes());
+    descriptor[8..10].copy_from_slice(&(handles as u16).to_le_bytes());
+    // Maximum placement identifiers, 0's based.
+    descriptor[10..12].copy_from_slice(&(handles as u16 - 1).to_le_bytes());
+    // Number of namespaces supported, not limited here; nominal unit size.
+    descriptor[12..16].copy_from_slice(&128u32.to_le_bytes());
+    descriptor[16..24].copy_from_slice(&fdp.unit.to_le_bytes());
+    for handle in descriptor[DESCRIPTOR..].chunks_exact_mut(HANDLE) {
+        handle[0] = INITIALLY_ISOLATED;
+    }
+    log
+}
+
+/// Reclaim Unit Handle Usage.
+fn usage(fdp: &Fdp) -> Vec<u8> {
+    const HEADER: usize = 8;
+    const DESCRIPTOR: usize = 8;
+    const HOST_SPECIFIED: u8 = 1;
+    let mut log = vec![0; HEADER + fdp.handles.len() * DESCRIPTOR];
+    log[0..2].copy_from_slice(&(fdp.handles.len() as u16).to_le_bytes());
+    for (raw, handle) in log[HEADER..].chunks_exact_mut(DESCRIPTOR).zip(&fdp.handles) {
+        raw[0] = if handle.used { HOST_SPECIFIED } else { 0 };
+    }
+    log
+}
