@@ -1,5 +1,7 @@
 //! The ends of steps that are under way, earliest first.
 
+use stasis_clock::Nanos;
+
 /// Children of each node: they fill a cache line.
 const ARITY: usize = 4;
 
@@ -7,37 +9,53 @@ const ARITY: usize = 4;
 ///
 /// The place of what was taken last stays empty until something is put in, as
 /// mostly happens next: that then needs one way through the heap, not two.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Agenda {
+    // The time above, who below.
     heap: Vec<u128>,
     // Whether the first place is empty.
     vacant: bool,
+    // What comes first; NOTHING if there is none.
+    first: u128,
 }
 
+/// Later than every event.
+const NOTHING: u128 = u128::MAX;
+
 impl Agenda {
-    /// The least.
-    pub fn peek(&self) -> Option<u128> {
-        if self.vacant {
-            return self.heap.iter().skip(1).take(ARITY).min().copied();
-        }
-        self.heap.first().copied()
+    pub fn new() -> Self {
+        Self { heap: Vec::new(), vacant: false, first: NOTHING }
     }
 
-    /// Takes the least out.
-    pub fn pop(&mut self) -> Option<u128> {
+    /// The time of the first.
+    pub fn next_at(&self) -> Option<Nanos> {
+        (self.first != NOTHING).then_some((self.first >> 64) as Nanos)
+    }
+
+    /// Takes the first out: its time, and who.
+    pub fn pop(&mut self) -> Option<(Nanos, u32)> {
+        if self.first == NOTHING {
+            return None;
+        }
         if self.vacant {
-            self.vacant = false;
-            let last = self.heap.pop()?;
-            if !self.heap.is_empty() {
+            // The last moves to the empty place, unless it is the one to take.
+            if let Some(last) = self.heap.pop().filter(|_| self.heap.len() > 1) {
                 self.sink(last);
             }
         }
-        let first = self.heap.first().copied();
-        self.vacant = first.is_some();
-        first
+        let taken = std::mem::replace(&mut self.first, NOTHING);
+        self.vacant = true;
+        if let Some(children) = self.heap.get(1..) {
+            for &child in &children[..children.len().min(ARITY)] {
+                self.first = self.first.min(child);
+            }
+        }
+        Some(((taken >> 64) as Nanos, taken as u32))
     }
 
-    pub fn push(&mut self, event: u128) {
+    pub fn push(&mut self, at: Nanos, who: u32) {
+        let event = (u128::from(at) << 64) | u128::from(who);
+        self.first = self.first.min(event);
         if self.vacant {
             self.vacant = false;
             return self.sink(event);
@@ -94,23 +112,23 @@ mod tests {
     proptest! {
         /// Against a sorted list.
         #[test]
-        fn the_least_comes_first(
-            steps in prop::collection::vec(prop::option::weighted(0.6, 0u128..40), 0..300),
+        fn the_first_comes_first(
+            steps in prop::collection::vec(prop::option::weighted(0.6, (0u64..20, 0u32..4)), 0..300),
         ) {
-            let (mut agenda, mut sorted) = (Agenda::default(), Vec::new());
+            let (mut agenda, mut sorted) = (Agenda::new(), Vec::new());
             for step in steps {
                 match step {
                     Some(event) => {
-                        agenda.push(event);
+                        agenda.push(event.0, event.1);
                         sorted.push(event);
                         sorted.sort();
                     }
                     None => {
-                        let least = (!sorted.is_empty()).then(|| sorted.remove(0));
-                        prop_assert_eq!(agenda.pop(), least);
+                        let first = (!sorted.is_empty()).then(|| sorted.remove(0));
+                        prop_assert_eq!(agenda.pop(), first);
                     }
                 }
-                prop_assert_eq!(agenda.peek(), sorted.first().copied());
+                prop_assert_eq!(agenda.next_at(), sorted.first().map(|event| event.0));
             }
         }
     }

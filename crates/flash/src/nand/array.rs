@@ -1,12 +1,10 @@
 //! The array: operations in, their ends out.
 
-use std::collections::VecDeque;
-
 use stasis_clock::Nanos;
 
 use super::agenda::Agenda;
 use super::bus::Channel;
-use super::slots::{List, Slots};
+use super::slots::{List, Slots, NONE};
 use super::unit::Unit;
 use super::wear::Wear;
 use super::{ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};
@@ -31,17 +29,17 @@ pub struct Array {
     pub(super) units: Vec<Unit>,
     pub(super) channels: Vec<Channel>,
     // What may start something at `now`.
-    pub(super) dirty_units: VecDeque<u32>,
-    pub(super) dirty_channels: VecDeque<u32>,
-    // Ends of steps: the time above, the number of a unit, or behind them of a
-    // channel, below. An end that is not its unit's `until` was suspended.
+    pub(super) dirty_units: Vec<u32>,
+    pub(super) dirty_channels: Vec<u32>,
+    // Ends of steps, with the number of the unit, or behind them of the channel.
+    // An end that is not its unit's `until` was suspended.
     pub(super) due: Agenda,
     pub(super) finished: List,
     submitted: u64,
     pub(super) wear: Wear,
     pub(super) channel_usage: Usage,
     pub(super) lun_usage: Usage,
-    // Busy planes of each LUN, and until when they are in `lun_usage`.
+    // Busy planes of each LUN, and since when; not yet in `lun_usage`.
     pub(super) busy: Vec<(u32, Nanos)>,
 }
 
@@ -71,9 +69,9 @@ impl Array {
             parts,
             now: 0,
             slots: Slots::new(),
-            dirty_units: VecDeque::new(),
-            dirty_channels: VecDeque::new(),
-            due: Agenda::default(),
+            dirty_units: Vec::new(),
+            dirty_channels: Vec::new(),
+            due: Agenda::new(),
             finished: List::EMPTY,
             submitted: 0,
             wear: Wear::new(geometry.total_blocks()),
@@ -117,67 +115,77 @@ impl Array {
         if !self.dirty_units.is_empty() || !self.dirty_channels.is_empty() {
             return Some(self.now);
         }
-        self.due.peek().map(|event| (event >> 64) as Nanos)
+        self.due.next_at()
     }
 
     /// The next operation that ends at or before `until`, in the order of time.
     /// What follows from it is submitted at its end, before the next call.
     pub fn pop(&mut self, until: Nanos) -> Option<OpDone> {
-        loop {
-            if !self.finished.is_empty() {
-                if self.slots[self.finished.head].since > until {
-                    return None;
-                }
-                let index = self.slots.pop(&mut self.finished);
-                return Some(self.slots.remove(index));
+        if self.finished.is_empty() {
+            self.advance(until, true);
+        }
+        let first = self.finished.head;
+        if first == NONE || self.slots[first].since > until {
+            return None;
+        }
+        self.slots.pop(&mut self.finished);
+        Some(self.slots.remove(first))
+    }
+
+    /// Lets things happen up to `until`, or until operations have ended.
+    fn advance(&mut self, until: Nanos, stops: bool) {
+        while !stops || self.finished.is_empty() {
+            let at = self.due.next_at();
+            // Everything that ends now has to end before anything starts.
+            if at != Some(self.now) && self.now <= until && self.dispatch() {
+                continue;
             }
-            if !self.step(until) {
-                return None;
+            if at.is_none_or(|at| at > until) {
+                return;
+            }
+            let Some((at, who)) = self.due.pop() else { return };
+            debug_assert!(at >= self.now, "time never decreases");
+            self.now = at;
+            match who.checked_sub(self.units.len() as u32) {
+                Some(channel) => self.end_transfer(channel),
+                None if self.units[who as usize].until == at => self.end_step(who),
+                None => {}
             }
         }
     }
 
-    /// Lets the next thing happen, if that is not after `until`.
-    fn step(&mut self, until: Nanos) -> bool {
-        let next = self.due.peek().map(|event| (event >> 64) as Nanos);
-        if next != Some(self.now) && self.now <= until {
-            // Everything that ends now has ended.
-            if let Some(unit) = self.dirty_units.pop_front() {
-                self.dispatch_unit(unit);
-                return true;
-            }
-            if let Some(channel) = self.dirty_channels.pop_front() {
-                self.dispatch_channel(channel);
-                return true;
-            }
+    /// Lets every unit that may start something do so, or where there is none
+    /// every channel; `false` if there is neither.
+    fn dispatch(&mut self) -> bool {
+        let mut next = 0;
+        while let Some(&unit) = self.dirty_units.get(next) {
+            self.dispatch_unit(unit);
+            next += 1;
         }
-        if next.is_none_or(|next| next > until) {
-            return false;
+        if next > 0 {
+            self.dirty_units.clear();
+            return true;
         }
-        let Some(event) = self.due.pop() else { return false };
-        let (at, who) = ((event >> 64) as Nanos, event as u32);
-        debug_assert!(at >= self.now, "time never decreases");
-        self.now = at;
-        match who.checked_sub(self.units.len() as u32) {
-            Some(channel) => self.end_transfer(channel),
-            None if self.units[who as usize].until == at => self.end_step(who),
-            None => {}
+        while let Some(&channel) = self.dirty_channels.get(next) {
+            self.dispatch_channel(channel);
+            next += 1;
         }
-        true
+        self.dirty_channels.clear();
+        next > 0
     }
 
     /// Everything before `now` happens.
     pub(super) fn settle(&mut self, now: Nanos) {
         debug_assert!(now >= self.now, "time never decreases");
         if now > self.now {
-            while self.step(now - 1) {}
+            self.advance(now - 1, false);
             self.now = now;
         }
     }
 
     /// Something ends at `at`.
     pub(super) fn schedule(&mut self, at: Nanos, who: u32) {
-        self.due.push((u128::from(at) << 64) | u128::from(who));
+        self.due.push(at, who);
     }
 
     /// An operation ends now.
@@ -247,11 +255,13 @@ impl Array {
     /// One more or one less of a LUN's planes is busy.
     pub(super) fn occupy(&mut self, lun: u32, more: i32) {
         let (planes, since) = &mut self.busy[lun as usize];
-        if *planes > 0 {
+        if *planes == 0 {
+            *since = self.now;
+        }
+        *planes = planes.saturating_add_signed(more);
+        if *planes == 0 {
             self.lun_usage.add(lun, *since, self.now);
         }
-        *since = self.now;
-        *planes = planes.saturating_add_signed(more);
     }
 
     /// The times of operations.
@@ -295,10 +305,15 @@ impl Array {
         &self.channel_usage
     }
 
-    /// How busy each LUN was, counted through the array: a LUN is busy while any
-    /// of its planes has an operation at its data register. What goes on is
-    /// counted up to the last change.
-    pub fn lun_usage(&self) -> &Usage {
-        &self.lun_usage
+    /// How busy each LUN was, counted through the array, until the last event: a
+    /// LUN is busy while any of its planes has an operation at its data register.
+    pub fn lun_usage(&self) -> Usage {
+        let mut usage = self.lun_usage.clone();
+        for (lun, &(planes, since)) in self.busy.iter().enumerate() {
+            if planes > 0 {
+                usage.add(lun as u32, since, self.now);
+            }
+        }
+        usage
     }
 }

@@ -66,7 +66,7 @@ impl Array {
         let this = &mut self.channels[channel as usize];
         if !this.dirty && this.busy == NONE {
             this.dirty = true;
-            self.dirty_channels.push_back(channel);
+            self.dirty_channels.push(channel);
         }
     }
 

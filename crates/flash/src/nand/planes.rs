@@ -12,7 +12,7 @@ impl Array {
         let this = &mut self.units[unit as usize];
         if !this.dirty {
             this.dirty = true;
-            self.dirty_units.push_back(unit);
+            self.dirty_units.push(unit);
         }
     }
 
@@ -33,16 +33,9 @@ impl Array {
             let this = &self.units[unit as usize];
             match this.state {
                 State::ReadDone => {
-                    let planes = self.planes_of(this.current);
-                    let this = &mut self.units[unit as usize];
-                    if this.cache & planes != 0 {
+                    if !self.begin_read_copy(unit) {
                         return;
                     }
-                    this.cache |= planes;
-                    if !self.begin_copy(unit, State::ReadCopy) {
-                        return;
-                    }
-                    self.end_read_copy(unit);
                 }
                 State::Idle if this.next != NONE => {
                     if this.loading == 0 {
@@ -59,10 +52,10 @@ impl Array {
                         }
                         return;
                     }
-                    self.start(unit, class);
+                    return self.start(unit, class);
                 }
                 State::Suspended if self.gives_way(unit) => {
-                    self.start(unit, Priority::Read as usize);
+                    return self.start(unit, Priority::Read as usize);
                 }
                 State::Suspended => {
                     self.units[unit as usize].state = State::Resuming;
@@ -92,15 +85,23 @@ impl Array {
     /// The class of the waiting operation that is first in order.
     fn candidate(&self, unit: u32) -> Option<usize> {
         let this = &self.units[unit as usize];
-        let head = |class: &usize| this.queues[*class].head;
-        let gc = Priority::Gc as usize;
+        let heads = this.queues.map(|queue| queue.head);
+        let [read, write, gc] = heads;
         if this.held > 0 {
-            return (head(&gc) != NONE).then_some(gc);
+            return (gc != NONE).then_some(Priority::Gc as usize);
         }
-        let mut classes = (0..3usize).filter(|class| head(class) != NONE);
+        // Mostly there is one class at most.
+        match (read != NONE, write != NONE, gc != NONE) {
+            (false, false, false) => return None,
+            (true, false, false) => return Some(Priority::Read as usize),
+            (false, true, false) => return Some(Priority::Write as usize),
+            (false, false, true) => return Some(Priority::Gc as usize),
+            _ => {}
+        }
+        let mut classes = (0..3usize).filter(|&class| heads[class] != NONE);
         match self.options.scheduling {
             Scheduling::ReadFirst => classes.next(),
-            Scheduling::Fifo => classes.min_by_key(|class| self.slots[head(class)].number),
+            Scheduling::Fifo => classes.min_by_key(|&class| self.slots[heads[class]].number),
         }
     }
 
@@ -221,6 +222,22 @@ impl Array {
         }
     }
 
+    /// Read data goes to the cache register, if that is free; `true` if it is
+    /// there at once.
+    fn begin_read_copy(&mut self, unit: u32) -> bool {
+        let planes = self.planes_of(self.units[unit as usize].current);
+        let this = &mut self.units[unit as usize];
+        if this.cache & planes != 0 {
+            return false;
+        }
+        this.cache |= planes;
+        let over = self.begin_copy(unit, State::ReadCopy);
+        if over {
+            self.end_read_copy(unit);
+        }
+        over
+    }
+
     /// Begins a copy between registers; `true` if it is over at once. The wait
     /// for it counts as the registers'.
     fn begin_copy(&mut self, unit: u32, state: State) -> bool {
@@ -304,7 +321,8 @@ impl Array {
         match this.state {
             State::Read if self.options.cache_register && this.suspended == NONE => {
                 this.state = State::ReadDone;
-                self.touch(unit);
+                // What waits behind it is considered when the copy is over.
+                self.begin_read_copy(unit);
             }
             State::Read => {
                 this.state = State::DataOut;

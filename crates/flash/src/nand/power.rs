@@ -53,7 +53,7 @@ impl Array {
         self.channels.iter_mut().for_each(|channel| *channel = Channel::new());
         self.dirty_units.clear();
         self.dirty_channels.clear();
-        self.due = Agenda::default();
+        self.due = Agenda::new();
         self.finished = List::EMPTY;
         self.slots = Slots::new();
         self.now = now;
