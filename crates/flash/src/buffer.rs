@@ -189,6 +189,7 @@ impl Buffer {
     }
 
     /// The unit of an entry, and the number of its write.
+    #[cfg(test)]
     pub fn unit(&self, index: u32) -> (u32, u64) {
         let entry = &self.entries[index as usize];
         (entry.unit, entry.sequence)
@@ -261,12 +262,13 @@ impl Buffer {
         self.used -= 1;
     }
 
-    /// Takes the waiter off every entry, because it will not become durable.
+    /// Takes the waiter off every entry that waits for the cells, because it will
+    /// not get there.
     pub fn give_up(&mut self, mut failed: impl FnMut(RequestId)) {
         let mut index = self.oldest;
         while index != NONE {
             let entry = &mut self.entries[index as usize];
-            if entry.waiter != NONE {
+            if entry.waiter != NONE && !entry.flying {
                 failed(std::mem::replace(&mut entry.waiter, NONE));
             }
             index = entry.after;
@@ -274,9 +276,9 @@ impl Buffer {
     }
 
     /// The power failed. With `protected` what was acknowledged waits for the
-    /// cells again; else everything is gone, and `lost` is told of each unit that
-    /// was acknowledged and is the newest.
-    pub fn power_cut(&mut self, protected: bool, mut lost: impl FnMut(u32)) {
+    /// cells again, as new writes, which are returned; else everything is gone,
+    /// and `lost` is told of each unit that was acknowledged.
+    pub fn power_cut(&mut self, protected: bool, mut lost: impl FnMut(u32)) -> Vec<(u32, u64)> {
         let mut kept = Vec::new();
         let mut index = self.oldest;
         while index != NONE {
@@ -295,8 +297,7 @@ impl Buffer {
         self.table.clear();
         (self.oldest, self.newest, self.used) = (NONE, NONE, 0);
         self.ready.iter_mut().for_each(VecDeque::clear);
-        for (unit, stream) in kept {
-            self.admit(unit, stream, NONE, true);
-        }
+        let admit = |(unit, stream)| (unit, self.admit(unit, stream, NONE, true));
+        kept.into_iter().map(admit).collect()
     }
 }

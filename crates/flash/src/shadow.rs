@@ -27,7 +27,7 @@ pub(crate) struct Shadow {
     // What programs under way write, by their page's first slot.
     writing: HashMap<u32, Vec<Content>>,
     // What each unit should hold.
-    expected: BTreeMap<u32, u64>,
+    pub expected: BTreeMap<u32, u64>,
     newest: u64,
     // Writes up to this number no longer count.
     forgotten: BTreeMap<u32, u64>,

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::map::Map;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
 use crate::spec::WearLevelling;
@@ -212,6 +213,36 @@ impl Blocks {
         let blocks = start..start + self.shape.geometry.blocks;
         let full = blocks.filter(|&block| self.blocks[block as usize].state == State::Full);
         full.min_by_key(|&block| self.blocks[block as usize].erases)
+    }
+
+    /// Counts agree with the map, and lists with the counts; for tests.
+    pub fn check(&self, map: &Map) {
+        let mut planes = vec![(0, 0, 0, 0); self.planes.len()];
+        for (number, block) in (0..).zip(&self.blocks) {
+            let first = self.shape.slot(number, 0);
+            let slots = first..first + self.shape.block_slots;
+            let valid = slots.filter(|&slot| map.unit(slot).is_some()).count() as u32;
+            assert_eq!(block.valid, valid, "block {number} {block:?}");
+            assert!(block.ended <= block.next && block.next <= self.shape.geometry.pages);
+            let (free, retired, units, full) = &mut planes[self.shape.plane_of(number) as usize];
+            *free += u32::from(block.state == State::Free);
+            *retired += u32::from(block.state == State::Retired);
+            *full += u32::from(block.state == State::Full);
+            *units += valid;
+        }
+        for (number, (pool, counted)) in (0..).zip(self.planes.iter().zip(planes)) {
+            let mut full = 0;
+            for valid in 0..=self.shape.block_slots {
+                let mut next = self.first[self.level(number, valid)];
+                while let Some(block) = next.checked_sub(1) {
+                    assert_eq!(self.blocks[block as usize].valid, valid);
+                    (full, next) = (full + 1, self.blocks[block as usize].after);
+                }
+            }
+            let fresh = self.shape.geometry.blocks - pool.fresh;
+            assert_eq!(pool.free, fresh + pool.used.len() as u32);
+            assert_eq!((pool.free, pool.retired, pool.valid, full), counted, "plane {number}");
+        }
     }
 
     /// What policies choose from.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use stasis_clock::Nanos;
 
 use super::blocks::State;
-use super::{Context, PageFtl, ERASE, GC_COPY, GC_PROGRAM, GC_READ, RESERVE};
+use super::{Context, PageFtl, ERASE, GC_COPY, GC_PROGRAM, GC_READ};
 use crate::buffer::NONE;
 use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority, Scope};
 use crate::spec::{Blocking, WearLevelling};
@@ -43,6 +43,8 @@ pub(super) struct Job {
     held: bool,
     // All is moved; it waits for the host's reads of the block.
     draining: bool,
+    // There is nowhere to move to.
+    abandoned: bool,
     since: Nanos,
 }
 
@@ -51,7 +53,7 @@ pub(super) struct Job {
 pub(super) struct Collector {
     pub job: Option<Job>,
     // Slots that were read and move next.
-    gathered: Vec<u32>,
+    pub gathered: Vec<u32>,
     // The block that units move to.
     pub open: u32,
     // Blocks that are to be emptied because a program failed.
@@ -99,6 +101,7 @@ impl PageFtl {
             programs: 0,
             held,
             draining: false,
+            abandoned: false,
             since: now,
         });
         self.go_on(now, plane, context);
@@ -165,6 +168,9 @@ impl PageFtl {
     pub(super) fn go_on(&mut self, now: Nanos, plane: u32, context: &mut Context) {
         let pages = self.shape.geometry.pages;
         while let Some(job) = self.collectors[plane as usize].job {
+            if job.abandoned {
+                return self.abandon(now, plane, context);
+            }
             if job.page == pages || job.reads + job.programs >= WINDOW {
                 break;
             }
@@ -307,7 +313,8 @@ impl PageFtl {
         if let Some(job) = &mut self.collectors[plane as usize].job {
             job.reads -= 1;
         }
-        if self.write_gathered(now, plane, self.shape.slots as usize, context) {
+        let least = self.shape.slots as usize;
+        if self.is_abandoned(plane) || self.write_gathered(now, plane, least, context) {
             self.go_on(now, plane, context);
         }
     }
@@ -471,6 +478,10 @@ impl PageFtl {
         self.start_if_needed(now, plane, context);
     }
 
+    fn is_abandoned(&self, plane: u32) -> bool {
+        self.collectors[plane as usize].job.is_some_and(|job| job.abandoned)
+    }
+
     /// There is nowhere to move to: the block stays as it is.
     fn abandon(&mut self, now: Nanos, plane: u32, context: &mut Context) {
         let Some(job) = self.collectors[plane as usize].job else { return };
@@ -478,7 +489,7 @@ impl PageFtl {
         if job.reads + job.programs > 0 {
             // What is under way comes back here.
             if let Some(job) = &mut self.collectors[plane as usize].job {
-                job.page = self.shape.geometry.pages;
+                job.abandoned = true;
             }
             return;
         }
@@ -488,15 +499,11 @@ impl PageFtl {
             self.blocks.put_back(job.victim);
         }
         self.collectors[plane as usize].job = None;
+        self.collectors[plane as usize].starved = true;
         if job.held {
             context.array.release(now, self.scope(plane));
         }
         self.collecting -= 1;
-    }
-
-    /// Whether a plane has blocks enough that the host may take one.
-    pub(super) fn has_room(&self, plane: u32) -> bool {
-        self.blocks.planes[plane as usize].free > RESERVE
     }
 
     /// Empties a block in which a program failed, now that none is under way.

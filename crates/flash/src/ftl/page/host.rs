@@ -224,8 +224,9 @@ impl PageFtl {
             self.admit(context);
             self.dispatch(now, context);
         }
-        if self.stalled && self.programming == 0 && self.collecting == 0 {
-            self.exhausted(context);
+        self.read_only |= self.stalled && self.programming == 0 && self.collecting == 0;
+        if self.read_only {
+            self.refuse(context);
         }
     }
 
@@ -340,9 +341,8 @@ impl PageFtl {
         }
     }
 
-    /// No plane takes anything any more: the drive can only be read.
-    pub(super) fn exhausted(&mut self, context: &mut Context) {
-        self.read_only = true;
+    /// The drive can only be read any more: what waits to be written fails.
+    fn refuse(&mut self, context: &mut Context) {
         let failed = Fate::Failed(Status::WriteError);
         let none = Breakdown::default();
         for cursor in self.waiting.drain(..).filter(|cursor| cursor.id != NONE) {

@@ -5,6 +5,7 @@ mod collect;
 mod host;
 mod map;
 mod programs;
+mod recover;
 mod retire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -146,6 +147,12 @@ impl PageFtl {
         })
     }
 
+    /// The host has no command in flight any more.
+    fn host_went_silent(&mut self, now: Nanos) {
+        self.idle_since = Some(now);
+        self.background_at = (self.gc.background > 0).then(|| now.saturating_add(self.gc.idle));
+    }
+
     /// A slot no longer holds a unit.
     fn invalidate(&mut self, now: Nanos, slot: u32, context: &mut Context) {
         let block = self.shape.block_of(slot);
@@ -212,9 +219,11 @@ impl Ftl for PageFtl {
     }
 
     fn host_active(&mut self, now: Nanos, active: bool, _context: &mut Context) {
-        self.idle_since = (!active).then_some(now);
-        self.background_at =
-            (!active && self.gc.background > 0).then(|| now.saturating_add(self.gc.idle));
+        if active {
+            (self.idle_since, self.background_at) = (None, None);
+        } else {
+            self.host_went_silent(now);
+        }
     }
 
     fn power_cut(
@@ -233,5 +242,6 @@ impl Ftl for PageFtl {
 
     fn check(&self) {
         self.map.check();
+        self.blocks.check(&self.map);
     }
 }

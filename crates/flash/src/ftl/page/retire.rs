@@ -1,14 +1,10 @@
 //! Blocks that are given up, and what is left of the drive.
 
-use std::ops::Range;
-
-use stasis_block::Health;
-use stasis_clock::Nanos;
-
 use super::blocks::State;
-use super::{Context, Dropped, PageFtl};
+use super::{Context, PageFtl};
 use crate::buffer::NONE;
 use crate::nand::OpKind;
+use stasis_block::Health;
 
 impl PageFtl {
     /// A program failed in an open block: no more go there.
@@ -46,16 +42,5 @@ impl PageFtl {
             media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
             read_only: self.read_only,
         }
-    }
-
-    /// After a power cut: what was in no cell is gone, what was half done is
-    /// undone.
-    pub(super) fn recover(
-        &mut self,
-        _now: Nanos,
-        _dropped: &[Dropped],
-        _lost: &mut [Range<u64>],
-        _context: &mut Context,
-    ) {
     }
 }
