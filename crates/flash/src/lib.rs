@@ -19,6 +19,7 @@ mod hash;
 mod link;
 mod logical;
 pub mod nand;
+mod precondition;
 #[cfg(test)]
 mod shadow;
 pub mod spec;

@@ -198,7 +198,7 @@ fn torture(spec: &Spec, seed: u64, steps: u32, cuts: bool) -> Rack {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(48), ..ProptestConfig::default() })]
 
     #[test]
     fn mapping_and_data_agree(choices: u64, seed: u64) {

@@ -1,5 +1,6 @@
 //! Page mapping: each unit may lie in any slot, and the whole map is in memory.
 
+mod begin;
 mod blocks;
 mod collect;
 mod host;
@@ -23,7 +24,7 @@ use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
 use crate::buffer::{Buffer, NONE};
 use crate::gc::{self, VictimPolicy};
 use crate::nand::OpDone;
-use crate::spec::{GcSpec, Spec, SpecError, WearLevelling};
+use crate::spec::{GcSpec, Precondition, Spec, SpecError, WearLevelling};
 
 /// What an operation's token says, in its high byte; the rest names whom.
 const HOST_READ: u64 = 1 << 56;
@@ -86,6 +87,7 @@ pub(crate) struct PageFtl {
     // Units whose data was lost (or corrupted, with the seed) inside.
     damaged: BTreeMap<u32, Option<u64>>,
     endurance: u32,
+    seed: u64,
     erases: u64,
     spare: u64,
     retired: u64,
@@ -139,6 +141,7 @@ impl PageFtl {
             background_at: None,
             damaged: BTreeMap::new(),
             endurance: spec.endurance,
+            seed,
             erases: 0,
             spare: u64::from(shape.blocks()).saturating_sub(data + working),
             retired: 0,
@@ -234,6 +237,14 @@ impl Ftl for PageFtl {
         context: &mut Context,
     ) {
         self.recover(now, dropped, lost, context);
+    }
+
+    fn precondition(&mut self, state: Precondition, _context: &mut Context) {
+        match state {
+            Precondition::None => {}
+            Precondition::Sequential => self.begin_sequential(),
+            Precondition::Steady => self.begin_steady(),
+        }
     }
 
     fn health(&self, context: &Context) -> Health {

@@ -1,0 +1,97 @@
+//! The state that a drive begins in.
+
+use super::PageFtl;
+use crate::hash::bits;
+use crate::precondition::{choose, fixed_point, plane_shares, valid_counts, Order};
+
+impl PageFtl {
+    /// Everything was written once, in order.
+    pub(super) fn begin_sequential(&mut self) {
+        let mut unit = 0;
+        while unit < self.shape.units {
+            let plane = self.order[self.turn];
+            self.turn = (self.turn + 1) % self.order.len();
+            let end = (unit + self.shape.slots).min(self.shape.units);
+            self.put_page(plane, unit..end);
+            unit = end;
+        }
+    }
+
+    /// Puts units into the next page of a plane's first stream.
+    fn put_page(&mut self, plane: u32, units: impl Iterator<Item = u32>) {
+        let open = (plane * self.streams) as usize;
+        if self.open[open] == crate::buffer::NONE {
+            let Some(block) = self.blocks.open(plane) else { return };
+            self.open[open] = block;
+        }
+        let block = self.open[open];
+        let page = self.next_page(block);
+        for (slot, unit) in (self.shape.slot(block, page)..).zip(units) {
+            self.map.set(unit, slot);
+            self.blocks.add_valid(block);
+        }
+        self.blocks.blocks[block as usize].ended += 1;
+        if page + 1 == self.shape.geometry.pages {
+            self.blocks.fill(block);
+            self.open[open] = crate::buffer::NONE;
+        }
+    }
+
+    /// Uniformly random writes went on until nothing changed on average.
+    pub(super) fn begin_steady(&mut self) {
+        let geometry = self.shape.geometry;
+        let slots = self.shape.block_slots;
+        // Free blocks when no collection is under way; one open for the host and
+        // one for what moves.
+        let full = geometry.blocks - self.gc.foreground - 2;
+        let order = Order::new(self.shape.units, self.seed);
+        let most = u64::from(full) * u64::from(slots);
+        let units = u64::from(self.shape.units);
+        let shares = plane_shares(units, self.shape.planes, most, self.seed);
+        let choices = (self.gc.policy == "d-choices").then_some(self.gc.choices);
+        let used = units as f64 / (most as f64 * f64::from(self.shape.planes));
+        let distribution = fixed_point(slots, choices, used.min(1.0));
+        let mut place = 0;
+        for (plane, share) in (0..).zip(shares) {
+            let mut left = share;
+            let draw = |what| bits(self.seed ^ what, u64::from(plane));
+            // Blocks that are being filled are filled to any height.
+            let heights = [draw(1), draw(2)].map(|draw| {
+                (draw % u64::from(geometry.pages)).min(left / 4 / u64::from(self.shape.slots))
+            });
+            let heights = heights.map(|pages| pages * u64::from(self.shape.slots));
+            left -= heights.iter().sum::<u64>();
+            for valid in valid_counts(&distribution, full, left) {
+                let Some(block) = self.blocks.open(plane) else { return };
+                let first = self.shape.slot(block, 0);
+                for slot in choose(slots, valid, self.seed ^ (u64::from(block) << 20)) {
+                    self.map.set(order.at(place), first + slot);
+                    place += 1;
+                }
+                for _ in 0..valid {
+                    self.blocks.add_valid(block);
+                }
+                let entry = &mut self.blocks.blocks[block as usize];
+                (entry.next, entry.ended) = (geometry.pages, geometry.pages);
+                self.blocks.fill(block);
+            }
+            for (filled, host) in heights.into_iter().zip([true, false]) {
+                let Some(block) = self.blocks.open(plane) else { return };
+                let first = self.shape.slot(block, 0);
+                for slot in 0..filled as u32 {
+                    self.map.set(order.at(place), first + slot);
+                    self.blocks.add_valid(block);
+                    place += 1;
+                }
+                let pages = filled as u32 / self.shape.slots;
+                let entry = &mut self.blocks.blocks[block as usize];
+                (entry.next, entry.ended) = (pages, pages);
+                if host {
+                    self.open[(plane * self.streams) as usize] = block;
+                } else {
+                    self.collectors[plane as usize].open = block;
+                }
+            }
+        }
+    }
+}
