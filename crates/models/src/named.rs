@@ -3,6 +3,8 @@
 //! Where a source is silent, the figure that stands in for it is called an
 //! assumption in the model's `assumptions`.
 
+mod flash;
+
 use stasis_block::Operation;
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
 
@@ -251,6 +253,10 @@ pub static NAMED: &[NamedModel] = &[
                       reading ahead up to 2 MiB",
         make: ultrastar_hc310,
     },
+    flash::FLASH[0],
+    flash::FLASH[1],
+    flash::FLASH[2],
+    flash::FLASH[3],
 ];
 
 /// Of client drives, whose data sheets give rates but no latencies.

@@ -55,6 +55,14 @@ pub enum SpecError {
         /// What is wrong, and what is wanted.
         problem: String,
     },
+    /// A table that is not of the right form.
+    #[error("a model of kind `{place}`: {problem}")]
+    Table {
+        /// The kind.
+        place: String,
+        /// What is wrong, and what is wanted.
+        problem: String,
+    },
     /// A word of the form `kind:value` with a value that is not right.
     #[error("model `{word}`: {problem}")]
     Word {
@@ -105,7 +113,7 @@ pub enum ResolveError {
 }
 
 /// Why a model could not be built.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BuildError {
     /// The profile's file was not read yet.
     #[error("the profile `{file}` was not read: call `resolve` before `build`")]
@@ -125,6 +133,15 @@ pub enum BuildError {
         capacity: String,
         /// The disk's size.
         disk: String,
+    },
+    /// No flash SSD of that size can be like that.
+    #[error("the model `{model}`: {cause}")]
+    Flash {
+        /// The model's label.
+        model: String,
+        /// What cannot work, why, and what does.
+        #[source]
+        cause: Box<stasis_flash::SpecError>,
     },
     /// A description that was changed by hand contradicts itself.
     #[error("the model `{model}` contradicts itself: {problem}")]

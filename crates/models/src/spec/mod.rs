@@ -12,11 +12,13 @@
 //! model = { kind = "profile", file = "my-drive.json", flush = "0ns" }
 //! model = { kind = "rated", read = { latency = "67us", iops = 500000, bandwidth = "3400MB/s" }, write = { latency = "20us", iops = 450000, bandwidth = "2500MB/s" }, flush = "1ms" }
 //! model = { kind = "disk", capacity = "1TB", rpm = 7200, outer_rate = "125MB/s", single_track_seek = "0.8ms", average_seek = "8.5ms", write_cache = "32MiB", read_ahead = "1MiB" }
+//! model = { kind = "flash", channels = 8, luns = 4, planes = 2, cells = "tlc", over_provisioning = 0.07, precondition = "steady" }
 //! model = { base = "jpt39c", write_cache = "0" }   # a named model with changes
 //! ```
 //!
 //! Every table may have a `label`, its name in results. The keys of each kind
-//! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] and [`DiskSpec`].
+//! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`], [`DiskSpec`]
+//! and [`stasis_flash::Spec`].
 
 mod error;
 mod kinds;
@@ -33,6 +35,7 @@ use serde_json::{Map, Value};
 use stasis_block::units::format_size;
 use stasis_block::Operation;
 use stasis_clock::Nanos;
+use stasis_flash::Ssd;
 
 pub(crate) use self::error::nearest;
 pub use self::error::{BuildError, ResolveError, SpecError};
@@ -73,6 +76,8 @@ pub enum ModelTable {
     Rated(Box<RatedSpec>),
     /// A mechanical disk.
     Disk(Box<DiskSpec>),
+    /// A flash SSD.
+    Flash(Box<stasis_flash::Spec>),
 }
 
 /// What a model needs to know of where it is built.
@@ -88,7 +93,7 @@ pub struct BuildContext {
 }
 
 /// The kinds as tables name them.
-const KINDS: [&str; 6] = ["null", "fixed", "uniform", "profile", "rated", "disk"];
+const KINDS: [&str; 7] = ["null", "fixed", "uniform", "profile", "rated", "disk", "flash"];
 
 impl ModelSpec {
     /// A model described by a program.
@@ -182,6 +187,10 @@ impl ModelSpec {
             }
         };
         let label = label.or(changed).unwrap_or_else(|| kind.clone());
+        if kind == KINDS[6] {
+            let table = ModelTable::Flash(Box::new(flash(table)?));
+            return Ok(Self { label, table });
+        }
         let reader = |keys| Reader::new(&kind, table, keys);
         let table = match kind.as_str() {
             "null" => reader(&[]).map(|_| ModelTable::Null)?,
@@ -207,6 +216,7 @@ impl ModelSpec {
             ModelTable::Profile(spec) => serde_json::to_value(spec)?,
             ModelTable::Rated(spec) => serde_json::to_value(spec)?,
             ModelTable::Disk(spec) => serde_json::to_value(spec)?,
+            ModelTable::Flash(spec) => serde_json::to_value(spec)?,
         };
         let mut map = Map::new();
         map.insert("label".into(), self.label.clone().into());
@@ -243,12 +253,34 @@ impl ModelSpec {
         Ok(())
     }
 
+    /// Whether [`ModelSpec::build`] could make the model for a drive of
+    /// `capacity` bytes, as far as that can be said without making it.
+    ///
+    /// # Errors
+    /// [`BuildError`] names what cannot work.
+    pub fn check(&self, capacity: u64) -> Result<(), BuildError> {
+        match &self.table {
+            ModelTable::Disk(spec) if capacity > spec.capacity => Err(BuildError::Capacity {
+                model: self.label.clone(),
+                capacity: format_size(capacity),
+                disk: format_size(spec.capacity),
+            }),
+            ModelTable::Flash(spec) => spec.check(capacity).map_err(|cause| self.not_flash(cause)),
+            _ => Ok(()),
+        }
+    }
+
+    fn not_flash(&self, cause: stasis_flash::SpecError) -> BuildError {
+        BuildError::Flash { model: self.label.clone(), cause: Box::new(cause) }
+    }
+
     /// Makes the model.
     ///
     /// # Errors
     /// [`BuildError`] if a file was not read yet, or the drive does not fit the
     /// model.
     pub fn build(&self, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
+        self.check(context.capacity)?;
         let seed = context.seed;
         Ok(match &self.table {
             ModelTable::Null => {
@@ -273,18 +305,15 @@ impl ModelSpec {
                 Box::new(Independent::new(rated, None))
             }
             ModelTable::Disk(spec) => {
-                if context.capacity > spec.capacity {
-                    return Err(BuildError::Capacity {
-                        model: self.label.clone(),
-                        capacity: format_size(context.capacity),
-                        disk: format_size(spec.capacity),
-                    });
-                }
                 let disk = Disk::new(spec, seed).ok_or_else(|| BuildError::Contradiction {
                     model: self.label.clone(),
                     problem: "its seek times do not ascend",
                 })?;
                 Box::new(disk)
+            }
+            ModelTable::Flash(spec) => {
+                let ssd = Ssd::new(spec, context.capacity, seed);
+                Box::new(ssd.map_err(|cause| self.not_flash(cause))?)
             }
         })
     }
@@ -309,6 +338,7 @@ impl ModelTable {
             Self::Profile(_) => KINDS[3],
             Self::Rated(_) => KINDS[4],
             Self::Disk(_) => KINDS[5],
+            Self::Flash(_) => KINDS[6],
         }
     }
 }
@@ -318,6 +348,14 @@ impl NamedModel {
     pub fn spec(&self) -> ModelSpec {
         ModelSpec::new(self.name, self.table())
     }
+}
+
+/// The description of a flash SSD; its values are checked where its size is known.
+fn flash(table: Map<String, Value>) -> Result<stasis_flash::Spec, SpecError> {
+    serde_json::from_value(Value::Object(table)).map_err(|cause| {
+        let problem = cause.to_string();
+        SpecError::Table { place: "flash".into(), problem }
+    })
 }
 
 fn unknown_kind(word: &str) -> SpecError {

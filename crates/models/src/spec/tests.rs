@@ -21,7 +21,7 @@ fn the_documented_forms_are_understood() {
         .filter_map(|line| line.strip_prefix("//! model = "))
         .map(|line| line.split("  #").next().unwrap_or(line))
         .collect();
-    assert_eq!(lines.len(), 10);
+    assert_eq!(lines.len(), 11);
     for line in lines {
         let spec = from_toml(line).unwrap_or_else(|e| panic!("{line}: {e}"));
         let drive = Drive { model: spec };

@@ -126,6 +126,7 @@ impl<'a> Setting<'a> {
                 spec.block_size
             );
         }
+        model.check(medium.capacity())?;
         let queues = spec.queues.unwrap_or(self.experiment.machine.vcpus.min(64) as u16);
         let drive = PlannedDrive {
             name: name.to_owned(),

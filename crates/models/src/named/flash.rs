@@ -1,0 +1,113 @@
+//! Flash SSDs that have a name.
+
+use serde_json::{json, Value};
+
+use super::NamedModel;
+use crate::spec::ModelTable;
+
+/// Of the table that an experiment would write.
+fn ssd(table: Value) -> ModelTable {
+    // A test reads every table.
+    ModelTable::Flash(Box::new(serde_json::from_value(table).unwrap_or_default()))
+}
+
+/// A drive without a size of its own.
+const ANY_SIZE: &str = "blocks are as many as the drive's size and 7 % over-provisioning need";
+
+/// Every flash SSD with a name.
+pub(super) const FLASH: [NamedModel; 4] = [
+    NamedModel {
+        name: "flash-tlc",
+        summary: "a TLC drive of today's kind: 8 channels, 32 LUNs, write buffer",
+        figures: &[
+            ("channels x LUNs x planes", "8 x 4 x 2"),
+            ("page", "16 KiB, mapped in units of 4 KiB"),
+        ],
+        source: "times of the cells: SimpleSSD's TLC, see `cells` in docs/models.md",
+        assumptions: ANY_SIZE,
+        make: || ssd(json!({})),
+    },
+    NamedModel {
+        name: "femu-ocssd",
+        summary: "the OpenChannel SSD (CNEX) that FEMU's advanced model stands for",
+        figures: &[
+            ("page types", "LLLLLuLLu(LLuu)*, 512 pages"),
+            ("read, lower and upper page", "48 and 64 us"),
+            ("program, lower and upper page", "900 and 2400 us"),
+            ("erase", "3 ms"),
+            ("channel, 16 KiB", "52.4 us"),
+        ],
+        source: "Li et al., \"The CASE of FEMU\", FAST 2018, section 3.2.3 (cells); FEMU's \
+                 emulator (channel, erase); Bjorling et al., \"LightNVM\", FAST 2017, table 1 \
+                 (16 channels of 8 LUNs of 4 planes, 16 KiB pages)",
+        assumptions: "16 KiB at 312.5 MB/s take the 52.4 us; the mapping is the drive's own, page \
+                      by page, writes go through; blocks are as many as the size needs",
+        make: || {
+            ssd(json!({
+                "channels": 16, "luns": 8, "planes": 4, "pages": 512, "page_size": "16KiB",
+                "oob_size": "64B", "cells": "LLLLLuLLu(LLuu)*", "registers": 2,
+                "mapping_unit": "16KiB", "buffer": "0", "controller": "0ns",
+                "timing": {
+                    "read": { "L": "48us", "u": "64us" },
+                    "program": { "L": "900us", "u": "2400us" },
+                    "erase": "3ms", "bus": "312.5MB/s",
+                },
+            }))
+        },
+    },
+    NamedModel {
+        name: "femu-basic",
+        summary: "FEMU's black-box drive: one register, one time for all pages",
+        figures: &[("channels x LUNs", "8 x 8"), ("read, program, erase", "40 us, 200 us, 2 ms")],
+        source: "Li et al., \"The CASE of FEMU\", FAST 2018, section 3.2.2 (form); FEMU's \
+                 emulator, its usual settings of a black-box drive (figures)",
+        assumptions: "the channel takes no time, as there; blocks are as many as the size needs",
+        make: || {
+            ssd(json!({
+                "channels": 8, "luns": 8, "planes": 1, "pages": 256, "page_size": "4KiB",
+                "oob_size": "16B", "cells": "slc", "registers": 1,
+                "mapping_unit": "4KiB", "buffer": "0", "controller": "0ns",
+                "timing": { "read": "40us", "program": "200us", "erase": "2ms", "bus": "1000GB/s" },
+                "gc": { "blocking": "channel" },
+            }))
+        },
+    },
+    NamedModel {
+        name: "mqsim-mlc",
+        summary: "the MLC drive of MQSim's usual settings",
+        figures: &[
+            ("channels x LUNs x planes", "8 x 8 x 2"),
+            ("read, program, erase", "75 us, 750 us, 3.8 ms"),
+            ("channel", "333 MB/s"),
+        ],
+        source: "MQSim (Tavakkol et al., FAST 2018), its ssdconfig.xml",
+        assumptions: "4 chips of 2 dies are 8 LUNs; 4 KiB units in its 8 KiB pages; 256 MiB of \
+                      buffer as there",
+        make: || {
+            ssd(json!({
+                "channels": 8, "luns": 8, "planes": 2, "pages": 256, "page_size": "8KiB",
+                "oob_size": "448B", "cells": "mlc", "registers": 1,
+                "mapping_unit": "4KiB", "buffer": "256MiB", "controller": "0ns",
+                "suspensions": 1, "scheduling": "read-first",
+                "timing": { "read": "75us", "program": "750us", "erase": "3800us", "bus": "333MB/s" },
+            }))
+        },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_read_and_is_a_drive() {
+        for named in &FLASH {
+            let ModelTable::Flash(spec) = named.table() else { panic!("{}", named.name) };
+            for capacity in [1 << 30, 64 << 30] {
+                spec.check(capacity).unwrap_or_else(|error| panic!("{}: {error}", named.name));
+            }
+            // What cannot be read would be the default.
+            assert_eq!(*spec == stasis_flash::Spec::default(), named.name == "flash-tlc");
+        }
+    }
+}
