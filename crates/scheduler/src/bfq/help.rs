@@ -1,0 +1,224 @@
+//! Who asks for help, and who gets it: the coordination of the publication
+//! (vIrtical D3.6, 9.3), with a bound.
+//!
+//! Everyone has a store of help, full at first: while it is given it runs down
+//! with time. All stores together fill at `share` of time, in equal parts for
+//! those that are not full. So within any time t one gets at most `burst` +
+//! `share` x t of help, all n together at most n x `burst` + `share` x t, and
+//! one that always asks takes nothing from the stores of those that rarely do.
+
+use stasis_clock::Nanos;
+
+/// A part of time is counted in millionths, a store in millionths of a ns.
+const WHOLE: u128 = 1_000_000;
+/// Help that ran out begins again with this part of a full store, so that it
+/// does not flicker.
+const RESUME: u128 = 20;
+
+#[derive(Debug)]
+struct Member {
+    queue: u32,
+    asks: bool,
+    given: bool,
+    store: u128,
+    calls: u64,
+    helped: Nanos,
+    unhelped: Nanos,
+}
+
+/// How often and how long: calls, time helped, time asked in vain.
+pub(super) type Account = (u64, Nanos, Nanos);
+
+#[derive(Debug)]
+pub(super) struct Help {
+    share: u128,
+    full: u128,
+    members: Vec<Member>,
+    now: Nanos,
+    next: Option<Nanos>,
+    changed: Vec<u32>,
+}
+
+impl Help {
+    /// `share` in millionths of time, `burst` in ns.
+    pub(super) fn new(share: u32, burst: Nanos) -> Self {
+        let (share, full) = (u128::from(share).min(WHOLE), u128::from(burst) * WHOLE);
+        Self { share, full, members: Vec::new(), now: 0, next: None, changed: Vec::new() }
+    }
+
+    pub(super) fn ask(&mut self, now: Nanos, queue: u32, on: bool) {
+        self.advance(now);
+        let at = self.members.iter().position(|member| member.queue == queue);
+        let at = at.unwrap_or_else(|| {
+            let store = self.full;
+            let (calls, helped, unhelped) = (0, 0, 0);
+            let asks = false;
+            self.members.push(Member { queue, asks, given: false, store, calls, helped, unhelped });
+            self.members.len() - 1
+        });
+        let member = &mut self.members[at];
+        if member.asks != on {
+            member.calls += 1;
+        }
+        member.asks = on;
+        self.decide();
+    }
+
+    pub(super) fn forget(&mut self, now: Nanos, queue: u32) {
+        self.advance(now);
+        self.members.retain(|member| member.queue != queue);
+        self.decide();
+    }
+
+    pub(super) fn is_given(&self, queue: u32) -> bool {
+        self.members.iter().any(|member| member.queue == queue && member.given)
+    }
+
+    /// When help next begins or ends by itself.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.next
+    }
+
+    /// A queue for which help began or ended, once for each.
+    pub(super) fn pop_changed(&mut self) -> Option<u32> {
+        self.changed.pop()
+    }
+
+    pub(super) fn account(&self, now: Nanos, queue: u32) -> Account {
+        let member = self.members.iter().find(|member| member.queue == queue);
+        member.map_or((0, 0, 0), |member| {
+            let since = now.saturating_sub(self.now);
+            let helped = member.helped + if member.given { since } else { 0 };
+            let vain = member.asks && !member.given;
+            (member.calls, helped, member.unhelped + if vain { since } else { 0 })
+        })
+    }
+
+    pub(super) fn advance(&mut self, now: Nanos) {
+        while self.now < now {
+            let until = self.next.map_or(now, |next| next.min(now));
+            self.pass(until - self.now);
+            self.now = until;
+            self.decide();
+        }
+    }
+
+    fn fills(&self, member: &Member) -> bool {
+        member.given || member.store < self.full
+    }
+
+    /// What a store that fills gains in a ns.
+    fn gain(&self) -> u128 {
+        let filling = self.members.iter().filter(|member| self.fills(member)).count();
+        self.share / (filling.max(1) as u128)
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        let (gain, full) = (self.gain(), self.full);
+        for member in &mut self.members {
+            if member.given || member.store < full {
+                let gained = member.store + gain * u128::from(time);
+                let spent = if member.given { WHOLE * u128::from(time) } else { 0 };
+                member.store = gained.saturating_sub(spent).min(full);
+            }
+            member.helped += if member.given { time } else { 0 };
+            member.unhelped += if member.asks && !member.given { time } else { 0 };
+        }
+    }
+
+    /// Begins and ends help, and finds when that, or who fills, changes next.
+    fn decide(&mut self) {
+        let enough = self.full / RESUME;
+        for member in &mut self.members {
+            let lowest = if member.given { 0 } else { enough };
+            let given = member.asks && member.store > lowest;
+            if given != member.given {
+                member.given = given;
+                self.changed.push(member.queue);
+            }
+        }
+        let gain = self.gain();
+        let mut next: Option<u128> = None;
+        for member in &self.members {
+            let left = if member.given {
+                (gain < WHOLE).then(|| member.store.div_ceil(WHOLE - gain))
+            } else if !self.fills(member) || gain == 0 {
+                None
+            } else if member.asks {
+                Some((enough + 1).saturating_sub(member.store).div_ceil(gain))
+            } else {
+                Some((self.full - member.store).div_ceil(gain))
+            };
+            next = left.map_or(next, |left| Some(next.map_or(left, |next| next.min(left))));
+        }
+        self.next = next.map(|left| {
+            let left = Nanos::try_from(left.max(1)).unwrap_or(Nanos::MAX);
+            self.now.saturating_add(left)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whoever asks and when: nobody gets more than burst + share x time in
+        /// any time, all together no more than their bursts + share x time.
+        #[test]
+        fn help_keeps_its_bounds(
+            share in 0u32..=1_000_000,
+            burst in 1u64..2_000,
+            steps in prop::collection::vec((0u32..4, any::<bool>(), 0u64..500), 1..80),
+        ) {
+            let mut help = Help::new(share, burst);
+            let (mut now, mut seen) = (0, vec![(0, [0; 4])]);
+            for (queue, on, pause) in steps {
+                help.ask(now, queue, on);
+                now += pause;
+                help.advance(now);
+                seen.push((now, [0, 1, 2, 3].map(|queue| help.account(now, queue).1)));
+                for (then, before) in &seen {
+                    let (passed, got) = (now - then, &seen[seen.len() - 1].1);
+                    let filled = passed * u64::from(share) / 1_000_000 + 1;
+                    let each: Vec<_> = got.iter().zip(before).map(|(new, old)| new - old).collect();
+                    // A store ends at a whole ns: one ns each time it runs out,
+                    // which takes a twentieth of it to begin again.
+                    let rounding = 2 + 20 * passed / burst.max(20);
+                    for &one in &each {
+                        prop_assert!(one <= burst + filled + rounding, "{one} of {passed}");
+                    }
+                    let all: u64 = each.iter().sum();
+                    prop_assert!(all <= 4 * burst + filled + 4 * rounding, "{all} of {passed}");
+                }
+            }
+        }
+
+        /// Two that always ask get the same, to a store's twentieth.
+        #[test]
+        fn help_is_shared_fairly(share in 1_000u32..=1_000_000, others in 1u32..6) {
+            let (burst, mut help) = (1_000_000u64, Help::new(share, 1_000_000));
+            (0..=others).for_each(|queue| help.ask(0, queue, true));
+            let now = 200 * burst;
+            help.advance(now);
+            let first = help.account(now, 0).1;
+            for queue in 1..=others {
+                let other = help.account(now, queue).1;
+                prop_assert!(first.abs_diff(other) <= burst / 20 + 20, "{first} {other}");
+            }
+        }
+
+        /// One that asks rarely finds its store full, whoever else asks always.
+        #[test]
+        fn the_greedy_do_not_drain_the_modest(share in 100_000u32..=1_000_000) {
+            let burst = 1_000_000u64;
+            let mut help = Help::new(share, burst);
+            help.ask(0, 0, true);
+            help.ask(50 * burst, 1, true);
+            let now = 50 * burst + burst;
+            help.advance(now);
+            prop_assert_eq!(help.account(now, 1).1, burst);
+        }
+    }
+}

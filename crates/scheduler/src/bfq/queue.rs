@@ -1,0 +1,101 @@
+//! A queue of `bfq`: what waits in it, its budget, what it seems to be.
+
+use stasis_clock::Nanos;
+
+use super::raise::Raise;
+use crate::patience::Patience;
+use crate::priority::{Class, Priority};
+use crate::sweep::Sweep;
+use crate::{QueueSpec, QueueStatistics};
+
+/// The largest budget while the drive's rate is not known: 8 MiB (Valente and
+/// Checconi 2010).
+pub(super) const FIRST_MAX: u64 = 16 * 1024;
+/// Budgets go down to this part of the largest: an interactive task of a few
+/// requests still fits (BFQ).
+const SMALLEST: u64 = 32;
+/// A new queue begins with this part of the largest: a small budget finishes
+/// early, so it is served soon, and three that are used up make it the largest.
+const BEGINNING: u64 = 8;
+
+/// Why a queue's service ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Its next request does not fit what is left of its budget.
+    Exhausted,
+    /// It had the drive for too long.
+    Timeout,
+    /// It has nothing to do.
+    Emptied,
+    /// Another is more urgent.
+    Preempted,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) entity: u32,
+    pub(super) group: Option<u32>,
+    pub(super) spec: QueueSpec,
+    /// Its requests' latest, which it changes to when it next waits.
+    pub(super) wanted: Priority,
+    pub(super) class: Class,
+    pub(super) sweep: Sweep,
+    pub(super) in_flight: usize,
+    pub(super) sync: bool,
+    pub(super) removed: bool,
+    pub(super) helped: bool,
+    /// In sectors; 0 until it first waits.
+    pub(super) budget: u64,
+    pub(super) patience: Patience,
+    pub(super) raise: Raise,
+    pub(super) statistics: QueueStatistics,
+}
+
+impl Queue {
+    pub(super) fn new(entity: u32, spec: &QueueSpec, group: Option<u32>) -> Self {
+        Self {
+            entity,
+            group,
+            spec: *spec,
+            wanted: spec.priority,
+            class: spec.priority.class,
+            sweep: Sweep::default(),
+            in_flight: 0,
+            sync: true,
+            removed: false,
+            helped: false,
+            budget: 0,
+            patience: Patience::default(),
+            raise: Raise::default(),
+            statistics: QueueStatistics::default(),
+        }
+    }
+
+    pub(super) fn is_raised(&self, now: Nanos) -> bool {
+        self.helped || self.raise.is_on(now)
+    }
+
+    pub(super) fn weight(&self, now: Nanos, raise: u32) -> u64 {
+        let weight = u64::from(self.spec.effective_weight());
+        weight * if self.is_raised(now) { u64::from(raise) } else { 1 }
+    }
+
+    /// Its next budget before it knows better, and never more than `max`.
+    pub(super) fn budget(&self, max: u64) -> u64 {
+        let budget = if self.budget == 0 { max / BEGINNING } else { self.budget };
+        budget.clamp((max / SMALLEST).max(1), max)
+    }
+
+    /// Budget feedback (2010; own steps): a queue that uses its budget up gets
+    /// twice as much, so that sequential ones soon pay few seeks; one that could
+    /// not gets what it used, so that it is served the sooner next time.
+    pub(super) fn adjust(&mut self, reason: Reason, granted: u64, served: u64, max: u64) {
+        let smallest = (max / SMALLEST).max(1);
+        let reason = if served >= granted { Reason::Exhausted } else { reason };
+        self.budget = match reason {
+            Reason::Exhausted => granted.saturating_mul(2).clamp(smallest, max),
+            Reason::Timeout | Reason::Emptied => served.clamp(smallest, max),
+            Reason::Preempted => self.budget(max),
+        };
+    }
+}

@@ -1,0 +1,281 @@
+//! The queue that has the drive: how it gets it, what it sends, when it loses it.
+
+use stasis_block::Tag;
+use stasis_clock::{Nanos, MILLISECOND, SECOND};
+
+use super::fair::Owner;
+use super::queue::{Queue, Reason};
+use super::{Bfq, BfqSpec};
+use crate::priority::{Class, CLASS_WAIT};
+
+/// A rate is measured over at least this time and these sectors (512 KiB), so
+/// that one request from a drive's cache does not count as its rate.
+const MEASURE_TIME: Nanos = MILLISECOND;
+const MEASURE_SECTORS: u64 = 1024;
+/// A higher rate moves the peak by this part: bursts into caches are short.
+const PEAK_STEP: u64 = 8;
+/// What a class gets that those before it held up: this part of a largest budget.
+const CLASS_BUDGET: u64 = 32;
+
+#[derive(Debug)]
+pub(super) struct Current {
+    pub(super) queue: u32,
+    /// Since when.
+    pub(super) began: Nanos,
+    /// Until when the drive idles for it.
+    pub(super) idle_until: Option<Nanos>,
+    granted: u64,
+    served: u64,
+    preempted: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Decision {
+    Send(u32),
+    Wait,
+    Expire(Reason),
+}
+
+/// How long to idle for a queue with nothing to do; 0: not at all.
+pub(super) fn patience(spec: &BfqSpec, queue: &Queue, now: Nanos) -> Nanos {
+    if !queue.sync || queue.class == Class::Idle || queue.removed {
+        return 0;
+    }
+    queue.patience.wait(spec.idle, queue.is_raised(now))
+}
+
+impl Bfq {
+    /// A queue's next budget: at least its next request.
+    fn next_budget(&self, number: u32) -> u64 {
+        let queue = &self.queues[number];
+        let next = queue.sweep.next(&self.requests).map_or(0, |slot| self.pool.get(slot).sectors);
+        queue.budget(self.max_budget()).max(next)
+    }
+
+    /// A group's next budget: that of its queue which is next.
+    fn group_budget(&self, now: Nanos, group: u32) -> Option<u64> {
+        let level = &self.groups[group as usize].level;
+        let waits = |class: usize| level.fairs[class].is_waiting();
+        let (class, _) = level.turns.next(now, CLASS_WAIT, waits)?;
+        match self.entities[level.fairs[class].peek(&self.trees)?].owner {
+            Owner::Queue(queue) => Some(self.next_budget(queue)),
+            Owner::Group(_) => None,
+        }
+    }
+
+    /// A queue that has something to do, and neither waits nor has the drive.
+    pub(super) fn activate(&mut self, now: Nanos, number: u32) {
+        let queue = &mut self.queues[number];
+        let (id, group, from) = (queue.entity, queue.group, queue.class.index());
+        (queue.class, queue.spec.priority) = (queue.wanted.class, queue.wanted);
+        let (to, changes) = (queue.class.index(), queue.class.index() != from);
+        if changes {
+            let level = match group {
+                Some(group) => &mut self.groups[group as usize].level,
+                None => &mut self.root,
+            };
+            level.fairs[from].leave(&mut self.entities, &mut self.trees, id);
+        }
+        self.reweigh(now, number);
+        let budget = self.next_budget(number);
+        let level = match group {
+            Some(group) => &mut self.groups[group as usize].level,
+            None => &mut self.root,
+        };
+        if !level.fairs[to].is_waiting() {
+            level.turns.begins(now, to);
+        }
+        level.fairs[to].activate(&mut self.entities, &mut self.trees, id, budget);
+        if let Some(group) = group {
+            self.activate_group(now, group);
+        }
+    }
+
+    /// A queue of the group came to wait: so does the group, or its budget changes.
+    fn activate_group(&mut self, now: Nanos, group: u32) {
+        let Some(budget) = self.group_budget(now, group) else { return };
+        let id = self.groups[group as usize].entity;
+        let class = Class::BestEffort.index();
+        let fair = &mut self.root.fairs[class];
+        if self.entities[id].is_waiting() {
+            fair.budget(&mut self.entities, &mut self.trees, id, budget);
+        } else if self.entities[id].is_idle() {
+            if !fair.is_waiting() {
+                self.root.turns.begins(now, class);
+            }
+            fair.activate(&mut self.entities, &mut self.trees, id, budget);
+        }
+    }
+
+    /// The queue that has the drive goes if this one, which waits, is more
+    /// urgent and would be next: a raised weight is no use while another has a
+    /// large budget to spend.
+    pub(super) fn preempt_for(&mut self, now: Nanos, number: u32) {
+        let Some(current) = &self.current else { return };
+        let (queue, other) = (&self.queues[number], &self.queues[current.queue]);
+        let within = queue.group.filter(|_| queue.group == other.group);
+        let level = within.map_or(&self.root, |group| &self.groups[group as usize].level);
+        // Class first, then whether it is raised where the two compete.
+        let standing = |queue: &Queue| match queue.group {
+            Some(group) if within.is_none() => {
+                let group = &self.groups[group as usize];
+                (group.entity, Class::BestEffort.index(), group.helped == 0)
+            }
+            _ => (queue.entity, queue.class.index(), !queue.is_raised(now)),
+        };
+        let ((id, class, plain), (_, other_class, other_plain)) =
+            (standing(queue), standing(other));
+        let next = level.fairs[class].peek(&self.trees) == Some(id);
+        if next && (class, plain) < (other_class, other_plain) {
+            if let Some(current) = &mut self.current {
+                current.preempted = true;
+            }
+        }
+    }
+
+    /// Gives the drive to the next queue.
+    fn select(&mut self, now: Nanos) -> Option<()> {
+        let mut level = &mut self.root;
+        let mut held_up = false;
+        let queue = loop {
+            let waits = |class: usize| level.fairs[class].is_waiting();
+            let (class, late) = level.turns.next(now, CLASS_WAIT, waits)?;
+            held_up |= late;
+            level.turns.begins(now, class);
+            let id = level.fairs[class].select(&mut self.entities, &mut self.trees)?;
+            match self.entities[id].owner {
+                Owner::Queue(queue) => break queue,
+                Owner::Group(group) => level = &mut self.groups[group as usize].level,
+            }
+        };
+        let budget = self.next_budget(queue);
+        let little = (self.max_budget() / CLASS_BUDGET).max(1);
+        let granted = if held_up { budget.min(little) } else { budget };
+        let (idle_until, served, preempted) = (None, 0, false);
+        self.current = Some(Current { queue, began: now, idle_until, granted, served, preempted });
+        Some(())
+    }
+
+    /// What to do with the drive now; `None` if nothing waits.
+    pub(super) fn decide(&mut self, now: Nanos) -> Option<Decision> {
+        if self.current.is_none() {
+            self.select(now)?;
+        }
+        let current = self.current.as_ref()?;
+        let queue = &self.queues[current.queue];
+        if current.preempted {
+            return Some(Decision::Expire(Reason::Preempted));
+        }
+        // A late request goes first, then the sweep goes on from there.
+        let fresh = current.served == 0;
+        let late = queue.sweep.earliest(&self.requests);
+        let late = late.filter(|&(deadline, _)| fresh && deadline <= now).map(|(_, slot)| slot);
+        let Some(slot) = late.or_else(|| queue.sweep.next(&self.requests)) else {
+            // Even where budget or time is over: a queue that leaves with nothing
+            // waiting comes back without what it is owed.
+            let returns = queue.in_flight > 0 && patience(&self.spec, queue, now) > 0;
+            let waits = returns || current.idle_until.is_some_and(|until| now < until);
+            return Some(if waits { Decision::Wait } else { Decision::Expire(Reason::Emptied) });
+        };
+        if !fresh && now.saturating_sub(current.began) >= self.spec.budget_timeout {
+            return Some(Decision::Expire(Reason::Timeout));
+        }
+        let fits = current.served.saturating_add(self.pool.get(slot).sectors) <= current.granted;
+        let fits = fits || fresh;
+        Some(if fits { Decision::Send(slot) } else { Decision::Expire(Reason::Exhausted) })
+    }
+
+    pub(super) fn send(&mut self, now: Nanos, slot: u32) -> Tag {
+        let number = self.pool.get(slot).queue;
+        let queue = &mut self.queues[number];
+        let held = queue.sweep.send(&mut self.requests, &mut self.pool, slot);
+        queue.in_flight += 1;
+        queue.statistics.requests += 1;
+        queue.statistics.sectors += held.sectors;
+        queue.raise.serve(held.sectors);
+        if let Some(current) = &mut self.current {
+            current.served += held.sectors;
+        }
+        self.charge(number, held.sectors);
+        // A weight that is raised no longer ends with the first request after.
+        if self.queues[number].raise.until() <= now {
+            self.reweigh(now, number);
+        }
+        held.tag
+    }
+
+    fn charge(&mut self, number: u32, sectors: u64) {
+        let queue = &self.queues[number];
+        let level = match queue.group {
+            Some(group) => {
+                let group = &mut self.groups[group as usize];
+                let fair = &mut self.root.fairs[Class::BestEffort.index()];
+                fair.charge(&mut self.entities, &mut self.trees, group.entity, sectors);
+                &mut group.level
+            }
+            None => &mut self.root,
+        };
+        let fair = &mut level.fairs[queue.class.index()];
+        fair.charge(&mut self.entities, &mut self.trees, queue.entity, sectors);
+    }
+
+    /// Takes the drive from the queue that has it.
+    pub(super) fn expire(&mut self, now: Nanos, reason: Reason) {
+        let Some(current) = self.current.take() else { return };
+        let (number, max) = (current.queue, self.max_budget());
+        let elapsed = now.saturating_sub(current.began);
+        let queue = &mut self.queues[number];
+        queue.adjust(reason, current.granted, current.served, max);
+        let seeks = queue.patience.seeks();
+        if !seeks {
+            self.measure(reason, elapsed, current.served);
+        } else if self.spec.charge_time && !queue.is_raised(now) {
+            let time = u128::from(self.peak) * u128::from(elapsed) / u128::from(SECOND);
+            let time = u64::try_from(time).unwrap_or(u64::MAX).min(max);
+            self.charge(number, time.saturating_sub(current.served));
+        }
+        let queue = &self.queues[number];
+        let (id, group, class) = (queue.entity, queue.group, queue.class.index());
+        let more = !queue.sweep.is_empty();
+        let stays = more && queue.wanted == queue.spec.priority;
+        let next = stays.then(|| self.next_budget(number));
+        let level = match group {
+            Some(group) => &mut self.groups[group as usize].level,
+            None => &mut self.root,
+        };
+        if stays && !level.fairs[class].is_waiting() {
+            level.turns.begins(now, class);
+        }
+        level.fairs[class].expire(&mut self.entities, &mut self.trees, id, next);
+        if more && !stays {
+            self.activate(now, number);
+        }
+        self.reweigh(now, number);
+        if let Some(group) = group {
+            let next = self.group_budget(now, group);
+            let id = self.groups[group as usize].entity;
+            let class = Class::BestEffort.index();
+            let fair = &mut self.root.fairs[class];
+            if next.is_some() && !fair.is_waiting() {
+                self.root.turns.begins(now, class);
+            }
+            fair.expire(&mut self.entities, &mut self.trees, id, next);
+        }
+        self.drop_if_done(number);
+    }
+
+    /// Learns the drive's peak rate from a queue that kept it busy.
+    fn measure(&mut self, reason: Reason, elapsed: Nanos, served: u64) {
+        let busy = matches!(reason, Reason::Exhausted | Reason::Timeout);
+        if !busy || elapsed < MEASURE_TIME || served < MEASURE_SECTORS {
+            return;
+        }
+        let rate = u128::from(served) * u128::from(SECOND) / u128::from(elapsed);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        if self.peak == 0 {
+            self.peak = rate;
+        } else if rate > self.peak {
+            self.peak += (rate - self.peak).div_ceil(PEAK_STEP);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The parameters of `bfq`.
+
+use stasis_clock::{Nanos, MILLISECOND, SECOND};
+
+/// The parameters of `bfq`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BfqSpec {
+    /// The largest budget in bytes; 0: what the drive moves at its peak rate
+    /// within `budget_timeout`, so that a budget and a timeout are about the
+    /// same (Linux's BFQ).
+    pub max_budget: u64,
+    /// How long a queue has the drive at most (ns): 125 ms is CFQ's mean slice,
+    /// and long against a seek (Valente and Checconi 2010).
+    pub budget_timeout: Nanos,
+    /// How long the drive idles for a queue whose owner waits (ns): about one
+    /// seek of a disk and longer than most think times (CFQ, BFQ). 0: never.
+    pub idle: Nanos,
+    /// Whether a queue that seeks is charged for its time, as if it had moved
+    /// data at the peak rate. Otherwise sequential queues get no more sectors
+    /// than random ones, and the drive's rate falls to theirs (2010: a queue
+    /// that times out is charged its whole budget).
+    pub charge_time: bool,
+    /// When a request is late, so that its queue's budget begins with it (ns).
+    pub expire_sync: Nanos,
+    /// The same where nobody waits (ns).
+    pub expire_async: Nanos,
+    /// Whether the interactive and soft real-time heuristics raise weights.
+    pub low_latency: bool,
+    /// By what a weight is multiplied while raised: with 30, the one that is
+    /// raised has nine tenths of the drive beside three that are not (Linux's BFQ).
+    pub raise: u32,
+    /// The part of time for which help is given in the long run, in millionths;
+    /// 0: never more than `help_burst`. A half leaves the others half the time
+    /// to themselves.
+    pub help_share: u32,
+    /// What each can get beyond that at once (ns): 60 s is the start-up that
+    /// the publication gives up on (D3.6, 7).
+    pub help_burst: Nanos,
+}
+
+impl Default for BfqSpec {
+    fn default() -> Self {
+        Self {
+            max_budget: 0,
+            budget_timeout: 125 * MILLISECOND,
+            idle: 8 * MILLISECOND,
+            charge_time: true,
+            expire_sync: 125 * MILLISECOND,
+            expire_async: 250 * MILLISECOND,
+            low_latency: true,
+            raise: 30,
+            help_share: 500_000,
+            help_burst: 60 * SECOND,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A scheduler before a drive: the drive holds few requests, the others wait
+//! where the scheduler decides.
+
+use std::collections::VecDeque;
+
+use stasis_block::{Operation, Tag};
+use stasis_clock::Nanos;
+
+use crate::pool::TagMap;
+use crate::{QueueId, Refused, Request, Scheduler};
+
+#[derive(Debug, Default)]
+struct Behind {
+    // With the scheduler, and not yet sent.
+    waiting: usize,
+    // The last one there is a barrier.
+    barred: bool,
+    // After a barrier, in the order of arrival.
+    held: VecDeque<Request>,
+}
+
+/// Bounds what a drive holds, and keeps barriers: what a queue asks after its
+/// barrier is not sent before it, and the barrier not before what the queue
+/// asked earlier. Other queues are not held up.
+pub struct Gate {
+    scheduler: Box<dyn Scheduler>,
+    depth: usize,
+    in_flight: usize,
+    // By number of queue.
+    behind: Vec<Behind>,
+    // What waits with the scheduler: its queue, and whether it is a barrier.
+    waiting: TagMap<(QueueId, bool)>,
+    held: usize,
+}
+
+impl Gate {
+    /// The drive gets at most `depth` requests at once, and at least 1.
+    pub fn new(scheduler: Box<dyn Scheduler>, depth: u32) -> Self {
+        let (depth, in_flight, held) = (depth.max(1) as usize, 0, 0);
+        let (behind, waiting) = (Vec::new(), TagMap::default());
+        Self { scheduler, depth, in_flight, behind, waiting, held }
+    }
+
+    /// The scheduler, for its queues.
+    pub fn scheduler(&mut self) -> &mut dyn Scheduler {
+        self.scheduler.as_mut()
+    }
+
+    /// The scheduler, to ask.
+    pub fn schedules(&self) -> &dyn Scheduler {
+        self.scheduler.as_ref()
+    }
+
+    /// How many requests the drive has.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.scheduler.waiting() + self.held
+    }
+
+    /// A request comes. Its tag is unique among those waiting and in flight.
+    ///
+    /// # Errors
+    /// [`Refused`] by the scheduler; for a request behind a barrier, only if
+    /// there is no such queue.
+    pub fn submit(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+        let number = id.0 as usize;
+        if self.behind.len() <= number {
+            self.behind.resize_with(number + 1, Behind::default);
+        }
+        let behind = &mut self.behind[number];
+        let barrier = is_barrier(request);
+        if behind.barred || !behind.held.is_empty() || (barrier && behind.waiting > 0) {
+            behind.held.push_back(*request);
+            self.held += 1;
+            return Ok(());
+        }
+        self.pass(now, id, request)
+    }
+
+    fn pass(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+        self.scheduler.add(now, id, request)?;
+        let barrier = is_barrier(request);
+        let behind = &mut self.behind[id.0 as usize];
+        behind.waiting += 1;
+        behind.barred = barrier;
+        self.waiting.insert(request.tag, (id, barrier));
+        Ok(())
+    }
+
+    /// The request that the drive gets now. Call it until there is none: after
+    /// a submit, a completion, help, and at [`Gate::next_event`].
+    pub fn next(&mut self, now: Nanos) -> Option<Tag> {
+        if self.in_flight >= self.depth {
+            return None;
+        }
+        let tag = self.scheduler.dispatch(now)?;
+        self.in_flight += 1;
+        if let Some((id, barrier)) = self.waiting.remove(&tag) {
+            let behind = &mut self.behind[id.0 as usize];
+            behind.waiting -= 1;
+            if barrier {
+                behind.barred = false;
+            }
+            self.release(now, id);
+        }
+        Some(tag)
+    }
+
+    /// Hands the scheduler what no barrier holds any more.
+    fn release(&mut self, now: Nanos, id: QueueId) {
+        loop {
+            let behind = &mut self.behind[id.0 as usize];
+            let ready = |first: &Request| !is_barrier(first) || behind.waiting == 0;
+            if behind.barred || !behind.held.front().is_some_and(ready) {
+                return;
+            }
+            let Some(request) = behind.held.pop_front() else { return };
+            self.held -= 1;
+            // The scheduler took this queue's requests before: it does again.
+            let passed = self.pass(now, id, &request);
+            debug_assert!(passed.is_ok(), "{passed:?}");
+        }
+    }
+
+    /// The drive is done with a request.
+    pub fn complete(&mut self, now: Nanos, tag: Tag) {
+        self.in_flight -= 1;
+        self.scheduler.complete(now, tag);
+    }
+
+    /// When to call [`Gate::next`] even if nothing else happens. May be in the
+    /// past.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.scheduler.next_event().filter(|_| self.in_flight < self.depth)
+    }
+}
+
+fn is_barrier(request: &Request) -> bool {
+    request.command.operation == Operation::Barrier
+}

@@ -1,0 +1,190 @@
+//! The host's I/O schedulers: which of the waiting requests a shared drive gets
+//! next.
+//!
+//! Promise: pure state machines over virtual time. No threads, no clock, no
+//! I/O, no randomness; the same calls give the same order. Nothing allocates
+//! per request once its queues have been as full as they get.
+//!
+//! [`SchedulerSpec`] names and builds one; [`Gate`] puts it before a drive and
+//! bounds how many requests the drive holds. `docs/schedulers.md`
+//! describes each with its constants and their sources.
+
+pub mod bfq;
+mod cfq;
+mod clook;
+mod deadline;
+mod forest;
+mod gate;
+mod none;
+mod patience;
+mod pool;
+mod priority;
+mod queues;
+mod spec;
+mod sweep;
+
+pub use bfq::{Bfq, BfqSpec};
+pub use cfq::{Cfq, CfqSpec};
+pub use clook::Clook;
+pub use deadline::{Deadline, DeadlineSpec};
+pub use gate::Gate;
+pub use none::Unordered;
+pub use priority::{Class, Priority};
+pub use spec::{Kind, SchedulerSpec, SpecError, KINDS};
+
+use stasis_block::{Command, Operation, Tag};
+use stasis_clock::Nanos;
+
+/// Bytes in a sector, the unit of budgets (as in block layers everywhere,
+/// whatever the drive's own).
+pub const SECTOR: u64 = 512;
+
+/// Names a queue of one scheduler; the scheduler gives it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(pub u32);
+
+/// Names a group of queues of one scheduler, such as those of one machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(pub u32);
+
+/// The smallest and largest weight of a queue or group (as cgroup v2's
+/// `io.bfq.weight`, so that a real host's settings carry over).
+pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
+
+/// The weight of what is given none (cgroup v2's default).
+pub const DEFAULT_WEIGHT: u32 = 100;
+
+/// What a queue is to its scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueSpec {
+    /// Its share against others of its class, in [`WEIGHTS`]; if not given,
+    /// its priority's.
+    pub weight: Option<u32>,
+    /// Its class, and its level in the class.
+    pub priority: Priority,
+    /// The group it shares with others; none: it stands beside the groups.
+    pub group: Option<GroupId>,
+}
+
+impl QueueSpec {
+    /// A best-effort queue of this weight, in no group.
+    pub fn weighted(weight: u32) -> Self {
+        Self { weight: Some(weight), ..Self::default() }
+    }
+
+    fn effective_weight(&self) -> u32 {
+        let weight = self.weight.unwrap_or_else(|| self.priority.weight());
+        weight.clamp(*WEIGHTS.start(), *WEIGHTS.end())
+    }
+}
+
+/// A request on its way to the drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The caller's name for it: unique among those waiting and in flight.
+    pub tag: Tag,
+    /// What is asked.
+    pub command: Command,
+    /// Whether somebody waits for it before going on: reads, and writes that
+    /// are synchronized.
+    pub sync: bool,
+    /// The priority it came with, if any: its queue's from then on.
+    pub priority: Option<Priority>,
+}
+
+impl Request {
+    /// A request with its command's priority: synchronous if it reads, flushes,
+    /// or must be durable at once.
+    pub fn new(tag: Tag, command: Command) -> Self {
+        let priority = Priority::from_ioprio(command.priority.into());
+        let awaited = reads(&command) || command.fua || command.operation == Operation::Flush;
+        Self { tag, command, sync: awaited, priority }
+    }
+}
+
+fn reads(command: &Command) -> bool {
+    matches!(command.operation, Operation::Read | Operation::Verify)
+}
+
+/// What a command costs in sectors: what it moves, and at least 1. A flush, a
+/// barrier and a discard move nothing.
+pub fn sectors(command: &Command) -> u64 {
+    match command.operation {
+        Operation::Flush | Operation::Barrier | Operation::Discard => 1,
+        _ => command.length.div_ceil(SECTOR).max(1),
+    }
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No such queue, or it has been removed.
+    #[error("the scheduler has no queue {}: create it first", .0 .0)]
+    Queue(QueueId),
+    /// Another request of this tag waits or is in flight.
+    #[error("tag {0} is taken: tags are unique among requests waiting and in flight")]
+    Tag(Tag),
+}
+
+/// What a queue got so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueStatistics {
+    /// Requests given to the drive.
+    pub requests: u64,
+    /// Their sectors.
+    pub sectors: u64,
+    /// How often it began or ended to ask for help.
+    pub help_calls: u64,
+    /// How long it has been raised because it asked (ns).
+    pub helped: Nanos,
+    /// How long it asked in vain, its bound being used up (ns).
+    pub unhelped: Nanos,
+}
+
+/// Decides the order in which requests reach a drive.
+///
+/// Calls come in the order of time. Whoever holds the drive calls
+/// [`Scheduler::dispatch`] while it has room: after an add, after a completion,
+/// and at [`Scheduler::next_event`].
+pub trait Scheduler: Send {
+    /// Its name in experiments.
+    fn name(&self) -> &'static str;
+
+    /// A new group of queues that share what `weight` gives them. Schedulers
+    /// without groups take the queues as if they stood alone.
+    fn create_group(&mut self, _weight: u32) -> GroupId {
+        GroupId(0)
+    }
+
+    /// A new queue. A group that there is not is no group.
+    fn create(&mut self, now: Nanos, spec: &QueueSpec) -> QueueId;
+
+    /// The queue takes no more requests, and goes when those it has are done.
+    fn remove(&mut self, now: Nanos, queue: QueueId);
+
+    /// A request comes to wait.
+    ///
+    /// # Errors
+    /// [`Refused`] if there is no such queue, or the tag is taken.
+    fn add(&mut self, now: Nanos, queue: QueueId, request: &Request) -> Result<(), Refused>;
+
+    /// The request that goes to the drive now; `None` if none waits, or the
+    /// drive is to idle for a queue until [`Scheduler::next_event`].
+    fn dispatch(&mut self, now: Nanos) -> Option<Tag>;
+
+    /// The drive is done with a request.
+    fn complete(&mut self, now: Nanos, tag: Tag);
+
+    /// When to call [`Scheduler::dispatch`] even if nothing else happens.
+    fn next_event(&self) -> Option<Nanos>;
+
+    /// The queue's owner begins or ends to ask for help: that it be preferred
+    /// for now. Only `bfq` helps.
+    fn help(&mut self, _now: Nanos, _queue: QueueId, _on: bool) {}
+
+    /// How many requests wait.
+    fn waiting(&self) -> usize;
+
+    /// What a queue got until `now`.
+    fn statistics(&self, now: Nanos, queue: QueueId) -> QueueStatistics;
+}
