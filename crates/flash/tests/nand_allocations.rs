@@ -1,0 +1,91 @@
+//! Once it is warm, the NAND array allocates nothing per operation.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stasis_flash::nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
+use stasis_flash::{
+    CellPattern, Fault, FaultRule, Faults, Geometry, PageAddress, PlaneId, Timing, Variation,
+};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the allocator's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the allocator's contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+/// Keeps 64 operations of all kinds in flight until `count` ended.
+fn work(array: &mut Array, state: &mut u64, count: u32) {
+    let mut next = |token| {
+        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let bits = (*state >> 24) as u32;
+        let at =
+            PageAddress { plane: PlaneId(bits % 16), block: bits >> 4 & 7, page: bits >> 7 & 31 };
+        let kind = match bits >> 12 & 15 {
+            0 => OpKind::Erase,
+            1 => OpKind::Copyback,
+            2..6 => OpKind::Program,
+            _ => OpKind::Read,
+        };
+        let priority = [Priority::Read, Priority::Write, Priority::Gc][(bits >> 16) as usize % 3];
+        Op { kind, at, source: at, bytes: 4096, priority, token, group: 1 + (bits >> 18 & 1) }
+    };
+    while array.in_flight() < 64 {
+        let now = array.next_event().unwrap_or(0);
+        array.submit(now, next(0));
+    }
+    for round in 0..count {
+        let done = array.pop(u64::MAX).unwrap();
+        if round % 100 == 0 {
+            array.hold(done.at, Scope::Channel(round / 100 % 2));
+        } else if round % 100 == 10 {
+            array.release(done.at, Scope::Channel(round / 100 % 2));
+        }
+        array.submit(done.at, next(done.token));
+    }
+}
+
+// One test: the counter counts for the whole process.
+#[test]
+fn a_warm_array_allocates_nothing() {
+    let geometry = Geometry {
+        channels: 2,
+        luns: 4,
+        planes: 2,
+        blocks: 8,
+        pages: 32,
+        page_size: 4096,
+        oob_size: 0,
+    };
+    let options = ArrayOptions {
+        cache_register: true,
+        planes: PlaneMode::Lockstep,
+        suspensions: 4,
+        scheduling: Scheduling::ReadFirst,
+    };
+    let cells = CellPattern::parse("tlc", 32).unwrap();
+    let timing = Timing { command: 200, ..Timing::preset("tlc").unwrap() };
+    let variation = Variation { page: 0.05, ..Variation::default() };
+    let faults = Faults::new(vec![FaultRule::new(Fault::FailedProgram).rate(0.1)]);
+    let mut array = Array::new(geometry, cells, timing, options, variation, faults, 1);
+    let mut state = 1;
+    work(&mut array, &mut state, 50_000);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    work(&mut array, &mut state, 50_000);
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+}
