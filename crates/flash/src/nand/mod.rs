@@ -13,6 +13,7 @@ mod options;
 mod planes;
 mod power;
 mod slots;
+mod steps;
 mod unit;
 mod usage;
 mod wear;

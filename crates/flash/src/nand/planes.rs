@@ -1,4 +1,4 @@
-//! The planes: what starts where, and what follows when a step ends.
+//! The planes: what starts where, and when.
 
 use stasis_clock::Nanos;
 
@@ -224,7 +224,7 @@ impl Array {
 
     /// Read data goes to the cache register, if that is free; `true` if it is
     /// there at once.
-    fn begin_read_copy(&mut self, unit: u32) -> bool {
+    pub(super) fn begin_read_copy(&mut self, unit: u32) -> bool {
         let planes = self.planes_of(self.units[unit as usize].current);
         let this = &mut self.units[unit as usize];
         if this.cache & planes != 0 {
@@ -256,153 +256,6 @@ impl Array {
         self.schedule(end, unit);
     }
 
-    /// The program or erase stands still.
-    fn suspend(&mut self, unit: u32) {
-        let now = self.now;
-        let this = &mut self.units[unit as usize];
-        this.remaining = this.until - now;
-        this.state = State::Suspending;
-        (this.suspended, this.current) = (this.current, NONE);
-        let leader = this.suspended;
-        self.each(leader, |array, index| {
-            let (times, took) = array.slots.spent(index, now);
-            times.cell += took;
-        });
-        self.begin_step(unit, self.timing.suspend);
-    }
-
-    /// The program or erase goes on.
-    fn resume(&mut self, unit: u32) {
-        let now = self.now;
-        let this = &mut self.units[unit as usize];
-        (this.current, this.suspended) = (this.suspended, NONE);
-        let (leader, remaining) = (this.current, this.remaining);
-        let erase = self.slots[leader].op.kind == OpKind::Erase;
-        this.state = if erase { State::Erase } else { State::Program };
-        self.each(leader, |array, index| {
-            let (times, took) = array.slots.spent(index, now);
-            times.queue += took;
-        });
-        self.begin_step(unit, remaining);
-    }
-
-    /// A timed step of a unit is over.
-    pub(super) fn end_step(&mut self, unit: u32) {
-        let now = self.now;
-        let this = &mut self.units[unit as usize];
-        this.until = Nanos::MAX;
-        let leader = this.current;
-        match this.state {
-            State::Read | State::CopybackRead | State::Program | State::Erase => {
-                self.each(leader, |array, index| {
-                    let (times, took) = array.slots.spent(index, now);
-                    times.cell += took;
-                });
-                self.end_cells(unit);
-            }
-            State::ReadCopy => self.end_read_copy(unit),
-            State::ProgramCopy => self.end_program_copy(unit),
-            State::Suspending => {
-                this.state = State::Suspended;
-                self.touch(unit);
-            }
-            State::Resuming => {
-                self.resume(unit);
-                self.touch(unit);
-            }
-            state => debug_assert!(false, "{state:?} has no end of its own"),
-        }
-    }
-
-    /// What follows when the cells are through.
-    fn end_cells(&mut self, unit: u32) {
-        let this = &mut self.units[unit as usize];
-        let leader = this.current;
-        match this.state {
-            State::Read if self.options.cache_register && this.suspended == NONE => {
-                this.state = State::ReadDone;
-                // What waits behind it is considered when the copy is over.
-                self.begin_read_copy(unit);
-            }
-            State::Read => {
-                this.state = State::DataOut;
-                let channel = this.channel;
-                let mut pending = 0;
-                self.each(leader, |array, index| {
-                    if array.request(channel, index, Phase::DataOutHolding) {
-                        pending += 1;
-                    } else {
-                        array.finish(index);
-                    }
-                });
-                self.units[unit as usize].pending = pending;
-                if pending == 0 {
-                    self.free_array(unit, self.slots[leader].op.priority);
-                }
-            }
-            State::CopybackRead => self.begin_copyback_program(unit),
-            _ => {
-                let priority = self.slots[leader].op.priority;
-                self.each(leader, |array, index| {
-                    array.wear(index);
-                    array.finish(index);
-                });
-                self.free_array(unit, priority);
-            }
-        }
-    }
-
-    /// Read data is in the cache register.
-    fn end_read_copy(&mut self, unit: u32) {
-        let now = self.now;
-        let this = &self.units[unit as usize];
-        let (leader, channel) = (this.current, this.channel);
-        let priority = self.slots[leader].op.priority;
-        self.each(leader, |array, index| {
-            let (times, took) = array.slots.spent(index, now);
-            times.register += took;
-            if !array.request(channel, index, Phase::DataOut) {
-                let plane = array.slots[index].op.at.plane;
-                array.units[unit as usize].cache &= !array.plane_bit(plane);
-                array.finish(index);
-            }
-        });
-        self.free_array(unit, priority);
-    }
-
-    /// Data to program is in the data register.
-    fn end_program_copy(&mut self, unit: u32) {
-        let now = self.now;
-        let leader = self.units[unit as usize].current;
-        let planes = self.planes_of(leader);
-        self.each(leader, |array, index| {
-            let (times, took) = array.slots.spent(index, now);
-            times.register += took;
-            array.slots[index].mark = array.units[unit as usize].housekeeping.at(now);
-        });
-        self.units[unit as usize].cache &= !planes;
-        self.begin_cells(unit);
-        self.touch(unit);
-    }
-
-    /// The operation at the data register leaves it.
-    pub(super) fn free_array(&mut self, unit: u32, priority: Priority) {
-        let now = self.now;
-        let this = &mut self.units[unit as usize];
-        this.current = NONE;
-        if priority == Priority::Gc {
-            this.housekeeping.stop(now);
-        }
-        if this.suspended == NONE {
-            this.state = State::Idle;
-            let lun = this.lun;
-            self.occupy(lun, -1);
-        } else {
-            this.state = State::Suspended;
-        }
-        self.touch_if_waiting(unit);
-    }
-
     /// Does something with each of a multi-plane operation; it may end there.
     pub(super) fn each(&mut self, leader: u32, mut with: impl FnMut(&mut Self, u32)) {
         let mut index = leader;
@@ -414,7 +267,7 @@ impl Array {
     }
 
     /// The planes of a multi-plane operation, as bits.
-    fn planes_of(&self, leader: u32) -> u16 {
+    pub(super) fn planes_of(&self, leader: u32) -> u16 {
         let (mut index, mut planes) = (leader, 0);
         while index != NONE {
             planes |= self.plane_bit(self.slots[index].op.at.plane);

@@ -1,0 +1,156 @@
+//! What follows when a step of a plane ends.
+
+use stasis_clock::Nanos;
+
+use super::slots::{Phase, NONE};
+use super::unit::State;
+use super::{Array, OpKind, Priority};
+
+impl Array {
+    /// The program or erase stands still.
+    pub(super) fn suspend(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        this.remaining = this.until - now;
+        this.state = State::Suspending;
+        (this.suspended, this.current) = (this.current, NONE);
+        let leader = this.suspended;
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.cell += took;
+        });
+        self.begin_step(unit, self.timing.suspend);
+    }
+
+    /// The program or erase goes on.
+    fn resume(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        (this.current, this.suspended) = (this.suspended, NONE);
+        let (leader, remaining) = (this.current, this.remaining);
+        let erase = self.slots[leader].op.kind == OpKind::Erase;
+        this.state = if erase { State::Erase } else { State::Program };
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.queue += took;
+        });
+        self.begin_step(unit, remaining);
+    }
+
+    /// A timed step of a unit is over.
+    pub(super) fn end_step(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        this.until = Nanos::MAX;
+        let leader = this.current;
+        match this.state {
+            State::Read | State::CopybackRead | State::Program | State::Erase => {
+                self.each(leader, |array, index| {
+                    let (times, took) = array.slots.spent(index, now);
+                    times.cell += took;
+                });
+                self.end_cells(unit);
+            }
+            State::ReadCopy => self.end_read_copy(unit),
+            State::ProgramCopy => self.end_program_copy(unit),
+            State::Suspending => {
+                this.state = State::Suspended;
+                self.touch(unit);
+            }
+            State::Resuming => {
+                self.resume(unit);
+                self.touch(unit);
+            }
+            state => debug_assert!(false, "{state:?} has no end of its own"),
+        }
+    }
+
+    /// What follows when the cells are through.
+    fn end_cells(&mut self, unit: u32) {
+        let this = &mut self.units[unit as usize];
+        let leader = this.current;
+        match this.state {
+            State::Read if self.options.cache_register && this.suspended == NONE => {
+                this.state = State::ReadDone;
+                // What waits behind it is considered when the copy is over.
+                self.begin_read_copy(unit);
+            }
+            State::Read => {
+                this.state = State::DataOut;
+                let channel = this.channel;
+                let mut pending = 0;
+                self.each(leader, |array, index| {
+                    if array.request(channel, index, Phase::DataOutHolding) {
+                        pending += 1;
+                    } else {
+                        array.finish(index);
+                    }
+                });
+                self.units[unit as usize].pending = pending;
+                if pending == 0 {
+                    self.free_array(unit, self.slots[leader].op.priority);
+                }
+            }
+            State::CopybackRead => self.begin_copyback_program(unit),
+            _ => {
+                let priority = self.slots[leader].op.priority;
+                self.each(leader, |array, index| {
+                    array.wear(index);
+                    array.finish(index);
+                });
+                self.free_array(unit, priority);
+            }
+        }
+    }
+
+    /// Read data is in the cache register.
+    pub(super) fn end_read_copy(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &self.units[unit as usize];
+        let (leader, channel) = (this.current, this.channel);
+        let priority = self.slots[leader].op.priority;
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.register += took;
+            if !array.request(channel, index, Phase::DataOut) {
+                let plane = array.slots[index].op.at.plane;
+                array.units[unit as usize].cache &= !array.plane_bit(plane);
+                array.finish(index);
+            }
+        });
+        self.free_array(unit, priority);
+    }
+
+    /// Data to program is in the data register.
+    pub(super) fn end_program_copy(&mut self, unit: u32) {
+        let now = self.now;
+        let leader = self.units[unit as usize].current;
+        let planes = self.planes_of(leader);
+        self.each(leader, |array, index| {
+            let (times, took) = array.slots.spent(index, now);
+            times.register += took;
+            array.slots[index].mark = array.units[unit as usize].housekeeping.at(now);
+        });
+        self.units[unit as usize].cache &= !planes;
+        self.begin_cells(unit);
+        self.touch(unit);
+    }
+
+    /// The operation at the data register leaves it.
+    pub(super) fn free_array(&mut self, unit: u32, priority: Priority) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        this.current = NONE;
+        if priority == Priority::Gc {
+            this.housekeeping.stop(now);
+        }
+        if this.suspended == NONE {
+            this.state = State::Idle;
+            let lun = this.lun;
+            self.occupy(lun, -1);
+        } else {
+            this.state = State::Suspended;
+        }
+        self.touch_if_waiting(unit);
+    }
+}
