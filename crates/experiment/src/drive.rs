@@ -15,13 +15,27 @@ pub enum Interface {
     /// An NVMe controller with one namespace.
     #[default]
     Nvme,
+    /// A virtio block device.
+    VirtioBlk,
 }
 
 impl Interface {
+    /// Every interface.
+    const ALL: [Self; 2] = [Self::Nvme, Self::VirtioBlk];
+
+    fn parse(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|interface| interface.name() == word);
+        found.ok_or_else(|| {
+            let nearest = nearest(word, Self::ALL.map(Self::name).into_iter());
+            format!("unknown interface `{word}`; did you mean `{nearest}`?")
+        })
+    }
+
     /// Its name in configurations and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nvme => "nvme",
+            Self::VirtioBlk => "virtio-blk",
         }
     }
 }
@@ -55,7 +69,7 @@ pub struct DriveSpec {
     /// A real wait for each I/O on the medium (ns): plays a slow one.
     #[serde(default, with = "units::duration")]
     pub delay: Nanos,
-    /// I/O queue pairs; by default one for each vCPU.
+    /// I/O queues or queue pairs; by default one for each vCPU.
     #[serde(default)]
     pub queues: Option<u16>,
     /// Whether submissions leave the guest.
@@ -118,9 +132,8 @@ impl DriveSpec {
                         Some(MediumSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
                 }
                 "name" => name = Some(value.to_owned()),
-                "interface" if value == "nvme" => interface = Interface::Nvme,
                 "interface" => {
-                    return Err(wrong(format!("unknown interface `{value}`; did you mean `nvme`?")))
+                    interface = Interface::parse(value).map_err(wrong)?;
                 }
                 "delay" => {
                     delay =
@@ -217,6 +230,7 @@ mod tests {
             ("model=null,medium=ram:1GiB,block-size=1024", "512 or 4096"),
             ("model=null,medium=ram:1GiB,queues=0", "1 to 64"),
             ("model=null,medium=ram:1GiB,doorbells=lasy", "did you mean `lazy`?"),
+            ("model=null,medium=ram:1GiB,interface=virtio", "did you mean `virtio-blk`?"),
             ("model=dcpm,medium=ram:1GiB", "dcpmm"),
             ("model=fixed:100uss,medium=ram:1GiB", "us"),
             ("nonsense", "KEY=VALUE"),

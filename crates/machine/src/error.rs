@@ -23,7 +23,7 @@ pub enum Error {
     Boot(#[from] BootError),
     /// A drive's controller cannot be made.
     #[error("drive {0}: {1}")]
-    Drive(String, #[source] stasis_nvme::ConfigError),
+    Drive(String, #[source] Box<dyn std::error::Error + Send + Sync>),
     /// Too many of something.
     #[error("{0}")]
     Limit(String),

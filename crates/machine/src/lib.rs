@@ -34,7 +34,7 @@ mod vcpu;
 
 pub use boot::BootError;
 pub use error::Error;
-pub use machine::{run, Config, DriveConfig, Rewind, Speed};
+pub use machine::{run, Config, Controller, DriveConfig, Rewind, Speed};
 
 /// Most processors of a machine.
 pub const PROCESSORS_LIMIT: u32 = 64;

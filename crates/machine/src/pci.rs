@@ -10,7 +10,10 @@ pub const SLOTS: usize = 32;
 const CONFIG: usize = 256;
 const COMMAND: usize = 4;
 const BAR0: usize = 0x10;
+const CAPABILITIES: usize = 0x34;
 const MSIX: usize = 0x40;
+/// Where other capabilities begin, one behind the other.
+const OTHERS: usize = 0x50;
 /// Command register bits that are kept: memory, bus master, interrupt disable.
 const COMMAND_MASK: u16 = 0x0406;
 
@@ -35,6 +38,8 @@ pub struct Function {
     /// Size of each 64-bit BAR, 0 for none.
     sizes: [u64; 3],
     msix: Option<Msix>,
+    /// Where the next capability goes.
+    free: usize,
 }
 
 /// MSI-X: the table, kept here, and the capability's control bits.
@@ -75,7 +80,7 @@ impl Function {
         // Subsystem: the same, so that drivers' quirks for others do not match.
         config[0x2c..0x2e].copy_from_slice(&identity.vendor.to_le_bytes());
         config[0x2e..0x30].copy_from_slice(&identity.device.to_le_bytes());
-        Self { config, sizes: [0; 3], msix: None }
+        Self { config, sizes: [0; 3], msix: None, free: OTHERS }
     }
 
     /// Adds a 64-bit memory BAR; `bar` is 0, 2 or 4, `size` a power of two.
@@ -90,9 +95,8 @@ impl Function {
     pub fn with_msix(mut self, vectors: u16) -> Self {
         debug_assert!((1..=MSIX_VECTORS_LIMIT).contains(&vectors));
         self = self.with_bar(4, MSIX_BAR_SIZE, false);
-        self.config[6] |= 1 << 4; // status: capabilities list
-        self.config[0x34] = MSIX as u8;
         self.config[MSIX] = 0x11;
+        self.link(MSIX);
         self.config[MSIX + 2..MSIX + 4].copy_from_slice(&(vectors - 1).to_le_bytes());
         self.config[MSIX + 4..MSIX + 8].copy_from_slice(&4u32.to_le_bytes());
         self.config[MSIX + 8..MSIX + 12].copy_from_slice(&(4 | MSIX_PENDING as u32).to_le_bytes());
@@ -103,6 +107,26 @@ impl Function {
             masked: false,
         });
         self
+    }
+
+    /// Adds a capability that only says something: its number, and what is
+    /// behind the pointer to the next.
+    pub fn with_capability(mut self, number: u8, body: &[u8]) -> Self {
+        let at = self.free;
+        let end = at + 2 + body.len();
+        debug_assert!(end <= CONFIG);
+        self.config[at] = number;
+        self.config[at + 2..end].copy_from_slice(body);
+        self.free = end.next_multiple_of(4);
+        self.link(at);
+        self
+    }
+
+    /// Puts the capability at `at` in front of the others.
+    fn link(&mut self, at: usize) {
+        self.config[6] |= 1 << 4; // status: capabilities list
+        self.config[at + 1] = self.config[CAPABILITIES];
+        self.config[CAPABILITIES] = at as u8;
     }
 
     /// Address of a 64-bit BAR, if it has one.

@@ -135,7 +135,8 @@ pub struct GuestBuildArguments {
 /// What `stasis run` runs. Words win over the experiment's file.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Drives appear in the guest as /dev/nvme0n1, /dev/nvme1n1, ... in the order given.
+    after_help = "Drives appear in the guest as /dev/nvme0n1, /dev/nvme1n1, ... in the order given, or with
+interface=virtio-blk as /dev/vda, /dev/vdb, ...
 What COMMAND leaves in /results in the guest is in the results folder afterwards.
 
 Keys of --drive: model, medium, delay, name, interface, queues, doorbells, block-size, serial, path.

@@ -2,12 +2,16 @@
 
 mod channel;
 pub mod cmos;
+mod drive;
 mod io_apic;
 mod nvme;
 mod serial;
+mod virtio;
 
 pub use channel::{ChannelDevice, Told};
 pub use cmos::Cmos;
+pub use drive::DriveDevice;
 pub use io_apic::IoApic;
 pub use nvme::NvmeDevice;
 pub use serial::Serial;
+pub use virtio::VirtioDevice;

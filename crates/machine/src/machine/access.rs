@@ -64,10 +64,10 @@ impl Machine<'_> {
             }
             (slot, 0) if slot >= 2 => {
                 let now = self.clock.now_ns();
-                if place.offset >= 0x1000 {
+                let drive = slot - 2;
+                if self.drives[drive].is_doorbell(place.offset) {
                     self.statistics.exits.doorbell += 1;
                 }
-                let drive = slot - 2;
                 self.drives[drive].write(&self.memory, now, place.offset, data);
                 if let Some(rewind) = &mut self.rewind {
                     rewind.floor = self.clock.now();

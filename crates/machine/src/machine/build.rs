@@ -11,15 +11,16 @@ use kvm_ioctls::{
     Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
 };
 use stasis_journal::{Entry, Journal, Stage};
-use stasis_nvme::{Controller, ShadowPolicy};
+use stasis_nvme::ShadowPolicy;
+use stasis_virtio::{NotifyPolicy, PciDevice};
 
 use super::access::TSC_DEADLINE;
-use super::config::{Config, DriveConfig, Speed};
+use super::config::{Config, Controller, DriveConfig, Speed};
 use super::{Machine, RewindState, BATCH, LONGEST_SLICE};
 use crate::apic::Apic;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
-use crate::devices::{ChannelDevice, Cmos, IoApic, NvmeDevice, Serial};
+use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, NvmeDevice, Serial, VirtioDevice};
 use crate::error::Error;
 use crate::kick::Kick;
 use crate::memory::GuestMemory;
@@ -96,12 +97,10 @@ impl<'j> Machine<'j> {
             unsafe { vm.set_user_memory_region(region) }.map_err(Error::kvm("set memory"))?;
         }
         let mut drives = Vec::new();
-        for DriveConfig { drive, controller } in config.drives {
-            bus.add(NvmeDevice::function(controller.queue_pairs), &mut next);
-            let lazy = controller.shadow == ShadowPolicy::Lazy;
-            let controller = Controller::new(controller)
-                .map_err(|error| Error::Drive(drive.name().to_owned(), error))?;
-            drives.push(NvmeDevice::new(controller, drive, lazy));
+        for drive in config.drives {
+            let (device, function) = plug(drive)?;
+            bus.add(function, &mut next);
+            drives.push(device);
         }
         let supported = kvm
             .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
@@ -159,7 +158,7 @@ impl<'j> Machine<'j> {
             floor: 0,
         });
         let longest_slice = (host_khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64;
-        let lazy = drives.iter().any(NvmeDevice::is_lazy);
+        let lazy = drives.iter().any(DriveDevice::is_lazy);
         Ok(Self {
             lazy,
             processors,
@@ -190,6 +189,29 @@ impl<'j> Machine<'j> {
             stop: config.stop,
         })
     }
+}
+
+/// A drive with its controller, and its PCI function.
+fn plug(config: DriveConfig) -> Result<(DriveDevice, Function), Error> {
+    let DriveConfig { drive, controller } = config;
+    let name = drive.name().to_owned();
+    Ok(match controller {
+        Controller::Nvme(config) => {
+            let function = NvmeDevice::function(config.queue_pairs);
+            let lazy = config.shadow == ShadowPolicy::Lazy;
+            let controller = stasis_nvme::Controller::new(config)
+                .map_err(|error| Error::Drive(name, error.into()))?;
+            (DriveDevice::Nvme(Box::new(NvmeDevice::new(controller, drive, lazy))), function)
+        }
+        Controller::Virtio(config) => {
+            let lazy = config.notify == NotifyPolicy::Lazy;
+            let device =
+                PciDevice::new(config).map_err(|error| Error::Drive(name, error.into()))?;
+            let device = VirtioDevice::new(device, drive, lazy);
+            let function = device.function();
+            (DriveDevice::Virtio(Box::new(device)), function)
+        }
+    })
 }
 
 fn prepare_vm(vm: &VmFd) -> Result<(), Error> {

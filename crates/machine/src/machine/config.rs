@@ -14,7 +14,16 @@ pub struct DriveConfig {
     /// The drive behind it.
     pub drive: Box<dyn Layer>,
     /// How the controller presents it.
-    pub controller: stasis_nvme::Config,
+    pub controller: Controller,
+}
+
+/// What the guest sees a drive as.
+#[derive(Debug, Clone)]
+pub enum Controller {
+    /// An NVMe controller.
+    Nvme(stasis_nvme::Config),
+    /// A virtio block device.
+    Virtio(stasis_virtio::Config),
 }
 
 /// How far time may be set back for a drive that is faster than the guest.

@@ -17,7 +17,7 @@ use stasis_journal::{Ending, Entry, IoRecord, Journal, Outcome};
 
 use crate::apic::Expiry;
 use crate::clock::Clock;
-use crate::devices::{ChannelDevice, Cmos, IoApic, NvmeDevice, Serial};
+use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, Serial};
 use crate::error::Error;
 use crate::kick::Kick;
 use crate::memory::GuestMemory;
@@ -27,7 +27,7 @@ use crate::statistics::Statistics;
 use crate::time::host_tsc;
 use crate::vcpu::{Processor, State, Vcpu};
 
-pub use config::{Config, DriveConfig, Rewind, Speed};
+pub use config::{Config, Controller, DriveConfig, Rewind, Speed};
 
 /// I/O records that go to the journal together.
 const BATCH: usize = 512;
@@ -58,7 +58,7 @@ struct Machine<'j> {
     quiet: Option<Quiet>,
     bus: Bus,
     channel: ChannelDevice,
-    drives: Vec<NvmeDevice>,
+    drives: Vec<DriveDevice>,
     /// Whether any drive is to be polled for submissions.
     lazy: bool,
     serial: Serial,
@@ -224,7 +224,7 @@ impl<'j> Machine<'j> {
             if now < rewind.hold_until {
                 rewind.hold_until = 0;
                 let scale = self.clock.scale();
-                let first = self.drives.iter().filter_map(NvmeDevice::next_event).min();
+                let first = self.drives.iter().filter_map(DriveDevice::next_event).min();
                 if let Some(at) = first.map(|at| scale.to_ticks(at).max(rewind.floor)) {
                     if at <= now {
                         self.clock.set(at);

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
-use stasis_drive::Drive;
-use stasis_experiment::{CpuSpeed, Doorbells};
+use stasis_drive::{Drive, Layer};
+use stasis_experiment::{CpuSpeed, Doorbells, Interface};
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
-use stasis_machine::{Config, DriveConfig, Rewind, Speed};
+use stasis_machine::{Config, Controller, DriveConfig, Rewind, Speed};
 use stasis_media::{Execution, OpenOptions};
 use stasis_models::BuildContext;
 use stasis_nvme::ShadowPolicy;
+use stasis_virtio::NotifyPolicy;
 
 use super::plan::{drive_seed, input, Plan, PlannedDrive};
 
@@ -154,12 +155,17 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
     let medium = drive.medium.open(&OpenOptions { execution, delay, base: Path::new("/") })?;
     let capacity = medium.capacity();
     let drive_index = u16::try_from(index)?;
-    let discard_zeroes = medium.discard_zeroes();
     let seed = drive_seed(plan.seed, drive_index);
     let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
-    Ok(DriveConfig {
-        drive: Box::new(Drive::new(drive_index, drive.name.clone(), model, medium)),
-        controller: stasis_nvme::Config {
+    let layer = Drive::new(drive_index, drive.name.clone(), model, medium);
+    let controller = controller(drive, &layer);
+    Ok(DriveConfig { drive: Box::new(layer), controller })
+}
+
+/// What the guest sees `drive` as.
+fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Controller {
+    match drive.interface {
+        Interface::Nvme => Controller::Nvme(stasis_nvme::Config {
             serial: drive.serial.clone(),
             queue_pairs: drive.queues,
             shadow: match drive.doorbells {
@@ -167,12 +173,24 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
                 Doorbells::Lazy => ShadowPolicy::Lazy,
             },
             namespaces: vec![stasis_nvme::Namespace::new(
-                capacity / u64::from(drive.block_size),
+                layer.capacity() / u64::from(drive.block_size),
                 drive.block_size,
             )],
             interrupt_coalescing: true,
-            discard_zeroes,
+            discard_zeroes: layer.discard_zeroes(),
             ..Default::default()
-        },
-    })
+        }),
+        Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
+            capacity: layer.capacity(),
+            block_size: drive.block_size,
+            identifier: drive.serial.clone(),
+            queues: drive.queues,
+            discard_zeroes: layer.discard_zeroes(),
+            notify: match drive.doorbells {
+                Doorbells::Exact => NotifyPolicy::Exact,
+                Doorbells::Lazy => NotifyPolicy::Lazy,
+            },
+            ..Default::default()
+        }),
+    }
 }

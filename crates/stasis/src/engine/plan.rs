@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_experiment::{CpuSpeed, Doorbells, MachineSpec};
+use stasis_experiment::{CpuSpeed, Doorbells, Interface, MachineSpec};
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 
@@ -59,10 +59,51 @@ pub struct PlannedDrive {
     pub delay: Nanos,
     /// What the guest's software adds to each command (ns).
     pub path: Nanos,
-    /// I/O queue pairs.
+    /// What the guest sees it as.
+    pub interface: Interface,
+    /// I/O queues or queue pairs.
     pub queues: u16,
     /// Whether submissions leave the guest.
     pub doorbells: Doorbells,
     /// Logical block size in bytes.
     pub block_size: u32,
+}
+
+/// The guest kernel's names of drives, in order: each driver counts its own.
+pub fn device_names(interfaces: impl Iterator<Item = Interface>) -> Vec<String> {
+    let (mut nvme, mut virtio) = (0, 0);
+    let mut name = |interface| match interface {
+        Interface::Nvme => {
+            nvme += 1;
+            format!("nvme{}n1", nvme - 1)
+        }
+        Interface::VirtioBlk => {
+            virtio += 1;
+            format!("vd{}", letters(virtio))
+        }
+    };
+    interfaces.map(&mut name).collect()
+}
+
+/// `number` from 1 on as a to z, aa to az, ba and so on.
+fn letters(mut number: u32) -> String {
+    let mut letters = Vec::new();
+    while number > 0 {
+        letters.push(b'a' + ((number - 1) % 26) as u8);
+        number = (number - 1) / 26;
+    }
+    letters.iter().rev().map(|&letter| char::from(letter)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_driver_counts_its_own_drives() {
+        use Interface::{Nvme, VirtioBlk};
+        let names = device_names([VirtioBlk, Nvme, VirtioBlk, Nvme].into_iter());
+        assert_eq!(names, ["vda", "nvme0n1", "vdb", "nvme1n1"]);
+        assert_eq!([26, 27, 52, 53, 703].map(letters), ["z", "aa", "az", "ba", "aaa"]);
+    }
 }

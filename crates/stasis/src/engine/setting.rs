@@ -13,7 +13,7 @@ use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment};
 use stasis_guest::build::Guest;
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 
-use super::plan::{Plan, PlannedDrive};
+use super::plan::{device_names, Plan, PlannedDrive};
 use super::{local, soft, RunError};
 use crate::commands::run::relay::Relay;
 
@@ -67,7 +67,7 @@ impl<'a> Setting<'a> {
         let mut job = Job::new(experiment.command.clone());
         job.has_input = !self.input.is_empty();
         job.seed = experiment.seed;
-        job.drives = (0..drives.len()).map(|index| format!("nvme{index}n1")).collect();
+        job.drives = device_names(drives.iter().map(|drive| drive.interface));
         job.realtime_ns = if exact {
             FIXED_DATE_NS
         } else {
@@ -135,6 +135,7 @@ impl<'a> Setting<'a> {
             medium: absolute(&spec.medium, self.base)?,
             delay: spec.delay,
             path: spec.path.unwrap_or_else(|| self.path()),
+            interface: spec.interface,
             queues,
             doorbells: spec.doorbells,
             block_size: spec.block_size as u32,

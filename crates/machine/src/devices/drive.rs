@@ -1,0 +1,82 @@
+//! A drive on the PCI bus, whatever the guest sees it as.
+
+use stasis_clock::Nanos;
+use stasis_drive::Layer;
+use stasis_journal::IoRecord;
+
+use super::{NvmeDevice, VirtioDevice};
+use crate::memory::GuestMemory;
+
+/// A drive with its controller.
+pub enum DriveDevice {
+    /// Behind an NVMe controller.
+    Nvme(Box<NvmeDevice>),
+    /// As a virtio block device.
+    Virtio(Box<VirtioDevice>),
+}
+
+/// The same of either.
+macro_rules! either {
+    ($self:expr, $device:ident => $call:expr) => {
+        match $self {
+            DriveDevice::Nvme($device) => $call,
+            DriveDevice::Virtio($device) => $call,
+        }
+    };
+}
+
+impl DriveDevice {
+    /// The drive.
+    pub fn drive(&self) -> &dyn Layer {
+        either!(self, device => device.drive())
+    }
+
+    /// Whether a write to `offset` says that there are commands.
+    pub fn is_doorbell(&self, offset: u64) -> bool {
+        match self {
+            Self::Nvme(_) => offset >= 0x1000,
+            Self::Virtio(_) => VirtioDevice::is_doorbell(offset),
+        }
+    }
+
+    /// The guest reads a register.
+    pub fn read(&mut self, offset: u64, into: &mut [u8]) {
+        either!(self, device => device.read(offset, into));
+    }
+
+    /// The guest writes a register at virtual time `now`.
+    pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
+        either!(self, device => device.write(memory, now, offset, data));
+    }
+
+    /// Whether commands are found by polling only.
+    pub fn is_lazy(&self) -> bool {
+        either!(self, device => device.is_lazy())
+    }
+
+    /// Looks for commands, where that is the only way to find them.
+    pub fn poll(&mut self, memory: &GuestMemory, now: Nanos) {
+        either!(self, device => device.poll(memory, now));
+    }
+
+    /// When [`DriveDevice::advance`] is to be called next.
+    pub fn next_event(&self) -> Option<Nanos> {
+        either!(self, device => device.next_event())
+    }
+
+    /// Delivers what is due at `now`; each I/O is told to `record`.
+    pub fn advance(
+        &mut self,
+        memory: &GuestMemory,
+        now: Nanos,
+        boot: bool,
+        record: impl FnMut(IoRecord),
+    ) {
+        either!(self, device => device.advance(memory, now, boot, record));
+    }
+
+    /// The next MSI-X vector to signal.
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        either!(self, device => device.pop_interrupt())
+    }
+}

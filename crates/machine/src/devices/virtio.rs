@@ -1,0 +1,120 @@
+//! A virtio block device on the PCI bus with a drive behind it.
+
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Layer, Submission};
+use stasis_journal::IoRecord;
+use stasis_virtio::PciDevice;
+
+use crate::memory::GuestMemory;
+use crate::pci::{Function, Identity};
+
+/// A capability of the vendor's own (PCI 3.0, appendix H).
+const VENDOR_SPECIFIC: u8 = 0x09;
+
+/// A device, its drive, and what is between them.
+pub struct VirtioDevice {
+    device: PciDevice,
+    drive: Box<dyn Layer>,
+    done: Vec<Done>,
+    lazy: bool,
+}
+
+impl VirtioDevice {
+    /// Joins `device` and `drive`. The driver of a `lazy` device does not
+    /// notify: it is to be polled.
+    pub fn new(device: PciDevice, drive: Box<dyn Layer>, lazy: bool) -> Self {
+        Self { device, drive, done: Vec::new(), lazy }
+    }
+
+    /// Its PCI function.
+    pub fn function(&self) -> Function {
+        // Class: mass storage, other (PCI Code and ID Assignment Specification
+        // 1.11, 1.9). Revision: a modern device's is 1 or more (virtio 1.2
+        // section 4.1.2.1).
+        let (vendor, device) = (PciDevice::VENDOR, PciDevice::DEVICE);
+        let identity = Identity { vendor, device, class: 0x01_80_00, revision: 1 };
+        let function = Function::new(identity)
+            .with_bar(0, PciDevice::bar_size(), false)
+            .with_msix(self.device.vectors());
+        PciDevice::capabilities().into_iter().fold(function, |function, capability| {
+            function.with_capability(VENDOR_SPECIFIC, &capability.body(0))
+        })
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &dyn Layer {
+        &*self.drive
+    }
+
+    /// Whether a write to `offset` says that there are requests.
+    pub fn is_doorbell(offset: u64) -> bool {
+        PciDevice::is_doorbell(offset)
+    }
+
+    /// The guest reads a register.
+    pub fn read(&mut self, offset: u64, into: &mut [u8]) {
+        self.device.read_register(offset, into);
+    }
+
+    /// The guest writes a register at virtual time `now`.
+    pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
+        self.device.write_register(memory, offset, data);
+        self.submit(now);
+    }
+
+    /// Whether requests are found by polling only.
+    pub fn is_lazy(&self) -> bool {
+        self.lazy
+    }
+
+    /// Looks into the queues of a lazy device.
+    pub fn poll(&mut self, memory: &GuestMemory, now: Nanos) {
+        if self.lazy {
+            self.device.poll(memory);
+            self.submit(now);
+        }
+    }
+
+    fn submit(&mut self, now: Nanos) {
+        while let Some(request) = self.device.pop_request() {
+            self.drive.submit(
+                now,
+                Submission {
+                    tag: request.tag,
+                    queue: request.queue,
+                    command: request.command,
+                    data: request.data,
+                },
+            );
+        }
+    }
+
+    /// When its drive's model wants to be advanced next.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.drive.next_event()
+    }
+
+    /// Delivers what is due at `now`; each I/O is told to `record`.
+    pub fn advance(
+        &mut self,
+        memory: &GuestMemory,
+        now: Nanos,
+        boot: bool,
+        mut record: impl FnMut(IoRecord),
+    ) {
+        self.drive.advance(now, &mut self.done);
+        let mut done = std::mem::take(&mut self.done);
+        for done in done.drain(..) {
+            record(self.drive.record(&done, now, boot));
+            self.device.complete(memory, done.tag, done.status, done.data);
+        }
+        self.done = done;
+        // A completion can make room for requests that waited.
+        self.submit(now);
+    }
+
+    /// The next MSI-X vector to signal.
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        self.device.pop_interrupt()
+    }
+}

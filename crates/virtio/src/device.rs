@@ -1,0 +1,361 @@
+//! The device: its queues, and the way of a request through it from a
+//! notification to the drive.
+
+use std::collections::VecDeque;
+
+use stasis_block::{Command, Status, Tag};
+use stasis_memory::Pool;
+
+use crate::chain::Chain;
+use crate::config::{Config, ConfigError, NotifyPolicy};
+use crate::features::{self, feature};
+use crate::ring::{Fault, Ring};
+use crate::slots::{Owner, Slots};
+use crate::{space, Memory};
+
+/// A block request that the device hands to the drive below.
+#[derive(Debug)]
+pub struct Request {
+    /// Its name, for [`Device::complete`].
+    pub tag: Tag,
+    /// The queue it came by, from 0.
+    pub queue: u16,
+    /// The first descriptor of its chain: what a carrier notes who brings
+    /// requests through a restart of its own.
+    pub head: u16,
+    /// What is asked, on bytes of the device.
+    pub command: Command,
+    /// A write's data, or as many zeroes as a read has bytes; empty for all
+    /// else. It comes back with [`Device::complete`], to be used again.
+    pub data: Vec<u8>,
+}
+
+/// Where the driver has put a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueSetup {
+    /// Entries.
+    pub size: u16,
+    /// The descriptor table.
+    pub descriptors: u64,
+    /// The available ring ("driver area").
+    pub available: u64,
+    /// The used ring ("device area").
+    pub used: u64,
+    /// How many requests it has gone through before, modulo 2^16: 0 for a new
+    /// queue, else what [`Device::stop_queue`] said.
+    pub next: u16,
+}
+
+/// Whom to interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// The driver, about a queue.
+    Queue(u16),
+    /// The driver, about the configuration or the device's state.
+    Configuration,
+}
+
+/// Counts since the device was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Requests taken from the queues.
+    pub requests: u64,
+    /// Those that ended with an error.
+    pub failed: u64,
+    /// Notifications by the driver.
+    pub notifications: u64,
+    /// Interrupts of queues.
+    pub interrupts: u64,
+    /// Faults of the driver.
+    pub faults: u64,
+}
+
+/// A virtio block device, apart from its transport.
+///
+/// Queues are independent: several devices of one configuration can share the
+/// queues of one guest's device, each with those that its thread serves.
+#[derive(Debug)]
+pub struct Device {
+    pub(crate) config: Config,
+    /// What the driver has accepted.
+    pub(crate) features: u64,
+    /// The driver's switch of the write cache.
+    pub(crate) writeback: bool,
+    pub(crate) rings: Vec<Option<Ring>>,
+    pub(crate) fault: Option<Fault>,
+    /// Whether requests wait for room.
+    pub(crate) waiting: bool,
+    pub(crate) slots: Slots,
+    pub(crate) outbox: VecDeque<Request>,
+    pub(crate) pool: Pool,
+    pub(crate) chain: Chain,
+    /// A bit for each queue to interrupt.
+    pub(crate) pending: u64,
+    pub(crate) changed: bool,
+    pub(crate) statistics: Statistics,
+}
+
+impl Device {
+    /// A device that no driver knows yet.
+    ///
+    /// # Errors
+    /// Says which field of `config` cannot be, and what it can.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            features: 0,
+            writeback: true,
+            rings: (0..config.queues).map(|_| None).collect(),
+            fault: None,
+            waiting: false,
+            slots: Slots::default(),
+            outbox: VecDeque::new(),
+            pool: Pool::default(),
+            chain: Chain::default(),
+            pending: 0,
+            changed: false,
+            statistics: Statistics::default(),
+            config,
+        })
+    }
+
+    /// What it was made to be.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The features it offers, one bit each.
+    pub fn features(&self) -> u64 {
+        features::offered(&self.config)
+    }
+
+    /// The driver accepts `features`; whether that can be.
+    pub fn accept(&mut self, features: u64) -> bool {
+        let good = features & !self.features() == 0 && features & 1 << feature::VERSION_1 != 0;
+        if good {
+            self.features = features;
+        }
+        good
+    }
+
+    pub(crate) fn has(&self, bit: u32) -> bool {
+        self.features & 1 << bit != 0
+    }
+
+    /// The driver reads its configuration space. Beyond its end it is 0.
+    pub fn read_config(&self, offset: u64, into: &mut [u8]) {
+        let space = space::contents(&self.config, self.writeback);
+        into.fill(0);
+        let Some(rest) = usize::try_from(offset).ok().and_then(|at| space.get(at..)) else {
+            return;
+        };
+        let length = rest.len().min(into.len());
+        into[..length].copy_from_slice(&rest[..length]);
+    }
+
+    /// The driver writes its configuration space: only the switch of the write
+    /// cache takes a value.
+    pub fn write_config(&mut self, offset: u64, data: &[u8]) {
+        if let (space::WRITEBACK, &[value], true) = (offset, data, self.has(feature::CONFIG_WCE)) {
+            self.writeback = value != 0;
+        }
+    }
+
+    /// The device grows or shrinks to `capacity` bytes, a multiple of the
+    /// block size; the driver is told.
+    ///
+    /// # Errors
+    /// If it cannot be so large.
+    pub fn resize(&mut self, capacity: u64) -> Result<(), ConfigError> {
+        let config = Config { capacity, ..self.config.clone() };
+        config.check()?;
+        self.config = config;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Begins to serve a queue.
+    ///
+    /// # Errors
+    /// If the queue cannot be; the device needs a reset then, as it does after
+    /// any other [`Fault`].
+    pub fn start_queue(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        setup: &QueueSetup,
+    ) -> Result<(), Fault> {
+        let (events, notify) = (self.has(feature::EVENT_IDX), self.config.notify);
+        let Some(place) = self.rings.get_mut(usize::from(queue)) else { return Ok(()) };
+        match Ring::new(memory, setup, self.config.queue_size, events, notify) {
+            Ok(ring) => {
+                *place = Some(ring);
+                Ok(())
+            }
+            Err(fault) => {
+                self.fail(fault);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Serves a queue no more, and forgets its requests at the drive; says how
+    /// many it has gone through, modulo 2^16.
+    pub fn stop_queue(&mut self, queue: u16) -> Option<u16> {
+        let ring = self.rings.get_mut(usize::from(queue))?.take()?;
+        self.slots.abandon(Some(queue));
+        self.pending &= !(1 << queue);
+        Some(ring.next_available)
+    }
+
+    /// Forgets the driver, and what it was to be told.
+    pub fn reset(&mut self) {
+        self.slots.abandon(None);
+        self.drop_unsent_requests();
+        self.rings.fill_with(|| None);
+        self.features = 0;
+        self.writeback = true;
+        self.fault = None;
+        self.waiting = false;
+        self.pending = 0;
+        self.changed = false;
+    }
+
+    /// The requests that the drive has not got yet need not reach it.
+    fn drop_unsent_requests(&mut self) {
+        while let Some(request) = self.outbox.pop_front() {
+            if let Some(slot) = self.slots.remove(request.tag) {
+                self.pool.give_segments(slot.segments);
+                if let Owner::Part(group) = slot.owner {
+                    self.slots.part_done(group, true);
+                }
+            }
+            self.pool.give(request.data);
+        }
+    }
+
+    /// The driver notifies: takes what waits in `queue`.
+    pub fn notify(&mut self, memory: &dyn Memory, queue: u16) {
+        self.statistics.notifications += 1;
+        self.fetch(memory, queue);
+    }
+
+    /// Looks for requests in every queue.
+    pub fn poll(&mut self, memory: &dyn Memory) {
+        self.waiting = false;
+        for queue in 0..self.rings.len() as u16 {
+            self.fetch(memory, queue);
+        }
+    }
+
+    /// Whether requests wait that nothing will notify of: where none is in
+    /// flight whose completion would take them, [`Device::poll`] is to.
+    pub fn is_behind(&self) -> bool {
+        self.waiting
+    }
+
+    fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
+        if let Err(fault) = self.try_fetch(memory, queue) {
+            self.fail(fault);
+        }
+    }
+
+    fn try_fetch(&mut self, memory: &dyn Memory, queue: u16) -> Result<(), Fault> {
+        // A guest that runs meanwhile may go on making requests that end at
+        // once, for ever.
+        let mut budget = 2 * u32::from(self.config.queue_size);
+        loop {
+            let Some(Some(ring)) = self.rings.get(usize::from(queue)) else { return Ok(()) };
+            if self.fault.is_some() {
+                return Ok(());
+            }
+            let mut waiting = ring.waiting(memory)?;
+            if waiting == 0 {
+                ring.arm(memory)?;
+                // What came before the driver saw that is not notified.
+                waiting = ring.waiting(memory)?;
+                if waiting == 0 || self.config.notify == NotifyPolicy::Lazy {
+                    return Ok(());
+                }
+            }
+            for _ in 0..waiting {
+                if budget == 0 || !self.has_room() {
+                    self.waiting = true;
+                    return Ok(());
+                }
+                budget -= 1;
+                let Some(Some(ring)) = self.rings.get_mut(usize::from(queue)) else {
+                    return Ok(());
+                };
+                let head = ring.take(memory)?;
+                self.statistics.requests += 1;
+                self.execute(memory, queue, head)?;
+            }
+        }
+    }
+
+    /// Whether the largest request of all would find room.
+    fn has_room(&self) -> bool {
+        let bytes = self.slots.bytes() + self.config.max_transfer();
+        self.slots.has_room(space::MOST_RANGES) && bytes <= self.config.max_in_flight_bytes
+    }
+
+    /// The next I/O request for the drive.
+    pub fn pop_request(&mut self) -> Option<Request> {
+        self.outbox.pop_front()
+    }
+
+    /// The drive has done the request `tag`: gives a read's data to the guest
+    /// and the chain back. A tag that is not in flight is ignored.
+    pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, data: Vec<u8>) {
+        if let Some(slot) = self.slots.remove(tag) {
+            if let Err(fault) = self.finish(memory, slot, status, &data) {
+                self.fail(fault);
+            }
+        }
+        self.pool.give(data);
+        if self.waiting {
+            self.poll(memory);
+        }
+    }
+
+    /// The next interrupt to send.
+    pub fn pop_interrupt(&mut self) -> Option<Interrupt> {
+        if std::mem::take(&mut self.changed) {
+            return Some(Interrupt::Configuration);
+        }
+        if self.pending == 0 {
+            return None;
+        }
+        let queue = self.pending.trailing_zeros();
+        self.pending &= self.pending - 1;
+        Some(Interrupt::Queue(queue as u16))
+    }
+
+    /// The driver did what cannot be answered: it is told that the device
+    /// needs a reset (virtio 1.2 section 2.1.2).
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        if self.fault.is_none() {
+            self.fault = Some(fault);
+            self.changed = true;
+            self.statistics.faults += 1;
+            self.slots.abandon(None);
+            self.drop_unsent_requests();
+        }
+    }
+
+    /// Why the device needs a reset, if it does.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// Requests that the drive holds, those not popped yet included.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+}

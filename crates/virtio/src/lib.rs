@@ -1,0 +1,49 @@
+//! A virtio block device, independent of who carries its registers, its
+//! memory and its interrupts.
+//!
+//! [`Device`] is the block device with its queues, for any transport: the
+//! carrier tells it the features that the driver has accepted, starts its
+//! queues, and forwards notifications. [`PciDevice`] has the registers of the
+//! modern PCI transport around it. Either hands out I/O requests by
+//! `pop_request`, takes them back by `complete`, and says by `pop_interrupt`
+//! whom to signal. After any call that takes a memory, both the requests and
+//! the interrupts are to be looked at.
+//!
+//! Promises:
+//! - Linux's own `virtio_blk` driver finds here what it needs: several queues,
+//!   flush and the write cache's switch, discard, write zeroes, indirect
+//!   descriptors, the event index, and the I/O priority of each request.
+//! - Pure: no threads, no wall clock, no I/O. The same calls have the same
+//!   results.
+//! - Nothing that a guest writes can make it panic, loop without bound, use
+//!   memory without bound, or touch memory but through [`Memory`]. The guest
+//!   gets a status of its request or, where there is no place for one, a
+//!   device that needs a reset ([`Fault`]).
+//! - Each call's work is bounded by the sizes of the queues, and a descriptor
+//!   is copied once before it is looked at.
+//! - An I/O allocates nothing once the pools have grown to the load.
+//!
+//! References are to the OASIS "Virtual I/O Device (VIRTIO) Version 1.2",
+//! cited as "virtio 1.2" with the section.
+
+mod chain;
+mod completions;
+mod config;
+mod device;
+mod features;
+mod pci;
+mod request;
+mod ring;
+mod slots;
+mod space;
+
+pub use config::{Config, ConfigError, NotifyPolicy};
+pub use device::{Device, Interrupt, QueueSetup, Request, Statistics};
+pub use features::feature;
+pub use pci::{Capability, PciDevice};
+pub use ring::Fault;
+pub use stasis_memory::{Memory, OutOfMemoryRange};
+
+/// Unit of the protocol's addresses and lengths in bytes, whatever the block
+/// size is (virtio 1.2 section 5.2.6).
+pub const SECTOR: u64 = 512;

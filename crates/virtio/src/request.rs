@@ -1,0 +1,277 @@
+//! From chains of descriptors to requests (virtio 1.2 section 5.2.6).
+
+use stasis_block::{Command, Operation};
+use stasis_memory::{gather, scatter};
+
+use crate::chain::{cut_last, skip, total, Chain};
+use crate::completions::RequestStatus;
+use crate::device::{Device, Request};
+use crate::features::feature;
+use crate::ring::Fault;
+use crate::slots::{ChainId, Owner, Slot};
+use crate::space::{MOST_DISCARD, MOST_RANGES, MOST_ZEROES};
+use crate::{Memory, OutOfMemoryRange, SECTOR};
+
+/// Size of a request's header in bytes.
+const HEADER: usize = 16;
+/// Size of a range to discard or to write zeroes to.
+const RANGE: usize = 16;
+/// In a range: the device may deallocate.
+const UNMAP: u32 = 1;
+/// Length of the device's identifier.
+const IDENTIFIER: usize = 20;
+
+/// Types of requests.
+mod kind {
+    pub const IN: u32 = 0;
+    pub const OUT: u32 = 1;
+    pub const FLUSH: u32 = 4;
+    pub const GET_ID: u32 = 8;
+    pub const DISCARD: u32 = 11;
+    pub const WRITE_ZEROES: u32 = 13;
+}
+
+/// What begins every request.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    kind: u32,
+    /// Where the specification reserves four bytes, Linux puts the request's
+    /// I/O priority (linux/virtio_blk.h, `ioprio`): 16 bits.
+    priority: u16,
+    sector: u64,
+}
+
+impl Header {
+    fn parse(raw: [u8; HEADER]) -> Self {
+        let [a, b, c, d, e, f, _, _, sector @ ..] = raw;
+        Self {
+            kind: u32::from_le_bytes([a, b, c, d]),
+            priority: u16::from_le_bytes([e, f]),
+            sector: u64::from_le_bytes(sector),
+        }
+    }
+}
+
+/// How far a request has come at once.
+enum Outcome {
+    /// The drive has it.
+    Pending,
+    /// It is done, with so many bytes written to the guest.
+    Done(usize),
+}
+
+impl Device {
+    /// Takes the request whose chain begins at descriptor `head`.
+    pub(crate) fn execute(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        head: u16,
+    ) -> Result<(), Fault> {
+        let mut chain = std::mem::take(&mut self.chain);
+        let result = self.execute_chain(memory, queue, head, &mut chain);
+        self.chain = chain;
+        result
+    }
+
+    fn execute_chain(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        head: u16,
+        chain: &mut Chain,
+    ) -> Result<(), Fault> {
+        let Some(Some(ring)) = self.rings.get(usize::from(queue)) else { return Ok(()) };
+        let indirect = self.has(feature::INDIRECT_DESC);
+        chain.walk(memory, ring, head, self.config.queue_size.into(), indirect)?;
+        let status = cut_last(&mut chain.writable).ok_or(Fault::Request)?;
+        if !memory.contains(status, 1) {
+            return Err(OutOfMemoryRange { address: status, length: 1 }.into());
+        }
+        if total(&chain.readable) < HEADER {
+            return Err(Fault::Request);
+        }
+        let id = ChainId { queue, head, status, writable: total(&chain.writable) };
+        match self.begin(memory, id, chain) {
+            Ok(Outcome::Pending) => Ok(()),
+            Ok(Outcome::Done(written)) => self.end(memory, id, RequestStatus::Ok, written),
+            Err(status) => self.end(memory, id, status, 0),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        memory: &dyn Memory,
+        id: ChainId,
+        chain: &mut Chain,
+    ) -> Result<Outcome, RequestStatus> {
+        let mut raw = [0; HEADER];
+        gather(memory, &chain.readable, &mut raw)?;
+        skip(&mut chain.readable, HEADER);
+        let header = Header::parse(raw);
+        let writes = matches!(header.kind, kind::OUT | kind::DISCARD | kind::WRITE_ZEROES);
+        if writes && self.config.read_only {
+            return Err(RequestStatus::IoError);
+        }
+        match header.kind {
+            kind::IN => self.read(id, header, chain),
+            kind::OUT => self.write(memory, id, header, chain),
+            kind::FLUSH => {
+                self.request(Owner::Chain(id), id, header, Command::flush());
+                Ok(Outcome::Pending)
+            }
+            kind::GET_ID => {
+                let mut name = [0; IDENTIFIER];
+                let identifier = self.config.identifier.as_bytes();
+                name[..identifier.len()].copy_from_slice(identifier);
+                let length = id.writable.min(IDENTIFIER);
+                scatter(memory, &chain.writable, &name[..length])?;
+                Ok(Outcome::Done(length))
+            }
+            kind::DISCARD if self.has(feature::DISCARD) => self.ranges(memory, id, header, chain),
+            kind::WRITE_ZEROES if self.has(feature::WRITE_ZEROES) => {
+                self.ranges(memory, id, header, chain)
+            }
+            _ => Err(RequestStatus::Unsupported),
+        }
+    }
+
+    /// The bytes of a transfer: whole sectors, inside the device, not more than
+    /// a request moves.
+    fn extent(&self, sector: u64, bytes: usize) -> Result<u64, RequestStatus> {
+        if bytes == 0
+            || !bytes.is_multiple_of(SECTOR as usize)
+            || bytes > self.config.max_transfer()
+        {
+            return Err(RequestStatus::IoError);
+        }
+        self.inside(sector, bytes as u64)
+    }
+
+    /// The offset of `sector`, if `bytes` from there on are inside.
+    fn inside(&self, sector: u64, bytes: u64) -> Result<u64, RequestStatus> {
+        sector
+            .checked_mul(SECTOR)
+            .filter(|offset| {
+                offset.checked_add(bytes).is_some_and(|end| end <= self.config.capacity)
+            })
+            .ok_or(RequestStatus::IoError)
+    }
+
+    fn read(
+        &mut self,
+        id: ChainId,
+        header: Header,
+        chain: &mut Chain,
+    ) -> Result<Outcome, RequestStatus> {
+        let bytes = id.writable;
+        let offset = self.extent(header.sector, bytes)?;
+        let segments = std::mem::replace(&mut chain.writable, self.pool.take_segments());
+        let operation = Operation::Read;
+        let tag = self.slots.insert(Slot { owner: Owner::Chain(id), operation, bytes, segments });
+        let command = Command::new(operation, offset, bytes as u64);
+        let command = Command { priority: header.priority, ..command };
+        let data = self.pool.take(bytes);
+        self.outbox.push_back(Request { tag, queue: id.queue, head: id.head, command, data });
+        Ok(Outcome::Pending)
+    }
+
+    fn write(
+        &mut self,
+        memory: &dyn Memory,
+        id: ChainId,
+        header: Header,
+        chain: &Chain,
+    ) -> Result<Outcome, RequestStatus> {
+        let bytes = total(&chain.readable);
+        let offset = self.extent(header.sector, bytes)?;
+        let mut data = self.pool.take(bytes);
+        if let Err(error) = gather(memory, &chain.readable, &mut data) {
+            self.pool.give(data);
+            return Err(error.into());
+        }
+        let operation = Operation::Write;
+        let slot = Slot { owner: Owner::Chain(id), operation, bytes, segments: Vec::new() };
+        let tag = self.slots.insert(slot);
+        let command = Command {
+            fua: self.is_write_through(),
+            priority: header.priority,
+            ..Command::new(operation, offset, bytes as u64)
+        };
+        self.outbox.push_back(Request { tag, queue: id.queue, head: id.head, command, data });
+        Ok(Outcome::Pending)
+    }
+
+    /// Discard and write zeroes: each range is a request.
+    fn ranges(
+        &mut self,
+        memory: &dyn Memory,
+        id: ChainId,
+        header: Header,
+        chain: &Chain,
+    ) -> Result<Outcome, RequestStatus> {
+        let length = total(&chain.readable);
+        let mut raw = [0; MOST_RANGES * RANGE];
+        if !length.is_multiple_of(RANGE) || length > raw.len() {
+            return Err(RequestStatus::IoError);
+        }
+        let raw = &mut raw[..length];
+        gather(memory, &chain.readable, raw)?;
+        let mut count = 0;
+        for range in raw.as_chunks().0 {
+            count += u32::from(self.range(header, range)?.length > 0);
+        }
+        let owner = match count {
+            0 => return Ok(Outcome::Done(0)),
+            1 => Owner::Chain(id),
+            _ => Owner::Part(self.slots.insert_group(id, count)),
+        };
+        for range in raw.as_chunks().0 {
+            let command = self.range(header, range)?;
+            if command.length > 0 {
+                self.request(owner, id, header, command);
+            }
+        }
+        Ok(Outcome::Pending)
+    }
+
+    fn range(&self, header: Header, raw: &[u8; RANGE]) -> Result<Command, RequestStatus> {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, flags @ ..] = *raw;
+        let sector = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let sectors = u32::from_le_bytes([i, j, k, l]);
+        let flags = u32::from_le_bytes(flags);
+        let (known, most) = match header.kind {
+            kind::DISCARD => (0, MOST_DISCARD),
+            _ => (UNMAP, MOST_ZEROES),
+        };
+        if flags & !known != 0 {
+            return Err(RequestStatus::Unsupported);
+        }
+        if sectors > most {
+            return Err(RequestStatus::IoError);
+        }
+        let length = u64::from(sectors) * SECTOR;
+        let offset = self.inside(sector, length)?;
+        // What may be deallocated is, where it then reads as zeroes.
+        let zeroes = header.kind == kind::WRITE_ZEROES;
+        let keeps = zeroes && (flags & UNMAP == 0 || !self.config.discard_zeroes);
+        let operation = if keeps { Operation::WriteZeroes } else { Operation::Discard };
+        let fua = zeroes && self.is_write_through();
+        Ok(Command { fua, ..Command::new(operation, offset, length) })
+    }
+
+    /// Whether a write is durable when it is acknowledged: there is no cache,
+    /// or the driver cannot flush it, or has turned it off (section 5.2.6.2).
+    fn is_write_through(&self) -> bool {
+        !self.has(feature::FLUSH) || !self.writeback
+    }
+
+    /// Hands a request without data to the drive.
+    fn request(&mut self, owner: Owner, id: ChainId, header: Header, command: Command) {
+        let command = Command { priority: header.priority, ..command };
+        let operation = command.operation;
+        let tag = self.slots.insert(Slot { owner, operation, bytes: 0, segments: Vec::new() });
+        let (queue, head) = (id.queue, id.head);
+        self.outbox.push_back(Request { tag, queue, head, command, data: Vec::new() });
+    }
+}
