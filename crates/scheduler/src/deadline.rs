@@ -7,7 +7,7 @@ use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use crate::none::PlainQueues;
 use crate::pool::Pool;
-use crate::priority::{Class, Turns};
+use crate::priority::Class;
 use crate::sweep::{Requests, Sweep};
 use crate::{reads, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
 
@@ -25,7 +25,7 @@ pub struct DeadlineSpec {
     pub batch: u32,
     /// Batches of reads that may go before writes that wait.
     pub writes_starved: u32,
-    /// How long a class may be held up by those before it (ns).
+    /// How long a request may be held up by classes before its own (ns).
     pub class_expire: Nanos,
 }
 
@@ -89,13 +89,24 @@ pub struct Deadline {
     classes: Vec<Class>,
     requests: Requests,
     ranks: [Rank; Class::COUNT],
-    turns: Turns,
 }
 
 impl Deadline {
     /// With no queues.
     pub fn new(spec: DeadlineSpec) -> Self {
         Self { spec, ..Self::default() }
+    }
+
+    /// A request of this class that others have held up for too long: its
+    /// direction and slot.
+    fn held_up(&self, now: Nanos, class: usize) -> Option<(usize, usize, u32)> {
+        let expires = [(READ, self.spec.read_expire), (WRITE, self.spec.write_expire)];
+        expires.into_iter().find_map(|(direction, expire)| {
+            let sweep = &self.ranks[class].sweeps[direction];
+            let (deadline, slot) = sweep.earliest(&self.requests)?;
+            let waits = now.saturating_sub(deadline.saturating_sub(expire));
+            (waits >= self.spec.class_expire).then_some((class, direction, slot))
+        })
     }
 }
 
@@ -123,21 +134,22 @@ impl Scheduler for Deadline {
         let slot = self.queues.add(&mut self.pool, queue, request, deadline)?;
         let class = request.priority.map_or(self.classes[queue.0 as usize], |p| p.class);
         let rank = &mut self.ranks[class.index()];
-        if rank.is_empty() {
-            self.turns.begins(now, class.index());
-        }
         let direction = if reads { READ } else { WRITE };
         rank.sweeps[direction].push(&mut self.requests, &mut self.pool, slot);
         Ok(())
     }
 
     fn dispatch(&mut self, now: Nanos) -> Option<Tag> {
-        let waits = |class: usize| !self.ranks[class].is_empty();
-        let (class, _) = self.turns.next(now, self.spec.class_expire, waits)?;
-        let rank = &mut self.ranks[class];
-        let slot = rank.choose(now, &self.requests, &self.spec)?;
-        self.turns.begins(now, class);
-        let sweep = &mut rank.sweeps[rank.direction];
+        let first = self.ranks.iter().position(|rank| !rank.is_empty())?;
+        let late = (first + 1..Class::COUNT).find_map(|class| self.held_up(now, class));
+        let (sweep, slot) = match late {
+            Some((class, direction, slot)) => (&mut self.ranks[class].sweeps[direction], slot),
+            None => {
+                let rank = &mut self.ranks[first];
+                let slot = rank.choose(now, &self.requests, &self.spec)?;
+                (&mut rank.sweeps[rank.direction], slot)
+            }
+        };
         let held = sweep.send(&mut self.requests, &mut self.pool, slot);
         self.queues.sent(held.queue, held.sectors);
         Some(held.tag)
