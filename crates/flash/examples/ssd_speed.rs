@@ -84,7 +84,7 @@ fn main() {
                 continue;
             }
         };
-        let build = (worked() - began);
+        let build = worked() - began;
         let mut now = 0;
         rate(&mut ssd, &mut now, 100_000, 100);
         let reads = rate(&mut ssd, &mut now, 4_000_000, 100);

@@ -262,6 +262,19 @@ impl Buffer {
         self.used -= 1;
     }
 
+    /// Whether something that was acknowledged is not in the cells.
+    pub fn owes(&self) -> bool {
+        let mut index = self.oldest;
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            if entry.acknowledged && !entry.dead {
+                return true;
+            }
+            index = entry.after;
+        }
+        false
+    }
+
     /// Takes the waiter off every entry that waits for the cells, because it will
     /// not get there.
     pub fn give_up(&mut self, mut failed: impl FnMut(RequestId)) {

@@ -24,10 +24,10 @@ mod precondition;
 mod shadow;
 pub mod spec;
 mod ssd;
-mod statistics;
+pub mod statistics;
 pub mod timing;
 pub mod variation;
-mod vendor;
+pub mod vendor;
 
 pub use cells::{CellPattern, PageType, PatternError};
 pub use faults::{Fault, FaultRule, Faults};

@@ -15,6 +15,7 @@ use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::nand::{Array, Breakdown};
 use crate::spec::{Precondition, Spec, SpecError};
+use crate::statistics::Inside;
 use crate::{ftl, vendor, Faults};
 
 /// A flash SSD; see the [crate](crate).
@@ -85,6 +86,13 @@ impl Ssd {
     /// Its translation layer.
     pub fn ftl(&self) -> &dyn Ftl {
         self.ftl.as_ref()
+    }
+
+    /// What it did inside until `now`.
+    pub fn report(&self, now: Nanos) -> Inside {
+        let (context, ftl) = (&self.context, &self.ftl);
+        let (health, more) = (ftl.health(context), ftl.report(context));
+        context.statistics.inside(now, &context.array, health, more)
     }
 
     /// A request reaches the translation layer.
@@ -262,6 +270,6 @@ impl Model for Ssd {
     }
 
     fn inside(&self, now: Nanos) -> Option<String> {
-        Some(self.context.statistics.report(now, &self.context.array).to_string())
+        serde_json::to_string(&self.report(now)).ok()
     }
 }

@@ -1,27 +1,42 @@
 //! What a drive did, in numbers that results keep.
 
+mod inside;
+
+use stasis_block::Operation;
 use stasis_clock::Nanos;
 
+pub use self::inside::{Inside, LatencyMeans, OperationCounts, Usages, WearLevel};
 use crate::ftl::Request;
-use crate::nand::{Array, Breakdown, Op, OpKind};
+use crate::nand::{Breakdown, Op, OpKind};
 
 /// Kinds of operation, as [`OpKind`] counts them.
 const KINDS: usize = 4;
 /// On whose behalf.
 const PRIORITIES: usize = 3;
 
+/// Sums over the commands of one kind (ns).
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    count: u64,
+    latency: Nanos,
+    times: Breakdown,
+}
+
 /// What a drive counts while it works.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     ops: [[u64; PRIORITIES]; KINDS],
-    /// Units that the host wrote.
+    latency: [Sums; Operation::ALL.len()],
+    /// Units that the host wrote and the drive took over.
     pub host_units: u64,
     /// Units that were programmed for the host.
     pub programmed_units: u64,
     /// Units that housekeeping moved.
     pub moved_units: u64,
-    /// Blocks that were collected.
+    /// Blocks that were emptied.
     pub collections: u64,
+    /// The time (ns) that this took, from the choice of each block on.
+    pub collecting: Nanos,
 }
 
 impl Statistics {
@@ -32,21 +47,20 @@ impl Statistics {
     /// A request of the host's is complete after `latency`, of which its last
     /// operation took `times`.
     pub(crate) fn complete(&mut self, request: &Request, latency: Nanos, times: &Breakdown) {
-        let _ = (request, latency, times);
+        let sums = &mut self.latency[request.operation as usize];
+        sums.count += 1;
+        sums.latency = sums.latency.wrapping_add(latency);
+        sums.times.queue += times.queue;
+        sums.times.cell += times.cell;
+        sums.times.register += times.register;
+        sums.times.channel += times.channel;
+        sums.times.gc += times.gc;
     }
 
     /// A block was emptied, which took so long.
-    pub(crate) fn collected(&mut self, _took: Nanos) {
+    pub(crate) fn collected(&mut self, took: Nanos) {
         self.collections += 1;
-    }
-
-    /// Everything until `now`, for results.
-    pub fn report(&self, _now: Nanos, _array: &Array) -> serde_json::Value {
-        serde_json::json!({
-            "write_amplification": self.write_amplification(),
-            "collections": self.collections,
-            "moved_units": self.moved_units,
-        })
+        self.collecting += took;
     }
 
     /// Operations of a kind.
@@ -54,7 +68,8 @@ impl Statistics {
         self.ops[kind as usize].iter().sum()
     }
 
-    /// Units programmed for each unit that was programmed for the host.
+    /// Units programmed for each unit that was programmed for the host; 1 while
+    /// there were none.
     pub fn write_amplification(&self) -> f64 {
         if self.programmed_units == 0 {
             return 1.0;

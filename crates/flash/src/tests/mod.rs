@@ -1,5 +1,8 @@
 //! The whole drive against the shadow array.
 
 mod agree;
-mod basics;
-mod load;
+pub mod basics;
+mod broken;
+mod features;
+pub mod load;
+mod steady;

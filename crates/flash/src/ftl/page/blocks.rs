@@ -215,6 +215,15 @@ impl Blocks {
         full.min_by_key(|&block| self.blocks[block as usize].erases)
     }
 
+    /// Full blocks by how many sixteenths of them are valid.
+    pub fn validity(&self) -> [u64; 17] {
+        let mut blocks = [0; 17];
+        for block in self.blocks.iter().filter(|block| block.state == State::Full) {
+            blocks[(u64::from(block.valid) * 16 / u64::from(self.shape.block_slots)) as usize] += 1;
+        }
+        blocks
+    }
+
     /// Counts agree with the map, and lists with the counts; for tests.
     pub fn check(&self, map: &Map) {
         let mut planes = vec![(0, 0, 0, 0); self.planes.len()];

@@ -146,14 +146,15 @@ impl PageFtl {
         valid.div_ceil(self.shape.slots) < self.shape.geometry.pages
     }
 
-    /// A block whose data should move so that others rest; looked for once in as
-    /// many erases as a plane has blocks.
+    /// A block whose data should move so that others rest; looked for once in an
+    /// eighth as many erases as a plane has blocks, which keeps the cost of an
+    /// erase from growing with the plane.
     fn little_worn(&mut self, plane: u32) -> Option<u32> {
         if self.levelling != WearLevelling::Static {
             return None;
         }
         let collector = &mut self.collectors[plane as usize];
-        if collector.erases < self.shape.geometry.blocks {
+        if collector.erases < self.shape.geometry.blocks / 8 {
             return None;
         }
         collector.erases = 0;

@@ -278,8 +278,14 @@ impl PageFtl {
     }
 
     /// The stream of open blocks that a unit goes to.
-    fn stream_of(&mut self, _unit: u32, stream: u16) -> u16 {
-        stream % self.streams as u16
+    fn stream_of(&mut self, unit: u32, stream: u16) -> u16 {
+        match &mut self.heat {
+            Some(heat) => {
+                let host = stream % (self.streams / 2) as u16;
+                2 * host + u16::from(heat.write(unit))
+            }
+            None => stream % self.streams as u16,
+        }
     }
 
     /// A discard: whole units are forgotten. A write of zeroes: and parts of
@@ -348,8 +354,9 @@ impl PageFtl {
         for cursor in self.waiting.drain(..).filter(|cursor| cursor.id != NONE) {
             context.finish(cursor.id, failed, &none);
         }
-        for (id, _) in self.flushes.drain(..) {
-            context.finish(id, failed, &none);
+        if !self.flushes.is_empty() {
+            let fate = if self.buffer.owes() { failed } else { Fate::Done };
+            self.flushes.drain(..).for_each(|(id, _)| context.finish(id, fate, &none));
         }
         self.buffer.give_up(|id| context.finish(id, failed, &none));
     }

@@ -3,6 +3,7 @@
 mod begin;
 mod blocks;
 mod collect;
+mod heat;
 mod host;
 mod map;
 mod programs;
@@ -17,6 +18,7 @@ use stasis_clock::Nanos;
 
 use self::blocks::Blocks;
 use self::collect::Collector;
+use self::heat::Heat;
 use self::host::{Cursor, Partial};
 use self::map::Map;
 use self::programs::Programs;
@@ -59,6 +61,8 @@ pub(crate) struct PageFtl {
     partial: Vec<Partial>,
     partial_free: Vec<u32>,
     streams: u32,
+    // Where hot units are kept apart.
+    heat: Option<Heat>,
     // Open blocks, by plane and stream.
     open: Vec<u32>,
     // Planes in the order of writing, and where it is.
@@ -121,6 +125,7 @@ impl PageFtl {
             partial: Vec::new(),
             partial_free: Vec::new(),
             streams,
+            heat: spec.hot_cold.then(Heat::new),
             open: vec![NONE; (shape.planes * streams) as usize],
             order: spec.stripe_order()?,
             turn: 0,
@@ -249,6 +254,20 @@ impl Ftl for PageFtl {
 
     fn health(&self, context: &Context) -> Health {
         self.state_of_health(context)
+    }
+
+    fn report(&self, _context: &Context) -> serde_json::Value {
+        let free: u64 = self.blocks.planes.iter().map(|plane| u64::from(plane.free)).sum();
+        serde_json::json!({
+            "units": self.shape.units,
+            "blocks": self.shape.blocks(),
+            "free_blocks": free,
+            "retired_blocks": self.retired,
+            "spare_blocks": self.spare,
+            // Full blocks, by how many sixteenths of them are valid.
+            "valid": self.blocks.validity(),
+            "buffered_units": self.buffer.used(),
+        })
     }
 
     fn check(&self) {

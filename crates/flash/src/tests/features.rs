@@ -1,0 +1,250 @@
+//! Each thing that can be chosen makes the difference that it should.
+
+use stasis_block::{Command, Completion, Model, Operation};
+
+use super::basics::small;
+use super::load::{alone, drain, on, run, shadowed};
+use crate::nand::OpKind;
+use crate::spec::{Blocking, GcSpec, Planes, Precondition, Rate, WearLevelling};
+use crate::{Spec, Ssd};
+
+const MIB: u64 = 1 << 20;
+
+fn mean(done: &[Completion]) -> f64 {
+    let last = done.iter().map(|completion| completion.at).max().unwrap_or(0);
+    last as f64 / done.len() as f64
+}
+
+fn scattered(seed: u64, units: u64) -> impl FnMut() -> u64 {
+    let mut place = seed;
+    move || {
+        place += 1;
+        crate::hash::bits(99, place) % units
+    }
+}
+
+#[test]
+fn a_buffer_acknowledges_at_once_until_it_is_full() {
+    let spec = Spec { buffer: 65_536, ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    for unit in 0..16 {
+        assert_eq!(alone(&mut ssd, unit, &on(Operation::Write, unit, 1)).1, 1_000);
+    }
+    // Sixteen units fill it; four planes write four each.
+    let waits = alone(&mut ssd, 20_000, &on(Operation::Write, 100, 1)).1;
+    assert!((400_000..600_000).contains(&waits), "{waits}");
+    // A flush waits for all of them, and there is nothing left then.
+    let flush = alone(&mut ssd, 700_000, &Command::flush()).1;
+    assert!((1_000_000..2_500_000).contains(&flush), "{flush}");
+    assert_eq!(alone(&mut ssd, 5_000_000, &Command::flush()).1, 1_000);
+    // Forced through: the program's time.
+    let fua = Command { fua: true, ..on(Operation::Write, 5, 1) };
+    assert_eq!(alone(&mut ssd, 6_000_000, &fua).1, 511_240);
+}
+
+#[test]
+fn protection_against_power_loss_makes_flushes_free_and_keeps_data() {
+    let spec = Spec { buffer: 65_536, plp: true, ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    let fua = Command { fua: true, ..on(Operation::Write, 0, 4) };
+    assert_eq!(alone(&mut ssd, 0, &fua).1, 1_000);
+    assert_eq!(alone(&mut ssd, 0, &Command::flush()).1, 1_000);
+    assert_eq!(ssd.power_cut(5_000), []);
+    drain(&mut ssd);
+    alone(&mut ssd, 9_000_000, &on(Operation::Read, 0, 4));
+
+    let mut ssd = shadowed(&Spec { plp: false, ..spec }, 16 * MIB, 1);
+    alone(&mut ssd, 0, &on(Operation::Write, 0, 4));
+    assert_eq!(ssd.power_cut(5_000), std::slice::from_ref(&(0..16_384)));
+    assert_eq!(alone(&mut ssd, 6_000, &on(Operation::Read, 0, 4)).1, 1_000);
+}
+
+#[test]
+fn units_smaller_than_a_page_share_it() {
+    let spec = Spec { page_size: 16_384, buffer: 65_536, ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    run(&mut ssd, 0, 1, 16, |n| on(Operation::Write, n * 5, 1));
+    drain(&mut ssd);
+    assert_eq!(ssd.context().statistics.ops(OpKind::Program), 4);
+    // Three of them do not fill a page; a flush pads it.
+    run(&mut ssd, 9_000_000, 1, 3, |n| on(Operation::Write, 100 + n, 1));
+    assert_eq!(ssd.context().statistics.ops(OpKind::Program), 4);
+    alone(&mut ssd, 20_000_000, &Command::flush());
+    assert_eq!(ssd.context().statistics.ops(OpKind::Program), 5);
+    // Units of one page are one read.
+    alone(&mut ssd, 30_000_000, &on(Operation::Read, 100, 3));
+    assert_eq!(ssd.context().statistics.ops(OpKind::Read), 1);
+    // A part of a unit is read before it is written.
+    alone(&mut ssd, 40_000_000, &Command::new(Operation::Write, 512, 512));
+    assert_eq!(ssd.context().statistics.ops(OpKind::Read), 2);
+}
+
+#[test]
+fn planes_in_lockstep_write_together() {
+    let spec =
+        |plane_mode| Spec { planes: 2, plane_mode, stripe: "plane,lun,channel".into(), ..small() };
+    let took = |plane_mode| {
+        let mut ssd = shadowed(&spec(plane_mode), 16 * MIB, 1);
+        alone(&mut ssd, 0, &on(Operation::Write, 0, 2)).1
+    };
+    // One program time for both, as if they were independent.
+    assert!(took(Planes::Lockstep) < 600_000, "{}", took(Planes::Lockstep));
+    assert_eq!(took(Planes::Lockstep), took(Planes::Independent));
+}
+
+#[test]
+fn a_link_carries_one_transfer_after_another() {
+    let spec = Spec { link: Some(Rate::per_second(1_000_000_000)), ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    let write = alone(&mut ssd, 0, &on(Operation::Write, 0, 1)).1;
+    assert_eq!(write, 4_096 + 1_000 + 10_240 + 500_000);
+    let read = alone(&mut ssd, 10_000_000, &on(Operation::Read, 0, 1)).1;
+    assert_eq!(read, 1_000 + 50_000 + 10_240 + 4_096);
+    // A verify moves nothing over it.
+    assert_eq!(alone(&mut ssd, 20_000_000, &on(Operation::Verify, 0, 1)).1, 61_240);
+    let copy = Command { source: 0, ..on(Operation::Copy, 64, 1) };
+    assert_eq!(alone(&mut ssd, 30_000_000, &copy).1, 61_240 + 510_240);
+}
+
+/// Mean time per read of random reads beside random writes that collect.
+fn beside_collection(gc: GcSpec) -> f64 {
+    let spec = Spec {
+        gc,
+        precondition: Precondition::Steady,
+        over_provisioning: 0.15,
+        channels: 4,
+        pages: 32,
+        ..small()
+    };
+    let capacity = 32 * MIB;
+    let mut ssd = Ssd::new(&spec, capacity, 1).unwrap();
+    let mut draw = scattered(1, capacity / 4096);
+    let done = run(&mut ssd, 0, 16, 8_000, |n| {
+        on(if n % 4 == 0 { Operation::Write } else { Operation::Read }, draw(), 1)
+    });
+    assert!(ssd.context().statistics.collections > 20);
+    ssd.ftl().check();
+    mean(&done)
+}
+
+#[test]
+fn collection_that_blocks_more_takes_longer() {
+    let with =
+        |blocking| beside_collection(GcSpec { blocking, foreground: 3, ..GcSpec::default() });
+    let controller = with(Blocking::Controller);
+    let channel = with(Blocking::Channel);
+    let plane = with(Blocking::Plane);
+    // FEMU, FAST 2018, figure 6a.
+    assert!(controller > 1.1 * channel, "{controller} {channel}");
+    assert!(channel > 1.1 * plane, "{channel} {plane}");
+}
+
+#[test]
+fn copyback_leaves_the_channel_alone() {
+    let spec =
+        Spec { gc: GcSpec { copyback: Some(true), foreground: 3, ..GcSpec::default() }, ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    let mut draw = scattered(1, 4096);
+    run(&mut ssd, 0, 16, 20_000, |_| on(Operation::Write, draw(), 1));
+    let statistics = &ssd.context().statistics;
+    assert!(statistics.ops(OpKind::Copyback) > 1_000);
+    assert_eq!(statistics.ops(OpKind::Read), 0);
+}
+
+#[test]
+fn an_idle_drive_collects_ahead() {
+    let gc = GcSpec { background: 12, foreground: 3, idle: 1_000_000, ..GcSpec::default() };
+    let spec = Spec { gc, ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    let mut draw = scattered(1, 4096);
+    run(&mut ssd, 0, 16, 12_000, |_| on(Operation::Write, draw(), 1));
+    let before = ssd.report(0).ftl["free_blocks"].as_u64().unwrap();
+    drain(&mut ssd);
+    let after = ssd.report(0).ftl["free_blocks"].as_u64().unwrap();
+    assert!(before < 4 * 5 && after >= 4 * 12, "{before} {after}");
+}
+
+/// The spread of erases, and write amplification, where a tenth of the drive is
+/// written all the time.
+fn worn(spec: &Spec) -> (u32, f64) {
+    let mut ssd = shadowed(spec, 8 * MIB, 1);
+    run(&mut ssd, 0, 16, 2_048, |n| on(Operation::Write, n, 1));
+    let mut draw = scattered(1, 2_048 / 10);
+    run(&mut ssd, 1 << 40, 16, 60_000, |_| on(Operation::Write, draw(), 1));
+    drain(&mut ssd);
+    let wear = ssd.report(0).wear;
+    let (first, last) = (wear.first().unwrap(), wear.last().unwrap());
+    ssd.ftl().check();
+    (last.to - first.from, ssd.context().statistics.write_amplification())
+}
+
+#[test]
+fn static_levelling_wears_blocks_evenly() {
+    let with = |wear_levelling| worn(&Spec { wear_levelling, ..small() }).0;
+    let (dynamic, even) = (with(WearLevelling::Dynamic), with(WearLevelling::Static));
+    assert!(even < 40 && dynamic > 2 * even, "{even} {dynamic}");
+}
+
+#[test]
+fn streams_and_heat_keep_apart_what_dies_apart() {
+    // Half of the writes go to a twentieth of the drive.
+    let amplification = |spec: &Spec, streams: bool| {
+        let mut ssd = shadowed(spec, 16 * MIB, 1);
+        let mut draw = scattered(1, 4_096);
+        run(&mut ssd, 0, 16, 4_096, |n| on(Operation::Write, n, 1));
+        run(&mut ssd, 1 << 40, 16, 60_000, |n| {
+            let hot = n % 10 != 0;
+            let unit = if hot { draw() / 20 } else { draw() };
+            let stream = u16::from(hot && streams);
+            Command { stream, ..on(Operation::Write, unit, 1) }
+        });
+        ssd.context().statistics.write_amplification()
+    };
+    let base = Spec { pages: 32, ..small() };
+    let together = amplification(&base, false);
+    let apart = amplification(&Spec { streams: 2, ..base.clone() }, true);
+    let heat = amplification(&Spec { hot_cold: true, ..base }, false);
+    assert!(apart < 0.95 * together, "{apart} {together}");
+    assert!(heat < 0.97 * together, "{heat} {together}");
+}
+
+#[test]
+fn trimmed_units_are_not_moved() {
+    let with = |trim: bool| {
+        let mut ssd = shadowed(&small(), 16 * MIB, 1);
+        run(&mut ssd, 0, 16, 4_096, |n| on(Operation::Write, n, 1));
+        if trim {
+            alone(&mut ssd, 1 << 40, &on(Operation::Discard, 2_048, 2_048));
+        }
+        let mut draw = scattered(1, 2_048);
+        run(&mut ssd, 1 << 41, 16, 20_000, |_| on(Operation::Write, draw(), 1));
+        ssd.context().statistics.write_amplification()
+    };
+    assert!(with(true) < 1.1 && with(false) > 1.2, "{} {}", with(true), with(false));
+}
+
+#[test]
+fn the_inside_adds_up() {
+    let mut ssd = shadowed(&small(), 16 * MIB, 1);
+    let mut draw = scattered(1, 4_096);
+    let done = run(&mut ssd, 0, 16, 20_000, |n| {
+        on(if n % 2 == 0 { Operation::Write } else { Operation::Read }, draw(), 1)
+    });
+    let end = done.last().unwrap().at;
+    let inside = ssd.report(end);
+    let text = ssd.inside(end).unwrap();
+    assert!(serde_json::from_str::<crate::statistics::Inside>(&text).unwrap() == inside);
+    for (name, means) in &inside.latency {
+        let parts = means.queue + means.register + means.cell + means.channel + means.gc;
+        assert!((parts + means.other - means.latency).abs() < 1e-3 * means.latency, "{name}");
+        assert!(means.count == 10_000 && means.gc > 0.0, "{name} {means:?}");
+    }
+    assert!((inside.latency["write"].cell - 500_000.0).abs() < 1.0);
+    let blocks: u64 = inside.wear.iter().map(|level| level.blocks).sum();
+    assert_eq!(blocks, inside.ftl["blocks"].as_u64().unwrap());
+    for busy in inside.luns.busy.iter().chain(&inside.channels.busy) {
+        assert!(busy.iter().all(|&share| (0.0..=1.0001).contains(&share)), "{busy:?}");
+        assert!(busy.len() <= 128 && busy.iter().sum::<f64>() > 0.0);
+    }
+    assert_eq!(inside.operations["program"].host, 10_000);
+}
