@@ -7,12 +7,13 @@ use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 
 use crate::error::{nearest, ExperimentError};
+use crate::placement::PlacementSpec;
 
 /// What a drive looks like to the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
-    /// An NVMe controller with one namespace.
+    /// An NVMe controller.
     #[default]
     Nvme,
     /// A virtio block device.
@@ -78,6 +79,12 @@ pub struct DriveSpec {
     /// Logical block size in bytes: 512 or 4096.
     #[serde(default = "default_block_size", with = "units::size")]
     pub block_size: u64,
+    /// Namespaces, of equal size.
+    #[serde(default = "default_namespaces")]
+    pub namespaces: u32,
+    /// How the guest can say which data belongs together.
+    #[serde(default)]
+    pub placement: PlacementSpec,
     /// Serial number, as the guest sees it.
     #[serde(default)]
     pub serial: Option<String>,
@@ -92,7 +99,11 @@ fn default_block_size() -> u64 {
     512
 }
 
-const KEYS: [&str; 10] = [
+fn default_namespaces() -> u32 {
+    1
+}
+
+const KEYS: [&str; 12] = [
     "name",
     "interface",
     "model",
@@ -101,6 +112,8 @@ const KEYS: [&str; 10] = [
     "queues",
     "doorbells",
     "block-size",
+    "namespaces",
+    "placement",
     "serial",
     "path",
 ];
@@ -116,6 +129,7 @@ impl DriveSpec {
         let (mut name, mut interface, mut delay) = (None, Interface::default(), 0);
         let (mut queues, mut block_size, mut serial) = (None, default_block_size(), None);
         let (mut path, mut doorbells) = (None, Doorbells::default());
+        let (mut namespaces, mut placement) = (default_namespaces(), PlacementSpec::default());
         for pair in word.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(wrong(format!(
@@ -148,6 +162,14 @@ impl DriveSpec {
                     block_size =
                         units::parse_size(value).map_err(|error| wrong(error.to_string()))?;
                 }
+                "namespaces" => {
+                    namespaces = value.parse().map_err(|_| {
+                        wrong(format!(
+                            "namespaces is `{value}`, but must be a number from 1 to 128"
+                        ))
+                    })?;
+                }
+                "placement" => placement = PlacementSpec::parse(value).map_err(wrong)?,
                 "doorbells" => {
                     doorbells = match value {
                         "exact" => Doorbells::Exact,
@@ -189,6 +211,8 @@ impl DriveSpec {
             queues,
             doorbells,
             block_size,
+            namespaces,
+            placement,
             serial,
             path,
         };
@@ -200,6 +224,13 @@ impl DriveSpec {
     pub(crate) fn check(&self) -> Result<(), String> {
         if !matches!(self.block_size, 512 | 4096) {
             return Err(format!("block-size is {}, but must be 512 or 4096", self.block_size));
+        }
+        if !(1..=128).contains(&self.namespaces) {
+            return Err("namespaces must be a number from 1 to 128".into());
+        }
+        let plain = self.namespaces == 1 && self.placement == PlacementSpec::None;
+        if self.interface != Interface::Nvme && !plain {
+            return Err("namespaces and placement are of interface=nvme only".into());
         }
         if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
             return Err("queues must be a number from 1 to 64".into());
@@ -220,6 +251,11 @@ mod tests {
         let table: DriveSpec =
             toml::from_str("model='dcpmm'\nmedium={file='disk.img'}\ndelay='5ms'").unwrap();
         assert_eq!(drive, table);
+        let word = "model=null,medium=ram:1GiB,namespaces=2,placement=streams:4";
+        let table = "model='null'\nmedium='ram:1GiB'\nnamespaces=2\nplacement='streams:4'";
+        let drive = DriveSpec::parse(word).unwrap();
+        assert_eq!(drive, toml::from_str(&table.replace("'ram:1GiB'", "{ram='1GiB'}")).unwrap());
+        assert_eq!((drive.namespaces, drive.placement), (2, PlacementSpec::Streams { max: 4 }));
     }
 
     #[test]
@@ -231,6 +267,10 @@ mod tests {
             ("model=null,medium=ram:1GiB,queues=0", "1 to 64"),
             ("model=null,medium=ram:1GiB,doorbells=lasy", "did you mean `lazy`?"),
             ("model=null,medium=ram:1GiB,interface=virtio", "did you mean `virtio-blk`?"),
+            ("model=null,medium=ram:1GiB,namespaces=0", "1 to 128"),
+            ("model=null,medium=ram:1GiB,namespaces=2,interface=virtio-blk", "interface=nvme"),
+            ("model=null,medium=ram:1GiB,namespaces=two", "1 to 128"),
+            ("model=null,medium=ram:1GiB,placement=fpd:8x1MiB", "fdp:8x64MiB"),
             ("model=dcpm,medium=ram:1GiB", "dcpmm"),
             ("model=fixed:100uss,medium=ram:1GiB", "us"),
             ("nonsense", "KEY=VALUE"),

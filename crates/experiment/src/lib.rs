@@ -9,10 +9,12 @@ mod drive;
 mod engine;
 mod error;
 mod file;
+mod placement;
 mod speed;
 
 pub use drive::{Doorbells, DriveSpec, Interface};
 pub use engine::Engine;
 pub use error::ExperimentError;
 pub use file::{Experiment, GuestSpec, MachineSpec};
+pub use placement::PlacementSpec;
 pub use speed::CpuSpeed;

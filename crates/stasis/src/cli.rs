@@ -139,7 +139,8 @@ pub struct GuestBuildArguments {
 interface=virtio-blk as /dev/vda, /dev/vdb, ...
 What COMMAND leaves in /results in the guest is in the results folder afterwards.
 
-Keys of --drive: model, medium, delay, name, interface, queues, doorbells, block-size, serial, path.
+Keys of --drive: model, medium, delay, name, interface, queues, doorbells, block-size, namespaces,
+placement, serial, path.
 
 Examples:
   stasis run -- uname -a

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use stasis_drive::{Drive, Layer};
-use stasis_experiment::{CpuSpeed, Doorbells, Interface};
+use stasis_experiment::{CpuSpeed, Doorbells, Interface, PlacementSpec};
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
 use stasis_machine::{Config, Controller, DriveConfig, Rewind, Speed};
 use stasis_media::{Execution, OpenOptions};
 use stasis_models::BuildContext;
-use stasis_nvme::ShadowPolicy;
+use stasis_nvme::{Namespace, Placement, ShadowPolicy};
 use stasis_virtio::NotifyPolicy;
 
 use super::plan::{drive_seed, input, Plan, PlannedDrive};
@@ -172,10 +172,14 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Controller {
                 Doorbells::Exact => ShadowPolicy::Exact,
                 Doorbells::Lazy => ShadowPolicy::Lazy,
             },
-            namespaces: vec![stasis_nvme::Namespace::new(
-                layer.capacity() / u64::from(drive.block_size),
-                drive.block_size,
-            )],
+            namespaces: namespaces(layer.capacity(), drive),
+            placement: match drive.placement {
+                PlacementSpec::None => Placement::None,
+                PlacementSpec::Streams { max } => Placement::Streams { max },
+                PlacementSpec::Fdp { reclaim_groups, handles, reclaim_unit } => {
+                    Placement::Fdp { reclaim_groups, handles, reclaim_unit }
+                }
+            },
             interrupt_coalescing: true,
             discard_zeroes: layer.discard_zeroes(),
             ..Default::default()
@@ -193,4 +197,15 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Controller {
             ..Default::default()
         }),
     }
+}
+
+/// The drive's namespaces, one behind the other. Only one alone has what is
+/// left over where the capacity is no multiple of 4096 bytes.
+fn namespaces(capacity: u64, drive: &PlannedDrive) -> Vec<Namespace> {
+    let count = u64::from(drive.namespaces);
+    let bytes = if count == 1 { capacity } else { capacity / count / 4096 * 4096 };
+    let blocks = bytes / u64::from(drive.block_size);
+    let namespace =
+        |index| Namespace { start: index * bytes, ..Namespace::new(blocks, drive.block_size) };
+    (0..count).map(namespace).collect()
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_experiment::{CpuSpeed, Doorbells, Interface, MachineSpec};
+use stasis_experiment::{CpuSpeed, Doorbells, Interface, MachineSpec, PlacementSpec};
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 
@@ -67,6 +67,10 @@ pub struct PlannedDrive {
     pub doorbells: Doorbells,
     /// Logical block size in bytes.
     pub block_size: u32,
+    /// Namespaces, of equal size.
+    pub namespaces: u32,
+    /// How the guest can say which data belongs together.
+    pub placement: PlacementSpec,
 }
 
 /// The guest kernel's names of drives, in order: each driver counts its own.

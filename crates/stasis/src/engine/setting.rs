@@ -127,6 +127,13 @@ impl<'a> Setting<'a> {
             );
         }
         model.check(medium.capacity())?;
+        if medium.capacity() / u64::from(spec.namespaces) < 4096 {
+            bail!(
+                "its medium has {} bytes, too few for {} namespaces of 4096 at least",
+                medium.capacity(),
+                spec.namespaces
+            );
+        }
         let queues = spec.queues.unwrap_or(self.experiment.machine.vcpus.min(64) as u16);
         let drive = PlannedDrive {
             name: name.to_owned(),
@@ -139,6 +146,8 @@ impl<'a> Setting<'a> {
             queues,
             doorbells: spec.doorbells,
             block_size: spec.block_size as u32,
+            namespaces: spec.namespaces,
+            placement: spec.placement,
         };
         Ok((drive, medium))
     }

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod clock;
+mod commands;
 mod drives;
 mod ends;
 mod repeat;

@@ -1,0 +1,75 @@
+//! One guest, two drives, and the commands beyond read and write, as nvme-cli
+//! and Linux's driver give them.
+
+use crate::support::{fio, guest_file, Bench};
+
+#[test]
+fn commands_beyond_read_and_write_do_what_the_specification_says() {
+    let bench = Bench::new();
+    let run = bench.run(&[
+        "--engine=exact",
+        "--vcpus=2",
+        "--results=r",
+        "--file",
+        &guest_file("commands.sh"),
+        "--drive=model=fixed:100us,medium=ram:64MiB,namespaces=2",
+        "--drive=model=fixed:100us,medium=ram:64MiB,queues=4,placement=fdp:4x1MiB",
+        "--",
+        "sh",
+        "/root/commands.sh",
+    ]);
+    run.expect(0);
+    let text = |name: &str| bench.text(&format!("r/{name}.txt"));
+    // The command's words, and its status.
+    let told = |name: &str, status: u32, words: &[&str]| {
+        let text = text(name);
+        assert!(text.contains(&format!("status {status}\n")), "{name}: {text}");
+        for word in words {
+            assert!(text.contains(word), "{name}: no {word:?} in {text}");
+        }
+    };
+
+    told("id-ctrl", 0, &["nn        : 2\n", "oncs      : 0x1df\n", "sgls      : 0x10001\n"]);
+    told("id-ns", 0, &["nsze    : 0x10000\n", "mssrl   : 4096\n", "lbaf  1 : ms:0   lbads:12"]);
+    told("list-ns", 0, &["[   0]:0x1", "[   1]:0x2"]);
+    assert_eq!(text("apart"), "same\nsame\n");
+    told("copy", 0, &["same"]);
+    told("overlap", 1, &["0x6187"]);
+    told("equal", 0, &[]);
+    told("different", 1, &["0x6285"]);
+    told("verify", 0, &[]);
+    told("uncorrectable", 0, &[]);
+    told("unreadable", 1, &["0x2281"]);
+    told("unverified", 1, &["0x2281"]);
+    told("readable", 0, &[]);
+    told("sgl", 0, &["err= 0"]);
+    told("format", 0, &["empty", "there"]);
+    assert_eq!(text("sector"), "4096\n");
+    // The model has no such command, and says so.
+    told("vendor", 1, &["0x6001"]);
+    told("smart-log", 0, &["available_spare\t\t\t\t: 100%", "media_errors\t\t\t\t: 0"]);
+    told("error-log", 0, &["0x6001", "0x2281"]);
+    told("abort", 0, &["result: 0x00000001"]);
+
+    told("fdp-configs", 0, &["FDP Attributes: 0x80", "Reclaim Unit Nominal Size: 1048576"]);
+    told("fdp-stats", 0, &["(HBMW): 8192"]);
+    told("fdp-usage", 0, &["Handle 0 Attributes: 0x0", "Handle 2 Attributes: 0x1"]);
+    for (name, full) in [("fdp-status", 2), ("fdp-updated", 3)] {
+        told(name, 0, &["Placement Identifier 3"]);
+        assert_eq!(text(name).matches("(RUAMW): 2048").count(), full, "{name}");
+    }
+
+    // A read that waits for its interrupt waits for 3 units of 100 us more.
+    let reads = ["plain", "coalesced", "polled"].map(|name| {
+        let report = bench.json(&format!("r/{name}.json"));
+        fio(&report, "read")["clat_ns"]["mean"].as_f64().unwrap()
+    });
+    let [plain, coalesced, polled] = reads;
+    assert!((coalesced - plain - 300_000.0).abs() < 1_000.0, "{reads:?}");
+    assert!((polled - plain).abs() < 10_000.0, "{reads:?}");
+    assert_eq!(text("poll"), "1\n0\n", "a polled queue, and no interrupts of it");
+
+    let drives = bench.json("r/summary.json")["drives"].clone();
+    assert_eq!(drives[0]["copy"]["count"], 2);
+    assert_eq!(drives[0]["verify"]["count"], 1);
+}
