@@ -13,10 +13,14 @@
 //! - Once it has seen its deepest queue, a drive allocates nothing per command.
 
 mod drive;
+mod history;
 mod layer;
+mod recorder;
 mod slots;
 mod statistics;
 
 pub use drive::Drive;
+pub use history::{Cut, Event, History, Survival, SECTOR};
 pub use layer::{Done, Layer, Submission};
+pub use recorder::Recorder;
 pub use statistics::{Counter, Statistics};

@@ -25,7 +25,8 @@ impl Statistics {
         self.counters[operation as usize]
     }
 
-    pub(crate) fn add(&mut self, operation: Operation, length: u64, status: Status) {
+    /// Counts a command that has completed.
+    pub fn add(&mut self, operation: Operation, length: u64, status: Status) {
         let counter = &mut self.counters[operation as usize];
         counter.count += 1;
         match status {

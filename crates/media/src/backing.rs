@@ -33,6 +33,9 @@ pub(crate) struct Backing {
     pub(crate) block: u64,
     /// Whether discards punch holes; otherwise they are ignored.
     pub(crate) punches: bool,
+    /// Whether the file may be shorter than `capacity`, and grows as it is
+    /// written; what lies behind its end reads as zeroes.
+    pub(crate) grows: bool,
     flush_failed: AtomicBool,
     // Held for writing while part of a block is changed by direct I/O, for
     // reading by every other change.
@@ -49,7 +52,8 @@ impl Backing {
         punches: bool,
     ) -> Self {
         let (flush_failed, partial) = (AtomicBool::new(false), RwLock::new(()));
-        Self { file, label, capacity, direct, block, punches, flush_failed, partial }
+        let grows = false;
+        Self { file, label, capacity, direct, block, punches, grows, flush_failed, partial }
     }
 
     fn failed(&self, command: &Command, source: io::Error) -> MediumError {
@@ -70,6 +74,8 @@ impl Backing {
     fn read(&self, offset: u64, data: &mut [u8], bounce: &mut Bounce) -> io::Result<()> {
         if self.direct {
             direct::read(&self.file, self.block, offset, data, bounce)
+        } else if self.grows {
+            read_to_end(&self.file, offset, data)
         } else {
             self.file.read_exact_at(data, offset)
         }
@@ -190,6 +196,25 @@ impl Perform for Backing {
         }
         Ok(())
     }
+}
+
+/// Fills `data`; what lies behind the file's end is zero.
+fn read_to_end(file: &File, mut offset: u64, mut data: &mut [u8]) -> io::Result<()> {
+    while !data.is_empty() {
+        match file.read_at(data, offset) {
+            Ok(0) => {
+                data.fill(0);
+                break;
+            }
+            Ok(count) => {
+                data = &mut data[count..];
+                offset += count as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Writes all of `data`; with `fua`, returns once it is durable.

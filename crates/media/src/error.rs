@@ -140,6 +140,9 @@ pub enum OpenError {
         .0.display(), .0.display()
     )]
     Missing(PathBuf),
+    /// There is no such file, and none is made.
+    #[error("{}: there is no such file; name one that is there", .0.display())]
+    NotFound(PathBuf),
     /// There is no folder to make the image in.
     #[error("{}: there is no such folder; make it with `mkdir -p {}`", .0.display(), .0.display())]
     MissingFolder(PathBuf),

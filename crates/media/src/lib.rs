@@ -22,6 +22,7 @@ mod delay;
 mod direct;
 mod error;
 pub mod faults;
+mod host;
 mod open;
 mod ram;
 mod spec;
@@ -30,6 +31,7 @@ mod workers;
 
 pub use error::{MediumError, OpenError, SpecError};
 pub use faults::{FaultPlan, Faults};
+pub use host::{HostFile, HostFiles};
 pub use ram::Ram;
 pub use spec::{MediumSpec, OpenOptions};
 

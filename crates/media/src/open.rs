@@ -67,6 +67,48 @@ pub(crate) fn file(
     Ok(Backing::new(file, Arc::from(label), found, direct, block, punches))
 }
 
+/// Opens a file for what is written in it to grow up to `room` bytes; without
+/// `writable`, to be read beside others that read it. A block device keeps its
+/// size.
+pub(crate) fn host_file(
+    path: &Path,
+    label: &str,
+    room: u64,
+    writable: bool,
+) -> Result<Backing, OpenError> {
+    let os = |what| move |source| OpenError::Os { path: path.into(), what, source };
+    let found = fs::metadata(path).map_err(|error| refused(path, error, OpenError::NotFound))?;
+    if found.file_type().is_block_device() && writable {
+        return device(path, label, true);
+    }
+    match found.file_type() {
+        kind if kind.is_dir() => return Err(OpenError::Directory(path.into())),
+        kind if !kind.is_file() && !kind.is_block_device() => {
+            return Err(OpenError::Special(path.into()));
+        }
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(writable);
+    let mut file = open(path, options, false, OFlags::empty(), OpenError::NotFound)?;
+    let how = match writable {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    lock_as(path, &file, how)?;
+    let length = file.seek(SeekFrom::End(0)).map_err(os("read its size"))?;
+    let room = room.max(length).next_multiple_of(SECTOR);
+    let mut punches = false;
+    if writable {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let beyond = length.next_multiple_of(FILE_BLOCK);
+        punches = rustix::fs::fallocate(&file, flags, beyond, FILE_BLOCK).is_ok();
+    }
+    let mut backing = Backing::new(file, Arc::from(label), room, false, 1, punches);
+    backing.grows = true;
+    Ok(backing)
+}
+
 /// Opens a block device that nobody else uses.
 pub(crate) fn device(path: &Path, label: &str, direct: bool) -> Result<Backing, OpenError> {
     let os = |what| move |source| OpenError::Os { path: path.into(), what, source };
@@ -136,7 +178,11 @@ fn refused(
 }
 
 fn lock(path: &Path, file: &File) -> Result<(), OpenError> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    lock_as(path, file, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn lock_as(path: &Path, file: &File, how: FlockOperation) -> Result<(), OpenError> {
+    match rustix::fs::flock(file, how) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(OpenError::Locked(path.into())),
         Err(error) => {

@@ -125,7 +125,7 @@ impl MediumSpec {
     }
 }
 
-fn delayed(medium: impl Medium + 'static, options: &OpenOptions) -> Box<dyn Medium> {
+pub(crate) fn delayed(medium: impl Medium + 'static, options: &OpenOptions) -> Box<dyn Medium> {
     if options.delay.is_zero() {
         Box::new(medium)
     } else {

@@ -1,0 +1,160 @@
+//! An image and the files below it, found and checked before any is opened for
+//! I/O.
+
+use std::fs::File;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::{check, Report};
+use crate::header::{is_qcow2, Snapshot, Source};
+use crate::{Header, ImageError};
+
+/// Backing files below one image at most: each read may have to ask them all.
+pub const DEPTH_LIMIT: usize = 64;
+
+/// What a file of a chain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// The disk's bytes as they are.
+    Raw,
+    /// A qcow2 image.
+    Qcow2,
+}
+
+/// A file of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is.
+    pub format: Format,
+}
+
+/// An image as it was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Its files, from the top.
+    pub links: Vec<Link>,
+    /// The header of the topmost.
+    pub header: Header,
+    /// What its tables say.
+    pub report: Report,
+    /// Its internal snapshots.
+    pub snapshots: Vec<Snapshot>,
+}
+
+fn os(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> ImageError {
+    let path = path.to_owned();
+    move |source| ImageError::Os { path, what, source }
+}
+
+fn open(path: &Path) -> Result<File, ImageError> {
+    use stasis_media::OpenError;
+    let found = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => OpenError::NotFound(path.into()).into(),
+        std::io::ErrorKind::PermissionDenied => OpenError::Permission(path.into()).into(),
+        _ => os(path, "open it")(error),
+    })?;
+    if found.is_dir() {
+        return Err(OpenError::Directory(path.into()).into());
+    }
+    if !found.is_file() && !found.file_type().is_block_device() {
+        return Err(OpenError::Special(path.into()).into());
+    }
+    File::open(path).map_err(os(path, "open it"))
+}
+
+/// The files of the image at `path`, from the top, and the header of each that
+/// has one.
+pub(crate) fn links(path: &Path) -> Result<Vec<Link>, ImageError> {
+    let mut links: Vec<Link> = Vec::new();
+    let mut met = Vec::new();
+    let mut next = Some((path.to_owned(), Some(Format::Qcow2)));
+    while let Some((at, format)) = next.take() {
+        if links.len() > DEPTH_LIMIT {
+            return Err(ImageError::TooDeep { path: path.into(), limit: DEPTH_LIMIT });
+        }
+        let file = match open(&at) {
+            Err(ImageError::Open(stasis_media::OpenError::NotFound(_))) if !links.is_empty() => {
+                return Err(ImageError::MissingBacking { path: path.into(), backing: at });
+            }
+            file => file?,
+        };
+        let metadata = file.metadata().map_err(os(&at, "read its size"))?;
+        let identity = (metadata.dev(), metadata.ino());
+        if met.contains(&identity) {
+            return Err(ImageError::Loop { path: path.into(), again: at });
+        }
+        met.push(identity);
+        let source = Source::new(&file).map_err(os(&at, "read its size"))?;
+        let format = match format {
+            Some(format) => format,
+            None if is_qcow2(&source).map_err(os(&at, "read it"))? => Format::Qcow2,
+            None => Format::Raw,
+        };
+        if format == Format::Qcow2 {
+            let header = Header::read(&source, &at)?;
+            if let Some(name) = &header.backing {
+                let folder = at.parent().unwrap_or(Path::new(""));
+                next = Some((folder.join(name), backing_format(&header, &at)?));
+            }
+        }
+        links.push(Link { path: at, format });
+    }
+    Ok(links)
+}
+
+fn backing_format(header: &Header, path: &Path) -> Result<Option<Format>, ImageError> {
+    match header.backing_format.as_deref() {
+        None => Ok(None),
+        Some("qcow2") => Ok(Some(Format::Qcow2)),
+        Some("raw" | "file" | "host_device") => Ok(Some(Format::Raw)),
+        Some(other) => Err(ImageError::Unsupported {
+            path: path.into(),
+            what: format!("a backing file of the format `{other}`"),
+        }),
+    }
+}
+
+/// Looks at the image whose files are `links`, from the top: checks each and
+/// refuses what contradicts itself.
+pub(crate) fn inspect(links: Vec<Link>) -> Result<Found, ImageError> {
+    let mut top = None;
+    for (depth, link) in links.iter().enumerate() {
+        if link.format == Format::Raw {
+            continue;
+        }
+        let (header, report, snapshots) = examine(&link.path)?;
+        if let Some(what) = report.corruptions.first() {
+            return Err(ImageError::Damaged { path: link.path.clone(), what: what.clone() });
+        }
+        if depth > 0 && header.dirty() {
+            return Err(ImageError::Dirty(link.path.clone()));
+        }
+        top.get_or_insert((header, report, snapshots));
+    }
+    match top {
+        Some((header, report, snapshots)) => Ok(Found { links, header, report, snapshots }),
+        None => Err(ImageError::Value("an image without files".into())),
+    }
+}
+
+/// Reads and checks one qcow2 file.
+pub(crate) fn examine(path: &Path) -> Result<(Header, Report, Vec<Snapshot>), ImageError> {
+    let file = open(path)?;
+    let source = Source::new(&file).map_err(os(path, "read its size"))?;
+    let header = Header::read(&source, path)?;
+    let (report, snapshots) = check(&source, &header, path)?;
+    Ok((header, report, snapshots))
+}
+
+/// Finds the image at `path` with everything below it, and checks it.
+///
+/// # Errors
+/// An [`ImageError`] that names the file and what to do.
+pub fn find(path: &Path) -> Result<Found, ImageError> {
+    inspect(links(path)?)
+}

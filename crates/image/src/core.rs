@@ -1,0 +1,483 @@
+//! What an image does with a command: reads, writes and orders.
+
+use std::future::{poll_fn, Future};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use imago::{FormatAccess, Mapping};
+use stasis_block::{Command, Operation, Status};
+use tokio::sync::{Mutex, MutexGuard, Notify, RwLock, RwLockReadGuard};
+
+use crate::durability::{Durability, Lag, Settings};
+use crate::host::{HostIo, Shared};
+use crate::job::Job;
+use crate::storage::{Handle, Role};
+use crate::tables::{Plan, Write};
+
+/// Tables that wait to be written at most (bytes): then they are written
+/// without being asked for.
+const WAITING_LIMIT: u64 = 8 << 20;
+
+/// The class of an I/O priority that makes a command durable whatever the
+/// image's way: real-time (linux/ioprio.h).
+const REAL_TIME: u16 = 1;
+
+/// How a sequence of writes ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Durable.
+    Durable,
+    /// Before everything that comes later.
+    Ordered,
+}
+
+/// An open image.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Read by what leaves every mapping as it is or adds one, written by what
+    /// takes one away.
+    access: RwLock<FormatAccess<Handle>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Settings,
+    /// One at a time writes tables.
+    writing: Mutex<()>,
+    /// What was freed and may still be pointed to below: clusters are not given
+    /// out again before that is over. (offset, length) in the file.
+    pub(crate) freed: std::sync::Mutex<Vec<(u64, u64)>>,
+    pub(crate) lag: std::sync::Mutex<Lag>,
+    /// Whether the drive below may not have the tables as they are, durably.
+    pub(crate) stale: std::sync::Mutex<bool>,
+    /// A flush that bounds the lag is over.
+    caught_up: Notify,
+    /// Whether the format has clusters of zeroes.
+    zeroes: bool,
+    /// Whether the drive below orders without waiting.
+    barriers: bool,
+}
+
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Core {
+    pub(crate) fn new(
+        access: FormatAccess<Handle>,
+        shared: Arc<Shared>,
+        settings: Settings,
+        zeroes: bool,
+        barriers: bool,
+    ) -> Self {
+        Self {
+            access: RwLock::new(access),
+            shared,
+            settings,
+            writing: Mutex::new(()),
+            freed: std::sync::Mutex::default(),
+            lag: std::sync::Mutex::default(),
+            stale: std::sync::Mutex::new(false),
+            caught_up: Notify::new(),
+            zeroes,
+            barriers,
+        }
+    }
+
+    /// Whether a discarded range reads as zeroes.
+    pub(crate) fn discard_zeroes(&self) -> bool {
+        self.zeroes
+    }
+
+    /// Carries a command out. `acknowledge` is called where it has ended well
+    /// for the guest and there is something left to do.
+    pub(crate) async fn run(
+        &self,
+        command: Command,
+        data: &mut [u8],
+        acknowledge: &dyn Fn(),
+    ) -> Status {
+        let urgent = command.fua || command.priority >> 13 == REAL_TIME;
+        let outcome = match command.operation {
+            Operation::Read => self.read(command.offset, data).await,
+            Operation::Verify => self.verify(command.offset, command.length).await,
+            Operation::Write => self.write(command.offset, data, urgent).await,
+            Operation::Discard => self.clear(command.offset, command.length, true).await,
+            Operation::WriteZeroes => self.clear(command.offset, command.length, false).await,
+            Operation::Copy => self.copy(command, urgent).await,
+            Operation::Flush => {
+                return status(self.flush(urgent, acknowledge).await, Status::WriteError)
+            }
+            Operation::Barrier if !self.barriers => Err(io::ErrorKind::Unsupported.into()),
+            Operation::Barrier => return status(self.order(acknowledge).await, Status::WriteError),
+        };
+        let failure = match command.operation {
+            Operation::Read | Operation::Verify => Status::ReadError,
+            _ => Status::WriteError,
+        };
+        let durable = matches!(command.operation, Operation::Discard | Operation::WriteZeroes);
+        match outcome {
+            Ok(()) if durable && urgent => status(self.make_durable().await, failure),
+            outcome => status(outcome, failure),
+        }
+    }
+
+    async fn read(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        self.access.read().await.read(data, offset).await
+    }
+
+    /// Reads within the drive below, for what lies there.
+    async fn verify(&self, offset: u64, length: u64) -> io::Result<()> {
+        let access = self.access.read().await;
+        let mut at = 0;
+        while at < length {
+            let (mapping, count) = access.get_mapping(offset + at, length - at).await?;
+            if let Mapping::Raw { storage, offset, .. } = mapping {
+                let start = match storage.role {
+                    Role::Below(start, _) => start,
+                    _ => 0,
+                };
+                let command = Command::new(Operation::Verify, start + offset, count);
+                self.shared.io(command, Vec::new()).await?;
+            }
+            at += count.max(1);
+        }
+        Ok(())
+    }
+
+    async fn copy(&self, command: Command, urgent: bool) -> io::Result<()> {
+        let mut data = vec![0; command.length as usize];
+        self.read(command.source, &mut data).await?;
+        self.write(command.offset, &data, urgent).await
+    }
+
+    async fn write(&self, offset: u64, data: &[u8], urgent: bool) -> io::Result<()> {
+        lock(&self.lag).written(data.len() as u64);
+        let in_place = self.write_through(offset, data, urgent).await?;
+        if urgent && !in_place {
+            self.make_durable().await?;
+        }
+        let waiting = self.shared.lock().tables.dirty_bytes();
+        if waiting > WAITING_LIMIT {
+            let access = self.access.read().await;
+            self.write_tables(&access, End::Ordered).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes; `true` if it was durable at once, as a durable write in place.
+    async fn write_through(&self, offset: u64, data: &[u8], urgent: bool) -> io::Result<bool> {
+        let length = data.len() as u64;
+        let access = self.access.read().await;
+        // A durable write can be one below only where no table has to follow,
+        // and where what came before need not be durable too.
+        let alone = urgent
+            && self.settings.durability != Durability::Ordered
+            && !*lock(&self.stale)
+            && self.writing.try_lock().is_ok();
+        let mut in_place: Vec<HostIo> = Vec::new();
+        let mut all = alone;
+        let mut at = 0;
+        while at < length {
+            let (mapping, count) = access.get_mapping(offset + at, length - at).await?;
+            let piece = &data[at as usize..(at + count) as usize];
+            match mapping {
+                Mapping::Raw { offset, writable: true, .. } => {
+                    let mut command = Command::new(Operation::Write, offset, count);
+                    command.fua = alone;
+                    in_place.push(self.shared.io(command, piece.to_vec()));
+                }
+                Mapping::Special { .. } => {
+                    // The compressed data is freed.
+                    drop(access);
+                    finish(in_place).await?;
+                    self.replace(offset + at, &data[at as usize..]).await?;
+                    return Ok(false);
+                }
+                Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => {
+                    all = false;
+                    self.before_allocation(&access).await?;
+                    self.changed();
+                    access.write(piece, offset + at).await?;
+                }
+            }
+            at += count;
+        }
+        finish(in_place).await?;
+        Ok(all)
+    }
+
+    /// Writes where mappings are taken away.
+    async fn replace(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let access = self.access.write().await;
+        self.before_allocation(&access).await?;
+        self.changed();
+        access.write(data, offset).await?;
+        lock(&self.freed).push((0, 0));
+        Ok(())
+    }
+
+    /// What was freed must not be pointed to any more when it gets a new use.
+    async fn before_allocation(&self, access: &FormatAccess<Handle>) -> io::Result<()> {
+        let freed = || !lock(&self.freed).is_empty();
+        if freed() {
+            let turn = self.writing.lock().await;
+            // Another may have seen to it meanwhile.
+            if freed() {
+                let mut job = self.job(turn, access).await?;
+                job.submit(End::Ordered).await?;
+                job.settle().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeroes and frees what it had.
+    async fn clear(&self, offset: u64, length: u64, discard: bool) -> io::Result<()> {
+        if !self.zeroes {
+            return if discard { Ok(()) } else { self.write_zeroes(offset, length).await };
+        }
+        let mut access = self.access.write().await;
+        let mut at = 0;
+        while at < length {
+            let (mapping, count) = access.get_mapping(offset + at, length - at).await?;
+            let freed = match mapping {
+                Mapping::Zero { .. } => None,
+                Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Mapping::Raw { offset, writable: true, .. } => Some((offset, count)),
+                _ => {
+                    // It may need a table of its own, or frees a shared one.
+                    self.before_allocation(&access).await?;
+                    Some((0, 0))
+                }
+            };
+            if let Some(freed) = freed {
+                self.changed();
+                access.discard_to_zero(offset + at, count).await?;
+                lock(&self.freed).push(freed);
+            }
+            at += count;
+        }
+        Ok(())
+    }
+
+    async fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+        const PIECE: u64 = 1 << 20;
+        let zeroes = vec![0; length.min(PIECE) as usize];
+        let mut at = 0;
+        while at < length {
+            let count = (length - at).min(PIECE);
+            self.write(offset + at, &zeroes[..count as usize], false).await?;
+            at += count;
+        }
+        Ok(())
+    }
+
+    /// A flush of the guest. `acknowledge` is called where it is over for the
+    /// guest before it is over.
+    async fn flush(&self, urgent: bool, acknowledge: &dyn Fn()) -> io::Result<()> {
+        {
+            let counters = &mut self.shared.lock().counters;
+            counters.guest_flushes += 1;
+            counters.guest_durable += u64::from(urgent);
+        }
+        if self.settings.durability != Durability::Ordered || urgent {
+            return self.make_durable().await;
+        }
+        self.order(acknowledge).await
+    }
+
+    /// What came before is durable before what comes later.
+    async fn order(&self, acknowledge: &dyn Fn()) -> io::Result<()> {
+        let access = self.access.read().await;
+        let mut job = self.start(&access, End::Ordered).await?;
+        job.ordered().await?;
+        if self.settings.durability == Durability::Ordered {
+            let now = self.shared.lock().now;
+            lock(&self.lag).ordered(now);
+            self.wait_for_lag().await;
+        }
+        acknowledge();
+        job.settle().await
+    }
+
+    /// Waits while a crash could undo more than is allowed.
+    async fn wait_for_lag(&self) {
+        let mut waited = false;
+        loop {
+            let turn = self.caught_up.notified();
+            let now = self.shared.lock().now;
+            if !lock(&self.lag).is_over(now, &self.settings) {
+                return;
+            }
+            if !std::mem::replace(&mut waited, true) {
+                self.shared.lock().counters.lag_waits += 1;
+            }
+            turn.await;
+        }
+    }
+
+    async fn make_durable(&self) -> io::Result<()> {
+        let access = self.access.read().await;
+        let covered = lock(&self.lag).flush();
+        let outcome = self.write_tables(&access, End::Durable).await;
+        lock(&self.lag).flushed(covered, outcome.is_ok());
+        self.caught_up.notify_waiters();
+        outcome
+    }
+
+    /// Makes everything durable that was ordered, for a crash to undo no more
+    /// than is allowed.
+    pub(crate) async fn catch_up(&self) {
+        self.shared.lock().counters.lag_flushes += 1;
+        let flush = self.shared.io(Command::flush(), Vec::new());
+        let covered = lock(&self.lag).flush();
+        let outcome = flush.await;
+        lock(&self.lag).flushed(covered, outcome.is_ok());
+        self.caught_up.notify_waiters();
+    }
+
+    /// Writes what is left, for the image to be closed.
+    pub(crate) async fn close(&self) -> io::Result<()> {
+        let access = self.access.read().await;
+        self.write_tables(&access, End::Durable).await?;
+        let turn = self.writing.lock().await;
+        let plan = self.plan(&access, true).await?;
+        let mut job = Job::new(self, turn, Vec::new(), plan);
+        job.submit(End::Durable).await?;
+        job.settle().await?;
+        let clean = self.shared.lock().tables.mark_clean();
+        if let Some(write) = clean {
+            self.submit(write).await?;
+            self.shared.io(Command::flush(), Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the tables in a sound order, and ends that with a flush or an
+    /// order of its own.
+    async fn write_tables(&self, access: &FormatAccess<Handle>, end: End) -> io::Result<()> {
+        self.start(access, end).await?.settle().await
+    }
+
+    /// The same, as far as submitting it all.
+    async fn start(&self, access: &FormatAccess<Handle>, end: End) -> io::Result<Job<'_>> {
+        let turn = self.writing.lock().await;
+        let mut job = self.job(turn, access).await?;
+        job.submit(end).await?;
+        Ok(job)
+    }
+
+    async fn job<'a>(
+        &'a self,
+        turn: MutexGuard<'a, ()>,
+        access: &FormatAccess<Handle>,
+    ) -> io::Result<Job<'a>> {
+        // Nothing is freed while anybody holds `access`.
+        let freed = lock(&self.freed).clone();
+        let plan = self.plan(access, false).await?;
+        Ok(Job::new(self, turn, freed, plan))
+    }
+
+    /// Tables of the image are changed.
+    fn changed(&self) {
+        *lock(&self.stale) = true;
+    }
+
+    /// What the tables are to be, at one instant between all changes.
+    async fn plan(&self, access: &FormatAccess<Handle>, whole: bool) -> io::Result<Plan> {
+        loop {
+            let mut flush = pin!(access.flush());
+            // Within one poll nothing else runs.
+            let first = poll_fn(|context| Poll::Ready(flush.as_mut().poll(context))).await;
+            match first {
+                Poll::Ready(outcome) => {
+                    outcome?;
+                    return Ok(self.shared.lock().tables.plan(whole));
+                }
+                Poll::Pending => flush.await?,
+            }
+        }
+    }
+
+    pub(crate) fn submit(&self, write: Write) -> HostIo {
+        let length = write.data.len() as u64;
+        self.shared.lock().counters.table_write_bytes += length;
+        self.shared.io(Command::new(Operation::Write, write.offset, length), write.data)
+    }
+
+    /// Order between groups, as the image's way has it.
+    pub(crate) async fn separate(&self) -> io::Result<Option<HostIo>> {
+        if self.flushes_for_order() {
+            self.shared.io(Command::flush(), Vec::new()).await?;
+            return Ok(None);
+        }
+        Ok(Some(self.shared.io(Command::barrier(), Vec::new())))
+    }
+
+    pub(crate) fn flushes_for_order(&self) -> bool {
+        self.settings.durability == Durability::Flush || !self.barriers
+    }
+
+    /// Gives back what was freed.
+    pub(crate) async fn discard(&self, freed: Vec<(u64, u64)>) {
+        let cluster = self.shared.lock().tables.size() as u64;
+        let mut discards = Vec::new();
+        for (offset, length) in freed {
+            let start = offset.next_multiple_of(cluster);
+            let end = (offset + length) / cluster * cluster;
+            let mut at = start;
+            while at < end {
+                let from = at;
+                {
+                    let tables = &self.shared.lock().tables;
+                    while at < end && tables.is_free(at / cluster) {
+                        at += cluster;
+                    }
+                }
+                if at > from {
+                    let command = Command::new(Operation::Discard, from, at - from);
+                    discards.push(self.shared.io(command, Vec::new()));
+                } else {
+                    at += cluster;
+                }
+            }
+        }
+        // A drive need not do what it is advised to.
+        let _ = finish(discards).await;
+    }
+
+    /// What the disk is made of, from `offset` on.
+    pub(crate) async fn access(&self) -> RwLockReadGuard<'_, FormatAccess<Handle>> {
+        self.access.read().await
+    }
+
+    /// Makes the disk larger.
+    pub(crate) async fn grow(&self, size: u64) -> io::Result<()> {
+        let access = self.access.write().await;
+        self.changed();
+        access.resize_grow(size, imago::format::PreallocateMode::None).await?;
+        // The table that grew leaves its old place.
+        lock(&self.freed).push((0, 0));
+        self.write_tables(&access, End::Durable).await
+    }
+}
+
+fn status(outcome: io::Result<()>, failure: Status) -> Status {
+    match outcome {
+        Ok(()) => Status::Ok,
+        Err(_) => failure,
+    }
+}
+
+/// Waits for all, and says the first error.
+pub(crate) async fn finish(ios: Vec<HostIo>) -> io::Result<()> {
+    let mut first = Ok(());
+    for io in ios {
+        let outcome = io.await.map(drop);
+        if first.is_ok() {
+            first = outcome;
+        }
+    }
+    first
+}

@@ -1,0 +1,144 @@
+//! What a guest's flush means on an image.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use stasis_block::units;
+use stasis_clock::{Nanos, MILLISECOND};
+
+/// What a guest's flush waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Everything is durable when the flush ends, and tables are put in order by
+    /// flushes of the drive below: what QEMU does.
+    #[default]
+    Flush,
+    /// Everything is durable when the flush ends, and tables are put in order by
+    /// barriers: one flush at the end.
+    Barrier,
+    /// The flush is itself an order: it ends at once, and what came before it is
+    /// durable before anything that comes after it. Durable writes (FUA) stay
+    /// durable.
+    Ordered,
+}
+
+impl Durability {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Flush, Self::Barrier, Self::Ordered];
+
+    /// Its name in configurations and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Barrier => "barrier",
+            Self::Ordered => "ordered",
+        }
+    }
+}
+
+/// How an image treats what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Settings {
+    /// What a guest's flush waits for.
+    pub durability: Durability,
+    /// With [`Durability::Ordered`]: the flushes that a crash can undo ended
+    /// within this time (ns).
+    #[serde(with = "units::duration")]
+    pub max_lag: Nanos,
+    /// With [`Durability::Ordered`]: what was written before those flushes and
+    /// is not durable is about this much at most (bytes).
+    #[serde(with = "units::size")]
+    pub max_lag_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let durability = Durability::default();
+        Self { durability, max_lag: 50 * MILLISECOND, max_lag_bytes: 64 << 20 }
+    }
+}
+
+/// What flushes of the guest came to, and what else was asked of the drive
+/// below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Flushes of the guest.
+    pub guest_flushes: u64,
+    /// Of them and of the guest's writes those that asked to be durable whatever
+    /// the image's way.
+    pub guest_durable: u64,
+    /// Flushes of the drive below, those of `lag_flushes` among them.
+    pub host_flushes: u64,
+    /// Barriers of the drive below.
+    pub host_barriers: u64,
+    /// Flushes that nobody waited for: they bound what a crash can undo.
+    pub lag_flushes: u64,
+    /// Flushes of the guest that waited for such a flush.
+    pub lag_waits: u64,
+    /// Reads of the drive below.
+    pub host_reads: u64,
+    /// Writes, discards and writes of zeroes of the drive below.
+    pub host_writes: u64,
+    /// What they covered (bytes).
+    pub host_write_bytes: u64,
+    /// Of it tables (bytes).
+    pub table_write_bytes: u64,
+}
+
+/// What a crash can undo, and when that has to end.
+#[derive(Debug, Default)]
+pub(crate) struct Lag {
+    /// When the flushes ended that are not durable yet.
+    orders: VecDeque<Nanos>,
+    /// How many flushes became durable before the first of them.
+    durable: u64,
+    /// What was written since the last flush of the drive below (bytes).
+    bytes: u64,
+    /// Flushes of the drive below that are under way.
+    flushing: u32,
+}
+
+impl Lag {
+    /// A write of so many bytes.
+    pub(crate) fn written(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// A flush of the guest ended as an order.
+    pub(crate) fn ordered(&mut self, now: Nanos) {
+        self.orders.push_back(now);
+    }
+
+    /// When a flush has to be submitted: early enough to be over in time, if it
+    /// takes no longer than half of what is allowed.
+    pub(crate) fn due(&self, settings: &Settings) -> Option<Nanos> {
+        let oldest = *self.orders.front().filter(|_| self.flushing == 0)?;
+        let full = self.bytes >= settings.max_lag_bytes;
+        Some(if full { oldest } else { oldest.saturating_add(settings.max_lag / 2) })
+    }
+
+    /// Whether flushes of the guest have to wait.
+    pub(crate) fn is_over(&self, now: Nanos, settings: &Settings) -> bool {
+        self.orders.front().is_some_and(|oldest| {
+            now > oldest.saturating_add(settings.max_lag)
+                || self.bytes >= settings.max_lag_bytes.saturating_mul(2)
+        })
+    }
+
+    /// A flush of the drive below is submitted: what it covers.
+    pub(crate) fn flush(&mut self) -> u64 {
+        self.flushing += 1;
+        self.bytes = 0;
+        self.durable + self.orders.len() as u64
+    }
+
+    /// It has ended.
+    pub(crate) fn flushed(&mut self, covered: u64, well: bool) {
+        self.flushing -= 1;
+        while well && self.durable < covered && self.orders.pop_front().is_some() {
+            self.durable += 1;
+        }
+    }
+}

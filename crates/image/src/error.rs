@@ -1,0 +1,115 @@
+//! Everything that can be wrong with an image.
+
+use std::io;
+use std::path::PathBuf;
+
+use stasis_media::OpenError;
+
+/// Why an image cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// A file of it cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A file cannot be read or written.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Os {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The file is no qcow2 image.
+    #[error(
+        "{}: this is no qcow2 image; make one with `stasis image create {} 10GiB`, \
+         or use it as `file:{}`",
+        .0.display(), .0.display(), .0.display()
+    )]
+    NotQcow2(PathBuf),
+    /// The image is of a version, or uses a feature, that is not known here.
+    #[error("{}: {what} is not supported; convert it with `qemu-img convert -O qcow2`", path.display())]
+    Unsupported {
+        /// The image.
+        path: PathBuf,
+        /// What it uses.
+        what: String,
+    },
+    /// The image contradicts itself.
+    #[error("{}: the image is damaged: {what}; see `stasis image check {}`", path.display(), path.display())]
+    Damaged {
+        /// The image.
+        path: PathBuf,
+        /// The first contradiction.
+        what: String,
+    },
+    /// A backing file is missing.
+    #[error(
+        "{}: its backing file {} is missing; bring it back, or name another with `qemu-img rebase -u`",
+        path.display(), backing.display()
+    )]
+    MissingBacking {
+        /// The image.
+        path: PathBuf,
+        /// What it stands on.
+        backing: PathBuf,
+    },
+    /// The backing files go round in a circle.
+    #[error("{}: its backing files lead back to {}; name another with `qemu-img rebase -u`",
+        path.display(), again.display())]
+    Loop {
+        /// The image.
+        path: PathBuf,
+        /// The file met twice.
+        again: PathBuf,
+    },
+    /// There are more backing files than any image needs.
+    #[error("{}: more than {limit} backing files; join some with `stasis image convert`", path.display())]
+    TooDeep {
+        /// The image.
+        path: PathBuf,
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// The image was in use when its program ended.
+    #[error(
+        "{}: it was not closed (lazy refcounts); opening it for writing repairs it",
+        .0.display()
+    )]
+    Dirty(PathBuf),
+    /// There is no internal snapshot of that name.
+    #[error("{}: there is no snapshot `{name}`; there {}", path.display(), present(names))]
+    NoSnapshot {
+        /// The image.
+        path: PathBuf,
+        /// What was asked for.
+        name: String,
+        /// Those there are.
+        names: Vec<String>,
+    },
+    /// A way of flushing that the drive below does not offer.
+    #[error(
+        "durability = \"{0}\" needs a drive with barriers; give the drive `barrier = \"0us\"`, \
+         or take durability = \"flush\""
+    )]
+    NoBarrier(&'static str),
+    /// The library that knows the format refused.
+    #[error("{}: {source}", path.display())]
+    Format {
+        /// The image.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A value is out of its range.
+    #[error("{0}")]
+    Value(String),
+}
+
+fn present(names: &[String]) -> String {
+    match names {
+        [] => "are none".into(),
+        names => format!("are: {}", names.join(", ")),
+    }
+}

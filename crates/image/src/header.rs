@@ -1,0 +1,381 @@
+//! The header of a qcow2 image and its table of snapshots, as far as they have
+//! to be known before the image is opened (QEMU, docs/interop/qcow2.txt).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::ImageError;
+
+const MAGIC: u32 = 0x5146_49fb;
+/// Longest tables that QEMU opens (block/qcow2.h: `QCOW_MAX_L1_SIZE`,
+/// `QCOW_MAX_REFTABLE_SIZE`, `QCOW_MAX_SNAPSHOTS`), in bytes and in number.
+const L1_LIMIT: u64 = 32 << 20;
+const REFTABLE_LIMIT: u64 = 8 << 20;
+const SNAPSHOTS_LIMIT: u32 = 65536;
+/// Longest name of a backing file (qcow2.txt: `backing_file_size`).
+const NAME_LIMIT: u32 = 1023;
+
+/// Incompatible feature bits (qcow2.txt: bytes 72 to 79).
+pub(crate) const DIRTY: u64 = 1;
+const CORRUPT: u64 = 2;
+const EXTERNAL_DATA: u64 = 4;
+const COMPRESSION_TYPE: u64 = 8;
+const EXTENDED_L2: u64 = 16;
+/// Compatible feature bit (bytes 80 to 87).
+pub(crate) const LAZY_REFCOUNTS: u64 = 1;
+/// Autoclear feature bit (bytes 88 to 95).
+const BITMAPS: u64 = 1;
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// 2 or 3.
+    pub version: u32,
+    /// Binary logarithm of the cluster size.
+    pub cluster_bits: u32,
+    /// Size of the disk in bytes.
+    pub size: u64,
+    /// Name of the backing file as written.
+    pub backing: Option<String>,
+    /// Its format as written.
+    pub backing_format: Option<String>,
+    /// Entries of the active L1 table.
+    pub l1_entries: u32,
+    /// Its first byte in the file.
+    pub l1_offset: u64,
+    /// First byte of the refcount table in the file.
+    pub reftable_offset: u64,
+    /// Its length in clusters.
+    pub reftable_clusters: u32,
+    /// How many internal snapshots there are.
+    pub snapshots: u32,
+    /// First byte of their table.
+    pub snapshots_offset: u64,
+    /// Incompatible features.
+    pub incompatible: u64,
+    /// Compatible features.
+    pub compatible: u64,
+    /// Features that are cleared by who does not know them.
+    pub autoclear: u64,
+    /// Binary logarithm of a refcount's width in bits.
+    pub refcount_order: u32,
+}
+
+/// Reads of a file in which everything behind the end is zero.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) length: u64,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(file: &'a File) -> io::Result<Self> {
+        use std::io::{Seek, SeekFrom};
+        let mut end = file;
+        // Block devices have no length among their metadata.
+        Ok(Self { file, length: end.seek(SeekFrom::End(0))? })
+    }
+
+    pub(crate) fn read(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
+        while !into.is_empty() {
+            match self.file.read_at(into, offset) {
+                Ok(0) => {
+                    into.fill(0);
+                    return Ok(());
+                }
+                Ok(count) => {
+                    into = &mut into[count..];
+                    offset += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.read(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+pub(crate) fn be64(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+/// Whether a file begins as a qcow2 image does.
+pub(crate) fn is_qcow2(source: &Source) -> io::Result<bool> {
+    Ok(be32(&source.bytes(0, 4)?, 0) == MAGIC)
+}
+
+impl Header {
+    /// Reads and checks the header of `path`.
+    pub(crate) fn read(source: &Source, path: &Path) -> Result<Self, ImageError> {
+        let os = |source| ImageError::Os { path: path.into(), what: "read it", source };
+        let unsupported =
+            |what: &str| ImageError::Unsupported { path: path.into(), what: what.to_owned() };
+        let damaged = |what: String| ImageError::Damaged { path: path.into(), what };
+
+        let fixed = source.bytes(0, 112).map_err(os)?;
+        if be32(&fixed, 0) != MAGIC {
+            return Err(ImageError::NotQcow2(path.into()));
+        }
+        let version = be32(&fixed, 4);
+        if !matches!(version, 2 | 3) {
+            return Err(unsupported(&format!("qcow2 version {version}")));
+        }
+        if source.length < 72 {
+            return Err(damaged(format!(
+                "it ends after {} bytes, within its header",
+                source.length
+            )));
+        }
+        let mut header = Self {
+            version,
+            cluster_bits: be32(&fixed, 20),
+            size: be64(&fixed, 24),
+            backing: None,
+            backing_format: None,
+            l1_entries: be32(&fixed, 36),
+            l1_offset: be64(&fixed, 40),
+            reftable_offset: be64(&fixed, 48),
+            reftable_clusters: be32(&fixed, 56),
+            snapshots: be32(&fixed, 60),
+            snapshots_offset: be64(&fixed, 64),
+            incompatible: 0,
+            compatible: 0,
+            autoclear: 0,
+            refcount_order: 4,
+        };
+        if be32(&fixed, 32) != 0 {
+            return Err(unsupported("encryption"));
+        }
+        if !(9..=21).contains(&header.cluster_bits) {
+            return Err(damaged(format!("a cluster size of 2^{} bytes", header.cluster_bits)));
+        }
+        let mut length = 72;
+        if version == 3 {
+            header.incompatible = be64(&fixed, 72);
+            header.compatible = be64(&fixed, 80);
+            header.autoclear = be64(&fixed, 88);
+            header.refcount_order = be32(&fixed, 96);
+            length = be32(&fixed, 100);
+        }
+        header.check_features(&unsupported, &damaged)?;
+        header.check_tables(source.length, &damaged)?;
+        if length < 72 || u64::from(length) > header.cluster_size() {
+            return Err(damaged(format!("a header of {length} bytes")));
+        }
+        let name = (be64(&fixed, 8), be32(&fixed, 16));
+        header.read_names(source, length, name, path)?;
+        Ok(header)
+    }
+
+    fn check_features(
+        &self,
+        unsupported: &dyn Fn(&str) -> ImageError,
+        damaged: &dyn Fn(String) -> ImageError,
+    ) -> Result<(), ImageError> {
+        let bits = self.incompatible;
+        for (bit, what) in [
+            (EXTERNAL_DATA, "an external data file"),
+            (COMPRESSION_TYPE, "compression other than deflate"),
+            (EXTENDED_L2, "extended L2 entries"),
+        ] {
+            if bits & bit != 0 {
+                return Err(unsupported(what));
+            }
+        }
+        if bits & CORRUPT != 0 {
+            return Err(damaged("it is marked as corrupt".into()));
+        }
+        if bits & !DIRTY != 0 {
+            return Err(unsupported(&format!(
+                "a feature of a newer version ({:#x})",
+                bits & !DIRTY
+            )));
+        }
+        if self.refcount_order > 6 {
+            return Err(damaged(format!("refcounts of 2^{} bits", self.refcount_order)));
+        }
+        Ok(())
+    }
+
+    fn check_tables(
+        &self,
+        length: u64,
+        damaged: &dyn Fn(String) -> ImageError,
+    ) -> Result<(), ImageError> {
+        let cluster = self.cluster_size();
+        if self.size > 1 << 56 {
+            return Err(damaged(format!("a disk of {} bytes", self.size)));
+        }
+        let place = |what: &str, offset: u64, bytes: u64, limit: u64| {
+            let within = offset
+                .checked_add(bytes)
+                .is_some_and(|end| end <= length.next_multiple_of(cluster));
+            match () {
+                () if !offset.is_multiple_of(cluster) => {
+                    Err(damaged(format!("an unaligned {what}")))
+                }
+                () if bytes > limit => Err(damaged(format!("a {what} of {bytes} bytes"))),
+                () if !within => Err(damaged(format!("a {what} behind its end"))),
+                () => Ok(()),
+            }
+        };
+        let l1 = 8 * u64::from(self.l1_entries);
+        let covered = cluster * (cluster / 8);
+        if self.size.div_ceil(covered) > u64::from(self.l1_entries) {
+            return Err(damaged("an L1 table too short for the disk".into()));
+        }
+        place("L1 table", self.l1_offset, l1, L1_LIMIT)?;
+        let reftable = cluster * u64::from(self.reftable_clusters);
+        place("refcount table", self.reftable_offset, reftable, REFTABLE_LIMIT)?;
+        if self.reftable_clusters == 0 || self.reftable_offset == 0 {
+            return Err(damaged("no refcount table".into()));
+        }
+        if self.snapshots > SNAPSHOTS_LIMIT {
+            return Err(damaged(format!("{} snapshots", self.snapshots)));
+        }
+        Ok(())
+    }
+
+    fn read_names(
+        &mut self,
+        source: &Source,
+        length: u32,
+        (offset, bytes): (u64, u32),
+        path: &Path,
+    ) -> Result<(), ImageError> {
+        let os = |source| ImageError::Os { path: path.into(), what: "read it", source };
+        let damaged = |what: &str| ImageError::Damaged { path: path.into(), what: what.to_owned() };
+        let cluster = self.cluster_size();
+        if offset != 0 {
+            let end = offset.checked_add(u64::from(bytes));
+            if bytes > NAME_LIMIT || end.is_none_or(|end| end > cluster) {
+                return Err(damaged("the name of its backing file is not within its header"));
+            }
+            let name = source.bytes(offset, bytes as usize).map_err(os)?;
+            let name = String::from_utf8(name)
+                .map_err(|_| damaged("the name of its backing file is no text"))?;
+            self.backing = Some(name);
+        }
+        // Header extensions, each of a type, a length and its data in multiples of 8.
+        let mut at = u64::from(length);
+        while at + 8 <= cluster {
+            let head = source.bytes(at, 8).map_err(os)?;
+            let (kind, bytes) = (be32(&head, 0), u64::from(be32(&head, 4)));
+            if kind == 0 {
+                return Ok(());
+            }
+            if at + 8 + bytes > cluster {
+                return Err(damaged("a header extension is longer than the header"));
+            }
+            if kind == 0xe279_2aca {
+                let name = source.bytes(at + 8, bytes as usize).map_err(os)?;
+                self.backing_format = String::from_utf8(name).ok();
+            }
+            at += 8 + bytes.next_multiple_of(8);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a cluster.
+    pub fn cluster_size(&self) -> u64 {
+        1 << self.cluster_bits
+    }
+
+    /// Clusters that a refcount block describes.
+    pub(crate) fn refcounts_in_block(&self) -> u64 {
+        (self.cluster_size() * 8) >> self.refcount_order
+    }
+
+    /// Whether refcounts are written late.
+    pub fn lazy_refcounts(&self) -> bool {
+        self.compatible & LAZY_REFCOUNTS != 0
+    }
+
+    /// Whether it was in use when its program ended.
+    pub fn dirty(&self) -> bool {
+        self.incompatible & DIRTY != 0
+    }
+
+    /// Whether it has bitmaps that someone else keeps up to date.
+    pub(crate) fn bitmaps(&self) -> bool {
+        self.autoclear & BITMAPS != 0
+    }
+}
+
+/// An internal snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its number, as text.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Size of the disk then, in bytes.
+    pub size: u64,
+    pub(crate) l1_offset: u64,
+    pub(crate) l1_entries: u32,
+}
+
+/// The internal snapshots, and how many bytes their table has.
+pub(crate) fn snapshots(
+    source: &Source,
+    header: &Header,
+    path: &Path,
+) -> Result<(Vec<Snapshot>, u64), ImageError> {
+    let os = |source| ImageError::Os { path: path.into(), what: "read it", source };
+    let damaged = |what: &str| ImageError::Damaged { path: path.into(), what: what.to_owned() };
+    let mut found = Vec::new();
+    if header.snapshots == 0 {
+        return Ok((found, 0));
+    }
+    let start = header.snapshots_offset;
+    if !start.is_multiple_of(header.cluster_size()) {
+        return Err(damaged("an unaligned table of snapshots"));
+    }
+    let mut at = start;
+    for _ in 0..header.snapshots {
+        if at.checked_add(40).is_none_or(|end| end > source.length.next_multiple_of(8)) {
+            return Err(damaged("a table of snapshots behind its end"));
+        }
+        let fixed = source.bytes(at, 40).map_err(os)?;
+        let [id, name] = [12, 14].map(|at| usize::from(be32(&fixed, at - 2) as u16));
+        let extra = be32(&fixed, 36) as usize;
+        if extra > 1024 {
+            return Err(damaged("a snapshot with extra data that is too long"));
+        }
+        let rest = source.bytes(at + 40, extra + id + name).map_err(os)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let snapshot = Snapshot {
+            id: text(&rest[extra..extra + id]),
+            name: text(&rest[extra + id..]),
+            size: if extra >= 16 { be64(&rest, 8) } else { header.size },
+            l1_offset: be64(&fixed, 0),
+            l1_entries: be32(&fixed, 8),
+        };
+        let l1 = 8 * u64::from(snapshot.l1_entries);
+        let covered = header.cluster_size() * (header.cluster_size() / 8);
+        let end = snapshot.l1_offset.checked_add(l1);
+        if l1 > L1_LIMIT
+            || !snapshot.l1_offset.is_multiple_of(header.cluster_size())
+            || end.is_none_or(|end| end > source.length.next_multiple_of(header.cluster_size()))
+            || snapshot.size > 1 << 56
+            || snapshot.size.div_ceil(covered) > u64::from(snapshot.l1_entries)
+        {
+            return Err(damaged("a snapshot with an impossible L1 table"));
+        }
+        found.push(snapshot);
+        at += (40 + extra + id + name).next_multiple_of(8) as u64;
+    }
+    Ok((found, at - start))
+}

@@ -1,0 +1,200 @@
+//! What an image asks of the drive below it: operations that are submitted and
+//! end at their virtual time.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use stasis_block::{Command, Operation, Status};
+use stasis_clock::Nanos;
+
+use crate::tables::Tables;
+use crate::Counters;
+
+/// What an image's tasks share with the layer that runs them.
+#[derive(Debug)]
+pub(crate) struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) now: Nanos,
+    /// How far the image's own file may grow (bytes).
+    pub(crate) room: u64,
+    /// How far it was written (bytes).
+    pub(crate) length: u64,
+    pub(crate) tables: Tables,
+    pub(crate) counters: Counters,
+    /// Whether anything was written since the last barrier or flush.
+    pub(crate) written: bool,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    queue: VecDeque<u32>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Free,
+    Queued(Command, Vec<u8>, Option<Waker>),
+    /// Queued, and nobody waits for it any more.
+    Orphan(Command, Vec<u8>),
+    UnderWay(Option<Waker>),
+    Done(Status, Vec<u8>),
+    /// Under way, and nobody waits for it any more.
+    Abandoned,
+}
+
+impl Shared {
+    pub(crate) fn new(room: u64, length: u64, tables: Tables) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            now: 0,
+            room,
+            length,
+            tables,
+            counters: Counters::default(),
+            written: false,
+            slots: Vec::new(),
+            free: Vec::new(),
+            queue: VecDeque::new(),
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits a command; it is on its way whether or not it is waited for.
+    pub(crate) fn io(self: &Arc<Self>, command: Command, data: Vec<u8>) -> HostIo {
+        let mut state = self.lock();
+        state.count(&command);
+        let slot = state.free.pop().unwrap_or_else(|| {
+            state.slots.push(Slot::Free);
+            state.slots.len() as u32 - 1
+        });
+        state.slots[slot as usize] = Slot::Queued(command, data, None);
+        state.queue.push_back(slot);
+        HostIo { shared: Arc::clone(self), slot, operation: command.operation, over: false }
+    }
+}
+
+impl State {
+    fn count(&mut self, command: &Command) {
+        match command.operation {
+            Operation::Write | Operation::WriteZeroes | Operation::Discard | Operation::Copy => {
+                self.written = true;
+                self.counters.host_writes += 1;
+                self.counters.host_write_bytes += command.length;
+                if command.operation == Operation::Write && command.offset < self.room {
+                    self.length = self.length.max(command.offset + command.length);
+                }
+            }
+            Operation::Flush => {
+                self.written = false;
+                self.counters.host_flushes += 1;
+            }
+            Operation::Barrier => {
+                self.written = false;
+                self.counters.host_barriers += 1;
+            }
+            Operation::Read => self.counters.host_reads += 1,
+            Operation::Verify => {}
+        }
+    }
+
+    /// The next command for the drive below, with its tag.
+    pub(crate) fn next(&mut self) -> Option<(u32, Command, Vec<u8>)> {
+        let slot = self.queue.pop_front()?;
+        match std::mem::replace(&mut self.slots[slot as usize], Slot::Free) {
+            Slot::Queued(command, data, waker) => {
+                self.slots[slot as usize] = Slot::UnderWay(waker);
+                Some((slot, command, data))
+            }
+            Slot::Orphan(command, data) => {
+                self.slots[slot as usize] = Slot::Abandoned;
+                Some((slot, command, data))
+            }
+            // Only what is queued is in the queue.
+            other => {
+                self.slots[slot as usize] = other;
+                None
+            }
+        }
+    }
+
+    /// What the drive below completed.
+    pub(crate) fn finish(&mut self, slot: u32, status: Status, data: Vec<u8>) {
+        let Some(place) = self.slots.get_mut(slot as usize) else { return };
+        match std::mem::replace(place, Slot::Done(status, data)) {
+            Slot::UnderWay(Some(waker)) => waker.wake(),
+            Slot::Abandoned => {
+                *place = Slot::Free;
+                self.free.push(slot);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A command at the drive below.
+#[derive(Debug)]
+pub(crate) struct HostIo {
+    shared: Arc<Shared>,
+    slot: u32,
+    operation: Operation,
+    over: bool,
+}
+
+impl Future for HostIo {
+    type Output = io::Result<Vec<u8>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Self::Output> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let place = &mut state.slots[self.slot as usize];
+        match std::mem::replace(place, Slot::Free) {
+            Slot::Done(status, data) => {
+                state.free.push(self.slot);
+                self.over = true;
+                Poll::Ready(match status {
+                    Status::Ok => Ok(data),
+                    status => {
+                        let name = self.operation.name();
+                        Err(io::Error::other(format!("the drive's {name} ended: {status:?}")))
+                    }
+                })
+            }
+            Slot::Queued(command, data, _) => {
+                *place = Slot::Queued(command, data, Some(context.waker().clone()));
+                Poll::Pending
+            }
+            Slot::UnderWay(_) => {
+                *place = Slot::UnderWay(Some(context.waker().clone()));
+                Poll::Pending
+            }
+            other => {
+                *place = other;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for HostIo {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let place = &mut state.slots[self.slot as usize];
+        match std::mem::replace(place, Slot::Abandoned) {
+            Slot::Done(..) => {
+                *place = Slot::Free;
+                state.free.push(self.slot);
+            }
+            Slot::Queued(command, data, _) => *place = Slot::Orphan(command, data),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! An image as a layer: commands of the guest in, commands to the drive below
+//! out, in virtual time.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stasis_block::{Command, Health, Status, Tag, VendorCommand, VendorError};
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Layer, Statistics, Submission};
+use stasis_media::MediumError;
+
+use crate::core::{lock, Core};
+use crate::host::Shared;
+use crate::tasks::Tasks;
+use crate::{Counters, ImageError};
+
+/// A disk image on the layer below it.
+///
+/// Dropped, it writes what it holds back and is closed, as far as the layer
+/// below can do that; [`Image::close`] says how that ended.
+pub struct Image {
+    lower: Box<dyn Layer>,
+    pub(crate) core: Arc<Core>,
+    shared: Arc<Shared>,
+    path: PathBuf,
+    size: u64,
+    tasks: Tasks,
+    // Completed for the guest, on their way out.
+    done: Arc<std::sync::Mutex<VecDeque<Done>>>,
+    lower_done: Vec<Done>,
+    in_flight: Arc<std::sync::atomic::AtomicUsize>,
+    statistics: Statistics,
+    closed: bool,
+}
+
+impl Image {
+    pub(crate) fn new(
+        lower: Box<dyn Layer>,
+        core: Arc<Core>,
+        tasks: Tasks,
+        path: PathBuf,
+        size: u64,
+        writable: bool,
+    ) -> Self {
+        let shared = Arc::clone(&core.shared);
+        Self {
+            lower,
+            core,
+            shared,
+            path,
+            size,
+            tasks,
+            done: Arc::default(),
+            lower_done: Vec::new(),
+            in_flight: Arc::default(),
+            statistics: Statistics::default(),
+            closed: !writable,
+        }
+    }
+
+    /// What flushes came to.
+    pub fn counters(&self) -> Counters {
+        self.shared.lock().counters
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The layer below.
+    pub fn lower(&self) -> &dyn Layer {
+        &*self.lower
+    }
+
+    /// Writes what is held back and closes the image, outside of time. Nothing
+    /// may be in flight.
+    ///
+    /// # Errors
+    /// An [`ImageError`] if the layer below could not write it.
+    pub fn close(&mut self) -> Result<(), ImageError> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        let core = Arc::clone(&self.core);
+        let format = |source| ImageError::Format { path: self.path.clone(), source };
+        instantly(
+            &mut self.tasks,
+            &self.shared,
+            &mut *self.lower,
+            async move { core.close().await },
+        )
+        .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
+        .map_err(format)
+    }
+
+    /// Leaves the image as it is, as a power cut does.
+    pub fn abandon(mut self) {
+        self.closed = true;
+    }
+
+    /// Makes the disk larger, outside of time.
+    ///
+    /// # Errors
+    /// An [`ImageError`] if the layer below could not write it.
+    pub fn grow(&mut self, size: u64) -> Result<(), ImageError> {
+        if size < self.size {
+            let message = "an image can only grow: what is behind the new end would be lost";
+            return Err(ImageError::Value(message.into()));
+        }
+        let core = Arc::clone(&self.core);
+        let format = |source| ImageError::Format { path: self.path.clone(), source };
+        instantly(
+            &mut self.tasks,
+            &self.shared,
+            &mut *self.lower,
+            async move { core.grow(size).await },
+        )
+        .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
+        .map_err(format)?;
+        self.size = size;
+        Ok(())
+    }
+
+    /// Runs a future of the image's outside of time.
+    pub(crate) fn instantly<T: 'static>(
+        &mut self,
+        future: impl std::future::Future<Output = T> + 'static,
+    ) -> Option<T> {
+        instantly(&mut self.tasks, &self.shared, &mut *self.lower, future)
+    }
+
+    /// Runs what can run at `now`, and gives the drive below what it is asked.
+    fn pump(&mut self, now: Nanos) {
+        self.shared.lock().now = now;
+        loop {
+            self.tasks.run();
+            let mut any = false;
+            loop {
+                let next = self.shared.lock().next();
+                let Some((tag, command, data)) = next else { break };
+                any = true;
+                self.lower.submit(now, Submission { tag, queue: 0, command, data });
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// The image's own next event: a flush that bounds what a crash can undo.
+    fn timer(&self) -> Option<Nanos> {
+        lock(&self.core.lag).due(&self.core.settings)
+    }
+
+    /// Everything inside that happens until `now`, each at its own time.
+    fn catch_up(&mut self, now: Nanos) {
+        loop {
+            let timer = self.timer();
+            let lower = self.lower.next_event();
+            let Some(at) = [timer, lower].into_iter().flatten().min().filter(|&at| at <= now)
+            else {
+                return;
+            };
+            let at = at.max(self.shared.lock().now);
+            if lower.is_some_and(|lower| lower <= at) {
+                let mut done = std::mem::take(&mut self.lower_done);
+                self.lower.advance(at, &mut done);
+                for Done { tag, status, data, at, .. } in done.drain(..) {
+                    let moment = {
+                        let mut state = self.shared.lock();
+                        state.finish(tag, status, data);
+                        at.max(state.now)
+                    };
+                    self.pump(moment);
+                }
+                self.lower_done = done;
+            } else {
+                let core = Arc::clone(&self.core);
+                self.shared.lock().now = at;
+                self.tasks.spawn(async move { core.catch_up().await });
+                self.pump(at);
+            }
+        }
+    }
+}
+
+/// Runs `future` with a drive below that takes no time; `None` if it waits for
+/// something else.
+pub(crate) fn instantly<T: 'static>(
+    tasks: &mut Tasks,
+    shared: &Arc<Shared>,
+    lower: &mut dyn Layer,
+    future: impl std::future::Future<Output = T> + 'static,
+) -> Option<T> {
+    let result = Arc::new(std::sync::Mutex::new(None));
+    let place = Arc::clone(&result);
+    tasks.spawn(async move {
+        let value = future.await;
+        *lock(&place) = Some(value);
+    });
+    loop {
+        tasks.run();
+        let next = shared.lock().next();
+        let Some((tag, command, data)) = next else { break };
+        let (status, data) = lower.instant(command, data);
+        shared.lock().finish(tag, status, data);
+    }
+    let value = lock(&result).take();
+    value
+}
+
+impl Layer for Image {
+    fn index(&self) -> u16 {
+        self.lower.index()
+    }
+
+    fn name(&self) -> &str {
+        self.lower.name()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.size
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.core.discard_zeroes()
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        self.lower.barrier()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn submit(&mut self, now: Nanos, submission: Submission) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.catch_up(now);
+        let Submission { tag, queue, command, mut data } = submission;
+        let core = Arc::clone(&self.core);
+        let finished = Arc::clone(&self.done);
+        let in_flight = Arc::clone(&self.in_flight);
+        in_flight.fetch_add(1, Relaxed);
+        let end = move |tag: Tag, status: Status, data: Vec<u8>, at: Nanos| {
+            let done = Done { tag, queue, command, status, data, submit: now, at };
+            lock(&finished).push_back(done);
+        };
+        self.tasks.spawn(async move {
+            let early = std::cell::Cell::new(false);
+            let acknowledge = || {
+                let at = core.shared.lock().now;
+                end(tag, Status::Ok, Vec::new(), at);
+                early.set(true);
+            };
+            let status = core.run(command, &mut data, &acknowledge).await;
+            if !early.get() {
+                let at = core.shared.lock().now;
+                end(tag, status, data, at);
+            }
+        });
+        self.pump(now);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let done = lock(&self.done).front().map(|done| done.at);
+        [done, self.lower.next_event(), self.timer()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.catch_up(now);
+        let mut finished = lock(&self.done);
+        while finished.front().is_some_and(|done| done.at <= now) {
+            let Some(next) = finished.pop_front() else { break };
+            self.in_flight.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            self.statistics.add(next.command.operation, next.command.length, next.status);
+            done.push(next);
+        }
+    }
+
+    fn instant(&mut self, command: Command, mut data: Vec<u8>) -> (Status, Vec<u8>) {
+        let core = Arc::clone(&self.core);
+        let outcome = self.instantly(async move {
+            let status = core.run(command, &mut data, &|| {}).await;
+            (status, data)
+        });
+        outcome.unwrap_or((Status::WriteError, Vec::new()))
+    }
+
+    fn frozen(&self) -> Duration {
+        self.lower.frozen()
+    }
+
+    fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.lower.take_error()
+    }
+
+    fn health(&self) -> Health {
+        self.lower.health()
+    }
+
+    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
+        self.catch_up(now);
+        self.lower.vendor(now, command)
+    }
+
+    fn inside(&self, now: Nanos) -> Option<String> {
+        let counters = serde_json::to_string(&self.counters()).ok()?;
+        let below = self.lower.inside(now).unwrap_or_else(|| "null".into());
+        Some(format!("{{\"image\":{counters},\"below\":{below}}}"))
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // What was under way ends here; the guest waits for none of it.
+        while let Some(at) = self.lower.next_event() {
+            self.lower.advance(at, &mut self.lower_done);
+            for Done { tag, status, data, .. } in self.lower_done.drain(..) {
+                self.shared.lock().finish(tag, status, data);
+            }
+        }
+        if !self.closed {
+            // Who wants to know how it ended closes it before.
+            let _ = self.close();
+        }
+    }
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Image")
+            .field("path", &self.path)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,63 @@
+//! Disk images in qcow2, as a layer over any model and medium.
+//!
+//! A command of the guest becomes reads, writes and orders of the drive below,
+//! each of which takes that drive's time. The format's work is done by
+//! [`imago`]; what it wants to write of its tables is held back and written in
+//! an order of ours, so that the image is sound at every instant, whatever of
+//! the drive's cache a power cut loses.
+//!
+//! Promises:
+//! - Virtual time only: the same commands at the same times end at the same
+//!   times. One thread; nothing waits for the host.
+//! - After a power cut at any instant the image is sound: leaks at worst. What
+//!   else holds depends on its [`Durability`]: everything that was acknowledged
+//!   before a flush that ended; or, with [`Durability::Ordered`], everything
+//!   before some flush and nothing after the next.
+//! - A write that finds no room ends with an error, and the image stays sound
+//!   and goes on.
+//! - No file makes it panic or hang: what contradicts itself is refused with
+//!   one message.
+//!
+//! What `imago` 0.2 does not do is done here: the order of tables ([`tables`]),
+//! checking an image ([`check`]), internal snapshots (read through a header that
+//! points to them), lazy refcounts and their repair.
+
+mod chain;
+mod check;
+mod core;
+mod create;
+mod durability;
+mod error;
+mod header;
+mod host;
+mod job;
+mod layer;
+mod map;
+mod open;
+mod refcounts;
+mod repair;
+mod storage;
+mod tables;
+mod tasks;
+mod timeless;
+
+pub use chain::{find, Format, Found, Link, DEPTH_LIMIT};
+pub use check::Report;
+pub use create::{create, CreateOptions};
+pub use durability::{Counters, Durability, Settings};
+pub use error::ImageError;
+pub use header::{Header, Snapshot};
+pub use layer::Image;
+pub use map::{Extent, Kind};
+pub use open::{find as open_files, find_links as open_links, Opening};
+pub use timeless::Timeless;
+
+use std::path::Path;
+
+/// Checks the qcow2 file at `path`, without what is below it.
+///
+/// # Errors
+/// An [`ImageError`] if it cannot be read as an image at all.
+pub fn check(path: &Path) -> Result<(Header, Report, Vec<Snapshot>), ImageError> {
+    chain::examine(path)
+}

@@ -1,0 +1,81 @@
+//! What a disk is made of.
+
+use std::sync::Arc;
+
+use imago::Mapping;
+
+use crate::storage::Role;
+use crate::{Image, ImageError};
+
+/// A range of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte of the disk.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a range of a disk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Zeroes; `explicit` where the image says so, and it is not merely that
+    /// nothing was written.
+    Zero {
+        /// Whether the image says so.
+        explicit: bool,
+    },
+    /// Data in the image's own file, from this byte on.
+    Data(u64),
+    /// Data in a file below, from this byte of the drive on.
+    Below(u64),
+    /// Compressed data.
+    Compressed,
+}
+
+impl Image {
+    /// The disk's ranges in order, joined where they go on, outside of time.
+    ///
+    /// # Errors
+    /// An [`ImageError`] if the image cannot be read.
+    pub fn map(&mut self) -> Result<Vec<Extent>, ImageError> {
+        let core = Arc::clone(&self.core);
+        let walked = self.instantly(async move {
+            let access = core.access().await;
+            let mut extents: Vec<Extent> = Vec::new();
+            let (mut at, size) = (0, access.size());
+            while at < size {
+                let (mapping, count) = access.get_mapping(at, size - at).await?;
+                let kind = match mapping {
+                    Mapping::Raw { storage, offset, .. } => match storage.role {
+                        Role::Below(start, _) => Kind::Below(start + offset),
+                        _ => Kind::Data(offset),
+                    },
+                    Mapping::Zero { explicit, .. } => Kind::Zero { explicit },
+                    Mapping::Special { .. } => Kind::Compressed,
+                    _ => break,
+                };
+                match extents.last_mut() {
+                    Some(last) if goes_on(last, kind) => last.length += count,
+                    _ => extents.push(Extent { offset: at, length: count, kind }),
+                }
+                at += count;
+            }
+            std::io::Result::Ok(extents)
+        });
+        walked
+            .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
+            .map_err(|source| ImageError::Format { path: self.path().into(), source })
+    }
+}
+
+fn goes_on(last: &Extent, kind: Kind) -> bool {
+    match (last.kind, kind) {
+        (Kind::Data(before), Kind::Data(after)) | (Kind::Below(before), Kind::Below(after)) => {
+            before + last.length == after
+        }
+        (before, after) => before == after,
+    }
+}

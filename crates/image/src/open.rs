@@ -1,0 +1,249 @@
+//! Opening an image: its files found, locked and checked, then the image on the
+//! drive that holds them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use imago::qcow2::Qcow2;
+use imago::raw::Raw;
+use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
+use stasis_block::{Command, Operation, Status};
+use stasis_drive::Layer;
+use stasis_media::{HostFile, HostFiles, Medium, OpenOptions};
+
+use crate::chain::{self, Format, Found, Link};
+use crate::core::Core;
+use crate::header::Source;
+use crate::host::Shared;
+use crate::layer::{instantly, Image};
+use crate::repair;
+use crate::storage::{Handle, Role};
+use crate::tables::Tables;
+use crate::tasks::Tasks;
+use crate::{Durability, Header, ImageError, Settings};
+
+/// Clusters that an image may need beside those of its disk and its tables.
+const SPARE: u64 = 64;
+
+/// An image whose files are found, locked and checked. The locks are those of
+/// the medium it came with.
+#[derive(Debug)]
+pub struct Opening {
+    found: Found,
+    // Where each file begins on the drive, and how far it may grow.
+    places: Vec<(u64, u64)>,
+    // How long each is.
+    lengths: Vec<u64>,
+    writable: bool,
+}
+
+/// How far the file of an image can grow, in bytes.
+fn room(header: &Header, found: &Found, length: u64) -> u64 {
+    let cluster = header.cluster_size();
+    let total = header.size.div_ceil(cluster);
+    let in_place = match found.snapshots.is_empty() {
+        true => found.report.allocated - found.report.compressed,
+        false => 0,
+    };
+    let data = total - in_place.min(total);
+    let tables = total.div_ceil(cluster / 8) + header.size.div_ceil(cluster).div_ceil(cluster / 8);
+    let clusters = length.div_ceil(cluster) + data + tables + SPARE;
+    let blocks = clusters.div_ceil(header.refcounts_in_block()) + 1;
+    (clusters + blocks + SPARE) * cluster
+}
+
+/// Finds the image at `path` with everything below it, and opens and locks the
+/// files. An image that was not closed is repaired.
+///
+/// # Errors
+/// An [`ImageError`] that names the file and what to do.
+pub fn find(
+    path: &Path,
+    writable: bool,
+    options: &OpenOptions,
+) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+    find_links(chain::links(&options.base.join(path))?, writable, options)
+}
+
+/// The same with the files named by `links`, from the top.
+///
+/// # Errors
+/// An [`ImageError`] that names the file and what to do.
+pub fn find_links(
+    links: Vec<Link>,
+    writable: bool,
+    options: &OpenOptions,
+) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+    let mut found = chain::inspect(links)?;
+    let mut lengths = Vec::new();
+    let mut files = Vec::new();
+    for link in &found.links {
+        let os = |source| ImageError::Os { path: link.path.clone(), what: "read it", source };
+        let file = std::fs::File::open(&link.path).map_err(os)?;
+        lengths.push(Source::new(&file).map_err(os)?.length);
+        files.push(HostFile { path: link.path.clone(), room: 0, writable: false });
+    }
+    if let (Some(file), true) = (files.first_mut(), writable) {
+        file.writable = true;
+        file.room = room(&found.header, &found, lengths[0]);
+    }
+    let medium = HostFiles::open(&files, options)?;
+    let places: Vec<_> = medium.places().collect();
+    if writable {
+        if found.header.bitmaps() {
+            let what = "a bitmap of changed blocks".to_owned();
+            return Err(ImageError::Unsupported { path: found.links[0].path.clone(), what });
+        }
+        if found.header.dirty() || !repair::reaches(&found.header, places[0].1) {
+            repair::refcounts(&found, places[0].1)?;
+            found = chain::inspect(found.links)?;
+            let os =
+                |source| ImageError::Os { path: files[0].path.clone(), what: "read it", source };
+            let file = std::fs::File::open(&files[0].path).map_err(os)?;
+            lengths[0] = Source::new(&file).map_err(os)?.length;
+        }
+    }
+    Ok((Opening { found, places, lengths, writable }, Box::new(medium)))
+}
+
+impl Opening {
+    /// Size of the disk in bytes.
+    pub fn size(&self) -> u64 {
+        self.found.header.size
+    }
+
+    /// What was found.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// The image's files, from the top.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.found.links.iter().map(|link| link.path.as_path())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.found.links[0].path.clone()
+    }
+
+    /// Opens the image on `lower`, a drive with the medium that the opening came
+    /// with.
+    ///
+    /// # Errors
+    /// An [`ImageError`] if `lower` cannot read it, or does not offer what
+    /// `settings` need.
+    pub fn open(self, lower: Box<dyn Layer>, settings: Settings) -> Result<Image, ImageError> {
+        self.open_at(lower, settings, None)
+    }
+
+    /// Opens the image as it was at a snapshot, to be read.
+    ///
+    /// # Errors
+    /// As [`Opening::open`], and if there is no snapshot of that name or number.
+    pub fn open_snapshot(self, lower: Box<dyn Layer>, name: &str) -> Result<Image, ImageError> {
+        self.open_at(lower, Settings::default(), Some(name))
+    }
+
+    fn open_at(
+        self,
+        mut lower: Box<dyn Layer>,
+        settings: Settings,
+        snapshot: Option<&str>,
+    ) -> Result<Image, ImageError> {
+        if settings.durability != Durability::Flush && lower.barrier().is_none() {
+            return Err(ImageError::NoBarrier(settings.durability.name()));
+        }
+        let header = &self.found.header;
+        let lazy = header.lazy_refcounts();
+        let mut tables = Tables::new(header.cluster_bits, header.refcount_order, lazy);
+        if self.writable {
+            self.load(&mut *lower, &mut tables)?;
+        }
+        let (role, size) = match snapshot {
+            Some(name) => self.snapshot(&mut *lower, name)?,
+            None => (Role::Tables, header.size),
+        };
+        let writable = self.writable && snapshot.is_none();
+        let shared = Shared::new(self.places[0].1, self.lengths[0], tables);
+        let mut tasks = Tasks::default();
+        let (links, places) = (self.found.links.clone(), self.places.clone());
+        let lengths = self.lengths.clone();
+        let files = Arc::clone(&shared);
+        let opened = instantly(&mut tasks, &shared, &mut *lower, async move {
+            let mut below: Option<FormatAccess<Handle>> = None;
+            for (index, link) in links.iter().enumerate().skip(1).rev() {
+                let file = Handle::new(&files, Role::Below(places[index].0, lengths[index]));
+                below = Some(match link.format {
+                    Format::Raw => {
+                        let raw = Raw::builder(file).open(DenyImplicitOpenGate::default()).await?;
+                        FormatAccess::new(raw)
+                    }
+                    Format::Qcow2 => {
+                        let image = Qcow2::<Handle>::builder(file).backing(below.take());
+                        FormatAccess::new(image.open(DenyImplicitOpenGate::default()).await?)
+                    }
+                });
+            }
+            let image = Qcow2::<Handle>::builder(Handle::new(&files, role))
+                .backing(below)
+                .data_file(Some(Handle::new(&files, Role::Data)))
+                .write(writable);
+            std::io::Result::Ok(FormatAccess::new(
+                image.open(DenyImplicitOpenGate::default()).await?,
+            ))
+        });
+        let access = opened
+            .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
+            .map_err(|source| ImageError::Format { path: self.path(), source })?;
+        let barriers = lower.barrier().is_some();
+        let core = Core::new(access, shared, settings, header.version > 2, barriers);
+        Ok(Image::new(lower, Arc::new(core), tasks, self.path(), size, writable))
+    }
+
+    fn read(&self, lower: &mut dyn Layer, offset: u64, length: u64) -> Result<Vec<u8>, ImageError> {
+        let length = length.min(self.places[0].1 - offset.min(self.places[0].1));
+        let command = Command::new(Operation::Read, offset, length);
+        match lower.instant(command, vec![0; length as usize]) {
+            (Status::Ok, data) => Ok(data),
+            _ => Err(ImageError::Format {
+                path: self.path(),
+                source: std::io::Error::other("the drive below cannot read it"),
+            }),
+        }
+    }
+
+    /// Takes over the tables that have to be known from the beginning.
+    fn load(&self, lower: &mut dyn Layer, tables: &mut Tables) -> Result<(), ImageError> {
+        let header = &self.found.header;
+        let cluster = header.cluster_size();
+        let reftable = u64::from(header.reftable_clusters);
+        let l1 = (8 * u64::from(header.l1_entries)).div_ceil(cluster);
+        for (start, clusters) in
+            [(0, 1), (header.reftable_offset, reftable), (header.l1_offset, l1)]
+        {
+            for index in 0..clusters {
+                let offset = start + index * cluster;
+                tables.load(offset, self.read(lower, offset, cluster)?);
+            }
+        }
+        for &block in self.found.report.blocks.iter().flatten() {
+            tables.load_block(block * cluster, self.read(lower, block * cluster, cluster)?);
+        }
+        Ok(())
+    }
+
+    /// The first bytes of the file as they would be at a snapshot, and the
+    /// disk's size then.
+    fn snapshot(&self, lower: &mut dyn Layer, name: &str) -> Result<(Role, u64), ImageError> {
+        let all = &self.found.snapshots;
+        let Some(snapshot) = all.iter().find(|one| one.name == name || one.id == name) else {
+            let names = all.iter().map(|one| one.name.clone()).collect();
+            return Err(ImageError::NoSnapshot { path: self.path(), name: name.into(), names });
+        };
+        let mut head = self.read(lower, 0, 512)?;
+        head[24..32].copy_from_slice(&snapshot.size.to_be_bytes());
+        head[36..40].copy_from_slice(&snapshot.l1_entries.to_be_bytes());
+        head[40..48].copy_from_slice(&snapshot.l1_offset.to_be_bytes());
+        Ok((Role::Snapshot(head.into()), snapshot.size))
+    }
+}

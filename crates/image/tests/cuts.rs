@@ -1,0 +1,53 @@
+//! The power is cut anywhere, and the image is started again from what the
+//! drive's cache may leave.
+
+mod common;
+
+use common::cut::run;
+use common::*;
+use stasis_image::{Durability, Settings};
+
+fn cuts(options: &str, durability: Durability, seeds: std::ops::Range<u64>, each: u64) {
+    let folder = folder();
+    for seed in seeds {
+        let path = name(&folder, "disk.qcow2");
+        let text = path.to_str().unwrap();
+        qemu_img(&["create", "-q", "-f", "qcow2", "-o", options, text, "1M"]);
+        let settings = Settings { durability, max_lag: 4_000_000, ..Settings::default() };
+        let run = run(&path, seed, settings, 150);
+        let state = name(&folder, "state.qcow2");
+        for draw in 0..each {
+            let judged = run.cut(&state, seed << 32 | draw, draw % 20 == 0);
+            judged
+                .unwrap_or_else(|wrong| panic!("{options} {durability:?} {seed} {draw}: {wrong}"));
+        }
+    }
+}
+
+#[test]
+fn flush_keeps_what_was_flushed() {
+    cuts("cluster_size=4096", Durability::Flush, 0..3, 25);
+    cuts("cluster_size=512,refcount_bits=1", Durability::Flush, 3..6, 25);
+    cuts("cluster_size=65536", Durability::Flush, 6..8, 25);
+}
+
+#[test]
+fn barrier_keeps_what_was_flushed() {
+    cuts("cluster_size=4096", Durability::Barrier, 0..3, 25);
+    cuts("cluster_size=512,refcount_bits=1", Durability::Barrier, 3..6, 25);
+    cuts("cluster_size=65536", Durability::Barrier, 6..8, 25);
+}
+
+#[test]
+fn ordered_keeps_a_prefix() {
+    cuts("cluster_size=4096", Durability::Ordered, 0..3, 25);
+    cuts("cluster_size=512,refcount_bits=1", Durability::Ordered, 3..6, 25);
+    cuts("cluster_size=65536", Durability::Ordered, 6..8, 25);
+}
+
+#[test]
+fn late_refcounts_are_found_again() {
+    for durability in Durability::ALL {
+        cuts("cluster_size=4096,lazy_refcounts=on", durability, 0..2, 25);
+    }
+}

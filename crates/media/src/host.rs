@@ -1,0 +1,111 @@
+//! Several host files side by side, as one medium: what a disk image and those
+//! below it lie in.
+
+use std::path::PathBuf;
+
+use stasis_block::{Command, Operation};
+
+use crate::spec::delayed;
+use crate::synchronous::Synchronous;
+use crate::workers::Workers;
+use crate::{open, Execution, Finished, Medium, MediumError, OpenError, OpenOptions, Ticket};
+
+/// Where the files begin: at multiples of this (bytes).
+const STEP: u64 = 1 << 20;
+
+/// A file of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How far it may grow (bytes); never less than it has.
+    pub room: u64,
+    /// Whether it is written; otherwise others may read it at the same time.
+    pub writable: bool,
+}
+
+/// Files side by side. What was never written of a file reads as zeroes.
+pub struct HostFiles {
+    // With their first bytes, in order.
+    files: Vec<(u64, Box<dyn Medium>)>,
+    capacity: u64,
+    early: Vec<Finished>,
+}
+
+impl HostFiles {
+    /// Opens and locks `files`, which is not empty.
+    ///
+    /// # Errors
+    /// An [`OpenError`] that names the path, the cause and what to do.
+    pub fn open(files: &[HostFile], options: &OpenOptions) -> Result<Self, OpenError> {
+        let mut opened = Vec::new();
+        let mut capacity = 0;
+        for HostFile { path, room, writable } in files {
+            let path = options.base.join(path);
+            let label = format!("file:{}", path.display());
+            let backing = open::host_file(&path, &label, *room, *writable)?;
+            let size = backing.capacity;
+            let medium = match options.execution {
+                Execution::Synchronous => delayed(Synchronous::new(backing), options),
+                Execution::Asynchronous => delayed(Workers::new(backing), options),
+            };
+            opened.push((capacity, medium));
+            capacity += size.next_multiple_of(STEP);
+        }
+        Ok(Self { files: opened, capacity, early: Vec::new() })
+    }
+
+    /// Where each file begins, and how far it may grow (bytes).
+    pub fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.files.iter().map(|(start, medium)| (*start, medium.capacity()))
+    }
+}
+
+impl Medium for HostFiles {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn submit(&mut self, ticket: Ticket, mut command: Command, data: Vec<u8>) {
+        let Command { operation, offset, length, .. } = command;
+        // Only the first file is ever written.
+        let index = match operation {
+            Operation::Flush | Operation::Barrier => 0,
+            _ => self.files.partition_point(|(start, _)| *start <= offset).saturating_sub(1),
+        };
+        match self.files.get_mut(index) {
+            Some((start, medium)) if operation != Operation::Copy || index == 0 => {
+                command.offset = offset.saturating_sub(*start);
+                medium.submit(ticket, command, data);
+            }
+            _ => {
+                let capacity = self.capacity;
+                let error = MediumError::OutOfRange { operation, offset, length, capacity };
+                self.early.push(Finished { ticket, result: Err(error), data });
+            }
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        done.append(&mut self.early);
+        self.files.iter_mut().for_each(|(_, medium)| medium.poll(done));
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        let before = done.len();
+        self.poll(done);
+        if done.len() == before {
+            if let Some((_, medium)) = self.files.iter_mut().find(|(_, m)| m.in_flight() > 0) {
+                medium.wait(done);
+            }
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.early.len() + self.files.iter().map(|(_, medium)| medium.in_flight()).sum::<usize>()
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.files.first().is_some_and(|(_, medium)| medium.discard_zeroes())
+    }
+}
