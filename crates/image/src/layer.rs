@@ -32,6 +32,8 @@ pub struct Image {
     lower_done: Vec<Done>,
     in_flight: Arc<std::sync::atomic::AtomicUsize>,
     statistics: Statistics,
+    // Commands submitted so far.
+    submitted: u64,
     closed: bool,
 }
 
@@ -56,6 +58,7 @@ impl Image {
             lower_done: Vec::new(),
             in_flight: Arc::default(),
             statistics: Statistics::default(),
+            submitted: 0,
             closed: !writable,
         }
     }
@@ -244,8 +247,10 @@ impl Layer for Image {
         let finished = Arc::clone(&self.done);
         let in_flight = Arc::clone(&self.in_flight);
         in_flight.fetch_add(1, Relaxed);
+        let order = self.submitted;
+        self.submitted += 1;
         let end = move |tag: Tag, status: Status, data: Vec<u8>, at: Nanos| {
-            let done = Done { tag, queue, command, status, data, submit: now, at };
+            let done = Done { tag, queue, command, status, data, submit: now, order, at };
             lock(&finished).push_back(done);
         };
         self.tasks.spawn(async move {
