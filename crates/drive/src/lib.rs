@@ -16,6 +16,7 @@ mod drive;
 mod history;
 mod layer;
 mod recorder;
+mod scheduled;
 mod slots;
 mod statistics;
 
@@ -23,4 +24,5 @@ pub use drive::Drive;
 pub use history::{Cut, Event, History, Survival, SECTOR};
 pub use layer::{Done, Layer, Submission};
 pub use recorder::Recorder;
+pub use scheduled::{Scheduled, Tenant};
 pub use statistics::{Counter, Statistics};

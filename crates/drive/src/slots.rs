@@ -19,14 +19,20 @@ pub(crate) struct Slot {
 }
 
 /// Slots, reused once they are free.
-#[derive(Debug, Default)]
-pub(crate) struct Slots {
-    slots: Vec<Option<Slot>>,
+#[derive(Debug)]
+pub(crate) struct Slots<T = Slot> {
+    slots: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
-impl Slots {
-    pub(crate) fn insert(&mut self, slot: Slot) -> u32 {
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    pub(crate) fn insert(&mut self, slot: T) -> u32 {
         match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = Some(slot);
@@ -39,11 +45,11 @@ impl Slots {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slots.get_mut(index as usize)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, index: u32) -> Option<Slot> {
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?.take()?;
         self.free.push(index);
         Some(slot)

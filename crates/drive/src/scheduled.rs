@@ -1,0 +1,220 @@
+//! A scheduler before a drive that several share.
+
+use std::time::Duration;
+
+use stasis_block::{Command, Health, Operation, Status, Tag, VendorCommand, VendorError};
+use stasis_clock::Nanos;
+use stasis_media::MediumError;
+use stasis_scheduler::{Gate, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec};
+
+use crate::slots::Slots;
+use crate::{Done, Layer, Statistics, Submission};
+
+/// One of those who share a drive: a machine, or a host workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tenant(QueueId);
+
+// A command that waits or is in flight.
+struct Held {
+    tenant: Tenant,
+    tag: Tag,
+    queue: u16,
+    command: Command,
+    submit: Nanos,
+    order: u64,
+    // Until it is sent.
+    data: Vec<u8>,
+}
+
+/// A drive of which a scheduler decides what it gets next.
+///
+/// Commands wait here, and the drive holds few at once. A flush covers what had
+/// completed when it was submitted: what waits beside it may go after it. What a
+/// tenant submits after its barrier goes after it. As a [`Layer`], it has one
+/// tenant of default weight, which is there from the beginning.
+pub struct Scheduled {
+    lower: Box<dyn Layer>,
+    gate: Gate,
+    first: Tenant,
+    slots: Slots<Held>,
+    submitted: u64,
+    // Completed, and not yet handed out.
+    due: Vec<(Tenant, Done)>,
+    done: Vec<Done>,
+}
+
+impl Scheduled {
+    /// Puts the scheduler before `lower`, in which nothing is in flight.
+    pub fn new(spec: &SchedulerSpec, lower: Box<dyn Layer>) -> Self {
+        let mut gate = Gate::new(spec.build(), spec.depth);
+        let first = Tenant(gate.scheduler().create(0, &QueueSpec::default()));
+        let (slots, due, done) = (Slots::default(), Vec::new(), Vec::new());
+        Self { lower, gate, first, slots, submitted: 0, due, done }
+    }
+
+    /// The tenant whose commands come through [`Layer::submit`].
+    pub fn first(&self) -> Tenant {
+        self.first
+    }
+
+    /// One more tenant.
+    pub fn add_tenant(&mut self, now: Nanos, spec: &QueueSpec) -> Tenant {
+        Tenant(self.gate.scheduler().create(now, spec))
+    }
+
+    /// A tenant begins or ends to ask for help.
+    pub fn help(&mut self, now: Nanos, tenant: Tenant, on: bool) {
+        self.catch_up(now);
+        self.gate.scheduler().help(now, tenant.0, on);
+        self.fill(now);
+    }
+
+    /// What a tenant got until `now`.
+    pub fn tenant_statistics(&self, now: Nanos, tenant: Tenant) -> QueueStatistics {
+        self.gate.schedules().statistics(now, tenant.0)
+    }
+
+    /// Takes a tenant's command at `now` (ns), which is not before any earlier
+    /// call's.
+    pub fn submit_from(&mut self, now: Nanos, tenant: Tenant, submission: Submission) {
+        // What completes before it does not depend on when that was asked for.
+        self.catch_up(now);
+        let Submission { tag, queue, command, data } = submission;
+        let order = self.submitted;
+        self.submitted += 1;
+        let held = Held { tenant, tag, queue, command, submit: now, order, data };
+        let slot = self.slots.insert(held);
+        if let Err(refused) = self.gate.submit(now, tenant.0, &Request::new(slot, command)) {
+            debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
+            self.finish(slot, failure(command.operation), Vec::new(), now);
+        }
+        self.fill(now);
+    }
+
+    /// Like [`Layer::advance`], and says whose each command is.
+    pub fn advance_tenants(&mut self, now: Nanos, done: &mut Vec<(Tenant, Done)>) {
+        self.catch_up(now);
+        done.append(&mut self.due);
+    }
+
+    /// Works every event up to `now`, each at its own time.
+    fn catch_up(&mut self, now: Nanos) {
+        while let Some(at) = self.inner_event().filter(|&at| at <= now) {
+            self.lower.advance(at, &mut self.done);
+            let mut done = std::mem::take(&mut self.done);
+            for Done { tag: slot, status, data, at, .. } in done.drain(..) {
+                self.gate.complete(at, slot);
+                self.finish(slot, status, data, at);
+            }
+            self.done = done;
+            self.fill(at);
+        }
+    }
+
+    fn inner_event(&self) -> Option<Nanos> {
+        self.lower.next_event().into_iter().chain(self.gate.next_event()).min()
+    }
+
+    fn fill(&mut self, now: Nanos) {
+        while let Some(slot) = self.gate.next(now) {
+            let Some(held) = self.slots.get_mut(slot) else {
+                debug_assert!(false, "the scheduler sent what is not here");
+                continue;
+            };
+            let (queue, command, data) = (held.queue, held.command, std::mem::take(&mut held.data));
+            self.lower.submit(now, Submission { tag: slot, queue, command, data });
+        }
+    }
+
+    fn finish(&mut self, slot: u32, status: Status, data: Vec<u8>, at: Nanos) {
+        let Some(held) = self.slots.remove(slot) else { return };
+        let Held { tenant, tag, queue, command, submit, order, .. } = held;
+        let done = Done { tag, queue, command, status, data, submit, order, at };
+        self.due.push((tenant, done));
+    }
+}
+
+fn failure(operation: Operation) -> Status {
+    match operation {
+        Operation::Read | Operation::Verify => Status::ReadError,
+        _ => Status::WriteError,
+    }
+}
+
+impl Layer for Scheduled {
+    fn index(&self) -> u16 {
+        self.lower.index()
+    }
+
+    fn name(&self) -> &str {
+        self.lower.name()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.lower.capacity()
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.lower.discard_zeroes()
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        self.lower.barrier()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn submit(&mut self, now: Nanos, submission: Submission) {
+        self.submit_from(now, self.first, submission);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let due = self.due.first().map(|(_, done)| done.at);
+        due.into_iter().chain(self.inner_event()).min()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.catch_up(now);
+        done.extend(self.due.drain(..).map(|(_, done)| done));
+    }
+
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+        self.lower.instant(command, data)
+    }
+
+    fn frozen(&self) -> Duration {
+        self.lower.frozen()
+    }
+
+    fn statistics(&self) -> &Statistics {
+        self.lower.statistics()
+    }
+
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.lower.take_error()
+    }
+
+    fn health(&self) -> Health {
+        self.lower.health()
+    }
+
+    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
+        self.catch_up(now);
+        self.lower.vendor(now, command)
+    }
+
+    fn inside(&self, now: Nanos) -> Option<String> {
+        self.lower.inside(now)
+    }
+}
+
+impl std::fmt::Debug for Scheduled {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Scheduled")
+            .field("scheduler", &self.gate.schedules().name())
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
