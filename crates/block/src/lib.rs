@@ -3,6 +3,7 @@
 //!
 //! Promise: plain data, and the interface of a drive's [`Model`].
 
+pub mod blkparse;
 mod model;
 pub mod units;
 

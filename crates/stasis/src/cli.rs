@@ -217,7 +217,7 @@ Examples:
 
 Exit status: 0; 124 if --limit was reached, 125 if something is wrong, 130 if it was stopped."
 )]
-#[command(group = clap::ArgGroup::new("source").required(true).args(["workload"]))]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["workload", "trace"]))]
 pub struct SimArguments {
     /// The model
     #[arg(value_name = "MODEL")]
@@ -225,6 +225,25 @@ pub struct SimArguments {
     /// The synthetic load of a fio job file
     #[arg(long, value_name = "JOB.fio")]
     pub workload: Option<PathBuf>,
+    /// A trace: blkparse's text, MSR Cambridge CSV, or the ios.csv of a run; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The drive to replay, of a trace of several: 8,0, or host.1, or a name
+    #[arg(long, value_name = "NAME", requires = "trace")]
+    pub trace_drive: Option<String>,
+    /// Stretch the trace's times by this factor
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, requires = "trace")]
+    pub scale: f64,
+    /// Submit as fast as possible, with so many I/Os in flight, not at the trace's times
+    #[arg(long, value_name = "DEPTH", requires = "trace", conflicts_with_all = ["scale", "exact_times"],
+          value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub closed: Option<u32>,
+    /// Submit at the very times of a run's ios.csv, its boot included
+    #[arg(long, requires = "trace", conflicts_with = "scale")]
+    pub exact_times: bool,
+    /// Bring I/Os beyond the drive back to its beginning
+    #[arg(long, requires = "trace")]
+    pub wrap: bool,
     /// Size of the drive [default: the model's own, or what the load needs]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
@@ -249,6 +268,14 @@ pub struct SimArguments {
     /// Do not say at the end what the drive did
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// A factor above 0.
+fn factor(word: &str) -> Result<f64, String> {
+    match word.parse::<f64>() {
+        Ok(factor) if factor > 0.0 && factor.is_finite() => Ok(factor),
+        _ => Err("must be a number above 0, such as 0.5".into()),
+    }
 }
 
 /// Does what the command line says.

@@ -12,6 +12,7 @@ mod job;
 mod random;
 mod simulation;
 mod source;
+pub mod trace;
 
 pub use error::{JobError, TraceError};
 pub use job::{Direction, Distribution, Each, Job, JobFile, Load, Size, Weighted};

@@ -1,36 +1,19 @@
 //! From blkparse's default text: the time from issue to the driver (`D`) to
 //! completion (`C`) of each request, which is the drive's.
-//!
-//! The form is that of blkparse(1), "OUTPUT DESCRIPTION AND FORMATTING":
-//! `%D %2c %8s %5T.%9t %5p %2a %3d` and then `%S + %n [%C]`: device, CPU,
-//! sequence, time, process, action, kind, sector, number of sectors. A flush
-//! has no sectors.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use stasis_block::blkparse::{parse, SECTOR};
 use stasis_block::Operation;
-use stasis_clock::{Nanos, SECOND};
+use stasis_clock::Nanos;
 
 use super::CalibrateError;
 use crate::profile::{Block, Observed, Profile};
 
-/// The unit of sectors in traces (bytes), whatever the drive's own.
-const SECTOR: u64 = 512;
 /// The least samples that a block size of its own is worth.
 const SAMPLES_MIN: usize = 30;
 /// The most samples that are kept as they are; of more, percentiles are.
 const SAMPLES_MAX: usize = 2048;
-
-/// An event of interest.
-struct Event<'a> {
-    device: &'a str,
-    at: Nanos,
-    action: &'a str,
-    operation: Operation,
-    sector: u64,
-    sectors: u64,
-    failed: bool,
-}
 
 /// What tells requests under way apart: device, operation, sector.
 type Key<'a> = (&'a str, Operation, u64);
@@ -93,65 +76,6 @@ pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
     }
     profile.check()?;
     Ok(profile)
-}
-
-/// An event that matters, or nothing.
-fn parse(line: &str) -> Result<Option<Event<'_>>, &'static str> {
-    let mut fields = line.split_ascii_whitespace();
-    let Some(device) = fields.next().filter(|field| is_device(field)) else { return Ok(None) };
-    let mut next = |problem| fields.next().ok_or(problem);
-    next("the CPU is missing")?;
-    next("the sequence number is missing")?;
-    let at = time(next("the time is missing")?).ok_or("the time is not seconds.nanoseconds")?;
-    next("the process is missing")?;
-    let action = next("the action is missing")?;
-    if !matches!(action, "D" | "C" | "R") {
-        return Ok(None);
-    }
-    let kind = next("the kind of request is missing")?;
-    let rest: Vec<&str> = fields.collect();
-    let (sector, sectors) = match rest.as_slice() {
-        [sector, "+", sectors, ..] => (
-            sector.parse().map_err(|_| "the sector is no number")?,
-            sectors.parse::<u32>().map_err(|_| "the number of sectors is no number")?,
-        ),
-        // A flush, as "[fio]" or "0 [0]".
-        _ => (0, 0),
-    };
-    let operation = match operation(kind, sectors) {
-        Some(operation) => operation,
-        None => return Ok(None),
-    };
-    let failed = action == "C" && rest.last().is_some_and(|status| *status != "[0]");
-    let sectors = u64::from(sectors);
-    Ok(Some(Event { device, at, action, operation, sector, sectors, failed }))
-}
-
-/// Whether a field is `major,minor`.
-fn is_device(field: &str) -> bool {
-    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    field.split_once(',').is_some_and(|(major, minor)| number(major) && number(minor))
-}
-
-/// From `seconds.nanoseconds`, nine digits of them.
-fn time(field: &str) -> Option<Nanos> {
-    let (seconds, nanos) = field.split_once('.')?;
-    if nanos.len() != 9 {
-        return None;
-    }
-    seconds.parse::<u64>().ok()?.checked_mul(SECOND)?.checked_add(nanos.parse::<u32>().ok()?.into())
-}
-
-/// From the letters of `blk_fill_rwbs` in the kernel's `blktrace.c`: the
-/// operation's (R, W, D, F, N), with F before it for a flush that precedes.
-fn operation(kind: &str, sectors: u32) -> Option<Operation> {
-    match kind.trim_start_matches('F').chars().next() {
-        _ if sectors == 0 => kind.starts_with('F').then_some(Operation::Flush),
-        Some('R') => Some(Operation::Read),
-        Some('W') => Some(Operation::Write),
-        Some('D') => Some(Operation::Discard),
-        _ => None,
-    }
 }
 
 fn block(block_size: u64, mut samples: Vec<Nanos>) -> Block {

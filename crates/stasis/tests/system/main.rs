@@ -9,4 +9,5 @@ mod commands;
 mod drives;
 mod ends;
 mod repeat;
+mod replay;
 mod support;

@@ -88,9 +88,10 @@ impl Setting {
             bail!("--size must be a multiple of the block size {block_size}, and not 0");
         }
         let own = given.or(spec.table().capacity());
-        let (work, capacity) = work::open(arguments, own, block_size, path)?;
+        let (work, capacity) =
+            work::open(arguments, work::Place { capacity: own, block_size, path })?;
         let context = BuildContext {
-            seed: engine::drive_seed(arguments.seed, 0),
+            seed: engine::drive_seed(arguments.seed, work::drive_index(arguments)),
             capacity: capacity.unwrap_or(u64::MAX),
             path,
         };
@@ -99,7 +100,12 @@ impl Setting {
             model: spec.build(&context)?,
             work,
             capacity,
-            source: arguments.workload.clone().unwrap_or_default(),
+            source: arguments
+                .workload
+                .as_ref()
+                .or(arguments.trace.as_ref())
+                .cloned()
+                .unwrap_or_default(),
             seed: arguments.seed,
             path,
             limit,
@@ -133,6 +139,9 @@ impl Setting {
         };
         // Without anything measured, all of it was before.
         let measured = measured.unwrap_or(end);
+        if let Some(remark) = simulation.workload().remark() {
+            eprintln!("{source}: {remark}");
+        }
         let lost = simulation.in_flight();
         let message = match ending {
             Ending::VirtualLimit => {

@@ -1,54 +1,155 @@
 //! The source of a simulation's I/Os, opened and checked.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::{anyhow, bail, Context, Result};
 use stasis_clock::Nanos;
-use stasis_workload::{JobFile, Load};
+use stasis_report::{Summary, SUMMARY_FILE};
+use stasis_workload::trace::{Format, Pace, Reader, Replay, ReplayOptions};
+use stasis_workload::{Io, JobFile, Load, TraceError, Workload};
 
 use crate::cli::SimArguments;
 
-/// A source of I/Os.
-pub type Work = Load;
+/// How much of a trace is read at once (bytes).
+const PIECE: usize = 1 << 20;
 
-/// Opens what the arguments name, for a drive of `capacity` if that is known;
-/// returns it with the drive's size.
-pub fn open(
-    arguments: &SimArguments,
-    capacity: Option<u64>,
-    block_size: u64,
-    path: Nanos,
-) -> Result<(Work, Option<u64>)> {
-    let Some(job) = &arguments.workload else { bail!("no --workload") };
-    let (load, capacity) = jobs(job, capacity, block_size, arguments.seed, path)?;
-    Ok((load, Some(capacity)))
+/// A source of I/Os.
+pub enum Work {
+    /// A job file's load.
+    Load(Load),
+    /// A trace.
+    Replay(Box<Replay<Box<dyn BufRead>>>),
 }
 
-fn jobs(
-    path: &Path,
-    capacity: Option<u64>,
-    block_size: u64,
-    seed: u64,
-    software: Nanos,
-) -> Result<(Load, u64)> {
+impl Workload for Work {
+    fn next_at(&self) -> Option<Nanos> {
+        match self {
+            Self::Load(load) => load.next_at(),
+            Self::Replay(replay) => replay.next_at(),
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Io>, TraceError> {
+        match self {
+            Self::Load(load) => load.take(),
+            Self::Replay(replay) => replay.take(),
+        }
+    }
+
+    fn complete(&mut self, at: Nanos, thread: u16) {
+        match self {
+            Self::Load(load) => load.complete(at, thread),
+            Self::Replay(replay) => replay.complete(at, thread),
+        }
+    }
+
+    fn fraction(&self, now: Nanos) -> Option<f64> {
+        match self {
+            Self::Load(load) => load.fraction(now),
+            Self::Replay(replay) => replay.fraction(now),
+        }
+    }
+}
+
+impl Work {
+    /// What the user should know once it is over.
+    pub fn remark(&self) -> Option<String> {
+        let Self::Replay(replay) = self else { return None };
+        let backwards = replay.backwards();
+        (backwards > 0).then(|| {
+            format!("{backwards} I/Os of the trace are earlier than the one before them; they were submitted at its time")
+        })
+    }
+}
+
+/// What is known of the drive.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Its size in bytes, if that is known.
+    pub capacity: Option<u64>,
+    /// Its logical block in bytes.
+    pub block_size: u64,
+    /// What software adds to each I/O (ns).
+    pub path: Nanos,
+}
+
+/// Opens what the arguments name; returns it with the drive's size, which a
+/// job file can say too.
+pub fn open(arguments: &SimArguments, place: Place) -> Result<(Work, Option<u64>)> {
+    match (&arguments.workload, &arguments.trace) {
+        (Some(job), _) => {
+            let (load, capacity) = jobs(job, place, arguments.seed)?;
+            Ok((Work::Load(load), Some(capacity)))
+        }
+        (None, Some(trace)) => {
+            let replay = replay(trace, arguments, place)
+                .with_context(|| format!("the trace {}", trace.display()))?;
+            Ok((Work::Replay(Box::new(replay)), place.capacity))
+        }
+        (None, None) => bail!("give --workload or --trace"),
+    }
+}
+
+fn jobs(path: &Path, place: Place, seed: u64) -> Result<(Load, u64)> {
     let shown = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown()))?;
     let file = JobFile::parse(&text, &|name| std::env::var(name).ok()).with_context(shown)?;
     for warning in &file.warnings {
         eprintln!("{}: {warning}", shown());
     }
-    let capacity = capacity.or_else(|| file.least_capacity()).ok_or_else(|| {
+    let capacity = place.capacity.or_else(|| file.least_capacity()).ok_or_else(|| {
         anyhow!("{}: how large is the drive? Give --size, or `size` in every job", shown())
     })?;
     for job in &file.jobs {
         let sizes = job.blocks.iter().flat_map(|split| split.all());
-        if let Some(odd) = sizes.into_iter().find(|size| size % block_size != 0) {
+        if let Some(odd) = sizes.into_iter().find(|size| size % place.block_size != 0) {
             bail!(
-                "{}: job `{}`: its block size {odd} is no multiple of the drive's, {block_size}",
+                "{}: job `{}`: its block size {odd} is no multiple of the drive's, {}",
                 shown(),
-                job.name
+                job.name,
+                place.block_size
             );
         }
     }
-    Ok((Load::new(&file, capacity, seed, software).with_context(shown)?, capacity))
+    Ok((Load::new(&file, capacity, seed, place.path).with_context(shown)?, capacity))
+}
+
+fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<Box<dyn BufRead>>> {
+    let (input, length): (Box<dyn BufRead>, _) = if path == Path::new("-") {
+        (Box::new(BufReader::with_capacity(PIECE, std::io::stdin())), None)
+    } else {
+        let file = File::open(path).context("cannot open it")?;
+        let length = file.metadata().ok().map(|metadata| metadata.len());
+        (Box::new(BufReader::with_capacity(PIECE, file)), length)
+    };
+    let reader = Reader::new(input, arguments.trace_drive.as_deref())?;
+    if arguments.exact_times && reader.format() != Format::Ios {
+        bail!("--exact-times is for the ios.csv of a run");
+    }
+    let pace = match (arguments.exact_times, arguments.closed) {
+        (true, _) => Pace::Exact,
+        (false, Some(depth)) => Pace::Closed(depth),
+        (false, None) => Pace::Open(arguments.scale),
+    };
+    let Place { capacity, block_size, path } = place;
+    if arguments.wrap && capacity.is_none() {
+        bail!("--wrap needs to know where the drive ends: give --size");
+    }
+    let options = ReplayOptions { pace, capacity, wrap: arguments.wrap, block_size, path, length };
+    Ok(Replay::new(reader, options)?)
+}
+
+/// The place of the traced drive in its run, on which its seed depends: told by
+/// the `summary.json` beside the `ios.csv`; 0 where there is none.
+pub fn drive_index(arguments: &SimArguments) -> u16 {
+    let place = || {
+        let name = arguments.trace_drive.as_ref()?;
+        let path = arguments.trace.as_ref()?.with_file_name(SUMMARY_FILE);
+        let summary: Summary = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let place = summary.drives.iter().position(|drive| drive.name == *name)?;
+        u16::try_from(place).ok()
+    };
+    place().filter(|_| arguments.exact_times).unwrap_or(0)
 }

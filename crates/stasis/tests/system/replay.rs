@@ -1,0 +1,92 @@
+//! What a guest's drives asked for, a simulation of the same I/Os asks for.
+
+use std::collections::BTreeMap;
+
+use crate::support::Bench;
+
+/// By drive and order: everything of a row but when the guest saw it done.
+fn rows(bench: &Bench, file: &str, drive: &str) -> BTreeMap<u64, String> {
+    let text = bench.text(file);
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = |name| header.iter().position(|column| *column == name).unwrap();
+    let (delivered, order) = (column("delivered_ns"), column("order"));
+    let rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
+    rows.filter(|row| row[0] == drive)
+        .map(|mut row| {
+            row[delivered] = "";
+            row[0] = "";
+            (row[order].parse().unwrap(), row.join(","))
+        })
+        .collect()
+}
+
+#[test]
+fn a_simulation_of_a_runs_ios_gives_its_targets_to_the_nanosecond() {
+    let bench = Bench::new();
+    let fio =
+        "fio --direct=1 --ioengine=libaio --bssplit=4k/70:64k/30 --size=64m --number_ios=150 \
+               --iodepth=16 --rw=randrw --fsync=20 --randrepeat=0";
+    let script = format!(
+        "mkfs.ext4 -q /dev/nvme0n1 && {fio} --name=a --filename=/dev/nvme0n1 >/dev/null && \
+         {fio} --name=b --filename=/dev/nvme1n1 >/dev/null && \
+         fio --name=c --filename=/dev/nvme0n1 --rw=read --number_ios=100 --bs=16k >/dev/null"
+    );
+    // A disk has state: its head, its angle, its cache and its queue.
+    let drives = [("disk", "jpt39c", "256MiB"), ("other", "uniform:50us-900us", "64MiB")];
+    let words = drives
+        .map(|(name, model, size)| format!("--drive=model={model},medium=ram:{size},name={name}"));
+    bench
+        .run(&[
+            "--engine=exact",
+            "--seed=11",
+            "--results=r",
+            &words[0],
+            &words[1],
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ])
+        .expect(0);
+    for (name, model, size) in drives {
+        let sim = bench.command(&[
+            "sim",
+            model,
+            "--trace=r/ios.csv",
+            "--exact-times",
+            "--trace-drive",
+            name,
+            "--size",
+            size,
+            "--seed=11",
+            "--results=s",
+        ]);
+        bench.finish(sim).expect(0);
+        let (run, sim) = (rows(&bench, "r/ios.csv", name), rows(&bench, "s/ios.csv", "drive0"));
+        assert!(run.len() > 150, "{name}: {}", run.len());
+        // The boot's I/Os belong to it: they move the head as well.
+        assert!(run.values().any(|row| row.contains("boot")), "{name}");
+        // Numbers of I/Os that never completed are missing in the run alone.
+        let sim: Vec<_> = sim.into_values().collect();
+        let run: Vec<_> = run.into_values().collect();
+        assert_eq!(run.len(), sim.len(), "{name}");
+        for (run, sim) in run.iter().zip(&sim) {
+            let without_order = |row: &str| row.rsplit_once(',').map(|(row, _)| row.to_owned());
+            assert_eq!(without_order(run), without_order(sim), "{name}");
+        }
+    }
+    // It is not the numbers that are compared with themselves: another seed
+    // gives other targets.
+    let sim = bench.command(&[
+        "sim",
+        "uniform:50us-900us",
+        "--trace=r/ios.csv",
+        "--exact-times",
+        "--trace-drive=other",
+        "--seed=12",
+        "--results=s",
+    ]);
+    bench.finish(sim).expect(0);
+    assert_ne!(rows(&bench, "r/ios.csv", "other"), rows(&bench, "s/ios.csv", "drive0"));
+}

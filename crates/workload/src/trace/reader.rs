@@ -1,0 +1,246 @@
+//! Reads a trace line by line, whatever its format.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{BufRead, Read};
+
+use stasis_block::blkparse::{self, SECTOR};
+use stasis_block::{Command, Operation};
+
+use super::ios::Columns;
+use super::{ios, msr, Parsed, Record};
+use crate::TraceError;
+
+/// The formats of traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// blkparse's default text.
+    Blkparse,
+    /// MSR Cambridge CSV.
+    Msr,
+    /// The `ios.csv` of a run.
+    Ios,
+}
+
+/// The longest line (bytes).
+const LINE_MAX: u64 = 64 << 10;
+/// How much of a line an error shows.
+const SHOWN: usize = 120;
+/// How many I/Os of a run wait for one that was submitted before them: more
+/// than are in flight while any completes. Then it is one that never did.
+const WAITING_MAX: usize = 1 << 20;
+
+/// A record that waits for those submitted before it.
+#[derive(Debug, PartialEq, Eq)]
+struct Waiting(Record);
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0.order, self.0.line).cmp(&(other.0.order, other.0.line))
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// The action that is replayed: `D`, or `Q` where there are none.
+    Blkparse(&'static str),
+    /// The first line's timestamp.
+    Msr(Option<u64>),
+    /// The columns, and what waits to come in order.
+    Ios(Option<Columns>, BinaryHeap<Reverse<Waiting>>, u64),
+}
+
+/// A trace in the order of submission, in bounded memory.
+pub struct Reader<R> {
+    input: R,
+    state: State,
+    /// The drive's name in the trace, as it stands there.
+    drive: Option<String>,
+    /// Whether others are left out.
+    chosen: bool,
+    line: Vec<u8>,
+    number: u64,
+    bytes: u64,
+    ended: bool,
+    found: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Tells the format by the first lines. Of a trace of several drives,
+    /// `drive` is the one to read: `8,0` of blkparse's, `host.1` of MSR's, a
+    /// name of a run's.
+    ///
+    /// # Errors
+    /// [`TraceError::Unknown`] if it is none of them.
+    pub fn new(mut input: R, drive: Option<&str>) -> Result<Self, TraceError> {
+        let start = String::from_utf8_lossy(input.fill_buf()?).into_owned();
+        let first = start.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
+        let actions = || {
+            start.lines().filter_map(|line| blkparse::parse(line).ok().flatten().map(|e| e.action))
+        };
+        let state = if ios::is_like(first) {
+            State::Ios(None, BinaryHeap::new(), 0)
+        } else if msr::is_like(first.trim()) {
+            State::Msr(None)
+        } else if actions().any(|action| action == "D") {
+            State::Blkparse("D")
+        } else if actions().next().is_some() {
+            State::Blkparse("Q")
+        } else if start.trim().is_empty() {
+            return Err(TraceError::Empty(String::new()));
+        } else {
+            return Err(TraceError::Unknown);
+        };
+        let drive = drive.map(|name| match state {
+            State::Msr(_) => name.replacen('.', ",", 1),
+            State::Ios(..) if name.contains(['"', ',']) => {
+                format!("\"{}\"", name.replace('"', "\"\""))
+            }
+            _ => name.to_owned(),
+        });
+        let chosen = drive.is_some();
+        let line = Vec::with_capacity(1 << 10);
+        Ok(Self {
+            input,
+            state,
+            drive,
+            chosen,
+            line,
+            number: 0,
+            bytes: 0,
+            ended: false,
+            found: false,
+        })
+    }
+
+    /// The trace's format.
+    pub fn format(&self) -> Format {
+        match self.state {
+            State::Blkparse(_) => Format::Blkparse,
+            State::Msr(_) => Format::Msr,
+            State::Ios(..) => Format::Ios,
+        }
+    }
+
+    /// How many bytes have been read.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The next I/O in the order of submission; `None` after the last.
+    ///
+    /// # Errors
+    /// [`TraceError`], with the line.
+    pub fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        loop {
+            if let State::Ios(_, waiting, next) = &mut self.state {
+                let enough = self.ended || waiting.len() > WAITING_MAX;
+                let ready =
+                    |Reverse(Waiting(first)): &Reverse<Waiting>| enough || first.order <= *next;
+                if waiting.peek().is_some_and(ready) {
+                    let record = waiting.pop().map(|Reverse(Waiting(record))| record);
+                    *next = record.map_or(*next, |record| record.order + 1);
+                    return Ok(record);
+                }
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let Some(record) = self.read_line()? else { continue };
+            match &mut self.state {
+                State::Ios(_, waiting, _) => waiting.push(Reverse(Waiting(record))),
+                _ => return Ok(Some(record)),
+            }
+        }
+    }
+
+    /// The I/O of the next line, if that is one of the drive's.
+    fn read_line(&mut self) -> Result<Option<Record>, TraceError> {
+        self.line.clear();
+        let read = (&mut self.input).take(LINE_MAX).read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            self.ended = true;
+            if !self.found {
+                let of = self.drive.as_ref().filter(|_| self.chosen);
+                let of = of.map_or(String::new(), |drive| format!(" of drive `{drive}`"));
+                return Err(TraceError::Empty(of));
+            }
+            return Ok(None);
+        }
+        self.number += 1;
+        self.bytes += read as u64;
+        let text = String::from_utf8_lossy(&self.line);
+        let line = text.trim_end_matches(['\n', '\r']);
+        let bad = |problem: String| TraceError::Line {
+            line: self.number,
+            problem,
+            text: line.chars().take(SHOWN).collect(),
+        };
+        if read as u64 == LINE_MAX {
+            return Err(bad(format!("the line is longer than {LINE_MAX} bytes")));
+        }
+        let parsed = match &mut self.state {
+            State::Blkparse(action) => of_event(line, action),
+            State::Msr(first) => msr::parse(line.trim(), first),
+            State::Ios(columns @ None, ..) => {
+                *columns = Some(Columns::new(line).map_err(bad)?);
+                return Ok(None);
+            }
+            State::Ios(Some(columns), ..) => columns.parse(line),
+        };
+        let Parsed::Io { drive, mut record } = parsed.map_err(bad)? else { return Ok(None) };
+        record.line = self.number;
+        match &self.drive {
+            None => self.drive = Some(drive.to_owned()),
+            Some(wanted) if wanted == drive => {}
+            Some(_) if self.chosen => return Ok(None),
+            Some(first) => {
+                let shown = |name: &str| match self.state {
+                    State::Msr(_) => name.replacen(',', ".", 1),
+                    _ => name.to_owned(),
+                };
+                let (drive, other) = (shown(first), shown(drive));
+                return Err(TraceError::Drives { line: self.number, drive, other });
+            }
+        }
+        self.found = true;
+        Ok(Some(record))
+    }
+}
+
+fn of_event<'a>(line: &'a str, action: &str) -> Result<Parsed<'a>, String> {
+    let Some(event) = blkparse::parse(line)? else { return Ok(Parsed::Nothing) };
+    if event.action != action {
+        return Ok(Parsed::Nothing);
+    }
+    let bytes = |sectors: u64| sectors.checked_mul(SECTOR).ok_or("the sector is too large");
+    let mut command = Command::new(event.operation, bytes(event.sector)?, bytes(event.sectors)?);
+    if event.operation == Operation::Flush {
+        command = Command::flush();
+    }
+    command.fua = event.fua;
+    let record = Record {
+        at: event.at,
+        thread: event.cpu.parse().unwrap_or(0),
+        early: false,
+        order: 0,
+        command,
+        line: 0,
+    };
+    Ok(Parsed::Io { drive: event.device, record })
+}
+
+impl<R> std::fmt::Debug for Reader<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("drive", &self.drive)
+            .field("line", &self.number)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,193 @@
+//! A trace as a source of I/Os.
+
+use std::io::BufRead;
+
+use stasis_block::Operation;
+use stasis_clock::Nanos;
+
+use super::{Format, Reader, Record};
+use crate::{Io, TraceError, Workload};
+
+/// When a trace's I/Os are submitted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// At the trace's times since its first I/O, times so much.
+    Open(f64),
+    /// As fast as possible, with so many in flight at most.
+    Closed(u32),
+    /// At the times of a run, its boot included.
+    Exact,
+}
+
+/// How a trace is replayed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReplayOptions {
+    /// When I/Os are submitted.
+    pub pace: Pace,
+    /// The drive's size in bytes; without one, every offset is on it.
+    pub capacity: Option<u64>,
+    /// Whether I/Os beyond the drive are brought back to its beginning.
+    pub wrap: bool,
+    /// The drive's logical block in bytes: I/Os are widened to whole ones.
+    pub block_size: u64,
+    /// What software needs between a completion and the submission after it,
+    /// in a closed loop (ns).
+    pub path: Nanos,
+    /// Length of the trace's file in bytes, where that is known.
+    pub length: Option<u64>,
+}
+
+/// A trace on its way to a drive.
+#[derive(Debug)]
+pub struct Replay<R> {
+    reader: Reader<R>,
+    options: ReplayOptions,
+    next: Option<Record>,
+    /// What ends it, once everything before is taken.
+    error: Option<TraceError>,
+    /// The time of the first I/O in the trace.
+    first: Option<Nanos>,
+    /// When the next I/O is submitted.
+    at: Nanos,
+    in_flight: u64,
+    backwards: u64,
+}
+
+impl<R: BufRead> Replay<R> {
+    /// Begins with the trace's first I/O.
+    ///
+    /// # Errors
+    /// [`TraceError`] if that cannot be had.
+    pub fn new(reader: Reader<R>, options: ReplayOptions) -> Result<Self, TraceError> {
+        let mut replay = Self {
+            reader,
+            options,
+            next: None,
+            error: None,
+            first: None,
+            at: 0,
+            in_flight: 0,
+            backwards: 0,
+        };
+        replay.advance();
+        match replay.error.take() {
+            Some(error) => Err(error),
+            None => Ok(replay),
+        }
+    }
+
+    /// How many I/Os were earlier than the one before them: they were submitted
+    /// at its time.
+    pub fn backwards(&self) -> u64 {
+        self.backwards
+    }
+
+    fn advance(&mut self) {
+        self.next = None;
+        match self.read() {
+            Ok(next) => self.next = next,
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Record>, TraceError> {
+        let mut record = loop {
+            let Some(record) = self.reader.next_record()? else { return Ok(None) };
+            if !record.early || self.options.pace == Pace::Exact {
+                break record;
+            }
+        };
+        self.place(&mut record)?;
+        let first = *self.first.get_or_insert(record.at);
+        let at = match self.options.pace {
+            Pace::Open(scale) if scale == 1.0 => record.at.saturating_sub(first),
+            Pace::Open(scale) => (record.at.saturating_sub(first) as f64 * scale) as Nanos,
+            Pace::Exact => record.at,
+            Pace::Closed(_) => {
+                record.early = false;
+                return Ok(Some(record));
+            }
+        };
+        if at < self.at {
+            self.backwards += 1;
+        }
+        self.at = self.at.max(at);
+        Ok(Some(record))
+    }
+
+    /// Brings the I/O to whole blocks of the drive.
+    fn place(&self, record: &mut Record) -> Result<(), TraceError> {
+        let Record { command, line, .. } = record;
+        if matches!(command.operation, Operation::Flush | Operation::Barrier) {
+            return Ok(());
+        }
+        let block = self.options.block_size.max(1);
+        let (offset, length) = (command.offset, command.length);
+        let beyond = |capacity| TraceError::Beyond { line: *line, offset, length, capacity };
+        let end = offset.checked_add(length).and_then(|end| end.checked_next_multiple_of(block));
+        let end = end.ok_or_else(|| beyond(self.options.capacity.unwrap_or(u64::MAX)))?;
+        command.offset = offset - offset % block;
+        command.length = end - command.offset;
+        let Some(capacity) = self.options.capacity else { return Ok(()) };
+        let fits = |offset: u64| offset.checked_add(command.length).is_some_and(|e| e <= capacity);
+        if !self.options.wrap && !(fits(command.offset) && fits(command.source)) {
+            return Err(beyond(capacity));
+        }
+        for place in [&mut command.offset, &mut command.source] {
+            let fits = |at: u64| at.checked_add(command.length).is_some_and(|end| end <= capacity);
+            if !fits(*place) {
+                *place %= capacity.max(1);
+                // One that would end beyond the end begins at the beginning.
+                *place = if fits(*place) { *place } else { 0 };
+                if !fits(*place) {
+                    return Err(beyond(capacity));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The trace's format.
+    pub fn format(&self) -> Format {
+        self.reader.format()
+    }
+}
+
+impl<R: BufRead> Workload for Replay<R> {
+    fn next_at(&self) -> Option<Nanos> {
+        if self.next.is_none() && self.error.is_none() {
+            return None;
+        }
+        match self.options.pace {
+            Pace::Closed(depth) if self.in_flight >= depth.into() => None,
+            _ => Some(self.at),
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Io>, TraceError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let Some(Record { thread, early, command, .. }) = self.next else { return Ok(None) };
+        self.in_flight += 1;
+        if matches!(self.options.pace, Pace::Closed(_)) {
+            self.at = self.at.saturating_add(self.options.path);
+        }
+        self.advance();
+        Ok(Some(Io { thread, early, command }))
+    }
+
+    fn complete(&mut self, at: Nanos, _thread: u16) {
+        if let Pace::Closed(depth) = self.options.pace {
+            if self.in_flight >= depth.into() {
+                self.at = self.at.max(at.saturating_add(self.options.path));
+            }
+        }
+        self.in_flight -= 1;
+    }
+
+    fn fraction(&self, _now: Nanos) -> Option<f64> {
+        let length = self.options.length.filter(|length| *length > 0)?;
+        Some((self.reader.bytes() as f64 / length as f64).min(1.0))
+    }
+}
