@@ -15,15 +15,21 @@ use crate::units::{self, TimeUnit};
 use crate::{Latency, Method};
 use stasis_block::Operation;
 
+/// The engine of a summary that was made without a guest.
+const SIMULATION: &str = "sim";
+
 /// The page. Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) -> Page {
     let mut sections = vec![Section::new("").with(Block::Facts(facts(summary)))];
     for (figures, statistics) in summary.drives.iter().zip(drives) {
         sections.push(drive(figures, statistics, begin));
     }
-    sections.push(costs(summary));
+    if has_guest(summary) {
+        sections.push(costs(summary));
+    }
     sections.push(Section::new("How to read this").with(Block::Terms(terms(summary))));
     let ended = match summary.ending.as_str() {
+        "exited" if !has_guest(summary) => "A simulation without a guest.".to_owned(),
         "exited" => format!("The command ended with status {}.", summary.exit_status),
         other => {
             let message = summary.message.as_deref().unwrap_or_default();
@@ -31,6 +37,11 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
         }
     };
     Page { title: title(summary), subtitle: ended, sections }
+}
+
+/// Whether there was a guest: a simulation has none.
+fn has_guest(summary: &Summary) -> bool {
+    summary.engine != SIMULATION
 }
 
 fn title(summary: &Summary) -> String {
@@ -59,6 +70,14 @@ fn facts(summary: &Summary) -> Vec<(String, String)> {
         let speed = summary.virtual_seconds / summary.wall_seconds;
         facts.push(("Virtual per wall-clock", format!("{} ×", units::significant(speed, 3))));
     }
+    let named = |facts: Vec<(&str, String)>| {
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    };
+    if !has_guest(summary) {
+        let rate = ios as f64 / summary.virtual_seconds.max(1e-9);
+        facts[2] = ("I/Os a second", units::significant(rate, 4));
+        return named(facts);
+    }
     facts.push(("Boot, virtual", seconds(summary.boot_virtual_seconds)));
     facts.push(("Exits", units::count(summary.exits)));
     if ios > 0 {
@@ -68,12 +87,12 @@ fn facts(summary: &Summary) -> Vec<(String, String)> {
     let late = [summary.overshoot_ns.p99, summary.overshoot_ns.max];
     let [p99, max] = late.map(|ns| units::duration(ns as f64));
     facts.push(("Late slice ends, p99 / max", format!("{p99} / {max}")));
-    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    named(facts)
 }
 
 fn drive(figures: &DriveSummary, statistics: &DriveStatistics, begin: u64) -> Section {
     let section = Section::new(format!("Drive {}", figures.name)).with(Block::Prose(format!(
-        "{} on {}, model {}. I/Os of the guest's boot, not in these figures: {}.",
+        "{} on {}, model {}. I/Os before what is measured, not in these figures: {}.",
         figures.interface,
         figures.medium,
         figures.model,

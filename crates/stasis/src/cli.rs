@@ -229,20 +229,20 @@ pub struct SimArguments {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// The drive to replay, of a trace of several: 8,0, or host.1, or a name
-    #[arg(long, value_name = "NAME", requires = "trace")]
+    #[arg(long, value_name = "NAME", conflicts_with = "workload")]
     pub trace_drive: Option<String>,
     /// Stretch the trace's times by this factor
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, requires = "trace")]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, conflicts_with = "workload")]
     pub scale: f64,
     /// Submit as fast as possible, with so many I/Os in flight, not at the trace's times
-    #[arg(long, value_name = "DEPTH", requires = "trace", conflicts_with_all = ["scale", "exact_times"],
+    #[arg(long, value_name = "DEPTH", conflicts_with_all = ["workload", "scale", "exact_times"],
           value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub closed: Option<u32>,
     /// Submit at the very times of a run's ios.csv, its boot included
-    #[arg(long, requires = "trace", conflicts_with = "scale")]
+    #[arg(long, conflicts_with_all = ["workload", "scale"])]
     pub exact_times: bool,
     /// Bring I/Os beyond the drive back to its beginning
-    #[arg(long, requires = "trace")]
+    #[arg(long, conflicts_with = "workload")]
     pub wrap: bool,
     /// Size of the drive [default: the model's own, or what the load needs]
     #[arg(long, value_name = "SIZE")]

@@ -202,3 +202,124 @@ fn wrong_words_are_named() {
         assert!(error.contains(expected), "{words:?}: {error}");
     }
 }
+
+fn blkparse() -> String {
+    format!("{}/../models/tests/data/blkparse.txt", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn traces_are_replayed_at_their_times_or_as_fast_as_possible() {
+    let bench = Bench::new();
+    // Of the 60 requests all were issued: 20 reads, 29 writes, 6 discards and
+    // flushes of their own.
+    let trace = blkparse();
+    let summary = bench.sim(&["fixed:100us", "--trace", &trace]);
+    let drive = &summary["drives"][0];
+    assert_eq!((&drive["read"]["count"], &drive["write"]["count"]), (&20.into(), &29.into()));
+    assert_eq!(drive["discard"]["count"], 6);
+    let times = bench.column("submit_ns");
+    assert_eq!(times[0], 0);
+    bench.sim(&["fixed:100us", "--trace", &trace, "--scale", "2"]);
+    let stretched: Vec<u64> = times.iter().map(|at| 2 * at).collect();
+    assert_eq!(bench.column("submit_ns"), stretched);
+    let ios = times.len() as f64;
+    for depth in [1, 4] {
+        let summary =
+            bench.sim(&["fixed:100us", "--trace", &trace, "--closed", &depth.to_string()]);
+        assert_eq!(seconds(&summary), (ios / f64::from(depth)).ceil() * 100e-6, "{depth}");
+    }
+}
+
+#[test]
+fn msr_traces_and_standard_input_are_taken() {
+    let bench = Bench::new();
+    let text =
+        "128166372003061629,hm,1,Read,4096,32768,413\n128166372003071629,hm,1,Write,0,4096,1\n";
+    bench.file("hm.csv", text);
+    let summary = bench.sim(&["fixed:100us", "--trace", "hm.csv"]);
+    assert_eq!(summary["drives"][0]["read"]["bytes"], 32768);
+    assert_eq!(seconds(&summary), 1e-3 + 100e-6);
+    let first = bench.text("results/ios.csv");
+    let status = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["sim", "fixed:100us", "--trace", "-", "--quiet"])
+        .current_dir(bench.folder.path())
+        .stdin(std::fs::File::open(bench.path("hm.csv")).unwrap())
+        .status();
+    assert!(status.unwrap().success());
+    assert_eq!(bench.text("results/ios.csv"), first);
+}
+
+#[test]
+fn a_simulation_of_its_own_ios_repeats_them() {
+    let bench = Bench::new();
+    // A disk has state, and its queue an order of its own.
+    bench.file(
+        "job.fio",
+        "[a]\nrw=randrw\nbssplit=4k/50:64k/50\nsize=8g\niodepth=16\nnumber_ios=300\nfsync=7\n\
+         ramp_time=100ms\n",
+    );
+    bench.sim(&["jpt39c", "--workload", "job.fio", "--seed", "5"]);
+    let first = bench.text("results/ios.csv");
+    std::fs::rename(bench.path("results"), bench.path("first")).unwrap();
+    let again = ["jpt39c", "--trace", "first/ios.csv", "--exact-times", "--seed", "5"];
+    bench.sim(&again);
+    assert_eq!(bench.text("results/ios.csv"), first);
+    // Without the ramp's I/Os the head is elsewhere.
+    bench.sim(&["jpt39c", "--trace", "first/ios.csv", "--seed", "5"]);
+    assert!(bench.column("order").len() < first.lines().count() - 1);
+}
+
+#[test]
+fn wrong_traces_are_named() {
+    let bench = Bench::new();
+    let trace = blkparse();
+    bench.file("bad.csv", "1,h,0,Read,0,512,1\n1,h,0,Raed,0,512,1\n");
+    bench.file("two.csv", "1,h,0,Read,0,512,1\n1,h,1,Read,0,512,1\n");
+    bench.file("text", "hello\n");
+    bench.file("good.fio", "[a]\nsize=4m\n");
+    for (words, status, expected) in [
+        (vec!["--trace", "none"], 125, "cannot open it"),
+        (vec!["--trace", "text"], 125, "is no trace"),
+        (vec!["--trace", "bad.csv"], 125, "line 2: the type `Raed`"),
+        (vec!["--trace", "two.csv"], 125, "--trace-drive h.0"),
+        (vec!["--trace", &trace, "--exact-times"], 125, "ios.csv of a run"),
+        (vec!["--trace", &trace, "--wrap"], 125, "give --size"),
+        (vec!["--trace", &trace, "--size", "64KiB"], 125, "--wrap brings it back"),
+        (vec!["--trace", &trace, "--scale", "0"], 2, "above 0"),
+        (vec!["--trace", &trace, "--closed", "0"], 2, "--closed"),
+        (vec!["--trace", &trace, "--workload", "good.fio"], 2, "--workload"),
+        (vec!["--workload", "good.fio", "--wrap"], 2, "--wrap"),
+    ] {
+        let words = [vec!["fixed:100us"], words].concat();
+        let error = bench.failure(&words, status);
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+    bench.sim(&["fixed:100us", "--trace", &trace, "--size", "64KiB", "--wrap"]);
+}
+
+#[test]
+fn a_simulation_that_is_stopped_keeps_what_it_has() {
+    use std::time::{Duration, Instant};
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["sim", "fixed:100us", "--workload", "job.fio"])
+        .current_dir(bench.folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Once there are I/Os it is under way.
+    let ios = bench.path("results/ios.csv");
+    let limit = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(&ios).map_or(0, |metadata| metadata.len()) < 10_000 {
+        assert!(Instant::now() < limit);
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let summary: Value = serde_json::from_str(&bench.text("results/summary.json")).unwrap();
+    assert_eq!(summary["ending"], "cancelled");
+    assert!(summary["drives"][0]["read"]["count"].as_u64().unwrap() > 0);
+}
