@@ -7,6 +7,7 @@ use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 
 use crate::error::{nearest, ExperimentError};
+use crate::layout::{PhysicalSpec, ZoneWords, ZonesSpec};
 use crate::placement::PlacementSpec;
 
 /// What a drive looks like to the guest.
@@ -93,6 +94,12 @@ pub struct DriveSpec {
     /// measured for the engine.
     #[serde(default, with = "units::duration_option")]
     pub path: Option<Nanos>,
+    /// Its zones, if it is of the Zoned Namespace command set.
+    #[serde(default)]
+    pub zones: Option<ZonesSpec>,
+    /// Its geometry, if it is an Open-Channel drive.
+    #[serde(default)]
+    pub physical: Option<PhysicalSpec>,
 }
 
 fn default_block_size() -> u64 {
@@ -103,7 +110,7 @@ fn default_namespaces() -> u32 {
     1
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 17] = [
     "name",
     "interface",
     "model",
@@ -116,6 +123,11 @@ const KEYS: [&str; 12] = [
     "placement",
     "serial",
     "path",
+    "physical",
+    "zone-size",
+    "zone-capacity",
+    "max-open-zones",
+    "max-active-zones",
 ];
 
 impl DriveSpec {
@@ -130,6 +142,7 @@ impl DriveSpec {
         let (mut queues, mut block_size, mut serial) = (None, default_block_size(), None);
         let (mut path, mut doorbells) = (None, Doorbells::default());
         let (mut namespaces, mut placement) = (default_namespaces(), PlacementSpec::default());
+        let (mut zones, mut physical) = (ZoneWords::default(), None);
         for pair in word.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(wrong(format!(
@@ -189,6 +202,8 @@ impl DriveSpec {
                         units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
                     );
                 }
+                "physical" => physical = Some(PhysicalSpec::parse(value).map_err(wrong)?),
+                key if ZoneWords::KEYS.contains(&key) => zones.take(key, value).map_err(wrong)?,
                 "serial" => serial = Some(value.to_owned()),
                 other => {
                     let nearest = nearest(other, KEYS.into_iter());
@@ -215,6 +230,8 @@ impl DriveSpec {
             placement,
             serial,
             path,
+            zones: zones.finish().map_err(wrong)?,
+            physical,
         };
         drive.check().map_err(wrong)?;
         Ok(drive)
@@ -234,6 +251,12 @@ impl DriveSpec {
         }
         if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
             return Err("queues must be a number from 1 to 64".into());
+        }
+        if self.interface != Interface::Nvme && (self.zones.is_some() || self.physical.is_some()) {
+            return Err("zones and physical need the interface nvme".into());
+        }
+        if self.zones.is_some() && self.physical.is_some() {
+            return Err("zones and physical exclude each other; take one away".into());
         }
         Ok(())
     }
@@ -259,6 +282,32 @@ mod tests {
     }
 
     #[test]
+    fn layouts_come_from_words_and_tables() {
+        let words = "model=null,medium=ram:1GiB,zone-size=64MiB,zone-capacity=48MiB,\
+                     max-open-zones=8,max-active-zones=14";
+        let table: DriveSpec = toml::from_str(
+            "model='null'\nmedium={ram='1GiB'}\n\
+             zones={size='64MiB',capacity='48MiB',max-open=8,max-active=14}",
+        )
+        .unwrap();
+        assert_eq!(DriveSpec::parse(words).unwrap(), table);
+        assert_eq!(table.zones.unwrap().capacity, Some(48 << 20));
+        let words = "model=null,medium=ram:1GiB,physical=4x2x32x1024";
+        let table: DriveSpec = toml::from_str(
+            "model='null'\nmedium={ram='1GiB'}\n\
+             physical={groups=4,units=2,chunks=32,sectors=1024}",
+        )
+        .unwrap();
+        assert_eq!(DriveSpec::parse(words).unwrap(), table);
+        let zrwa: DriveSpec = toml::from_str(
+            "model='null'\nmedium={ram='1GiB'}\nzones={size='64MiB',extension-size=64,\
+             zrwa={size='1MiB',granularity='16KiB',count=4},reads-cross-zones=true}",
+        )
+        .unwrap();
+        assert_eq!(zrwa.zones.unwrap().zrwa.unwrap().granularity, 16384);
+    }
+
+    #[test]
     fn wrong_words_are_named() {
         for (word, expected) in [
             ("modle=null,medium=ram:1GiB", "did you mean `model`?"),
@@ -274,6 +323,11 @@ mod tests {
             ("model=dcpm,medium=ram:1GiB", "dcpmm"),
             ("model=fixed:100uss,medium=ram:1GiB", "us"),
             ("nonsense", "KEY=VALUE"),
+            ("model=null,medium=ram:1GiB,zone-sice=64MiB", "did you mean `zone-size`?"),
+            ("model=null,medium=ram:1GiB,zone-capacity=64MiB", "zone-size is missing"),
+            ("model=null,medium=ram:1GiB,zone-size=64MiB,max-open-zones=a", "a number"),
+            ("model=null,medium=ram:1GiB,physical=4x2x32", "GROUPSxUNITSxCHUNKSxSECTORS"),
+            ("model=null,medium=ram:1GiB,physical=1x1x1x1,zone-size=1MiB", "exclude"),
         ] {
             let message = DriveSpec::parse(word).unwrap_err().to_string();
             assert!(message.contains(expected), "{word}: {message}");

@@ -9,6 +9,7 @@ mod drive;
 mod engine;
 mod error;
 mod file;
+mod layout;
 mod placement;
 mod speed;
 
@@ -16,5 +17,6 @@ pub use drive::{Doorbells, DriveSpec, Interface};
 pub use engine::Engine;
 pub use error::ExperimentError;
 pub use file::{Experiment, GuestSpec, MachineSpec};
+pub use layout::{PhysicalSpec, ZonesSpec, ZrwaSpec};
 pub use placement::PlacementSpec;
 pub use speed::CpuSpeed;

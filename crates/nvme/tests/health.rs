@@ -11,6 +11,7 @@ const EVENT: Sqe = Sqe {
     flags: 0,
     cid: 0,
     nsid: 0,
+    mptr: 0,
     prp1: 0,
     prp2: 0,
     cdw10: 0,

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use stasis_drive::{Drive, Layer};
-use stasis_experiment::{CpuSpeed, Doorbells, Interface, PlacementSpec};
+use stasis_experiment::{CpuSpeed, Doorbells, Interface};
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
 use stasis_machine::{Config, Controller, DriveConfig, Rewind, Speed};
 use stasis_media::{Execution, OpenOptions};
 use stasis_models::BuildContext;
-use stasis_nvme::{Namespace, Placement, ShadowPolicy};
 use stasis_virtio::NotifyPolicy;
 
 use super::plan::{drive_seed, input, Plan, PlannedDrive};
@@ -158,32 +157,18 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
     let seed = drive_seed(plan.seed, drive_index);
     let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
     let layer = Drive::new(drive_index, drive.name.clone(), model, medium);
-    let controller = controller(drive, &layer);
+    let controller = controller(drive, &layer)?;
     Ok(DriveConfig { drive: Box::new(layer), controller })
 }
 
 /// What the guest sees `drive` as.
-fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Controller {
-    match drive.interface {
-        Interface::Nvme => Controller::Nvme(stasis_nvme::Config {
-            serial: drive.serial.clone(),
-            queue_pairs: drive.queues,
-            shadow: match drive.doorbells {
-                Doorbells::Exact => ShadowPolicy::Exact,
-                Doorbells::Lazy => ShadowPolicy::Lazy,
-            },
-            namespaces: namespaces(layer.capacity(), drive),
-            placement: match drive.placement {
-                PlacementSpec::None => Placement::None,
-                PlacementSpec::Streams { max } => Placement::Streams { max },
-                PlacementSpec::Fdp { reclaim_groups, handles, reclaim_unit } => {
-                    Placement::Fdp { reclaim_groups, handles, reclaim_unit }
-                }
-            },
-            interrupt_coalescing: true,
-            discard_zeroes: layer.discard_zeroes(),
-            ..Default::default()
-        }),
+fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
+    Ok(match drive.interface {
+        Interface::Nvme => Controller::Nvme(super::controller::of(
+            drive,
+            layer.capacity(),
+            layer.discard_zeroes(),
+        )?),
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
             capacity: layer.capacity(),
             block_size: drive.block_size,
@@ -196,16 +181,5 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Controller {
             },
             ..Default::default()
         }),
-    }
-}
-
-/// The drive's namespaces, one behind the other. Only one alone has what is
-/// left over where the capacity is no multiple of 4096 bytes.
-fn namespaces(capacity: u64, drive: &PlannedDrive) -> Vec<Namespace> {
-    let count = u64::from(drive.namespaces);
-    let bytes = if count == 1 { capacity } else { capacity / count / 4096 * 4096 };
-    let blocks = bytes / u64::from(drive.block_size);
-    let namespace =
-        |index| Namespace { start: index * bytes, ..Namespace::new(blocks, drive.block_size) };
-    (0..count).map(namespace).collect()
+    })
 }

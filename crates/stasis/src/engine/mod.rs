@@ -1,5 +1,6 @@
 //! Where a machine runs: on this host's KVM, or inside the software KVM host.
 
+mod controller;
 pub mod inside;
 mod local;
 mod plan;

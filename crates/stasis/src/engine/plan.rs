@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_experiment::{CpuSpeed, Doorbells, Interface, MachineSpec, PlacementSpec};
+use stasis_experiment::{
+    CpuSpeed, Doorbells, Interface, MachineSpec, PhysicalSpec, PlacementSpec, ZonesSpec,
+};
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 
@@ -71,6 +73,10 @@ pub struct PlannedDrive {
     pub namespaces: u32,
     /// How the guest can say which data belongs together.
     pub placement: PlacementSpec,
+    /// Its zones.
+    pub zones: Option<ZonesSpec>,
+    /// Its geometry, if it is an Open-Channel drive.
+    pub physical: Option<PhysicalSpec>,
 }
 
 /// The guest kernel's names of drives, in order: each driver counts its own.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Context, Result};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment};
+use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface};
 use stasis_guest::build::Guest;
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 
@@ -148,7 +148,12 @@ impl<'a> Setting<'a> {
             block_size: spec.block_size as u32,
             namespaces: spec.namespaces,
             placement: spec.placement,
+            zones: spec.zones.clone(),
+            physical: spec.physical.clone(),
         };
+        if spec.interface == Interface::Nvme {
+            super::controller::of(&drive, medium.capacity(), medium.discard_zeroes())?.check()?;
+        }
         Ok((drive, medium))
     }
 }
