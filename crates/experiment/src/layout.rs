@@ -72,6 +72,10 @@ pub struct PhysicalSpec {
     /// Most open chunks of a unit; by default no limit.
     #[serde(default)]
     pub max_open_per_unit: Option<u32>,
+    /// Resets that a chunk endures, for its wear-level index; by default
+    /// endless.
+    #[serde(default)]
+    pub endurance: Option<u32>,
 }
 
 fn one() -> u32 {
@@ -98,6 +102,7 @@ impl PhysicalSpec {
                 cached: 0,
                 max_open: None,
                 max_open_per_unit: None,
+                endurance: None,
             })
         })();
         match parsed.filter(|_| word.split('x').count() == 4) {

@@ -27,6 +27,8 @@ pub struct SubmissionEntry {
     pub flags: u8,
     pub cid: u16,
     pub nsid: u32,
+    /// Metadata pointer.
+    pub mptr: u64,
     pub prp1: u64,
     pub prp2: u64,
     pub cdw10: u32,
@@ -34,7 +36,6 @@ pub struct SubmissionEntry {
     pub cdw12: u32,
     pub cdw13: u32,
     pub cdw14: u32,
-    #[allow(dead_code)] // Used by the vector commands.
     pub cdw15: u32,
 }
 
@@ -47,6 +48,7 @@ impl SubmissionEntry {
             flags: raw[1],
             cid: u16::from_le_bytes([raw[2], raw[3]]),
             nsid: dword(4),
+            mptr: qword(16),
             prp1: qword(24),
             prp2: qword(32),
             cdw10: dword(40),

@@ -15,7 +15,7 @@ impl Controller {
         let mut failure = match status {
             Status::Ok => None,
             Status::ReadError => Some(StatusCode::UnrecoveredReadError),
-            Status::WriteError => Some(StatusCode::WriteFault),
+            Status::WriteError => Some(self.write_failure(&slot)),
         };
         self.statistics.media_errors += u128::from(failure.is_some());
         if failure.is_none() {
@@ -98,7 +98,13 @@ impl Controller {
     }
 
     /// Logs why a command failed; the status field of its completion.
-    fn log_failure(&mut self, id: CommandId, failure: Failure, nsid: u32, lba: u64) -> u16 {
+    pub(crate) fn log_failure(
+        &mut self,
+        id: CommandId,
+        failure: Failure,
+        nsid: u32,
+        lba: u64,
+    ) -> u16 {
         let field = failure.status.field() | MORE;
         self.statistics.error_log_entries += 1;
         let count = self.statistics.error_log_entries;

@@ -280,6 +280,11 @@ impl Config {
         self.namespaces.iter().any(|namespace| namespace.zoned.is_some())
     }
 
+    /// Whether any namespace is an Open-Channel drive.
+    pub(crate) fn has_chunks(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.physical.is_some())
+    }
+
     /// Interrupt vectors: one for each queue pair and one for the admin queues.
     pub(crate) fn vectors(&self) -> u16 {
         self.queue_pairs + 1

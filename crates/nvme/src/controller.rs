@@ -12,6 +12,7 @@ use crate::config::{Config, ConfigError, Namespace};
 use crate::identity::NamespaceIdentity;
 use crate::interrupts::Interrupts;
 use crate::intervals::Intervals;
+use crate::physical::{ChunkSet, Notifications};
 use crate::placement::PlacementState;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
@@ -73,6 +74,8 @@ pub struct Controller {
     pub(crate) statistics: Statistics,
     /// By namespace; resets of the controller leave it alone.
     pub(crate) zoned: Vec<Option<ZonedNamespace>>,
+    pub(crate) physical: Vec<Option<ChunkSet>>,
+    pub(crate) chunk_notifications: Notifications,
     /// Virtual time as last told (ns).
     pub(crate) now: Nanos,
     /// Kelvin.
@@ -114,6 +117,8 @@ impl Controller {
             errors: ErrorLog::default(),
             statistics: Statistics::default(),
             zoned: ZonedNamespace::all(&config),
+            physical: ChunkSet::all(&config),
+            chunk_notifications: Notifications::default(),
             now: 0,
             temperature: crate::admin::NORMAL_TEMPERATURE,
             shut_down: true,
@@ -212,6 +217,7 @@ impl Controller {
     pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, mut data: Vec<u8>) {
         if let Some(slot) = self.slots.remove(tag) {
             self.leave_zones(memory, &slot, status, &mut data);
+            self.leave_chunks(memory, &slot, status, &mut data);
             self.finish(memory, slot, status, &data);
         }
         self.pool.give(data);

@@ -11,11 +11,11 @@ use crate::status::{Failure, Outcome};
 use crate::{Memory, PAGE_SIZE};
 
 /// Most ranges of a command.
-const MOST_RANGES: usize = 256;
+pub const MOST_RANGES: usize = 256;
 /// Size of a range's definition in bytes (section 6.7.1.1).
-const RANGE: usize = 16;
+pub const RANGE: usize = 16;
 /// Deallocate, in Dword 11.
-const DEALLOCATE: u32 = 1 << 2;
+pub const DEALLOCATE: u32 = 1 << 2;
 
 const _: () = assert!(MOST_RANGES * RANGE == PAGE_SIZE && MOST_RANGES <= MOST_REQUESTS);
 
@@ -70,7 +70,7 @@ impl Controller {
 }
 
 /// First block and count of blocks of a range.
-fn parse_range(raw: &[u8]) -> (u64, u64) {
+pub fn parse_range(raw: &[u8]) -> (u64, u64) {
     let dword =
         |i: usize| u64::from(u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]));
     (dword(8) | dword(12) << 32, dword(4))

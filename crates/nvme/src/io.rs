@@ -85,6 +85,9 @@ impl Controller {
         if self.zoned(command.nsid).is_some() && !self.registers.has_all_command_sets() {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
+        if command.opcode != opcode::FLUSH && self.chunks(command.nsid).is_some() {
+            return self.execute_physical(memory, queue, command);
+        }
         match command.opcode {
             opcode::FLUSH => self.flush(queue, command),
             opcode::READ => self.transfer(memory, queue, command, Transfer::Read),

@@ -35,7 +35,6 @@ pub enum Owner {
     },
     /// To a Zone Append, whose completion says where it went: the slot's LBA.
     Append(CommandId),
-    #[allow(dead_code)] // Used by the vector commands.
     /// To a vector command of several requests.
     Elements {
         /// The index of its group.

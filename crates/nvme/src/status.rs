@@ -6,7 +6,6 @@ pub const DNR: u16 = 1 << 14;
 pub const MORE: u16 = 1 << 13;
 
 /// A status: code type in bits 10:8, code in bits 7:0.
-#[allow(dead_code)] // Used by the vector commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum StatusCode {

@@ -73,7 +73,6 @@ const WARNING_EVENTS: [(u8, u8); 3] =
 /// Zone Descriptor Changed (ZNS 1.1 section 4.1.1).
 const ZONE_DESCRIPTOR_CHANGED: u8 = 0xef;
 /// The only event of Open-Channel drives.
-#[allow(dead_code)] // Used by the vector commands.
 const CHUNK_CHANGED: u8 = 0;
 
 /// The requests that wait for events, and the events that wait for requests.
@@ -160,7 +159,6 @@ impl Controller {
     }
 
     /// Chunks of a namespace have changed by themselves.
-    #[allow(dead_code)] // Used by the vector commands.
     pub(crate) fn notice_chunks_changed(&mut self, memory: &dyn Memory, nsid: u32) {
         let (kind, log) = (EventType::Vendor, super::log::page::CHUNK_NOTIFICATIONS);
         self.event(memory, Event { kind, information: CHUNK_CHANGED, log, nsid });

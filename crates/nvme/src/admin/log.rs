@@ -7,7 +7,7 @@ use crate::io::{self, ALL_NAMESPACES};
 use crate::slots::CommandId;
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{zoned, Memory};
+use crate::{physical, zoned, Memory};
 
 use super::events::EventType;
 use super::opcode;
@@ -22,7 +22,6 @@ pub mod page {
     /// ZNS 1.1 section 4.1.4.2.
     pub const CHANGED_ZONES: u8 = 0xbf;
     /// OCSSD 2.0 section 3.2.
-    #[allow(dead_code)] // Used by the vector commands.
     pub const CHUNK_INFORMATION: u8 = 0xca;
     /// OCSSD 2.0 section 3.3.
     pub const CHUNK_NOTIFICATIONS: u8 = 0xd0;
@@ -109,6 +108,15 @@ impl Controller {
             page::CHANGED_ZONES => self
                 .changed_zones_page(command.nsid)
                 .ok_or(StatusCode::InvalidNamespace.at(location::NSID))?,
+            page::CHUNK_INFORMATION if self.config.has_chunks() => {
+                // Large, hence only the part that is asked for.
+                let log = self.chunk_information(command, offset, length as usize)?;
+                self.send(memory, command, &log[..log.len().min(length as usize)])?;
+                return Ok(Outcome::Done(0));
+            }
+            page::CHUNK_NOTIFICATIONS if self.config.has_chunks() => {
+                self.chunk_notifications.to_page()
+            }
             _ => self.placement_page(command)?,
         };
         let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
@@ -126,6 +134,12 @@ impl Controller {
                 page::CHANGED_NAMESPACES => {
                     self.events.unmask(EventType::Notice);
                     self.events.changed.clear();
+                }
+                page::CHUNK_NOTIFICATIONS => {
+                    for nsid in 1..=self.config.namespaces.len() as u32 {
+                        self.events.forget(identifier, nsid);
+                    }
+                    self.events.unmask(EventType::Vendor);
                 }
                 page::CHANGED_ZONES => {
                     self.clear_changed_zones(command.nsid);
@@ -197,6 +211,18 @@ impl Controller {
     /// Commands Supported and Effects of a command set.
     fn commands_page(&self, set: u8) -> Result<Vec<u8>, Failure> {
         let mut log = commands_page(&self.config);
+        if self.config.has_chunks() && set == 0 {
+            let changes = SUPPORTED | CHANGES_CONTENTS;
+            log[usize::from(physical::opcode::GEOMETRY) * 4] = SUPPORTED as u8;
+            for (opcode, effects) in [
+                (physical::opcode::VECTOR_RESET, changes),
+                (physical::opcode::VECTOR_WRITE, changes),
+                (physical::opcode::VECTOR_READ, SUPPORTED),
+                (physical::opcode::VECTOR_COPY, changes),
+            ] {
+                log[1024 + usize::from(opcode) * 4] = effects as u8;
+            }
+        }
         match set {
             0 => {}
             zoned::CSI if self.config.has_zones() => {

@@ -32,6 +32,9 @@ pub struct Physical {
     pub max_open: Option<u32>,
     /// Most open chunks of a unit; `None` for no limit.
     pub max_open_per_unit: Option<u32>,
+    /// Resets that a chunk endures: what its wear-level index is measured by;
+    /// `None` for endless.
+    pub endurance: Option<u32>,
 }
 
 impl Physical {
@@ -47,6 +50,7 @@ impl Physical {
             cached: 0,
             max_open: None,
             max_open_per_unit: None,
+            endurance: None,
         }
     }
 }
@@ -115,6 +119,7 @@ impl Physical {
             ("write_optimal", self.write_optimal),
             ("max_open", self.max_open.unwrap_or(1)),
             ("max_open_per_unit", self.max_open_per_unit.unwrap_or(1)),
+            ("endurance", self.endurance.unwrap_or(1)),
         ] {
             if value == 0 {
                 return Err(PhysicalError::Zero { field });
@@ -177,7 +182,6 @@ impl Physical {
         }
     }
 
-    #[allow(dead_code)] // Used by the vector commands.
     /// Bits of an address that number chunks' sectors, units' chunks, groups'
     /// units, and groups (OCSSD 2.0 section 2.1, "LBA format").
     pub(crate) fn bits(&self) -> Bits {
@@ -192,7 +196,6 @@ impl Physical {
 }
 
 /// How many bits of an address each of its parts has, from the lowest.
-#[allow(dead_code)] // Used by the vector commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bits {
     pub sector: u8,
@@ -201,13 +204,12 @@ pub(crate) struct Bits {
     pub group: u8,
 }
 
-#[allow(dead_code)] // Used by the vector commands.
 impl Bits {
     /// One past the largest address.
     pub fn span(self) -> u64 {
-        // At most 16 + 16 + 32 + 32 bits by the types, and below 2^54 since
-        // each is at most twice its share of a namespace below 2^50 blocks.
-        1 << (self.sector + self.chunk + self.unit + self.group).min(63)
+        // No overflow: a namespace has less than 2^54 blocks, and each part
+        // less than twice the addresses that it needs.
+        1 << (self.sector + self.chunk + self.unit + self.group)
     }
 }
 

@@ -1,7 +1,121 @@
 //! Open-Channel namespaces, whose host places its data itself, by the
 //! "Open-Channel Solid State Drives Specification, revision 2.0" of
 //! 2018-01-29, cited as "OCSSD 2.0" with the section.
+//!
+//! [`set`] knows the chunks' states; the rest is the way of commands to it.
+//! As with zones, state changes when a command is executed. Requests go to the
+//! drive at linear addresses: chunk after chunk, unit after unit, group after
+//! group.
 
 mod config;
+mod report;
+mod scalar;
+mod set;
+mod transfer;
+mod vector;
 
 pub use config::{Physical, PhysicalError};
+pub use report::Notifications;
+pub use set::ChunkSet;
+
+use stasis_block::{Operation, Status};
+
+use crate::command::{location, SubmissionEntry};
+use crate::controller::Controller;
+use crate::io;
+use crate::slots::Slot;
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+use report::About;
+
+/// Opcodes of OCSSD 2.0: an admin command (section 2), and I/O commands
+/// (section 4).
+pub mod opcode {
+    pub const GEOMETRY: u8 = 0xe2;
+    pub const VECTOR_RESET: u8 = 0x90;
+    pub const VECTOR_WRITE: u8 = 0x91;
+    pub const VECTOR_READ: u8 = 0x92;
+    pub const VECTOR_COPY: u8 = 0x93;
+}
+
+impl Controller {
+    /// The chunks of a namespace that has some.
+    pub(crate) fn chunks(&self, nsid: u32) -> Option<&ChunkSet> {
+        self.physical.get((nsid as usize).checked_sub(1)?)?.as_ref()
+    }
+
+    fn chunks_mut(&mut self, nsid: u32) -> Option<&mut ChunkSet> {
+        self.physical.get_mut((nsid as usize).checked_sub(1)?)?.as_mut()
+    }
+
+    fn chunks_of(&self, command: &SubmissionEntry) -> Result<&ChunkSet, Failure> {
+        self.chunks(command.nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
+    }
+
+    /// An I/O command for an Open-Channel namespace, but for Flush.
+    pub(crate) fn execute_physical(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        match command.opcode {
+            io::opcode::READ | io::opcode::WRITE => self.scalar(memory, queue, command),
+            io::opcode::DATASET_MANAGEMENT => self.scalar_reset(memory, queue, command),
+            opcode::VECTOR_RESET => self.vector_reset(memory, queue, command),
+            opcode::VECTOR_WRITE | opcode::VECTOR_READ => self.vector(memory, queue, command),
+            opcode::VECTOR_COPY => self.vector_copy(memory, queue, command),
+            _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+        }
+    }
+
+    /// The drive has done a request of an Open-Channel namespace, or failed.
+    /// What cannot be read is zeroes.
+    pub(crate) fn leave_chunks(
+        &mut self,
+        memory: &dyn Memory,
+        slot: &Slot,
+        status: Status,
+        data: &mut [u8],
+    ) {
+        let Some(namespace) = self.config.namespace(slot.nsid) else { return };
+        let block = u64::from(namespace.block_size);
+        let Some(set) = self.chunks_mut(slot.nsid) else { return };
+        // A request lies in one chunk.
+        let (chunk, sector) = set.of_linear(slot.offset / block);
+        let lba = set.start(chunk) + u64::from(sector);
+        let about = match slot.operation {
+            Operation::Read => {
+                let readable = set.readable(chunk).saturating_sub(sector) as usize;
+                let valid = readable.saturating_mul(block as usize).min(data.len());
+                data[valid..].fill(0);
+                About::Sectors((slot.length / block) as u32)
+            }
+            _ if status == Status::Ok => return,
+            Operation::Write | Operation::Copy => {
+                set.close_early(chunk, sector);
+                About::Chunk
+            }
+            Operation::Discard => {
+                set.take_offline(chunk);
+                About::Chunk
+            }
+            _ => return,
+        };
+        if status != Status::Ok {
+            self.chunk_notifications.add(slot.nsid, lba, about);
+            self.notice_chunks_changed(memory, slot.nsid);
+        }
+    }
+
+    /// How a request that the drive could not write has failed.
+    pub(crate) fn write_failure(&self, slot: &Slot) -> StatusCode {
+        match slot.operation {
+            _ if self.chunks(slot.nsid).is_none() => StatusCode::WriteFault,
+            Operation::Write | Operation::Copy => StatusCode::ChunkEarlyClose,
+            Operation::Discard => StatusCode::OfflineChunk,
+            _ => StatusCode::WriteFault,
+        }
+    }
+}

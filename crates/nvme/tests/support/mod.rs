@@ -79,6 +79,7 @@ pub struct Sqe {
     pub flags: u8,
     pub cid: u16,
     pub nsid: u32,
+    pub mptr: u64,
     pub prp1: u64,
     pub prp2: u64,
     pub cdw10: u32,
@@ -96,6 +97,7 @@ impl Sqe {
         raw[1] = self.flags;
         raw[2..4].copy_from_slice(&self.cid.to_le_bytes());
         raw[4..8].copy_from_slice(&self.nsid.to_le_bytes());
+        raw[16..24].copy_from_slice(&self.mptr.to_le_bytes());
         raw[24..32].copy_from_slice(&self.prp1.to_le_bytes());
         raw[32..40].copy_from_slice(&self.prp2.to_le_bytes());
         for (at, value) in [

@@ -69,6 +69,7 @@ fn physical(spec: &PhysicalSpec) -> Physical {
         cached: spec.cached,
         max_open: spec.max_open,
         max_open_per_unit: spec.max_open_per_unit,
+        endurance: spec.endurance,
         ..Physical::new(spec.groups, spec.units, spec.chunks, spec.sectors)
     }
 }
