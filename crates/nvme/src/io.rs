@@ -118,7 +118,7 @@ impl Controller {
 
     pub(crate) fn writable_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
         let namespace = self.io_namespace(nsid)?;
-        if namespace.read_only {
+        if namespace.read_only || self.health.read_only {
             return Err(StatusCode::NamespaceWriteProtected.at(location::NSID));
         }
         Ok(namespace)

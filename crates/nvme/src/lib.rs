@@ -23,7 +23,8 @@
 //! - An I/O allocates nothing once the pools have grown to the load.
 //!
 //! References are to the "NVM Express Base Specification, revision 1.4" of
-//! 2019-06-10, cited as "NVMe 1.4" with the section.
+//! 2019-06-10, cited as "NVMe 1.4" with the section. What is newer (Copy, zoned
+//! namespaces, Flexible Data Placement) names its own specification.
 
 mod admin;
 mod checks;

@@ -36,6 +36,21 @@ fn the_smart_log_says_what_the_drive_says() {
 }
 
 #[test]
+fn a_worn_out_medium_is_write_protected() {
+    let mut driver = Driver::with_queues(config(), 1, 8);
+    assert_eq!(driver.identify(0, 1).1[99], 0);
+    driver.controller.set_health(&driver.ram, Health { read_only: true, ..Health::default() });
+    assert_eq!(driver.identify(0, 1).1[99], 1, "NSATTR");
+    assert_eq!(driver.io(Sqe::io(2, 0, 1, DATA, 0)).status, 0, "it can still be read");
+    for opcode in [1, 4, 8] {
+        assert_eq!(driver.io(Sqe::io(opcode, 0, 1, DATA, 0)).status, 0x020);
+    }
+    let format = Sqe { opcode: 0x80, nsid: 1, ..Default::default() };
+    assert_eq!(driver.admin(format).status, 0x020);
+    assert_eq!(driver.asked.len(), 1, "only the read");
+}
+
+#[test]
 fn each_warning_has_one_event() {
     let mut driver = Driver::new(config());
     assert_eq!(driver.set_feature(0x0b, 0xff).status, 0);

@@ -21,19 +21,25 @@ impl Memory for GuestMemory {
     }
 }
 
+/// A drive that wears is asked for its health once in so many completions, so
+/// that a guest which asks for nothing is warned all the same.
+const HEALTH_INTERVAL: u32 = 1024;
+
 /// A controller, its drive, and what is between them.
 pub struct NvmeDevice {
     controller: Controller,
     drive: Box<dyn Layer>,
     done: Vec<Done>,
     lazy: bool,
+    /// Completions since the drive was last asked for its health.
+    since_health: u32,
 }
 
 impl NvmeDevice {
     /// Joins `controller` and `drive`. A `lazy` controller's driver does not
     /// ring for a submission: it is to be polled.
     pub fn new(controller: Controller, drive: Box<dyn Layer>, lazy: bool) -> Self {
-        Self { controller, drive, done: Vec::new(), lazy }
+        Self { controller, drive, done: Vec::new(), lazy, since_health: 0 }
     }
 
     /// Its PCI function.
@@ -122,7 +128,9 @@ impl NvmeDevice {
         let mut done = std::mem::take(&mut self.done);
         for done in done.drain(..) {
             record(self.drive.record(&done, now, boot));
-            if done.status != Status::Ok {
+            self.since_health += 1;
+            if done.status != Status::Ok || self.since_health >= HEALTH_INTERVAL {
+                self.since_health = 0;
                 self.controller.set_health(memory, self.drive.health());
             }
             self.controller.complete(memory, done.tag, done.status, done.data);

@@ -48,6 +48,8 @@ impl Controller {
                 let namespace = self.config.namespace(nsid).ok_or(unknown)?;
                 fill_namespace(&mut page, namespace, &self.identities[nsid as usize - 1]);
                 page[33] = deallocation(&self.config);
+                // NSATTR: whether it can be written now, for whatever reason.
+                page[99] = u8::from(namespace.read_only || self.health.read_only);
                 if has_fdp(&self.config) {
                     put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
                 }
@@ -161,7 +163,6 @@ fn fill_controller(page: &mut Page, config: &Config) {
 
 /// Identify Namespace data structure (section 5.15.2.1), by its byte offsets.
 fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceIdentity) {
-    const WRITE_PROTECTED: u8 = 1;
     let blocks = namespace.blocks.to_le_bytes();
     // Size, capacity and use: nothing is thin.
     for at in [0, 8, 16] {
@@ -175,7 +176,6 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
     put(page, 74, &copy::most_blocks_of_source(namespace).to_le_bytes());
     put(page, 76, &copy::most_blocks(namespace).to_le_bytes());
     page[80] = (copy::MOST_SOURCES - 1) as u8;
-    page[99] = if namespace.read_only { WRITE_PROTECTED } else { 0 };
     put(page, 104, &identity.nguid);
     put(page, 120, &identity.eui64);
     // LBA formats, without metadata: log2 of the size in bits 23:16.

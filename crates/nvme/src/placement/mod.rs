@@ -58,16 +58,20 @@ impl Controller {
         let kind = (command.cdw12 >> 20 & 0xf) as u8;
         let specific = (command.cdw13 >> 16) as u16;
         let unknown = StatusCode::InvalidField.at(location::CDW12 + 2);
-        let now = self.features.timestamp_at(self.now);
         match &mut self.placement {
+            PlacementState::None if kind == 0 => Ok(0),
             PlacementState::Streams(streams) if kind == directive::STREAMS => {
                 streams.open(command.nsid, specific).ok_or(unknown)
             }
-            PlacementState::Fdp(fdp) => match kind {
-                0 => Ok(fdp.write(command.nsid, 0, length, now)),
-                directive::DATA_PLACEMENT => Ok(fdp.write(command.nsid, specific, length, now)),
-                _ => Err(unknown),
-            },
+            PlacementState::Fdp(fdp) => {
+                let identifier = match kind {
+                    0 => 0,
+                    directive::DATA_PLACEMENT => specific,
+                    _ => return Err(unknown),
+                };
+                let now = self.features.timestamp_at(self.now);
+                Ok(fdp.write(command.nsid, identifier, length, now))
+            }
             _ if kind == 0 => Ok(0),
             _ => Err(unknown),
         }
