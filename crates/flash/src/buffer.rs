@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 use self::table::Table;
 use crate::ftl::RequestId;
 
+/// Units that there is memory for from the start.
+pub(crate) const IN_FLIGHT: usize = 1024;
 /// No entry, no request.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -67,13 +69,13 @@ impl Buffer {
     /// An empty one.
     pub fn new(streams: u32) -> Self {
         Self {
-            entries: Vec::new(),
-            free: Vec::new(),
+            entries: Vec::with_capacity(IN_FLIGHT),
+            free: Vec::with_capacity(IN_FLIGHT),
             table: Table::new(),
             oldest: NONE,
             newest: NONE,
             used: 0,
-            ready: vec![VecDeque::new(); streams as usize],
+            ready: (0..streams).map(|_| VecDeque::with_capacity(IN_FLIGHT)).collect(),
             sequence: 0,
             force: 0,
         }

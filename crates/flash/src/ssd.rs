@@ -9,6 +9,7 @@ use stasis_block::{
 };
 use stasis_clock::Nanos;
 
+use crate::buffer::IN_FLIGHT;
 use crate::ftl::context::Open;
 use crate::ftl::{Context, Ftl, Request, RequestId};
 use crate::link::Link;
@@ -66,8 +67,8 @@ impl Ssd {
             controller: spec.controller,
             link: Link::new(spec.link),
             faults: LogicalFaults::new(&spec.faults, capacity, seed),
-            arriving: VecDeque::new(),
-            leaving: VecDeque::new(),
+            arriving: VecDeque::with_capacity(IN_FLIGHT),
+            leaving: VecDeque::with_capacity(IN_FLIGHT),
             in_flight: 0,
             now: 0,
         })

@@ -14,7 +14,8 @@ pub(super) struct Table {
 
 impl Table {
     pub fn new() -> Self {
-        Self { cells: vec![(EMPTY, 0); 64], used: 0, mask: 63 }
+        let cells = vec![(EMPTY, 0); 4 * super::IN_FLIGHT];
+        Self { used: 0, mask: cells.len() - 1, cells }
     }
 
     fn home(&self, unit: u32) -> usize {

@@ -3,6 +3,7 @@
 use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_clock::Nanos;
 
+use crate::buffer::IN_FLIGHT;
 use crate::nand::{Array, Breakdown, Op};
 use crate::statistics::Statistics;
 
@@ -69,9 +70,9 @@ impl Context {
         Self {
             array,
             statistics: Statistics::default(),
-            requests: Vec::new(),
-            free: Vec::new(),
-            finished: Vec::new(),
+            requests: Vec::with_capacity(IN_FLIGHT),
+            free: Vec::with_capacity(IN_FLIGHT),
+            finished: Vec::with_capacity(IN_FLIGHT),
             #[cfg(test)]
             shadow: None,
         }

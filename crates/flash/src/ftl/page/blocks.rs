@@ -76,12 +76,17 @@ pub(crate) struct Blocks {
 impl Blocks {
     pub fn new(shape: Shape, levelling: WearLevelling) -> Self {
         let per_plane = shape.geometry.blocks;
-        let plane = Plane { free: per_plane, ..Plane::default() };
+        // Few are free at a time once each was used.
+        let plane = || Plane {
+            free: per_plane,
+            used: BinaryHeap::with_capacity(per_plane.min(64) as usize),
+            ..Plane::default()
+        };
         let levels = shape.planes as usize * (shape.block_slots as usize + 1);
         Self {
             shape,
             blocks: vec![Block::default(); shape.blocks() as usize],
-            planes: vec![plane; shape.planes as usize],
+            planes: (0..shape.planes).map(|_| plane()).collect(),
             first: vec![0; levels],
             last: vec![0; levels],
             levelling,

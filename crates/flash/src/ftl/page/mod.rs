@@ -6,9 +6,11 @@ mod collect;
 mod heat;
 mod host;
 mod map;
+mod moves;
 mod programs;
 mod recover;
 mod retire;
+mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -19,11 +21,11 @@ use stasis_clock::Nanos;
 use self::blocks::Blocks;
 use self::collect::Collector;
 use self::heat::Heat;
-use self::host::{Cursor, Partial};
 use self::map::Map;
 use self::programs::Programs;
+use self::writes::{Cursor, Partial};
 use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
-use crate::buffer::{Buffer, NONE};
+use crate::buffer::{Buffer, IN_FLIGHT, NONE};
 use crate::gc::{self, VictimPolicy};
 use crate::nand::OpDone;
 use crate::spec::{GcSpec, Precondition, Spec, SpecError, WearLevelling};
@@ -119,11 +121,11 @@ impl PageFtl {
             buffer: Buffer::new(streams),
             room,
             protected: spec.plp && room > 0,
-            waiting: VecDeque::new(),
-            flushes: VecDeque::new(),
+            waiting: VecDeque::with_capacity(IN_FLIGHT),
+            flushes: VecDeque::with_capacity(IN_FLIGHT),
             barriers: 0,
-            partial: Vec::new(),
-            partial_free: Vec::new(),
+            partial: Vec::with_capacity(IN_FLIGHT),
+            partial_free: Vec::with_capacity(IN_FLIGHT),
             streams,
             heat: spec.hot_cold.then(Heat::new),
             open: vec![NONE; (shape.planes * streams) as usize],
@@ -136,7 +138,7 @@ impl PageFtl {
             lockstep: None,
             multi_plane: spec.plane_mode == crate::spec::Planes::Lockstep,
             reads: vec![0; shape.blocks() as usize],
-            collectors: vec![Collector::default(); shape.planes as usize],
+            collectors: (0..shape.planes).map(|_| Collector::new(shape.slots)).collect(),
             collecting: 0,
             policy: gc::build(&spec.gc, seed),
             copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == crate::spec::Blocking::Plane),

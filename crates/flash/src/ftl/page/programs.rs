@@ -4,7 +4,7 @@ use stasis_clock::Nanos;
 
 use super::blocks::State;
 use super::{Context, PageFtl, PROGRAM, RESERVE};
-use crate::buffer::NONE;
+use crate::buffer::{IN_FLIGHT, NONE};
 use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
 
 /// What the slots of pages that are being programmed will hold: entries of the
@@ -19,7 +19,13 @@ pub(super) struct Programs {
 
 impl Programs {
     pub fn new(slots: u32) -> Self {
-        Self { slots: slots as usize, contents: Vec::new(), used: Vec::new(), free: Vec::new() }
+        let slots = slots as usize;
+        Self {
+            slots,
+            contents: Vec::with_capacity(slots * IN_FLIGHT),
+            used: Vec::with_capacity(IN_FLIGHT),
+            free: Vec::with_capacity(IN_FLIGHT),
+        }
     }
 
     /// A page, empty for now.
