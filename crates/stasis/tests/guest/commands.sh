@@ -44,7 +44,8 @@ try unverified nvme verify /dev/nvme0n2 --start-block=64 --block-count=0
 dd if=/dev/zero of=/dev/nvme0n2 bs=512 seek=64 count=1 oflag=direct status=none
 try readable nvme read /dev/nvme0n2 --start-block=64 --block-count=0 --data-size=512 --data=out
 
-# Large transfers of scattered memory, as SGLs.
+# Transfers by SGLs: Linux takes them from segments of this average size on.
+echo 1 >/sys/module/nvme/parameters/sgl_threshold
 try sgl fio --name=sgl --filename=/dev/nvme0n1 --rw=randwrite --bs=256k --direct=1 --ioengine=libaio \
   --iodepth=4 --size=16M --verify=crc32c --do_verify=1
 
