@@ -11,3 +11,4 @@ mod ends;
 mod repeat;
 mod replay;
 mod support;
+mod virtio;
