@@ -2,14 +2,17 @@
 //! machine, with its figures beside ours.
 
 mod bench;
+mod femu;
 mod fio;
 mod freezing_time;
 mod ios;
+mod simulated;
 mod statistics;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use stasis_experiment::Engine;
@@ -21,6 +24,7 @@ use crate::cli::FAILURE;
 use crate::commands::run;
 use crate::engine;
 use bench::{Bench, Runs, Stopped};
+use simulated::Simulator;
 
 /// Exit status after Ctrl-C, as that of `stasis run`.
 const STOPPED: u8 = 130;
@@ -31,6 +35,25 @@ pub enum Publication {
     /// Bona et al.: "Freezing time: emulating new and faster devices with virtual
     /// machines", 2020
     FreezingTime,
+    /// Li et al.: "The CASE of FEMU: cheap, accurate, scalable and extensible flash
+    /// emulator", 2018
+    Femu,
+}
+
+impl Publication {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::FreezingTime => "reproduce-freezing-time",
+            Self::Femu => "reproduce-femu",
+        }
+    }
+
+    fn trials(self, settings: &Settings) -> Result<Vec<bench::Trial>> {
+        match self {
+            Self::FreezingTime => freezing_time::trials(settings),
+            Self::Femu => femu::trials(settings),
+        }
+    }
 }
 
 /// What `stasis reproduce` repeats.
@@ -43,6 +66,7 @@ program and settings, is not run again.
 Examples:
   stasis reproduce freezing-time
   stasis reproduce freezing-time --quick --results quick
+  stasis reproduce femu
 
 Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
 )]
@@ -79,20 +103,27 @@ struct Findings {
 
 /// `stasis reproduce`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
-    let Publication::FreezingTime = arguments.publication;
+    let publication = arguments.publication;
     let engine = engine::choose(arguments.engine.unwrap_or_default())?;
     let settings = Settings { engine, quick: arguments.quick };
-    let folder =
-        arguments.results.clone().unwrap_or_else(|| PathBuf::from("reproduce-freezing-time"));
-    let mut bench = Bench::new(&folder, arguments.force, run::stop_on_signals()?)?;
-    let runs = match bench.run_all(freezing_time::trials(&settings)?) {
+    let folder = arguments.results.clone().unwrap_or_else(|| publication.folder().into());
+    let stop = run::stop_on_signals()?;
+    let mut bench = Bench::new(&folder, arguments.force, Arc::clone(&stop))?;
+    let run = || {
+        let runs = bench.run_all(publication.trials(&settings)?)?;
+        let findings = match publication {
+            Publication::FreezingTime => freezing_time::findings(&settings, &runs)?,
+            Publication::Femu => femu::findings(&settings, &runs, &Simulator::new(stop))?,
+        };
+        anyhow::Ok((runs, findings))
+    };
+    let (runs, findings) = match run() {
         Err(error) if error.is::<Stopped>() => {
             eprintln!("stasis: {error}; the same command goes on from here");
             return Ok(ExitCode::from(STOPPED));
         }
         other => other?,
     };
-    let findings = freezing_time::findings(&settings, &runs)?;
     page(&findings, &runs, &settings).write(&folder, REPORT_FILE)?;
     figures::write_figures(&folder, &findings.figures)?;
     print!("{}", figures::figures_table(&findings.figures).to_text());
