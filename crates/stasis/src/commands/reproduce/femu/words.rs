@@ -22,7 +22,7 @@ const MEMORY: u64 = 1 << 30;
 const TIMES: &str = "words.txt";
 
 pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
-    let megabytes = if settings.quick { 4 } else { 16 };
+    let megabytes = if settings.quick { 2 } else { 8 };
     // The text is striped over the drives by md; its words are counted while
     // something else writes, so that there is garbage to collect.
     let script = format!(
@@ -30,7 +30,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
              $(seq -f /dev/nvme%gn1 0 {last}) 2>/results/mdadm.txt
          seq 1 100000000 | head -c {megabytes}M | dd of=/dev/md0 bs=1M oflag=direct iflag=fullblock 2>/dev/null
          fio --name=other --filename=/dev/md0 --offset=256M --size=512M --rw=randwrite --bs=4k --direct=1 \
-             --ioengine=libaio --iodepth=16 --time_based --runtime=60 --norandommap=1 --output=/results/other.txt &
+             --ioengine=libaio --iodepth=16 --rate_iops=4000 --time_based --runtime=60 --norandommap=1 --output=/results/other.txt &
          sleep 0.2
          start=$(date +%s%N)
          words=$(dd if=/dev/md0 bs=1M count={megabytes} iflag=direct 2>/dev/null | wc -w)
