@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
-use stasis_media::MediumSpec;
+use stasis_media::{Durability, MediumSpec};
 use stasis_models::ModelSpec;
 
 use crate::error::{nearest, ExperimentError};
@@ -68,6 +68,9 @@ pub struct DriveSpec {
     pub model: ModelSpec,
     /// Where its bytes live.
     pub medium: MediumSpec,
+    /// What a barrier costs (ns): makes a drive offer one whose model does not.
+    #[serde(default, with = "units::duration_option")]
+    pub barrier: Option<Nanos>,
     /// A real wait for each I/O on the medium (ns): plays a slow one.
     #[serde(default, with = "units::duration")]
     pub delay: Nanos,
@@ -110,11 +113,14 @@ fn default_namespaces() -> u32 {
     1
 }
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 20] = [
     "name",
     "interface",
     "model",
     "medium",
+    "durability",
+    "max-lag",
+    "barrier",
     "delay",
     "queues",
     "doorbells",
@@ -141,6 +147,7 @@ impl DriveSpec {
         let (mut name, mut interface, mut delay) = (None, Interface::default(), 0);
         let (mut queues, mut block_size, mut serial) = (None, default_block_size(), None);
         let (mut path, mut doorbells) = (None, Doorbells::default());
+        let (mut barrier, mut durability, mut max_lag) = (None, None, None);
         let (mut namespaces, mut placement) = (default_namespaces(), PlacementSpec::default());
         let (mut zones, mut physical) = (ZoneWords::default(), None);
         for pair in word.split(',') {
@@ -157,6 +164,26 @@ impl DriveSpec {
                 "medium" => {
                     medium =
                         Some(MediumSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
+                }
+                "barrier" => {
+                    barrier = Some(
+                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
+                    );
+                }
+                "max-lag" => {
+                    max_lag = Some(
+                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
+                    );
+                }
+                "durability" => {
+                    durability = Some(Durability::parse(value).ok_or_else(|| {
+                        let names = Durability::ALL.map(Durability::name);
+                        let nearest = nearest(value, names.into_iter());
+                        wrong(format!(
+                            "durability is `{value}`, but must be flush, barrier or ordered; did \
+                             you mean `{nearest}`?"
+                        ))
+                    })?);
                 }
                 "name" => name = Some(value.to_owned()),
                 "interface" => {
@@ -214,10 +241,23 @@ impl DriveSpec {
         let Some(model) = model else {
             return Err(wrong("model is missing; for example model=fixed:100us".into()));
         };
-        let Some(medium) = medium else {
+        let Some(mut medium) = medium else {
             return Err(wrong("medium is missing; for example medium=ram:1GiB".into()));
         };
+        match &mut medium {
+            MediumSpec::Qcow2 { settings, .. } => {
+                settings.durability = durability.unwrap_or(settings.durability);
+                settings.max_lag = max_lag.unwrap_or(settings.max_lag);
+            }
+            _ if durability.is_some() || max_lag.is_some() => {
+                return Err(wrong(
+                    "durability and max-lag are for images; write medium=qcow2:PATH".into(),
+                ))
+            }
+            _ => {}
+        }
         let drive = Self {
+            barrier,
             name,
             interface,
             model,
@@ -322,6 +362,8 @@ mod tests {
             ("model=null,medium=ram:1GiB,placement=fpd:8x1MiB", "fdp:8x64MiB"),
             ("model=dcpm,medium=ram:1GiB", "dcpmm"),
             ("model=fixed:100uss,medium=ram:1GiB", "us"),
+            ("model=null,medium=qcow2:d,durability=orderd", "did you mean `ordered`?"),
+            ("model=null,medium=ram:1GiB,durability=ordered", "medium=qcow2:PATH"),
             ("nonsense", "KEY=VALUE"),
             ("model=null,medium=ram:1GiB,zone-sice=64MiB", "did you mean `zone-size`?"),
             ("model=null,medium=ram:1GiB,zone-capacity=64MiB", "zone-size is missing"),

@@ -10,11 +10,12 @@ use imago::{FormatAccess, Mapping};
 use stasis_block::{Command, Operation, Status};
 use tokio::sync::{Mutex, MutexGuard, Notify, RwLock, RwLockReadGuard};
 
-use crate::durability::{Durability, Lag, Settings};
+use crate::durability::Lag;
 use crate::host::{HostIo, Shared};
 use crate::job::Job;
 use crate::storage::{Handle, Role};
 use crate::tables::{Plan, Write};
+use crate::{Durability, Settings};
 
 /// Tables that wait to be written at most (bytes): then they are written
 /// without being asked for.

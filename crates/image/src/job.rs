@@ -40,7 +40,9 @@ impl<'a> Job<'a> {
         for group in groups.into_iter().flatten() {
             // What was written before it comes first: the data that it points
             // to, and the group before it.
-            self.order().await?;
+            if !group.early {
+                self.order().await?;
+            }
             let writes = group.writes.into_iter().map(|write| self.core.submit(write));
             self.writes.extend(writes);
             if group.fresh {

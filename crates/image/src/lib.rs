@@ -44,13 +44,15 @@ mod timeless;
 pub use chain::{find, Format, Found, Link, DEPTH_LIMIT};
 pub use check::Report;
 pub use create::{create, CreateOptions};
-pub use durability::{Counters, Durability, Settings};
+pub use durability::Counters;
 pub use error::ImageError;
 pub use header::{Header, Snapshot};
 pub use layer::Image;
 pub use map::{Extent, Kind};
-pub use open::{find as open_files, find_links as open_links, Opening};
+pub use open::{find as open_files, find_links as open_links, make_room, trim, Opening};
 pub use timeless::Timeless;
+
+pub use stasis_media::{Durability, ImageSettings as Settings};
 
 use std::path::Path;
 

@@ -247,3 +247,40 @@ impl Opening {
         Ok((Role::Snapshot(head.into()), snapshot.size))
     }
 }
+
+/// Makes the file of an image as long as it may become, for it to be used as a
+/// device that does not grow. `links` are its files, from the top.
+///
+/// # Errors
+/// An [`ImageError`] that names the file.
+pub fn make_room(links: &[Link]) -> Result<(), ImageError> {
+    let found = chain::inspect(links.to_vec())?;
+    let path = &found.links[0].path;
+    let os = |source| ImageError::Os { path: path.clone(), what: "enlarge it", source };
+    let file = std::fs::File::options().write(true).open(path).map_err(os)?;
+    let length = Source::new(&file).map_err(os)?.length;
+    let room = room(&found.header, &found, length);
+    if !repair::reaches(&found.header, room) {
+        repair::refcounts(&found, room)?;
+    }
+    let length = Source::new(&file).map_err(os)?.length;
+    if file.metadata().map_err(os)?.is_file() {
+        file.set_len(room.max(length)).map_err(os)?;
+    }
+    Ok(())
+}
+
+/// Cuts the file of an image after its last used cluster.
+///
+/// # Errors
+/// An [`ImageError`] that names the file.
+pub fn trim(path: &Path) -> Result<(), ImageError> {
+    let (_, report, _) = chain::examine(path)?;
+    let os = |source| ImageError::Os { path: path.into(), what: "shorten it", source };
+    let file = std::fs::File::options().write(true).open(path).map_err(os)?;
+    let metadata = file.metadata().map_err(os)?;
+    if metadata.is_file() && report.is_sound() && report.end < metadata.len() {
+        file.set_len(report.end).map_err(os)?;
+    }
+    Ok(())
+}

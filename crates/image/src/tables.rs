@@ -68,6 +68,8 @@ pub(crate) struct Group {
     pub(crate) writes: Vec<Write>,
     /// Whether the drive below may have to find room for them.
     pub(crate) fresh: bool,
+    /// Whether they may happen together with what was written before.
+    pub(crate) early: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -330,6 +332,9 @@ impl Tables {
         if any {
             groups[0].writes.extend(self.mark_dirty());
         }
+        // Data that nothing points to needs no order with refcounts.
+        groups[0].early = true;
+        groups[1].early = groups[0].writes.is_empty();
         plan.groups = groups.into_iter().filter(|group| !group.writes.is_empty()).collect();
         plan
     }

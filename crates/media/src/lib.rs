@@ -23,6 +23,7 @@ mod direct;
 mod error;
 pub mod faults;
 mod host;
+mod image;
 mod open;
 mod ram;
 mod spec;
@@ -32,6 +33,7 @@ mod workers;
 pub use error::{MediumError, OpenError, SpecError};
 pub use faults::{FaultPlan, Faults};
 pub use host::{HostFile, HostFiles};
+pub use image::{Durability, ImageSettings};
 pub use ram::Ram;
 pub use spec::{MediumSpec, OpenOptions};
 

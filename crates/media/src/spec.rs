@@ -8,15 +8,17 @@ use std::time::Duration;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
-use stasis_block::units::{format_size, parse_size};
+use stasis_block::units::{format_duration, format_size, parse_size};
 
 use crate::delay::Delayed;
 use crate::synchronous::Synchronous;
 use crate::workers::Workers;
-use crate::{open, Execution, Medium, OpenError, Ram, SpecError, MINIMUM_CAPACITY, SECTOR};
+use crate::{
+    open, Execution, ImageSettings, Medium, OpenError, Ram, SpecError, MINIMUM_CAPACITY, SECTOR,
+};
 
-/// The description of a medium: `ram:1GiB`, `file:disk.img` or
-/// `device:/dev/sdb`, or a table such as
+/// The description of a medium: `ram:1GiB`, `file:disk.img`,
+/// `qcow2:disk.qcow2` or `device:/dev/sdb`, or a table such as
 /// `{ file = "disk.img", size = "1GiB", direct = true }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MediumSpec {
@@ -33,6 +35,14 @@ pub enum MediumSpec {
         size: Option<u64>,
         /// Past the page cache.
         direct: bool,
+    },
+    /// A disk image in qcow2. It is opened by the image layer, on a medium of
+    /// its files.
+    Qcow2 {
+        /// Where it is; relative to [`OpenOptions::base`].
+        path: PathBuf,
+        /// What the guest's flushes mean.
+        settings: ImageSettings,
     },
     /// A block device.
     Device {
@@ -54,8 +64,9 @@ pub struct OpenOptions<'a> {
     pub base: &'a Path,
 }
 
-const KINDS: [&str; 3] = ["ram", "file", "device"];
-const KEYS: [&str; 5] = ["ram", "file", "device", "size", "direct"];
+const KINDS: [&str; 4] = ["ram", "file", "qcow2", "device"];
+const KEYS: [&str; 9] =
+    ["ram", "file", "qcow2", "device", "size", "direct", "durability", "max-lag", "max-lag-bytes"];
 
 fn nearest<const N: usize>(word: &str, among: [&'static str; N]) -> &'static str {
     let distance = |right: &&str| strsim::damerau_levenshtein(&word.to_lowercase(), right);
@@ -63,7 +74,7 @@ fn nearest<const N: usize>(word: &str, among: [&'static str; N]) -> &'static str
 }
 
 impl MediumSpec {
-    /// Reads `ram:SIZE`, `file:PATH` or `device:PATH`.
+    /// Reads `ram:SIZE`, `file:PATH`, `qcow2:PATH` or `device:PATH`.
     ///
     /// # Errors
     /// A [`SpecError`] that names what is wrong and the nearest right word.
@@ -86,6 +97,7 @@ impl MediumSpec {
                     .map_err(|source| SpecError::Size { word: word.into(), source })?,
             },
             "file" => Self::File { path, size: None, direct: false },
+            "qcow2" => Self::Qcow2 { path, settings: ImageSettings::default() },
             _ => Self::Device { path, direct: true },
         })
     }
@@ -95,6 +107,7 @@ impl MediumSpec {
         match self {
             Self::Ram { size } => format!("ram:{}", format_size(*size)),
             Self::File { path, .. } => format!("file:{}", path.display()),
+            Self::Qcow2 { path, .. } => format!("qcow2:{}", path.display()),
             Self::Device { path, .. } => format!("device:{}", path.display()),
         }
     }
@@ -114,6 +127,7 @@ impl MediumSpec {
             Self::File { path, size, direct } => {
                 open::file(&options.base.join(path), &self.label(), *size, *direct)?
             }
+            Self::Qcow2 { path, .. } => return Err(OpenError::Image(path.clone())),
             Self::Device { path, direct } => {
                 open::device(&options.base.join(path), &self.label(), *direct)?
             }
@@ -161,6 +175,19 @@ impl Serialize for MediumSpec {
                     map.serialize_entry("direct", direct)?;
                 }
             }
+            Self::Qcow2 { path, settings } => {
+                let usual = ImageSettings::default();
+                map.serialize_entry("qcow2", path)?;
+                if settings.durability != usual.durability {
+                    map.serialize_entry("durability", &settings.durability)?;
+                }
+                if settings.max_lag != usual.max_lag {
+                    map.serialize_entry("max-lag", &format_duration(settings.max_lag))?;
+                }
+                if settings.max_lag_bytes != usual.max_lag_bytes {
+                    map.serialize_entry("max-lag-bytes", &format_size(settings.max_lag_bytes))?;
+                }
+            }
             Self::Device { path, direct } => {
                 map.serialize_entry("device", path)?;
                 if !direct {
@@ -183,37 +210,51 @@ impl<'de> Deserialize<'de> for MediumSpec {
 #[serde(transparent)]
 struct Size(#[serde(with = "stasis_block::units::size")] u64);
 
+/// A duration as [`stasis_block::units::duration`] reads it.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Lag(#[serde(with = "stasis_block::units::duration")] u64);
+
 #[derive(Default)]
 struct Table {
     ram: Option<u64>,
     file: Option<PathBuf>,
     device: Option<PathBuf>,
+    qcow2: Option<PathBuf>,
+    settings: Option<ImageSettings>,
     size: Option<u64>,
     direct: Option<bool>,
 }
 
 impl Table {
     fn into_spec(self) -> Result<MediumSpec, SpecError> {
-        let Self { ram, file, device, size, direct } = self;
+        let Self { ram, file, device, qcow2, settings, size, direct } = self;
         let misplaced = |present: bool, kind, key| match present {
             true => Err(SpecError::Misplaced { kind, key }),
             false => Ok(()),
         };
-        match (ram, file, device) {
-            (Some(bytes), None, None) => {
+        let image = qcow2.is_some();
+        misplaced(settings.is_some() && !image, "raw", "durability")?;
+        match (ram, file, device, qcow2) {
+            (None, None, None, Some(path)) => {
+                misplaced(size.is_some(), "qcow2", "size")?;
+                misplaced(direct.is_some(), "qcow2", "direct")?;
+                Ok(MediumSpec::Qcow2 { path, settings: settings.unwrap_or_default() })
+            }
+            (Some(bytes), None, None, None) => {
                 misplaced(size.is_some(), "ram", "size")?;
                 misplaced(direct.is_some(), "ram", "direct")?;
                 Ok(MediumSpec::Ram { size: bytes })
             }
-            (None, Some(path), None) => {
+            (None, Some(path), None, None) => {
                 Ok(MediumSpec::File { path, size, direct: direct.unwrap_or(false) })
             }
-            (None, None, Some(path)) => {
+            (None, None, Some(path), None) => {
                 misplaced(size.is_some(), "device", "size")?;
                 Ok(MediumSpec::Device { path, direct: direct.unwrap_or(true) })
             }
-            (ram, file, device) => {
-                let present = [ram.is_some(), file.is_some(), device.is_some()];
+            (ram, file, device, qcow2) => {
+                let present = [ram.is_some(), file.is_some(), qcow2.is_some(), device.is_some()];
                 let found: Vec<_> = KINDS
                     .iter()
                     .zip(present)
@@ -248,6 +289,17 @@ impl<'de> Visitor<'de> for SpecVisitor {
                 "ram" => table.ram = Some(map.next_value::<Size>()?.0),
                 "file" => table.file = Some(map.next_value()?),
                 "device" => table.device = Some(map.next_value()?),
+                "qcow2" => table.qcow2 = Some(map.next_value()?),
+                "durability" => {
+                    table.settings.get_or_insert_default().durability = map.next_value()?;
+                }
+                "max-lag" => {
+                    table.settings.get_or_insert_default().max_lag = map.next_value::<Lag>()?.0;
+                }
+                "max-lag-bytes" => {
+                    table.settings.get_or_insert_default().max_lag_bytes =
+                        map.next_value::<Size>()?.0;
+                }
                 "size" => table.size = Some(map.next_value::<Size>()?.0),
                 "direct" => table.direct = Some(map.next_value()?),
                 _ => {
@@ -263,6 +315,7 @@ impl<'de> Visitor<'de> for SpecVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Durability;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -279,6 +332,10 @@ mod tests {
     fn words_and_tables_say_the_same() {
         let ram = MediumSpec::Ram { size: 1 << 30 };
         let file = |size, direct| MediumSpec::File { path: "disk.img".into(), size, direct };
+        let image = |durability, max_lag| MediumSpec::Qcow2 {
+            path: "disk.qcow2".into(),
+            settings: ImageSettings { durability, max_lag, ..ImageSettings::default() },
+        };
         let device = |direct| MediumSpec::Device { path: "/dev/sdb".into(), direct };
         for (text, spec) in [
             ("'ram:1GiB'", ram.clone()),
@@ -288,6 +345,12 @@ mod tests {
             ("{ file = 'disk.img' }", file(None, false)),
             ("{ file = 'disk.img', size = '1MiB' }", file(Some(1 << 20), false)),
             ("{ file = 'disk.img', direct = true }", file(None, true)),
+            ("'qcow2:disk.qcow2'", image(Durability::Flush, 50_000_000)),
+            ("{ qcow2 = 'disk.qcow2' }", image(Durability::Flush, 50_000_000)),
+            (
+                "{ qcow2 = 'disk.qcow2', durability = 'ordered', max-lag = '10ms' }",
+                image(Durability::Ordered, 10_000_000),
+            ),
             ("'device:/dev/sdb'", device(true)),
             ("{ device = '/dev/sdb' }", device(true)),
             ("{ device = '/dev/sdb', direct = false }", device(false)),
@@ -297,7 +360,7 @@ mod tests {
             let written = toml::to_string(&drive).unwrap();
             assert_eq!(toml::from_str::<Drive>(&written).unwrap(), drive, "{written}");
         }
-        for word in ["ram:1GiB", "file:disk.img", "file:a:b", "device:/dev/sdb"] {
+        for word in ["ram:1GiB", "file:disk.img", "file:a:b", "qcow2:d.qcow2", "device:/dev/sdb"] {
             assert_eq!(MediumSpec::parse(word).unwrap().label(), word);
         }
     }
@@ -317,6 +380,8 @@ mod tests {
             ("{ ram = '1GiB', file = 'x' }", ["exactly one of", "`ram` and `file`"]),
             ("{ ram = '1GiB', direct = true }", ["`ram` medium", "no `direct`"]),
             ("{ device = '/dev/sdb', size = 1 }", ["`device` medium", "no `size`"]),
+            ("{ file = 'x', durability = 'flush' }", ["`raw` medium", "no `durability`"]),
+            ("{ qcow2 = 'x', durability = 'flsh' }", ["flsh", "ordered"]),
             ("7", ["invalid type", "a medium such as"]),
         ] {
             let message = read(text).unwrap_err();

@@ -36,6 +36,9 @@ enum Command {
     /// Make the guest's system from Debian packages
     #[command(subcommand)]
     Guest(GuestCommand),
+    /// Make, check and convert disk images
+    #[command(subcommand)]
+    Image(commands::image::ImageCommand),
     /// List the drives that have a name, or show one as TOML to start from
     Models(ModelsArguments),
     /// Make a model of what fio or blkparse measured on a real drive
@@ -139,7 +142,7 @@ pub struct GuestBuildArguments {
 interface=virtio-blk as /dev/vda, /dev/vdb, ...
 What COMMAND leaves in /results in the guest is in the results folder afterwards.
 
-Keys of --drive: model, medium, delay, name, interface, queues, doorbells, block-size, namespaces,
+Keys of --drive: model, medium, durability, max-lag, barrier, delay, name, interface, queues, doorbells, block-size, namespaces,
 placement, serial, path.
 
 Examples:
@@ -285,6 +288,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Sim(arguments) => commands::sim::main(&arguments),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
+        Command::Image(command) => commands::image::image(&command),
         Command::Models(arguments) => {
             commands::models::main(arguments.model.as_deref(), arguments.json)
         }

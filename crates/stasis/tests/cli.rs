@@ -36,7 +36,7 @@ fn data(name: &str) -> String {
 #[test]
 fn every_subcommand_has_help_with_its_options() {
     let help = output(&["--help"]);
-    for name in ["run", "sim", "guest", "models", "calibrate", "doctor", "completions", "man"] {
+    for name in ["run", "sim", "guest", "image", "models", "calibrate", "doctor", "completions", "man"] {
         assert!(help.contains(&format!("\n  {name} ")), "{name}:\n{help}");
         assert!(output(&[name, "--help"]).contains("Usage: stasis"), "{name}");
     }
@@ -200,4 +200,27 @@ fn the_examples_are_experiments() {
         }
     }
     assert!(seen > 0);
+}
+
+#[test]
+fn images_are_made_filled_checked_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [raw, image, overlay, back] = ["d.img", "d.qcow2", "o.qcow2", "back.img"].map(name);
+    let mut disk = vec![0; 3 << 20];
+    disk[1_000_000..1_200_000].fill(7);
+    std::fs::write(&raw, &disk).unwrap();
+    output(&["image", "convert", &raw, &image]);
+    assert!(output(&["image", "check", &image]).contains("sound"));
+    assert!(output(&["image", "info", &image]).contains("disk: 3MiB"));
+    output(&["image", "create", "--backing", "d.qcow2", &overlay]);
+    output(&["image", "grow", &overlay, "4MiB"]);
+    let map: serde_json::Value =
+        serde_json::from_str(&output(&["image", "map", "--json", &overlay])).unwrap();
+    assert!(map.as_array().unwrap().iter().any(|extent| extent["kind"] == "below"), "{map}");
+    output(&["image", "convert", "--to", "raw", &overlay, &back]);
+    disk.resize(4 << 20, 0);
+    assert!(std::fs::read(&back).unwrap() == disk);
+    assert!(failure(&["image", "create", &image, "1MiB"], 125).contains("d.qcow2"));
+    assert!(failure(&["image", "info", &raw], 125).contains("no qcow2 image"));
 }

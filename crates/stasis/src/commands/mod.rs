@@ -3,6 +3,7 @@
 pub mod calibrate;
 pub mod doctor;
 pub mod guest;
+pub mod image;
 pub mod models;
 pub mod reproduce;
 pub mod run;

@@ -24,6 +24,13 @@ fn execute(inside: &mut Inside, job: &[u8]) -> Result<Entry> {
         serde_json::from_slice(job).context("cannot read the job")?;
     for (drive, place) in plan.drives.iter_mut().zip(passed) {
         if let Some(index) = place {
+            for (depth, link) in drive.links.iter_mut().enumerate() {
+                link.path =
+                    inside.drive_path(index + depth).context("a passed drive is missing")?;
+            }
+            if !drive.links.is_empty() {
+                continue;
+            }
             let path = inside.drive_path(index).context("a passed drive is missing")?;
             drive.medium = MediumSpec::Device { path, direct: true };
         }

@@ -14,7 +14,7 @@ use stasis_experiment::{CpuSpeed, Doorbells, Interface};
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
 use stasis_machine::{Config, Controller, DriveConfig, Rewind, Speed};
-use stasis_media::{Execution, OpenOptions};
+use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_models::BuildContext;
 use stasis_virtio::NotifyPolicy;
 
@@ -151,14 +151,28 @@ pub fn run(
 fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig> {
     let execution = if plan.repeatable { Execution::Synchronous } else { Execution::Asynchronous };
     let delay = Duration::from_nanos(drive.delay);
-    let medium = drive.medium.open(&OpenOptions { execution, delay, base: Path::new("/") })?;
+    let options = OpenOptions { execution, delay, base: Path::new("/") };
+    let (image, medium) = match &drive.medium {
+        MediumSpec::Qcow2 { settings, .. } => {
+            let (opening, medium) = stasis_image::open_links(drive.links.clone(), true, &options)?;
+            (Some((opening, *settings)), medium)
+        }
+        medium => (None, medium.open(&options)?),
+    };
     let capacity = medium.capacity();
     let drive_index = u16::try_from(index)?;
     let seed = drive_seed(plan.seed, drive_index);
     let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
-    let layer = Drive::new(drive_index, drive.name.clone(), model, medium);
-    let controller = controller(drive, &layer)?;
-    Ok(DriveConfig { drive: Box::new(layer), controller })
+    let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium);
+    if let Some(cost) = drive.barrier {
+        layer = layer.with_barrier(cost);
+    }
+    let layer: Box<dyn Layer> = match image {
+        Some((opening, settings)) => Box::new(opening.open(Box::new(layer), settings)?),
+        None => Box::new(layer),
+    };
+    let controller = controller(drive, &*layer)?;
+    Ok(DriveConfig { drive: layer, controller })
 }
 
 /// What the guest sees `drive` as.

@@ -57,6 +57,11 @@ pub struct PlannedDrive {
     pub model: ModelSpec,
     /// Where its bytes live, as the machine's process sees it.
     pub medium: MediumSpec,
+    /// For an image: its files, from the top.
+    #[serde(default)]
+    pub links: Vec<stasis_image::Link>,
+    /// What a barrier costs (ns), where the model does not say.
+    pub barrier: Option<Nanos>,
     /// A real wait for each I/O on the medium (ns).
     pub delay: Nanos,
     /// What the guest's software adds to each command (ns).

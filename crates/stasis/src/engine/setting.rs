@@ -118,19 +118,19 @@ impl<'a> Setting<'a> {
             delay: Duration::ZERO,
             base: self.base,
         };
-        let medium = spec.medium.open(&options)?;
-        if medium.capacity() % spec.block_size != 0 {
+        let Held { medium, capacity, links } = hold(&spec.medium, &options)?;
+        if capacity % spec.block_size != 0 {
             bail!(
                 "its medium has {} bytes, which is no multiple of its block size {}",
-                medium.capacity(),
+                capacity,
                 spec.block_size
             );
         }
         model.check(medium.capacity())?;
-        if medium.capacity() / u64::from(spec.namespaces) < 4096 {
+        if capacity / u64::from(spec.namespaces) < 4096 {
             bail!(
                 "its medium has {} bytes, too few for {} namespaces of 4096 at least",
-                medium.capacity(),
+                capacity,
                 spec.namespaces
             );
         }
@@ -140,6 +140,8 @@ impl<'a> Setting<'a> {
             serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
             model,
             medium: absolute(&spec.medium, self.base)?,
+            links,
+            barrier: spec.barrier,
             delay: spec.delay,
             path: spec.path.unwrap_or_else(|| self.path()),
             interface: spec.interface,
@@ -158,6 +160,28 @@ impl<'a> Setting<'a> {
     }
 }
 
+/// A medium that is open, so that nobody else opens it.
+struct Held {
+    medium: Box<dyn Medium>,
+    /// What the guest sees (bytes).
+    capacity: u64,
+    links: Vec<stasis_image::Link>,
+}
+
+fn hold(medium: &MediumSpec, options: &OpenOptions) -> Result<Held> {
+    if let MediumSpec::Qcow2 { path, .. } = medium {
+        let (opening, medium) = stasis_image::open_files(path, true, options)?;
+        let mut links = opening.found().links.clone();
+        for link in &mut links {
+            link.path = std::fs::canonicalize(&link.path)
+                .with_context(|| format!("cannot find {}", link.path.display()))?;
+        }
+        return Ok(Held { medium, capacity: opening.size(), links });
+    }
+    let medium = medium.open(options)?;
+    Ok(Held { capacity: medium.capacity(), medium, links: Vec::new() })
+}
+
 /// The same medium, wherever the process that opens it stands.
 fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
     let whole = |path: &Path| {
@@ -168,6 +192,9 @@ fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
         MediumSpec::Ram { size } => MediumSpec::Ram { size: *size },
         MediumSpec::File { path, size, direct } => {
             MediumSpec::File { path: whole(path)?, size: *size, direct: *direct }
+        }
+        MediumSpec::Qcow2 { path, settings } => {
+            MediumSpec::Qcow2 { path: whole(path)?, settings: *settings }
         }
         MediumSpec::Device { path, direct } => {
             MediumSpec::Device { path: whole(path)?, direct: *direct }

@@ -59,6 +59,16 @@ pub fn run(
                 memory += size;
                 None
             }
+            MediumSpec::Qcow2 { .. } => {
+                let first = drives.len();
+                // A device inside does not grow.
+                stasis_image::make_room(&drive.links).context("cannot make room in an image")?;
+                for (depth, link) in drive.links.iter().enumerate() {
+                    let read_only = depth > 0;
+                    drives.push(PassedDrive { path: link.path.clone(), read_only });
+                }
+                Some(first)
+            }
             MediumSpec::File { path, .. } | MediumSpec::Device { path, .. } => {
                 drives.push(PassedDrive { path: path.clone(), read_only: false });
                 Some(drives.len() - 1)
@@ -92,12 +102,18 @@ pub fn run(
         snapshot: true,
         log: None,
     };
+    let images: Vec<PathBuf> =
+        plan.drives.iter().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
     let job = serde_json::to_vec(&InnerJob { plan, passed }).context("cannot write the job")?;
     let control = Control { stop: Arc::clone(stop), wall_limit };
     // The relay shows progress and takes entries, but not both at once.
     let mut steps = crate::commands::run::progress::Steps::new();
     let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
-    match stasis_softkvm::run(&host, &job, relay, &control, &mut progress) {
+    let outcome = stasis_softkvm::run(&host, &job, relay, &control, &mut progress);
+    for image in images {
+        stasis_image::trim(&image).context("cannot give an image's room back")?;
+    }
+    match outcome {
         Ok(()) => Ok(()),
         Err(stasis_softkvm::Error::Stopped) => Err(RunError::Ended(Ending::Cancelled)),
         Err(stasis_softkvm::Error::WallLimit(_)) => Err(RunError::Ended(Ending::WallLimit)),

@@ -1,0 +1,64 @@
+//! How a disk image treats what is written: as experiments say it.
+
+use serde::{Deserialize, Serialize};
+use stasis_block::units;
+use stasis_clock::{Nanos, MILLISECOND};
+
+/// What a guest's flush waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Everything is durable when the flush ends, and tables are put in order by
+    /// flushes of the drive below: what QEMU does.
+    #[default]
+    Flush,
+    /// Everything is durable when the flush ends, and tables are put in order by
+    /// barriers: one flush at the end.
+    Barrier,
+    /// The flush is itself an order: it ends at once, and what came before it is
+    /// durable before anything that comes after it. Durable writes (FUA) stay
+    /// durable.
+    Ordered,
+}
+
+impl Durability {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Flush, Self::Barrier, Self::Ordered];
+
+    /// The way that has `name`.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.name() == name)
+    }
+
+    /// Its name in configurations and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Barrier => "barrier",
+            Self::Ordered => "ordered",
+        }
+    }
+}
+
+/// How an image treats what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ImageSettings {
+    /// What a guest's flush waits for.
+    pub durability: Durability,
+    /// With [`Durability::Ordered`]: the flushes that a crash can undo ended
+    /// within this time (ns).
+    #[serde(with = "units::duration")]
+    pub max_lag: Nanos,
+    /// With [`Durability::Ordered`]: what was written before those flushes and
+    /// is not durable is about this much at most (bytes).
+    #[serde(with = "units::size")]
+    pub max_lag_bytes: u64,
+}
+
+impl Default for ImageSettings {
+    fn default() -> Self {
+        let durability = Durability::default();
+        Self { durability, max_lag: 50 * MILLISECOND, max_lag_bytes: 64 << 20 }
+    }
+}

@@ -1,0 +1,199 @@
+//! `stasis image`: disk images, outside of experiments.
+
+mod convert;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Subcommand, ValueEnum};
+use stasis_block::units::parse_size;
+use stasis_drive::Drive;
+use stasis_image::{CreateOptions, Format, Image, Settings, Timeless};
+use stasis_media::{Execution, OpenOptions};
+
+/// What can be done with an image.
+#[derive(Debug, Subcommand)]
+pub enum ImageCommand {
+    /// Make an empty image
+    #[command(after_help = "Examples:
+  stasis image create disk.qcow2 10GiB
+  stasis image create --backing base.qcow2 overlay.qcow2
+  stasis run --drive model=850-pro,medium=qcow2:disk.qcow2 -- mkfs.ext4 /dev/nvme0n1")]
+    Create(CreateArguments),
+    /// Say what an image is
+    #[command(after_help = "Examples:
+  stasis image info disk.qcow2
+  stasis image info --json disk.qcow2")]
+    Info(FileArguments),
+    /// Look for what contradicts itself in an image's tables
+    #[command(
+        after_help = "An image that was not closed (lazy refcounts) is repaired where it is opened to be written.
+
+Example:
+  stasis image check disk.qcow2
+
+Exit status: 0 if it is sound, 2 if it is damaged, 3 if clusters have leaked and no more."
+    )]
+    Check(FileArguments),
+    /// Copy a disk into a new image, raw or qcow2
+    #[command(
+        after_help = "Zeroes take no room in the copy. A qcow2 image is read with everything below it.
+
+Examples:
+  stasis image convert disk.qcow2 disk.img --to raw
+  stasis image convert disk.img disk.qcow2
+  stasis image convert disk.qcow2 before.qcow2 --snapshot before-update"
+    )]
+    Convert(ConvertArguments),
+    /// List which ranges of a disk hold what, and where
+    #[command(after_help = "Examples:
+  stasis image map disk.qcow2
+  stasis image map --json disk.qcow2")]
+    Map(FileArguments),
+    /// Make an image's disk larger
+    #[command(after_help = "Example:
+  stasis image grow disk.qcow2 20GiB")]
+    Grow(GrowArguments),
+}
+
+/// What `stasis image create` makes.
+#[derive(Debug, clap::Args)]
+pub struct CreateArguments {
+    /// The image's file; there must be none yet
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Size of the disk [default: the backing file's]
+    #[arg(value_name = "SIZE", value_parser = size)]
+    size: Option<u64>,
+    /// Bytes of a cluster: a power of two from 512B to 2MiB
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = size)]
+    cluster_size: u64,
+    /// Bits of a refcount: a power of two up to 64
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    refcount_bits: u32,
+    /// Write refcounts when the image is closed, and find them again after a crash
+    #[arg(long)]
+    lazy_refcounts: bool,
+    /// An image below, as this one is to name it: relative to its own folder
+    #[arg(long, value_name = "FILE")]
+    backing: Option<String>,
+    /// What the image below is [default: as it begins]
+    #[arg(long, value_name = "FORMAT", requires = "backing")]
+    backing_format: Option<ImageFormat>,
+}
+
+/// Which image.
+#[derive(Debug, clap::Args)]
+pub struct FileArguments {
+    /// The image
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `stasis image convert` copies.
+#[derive(Debug, clap::Args)]
+pub struct ConvertArguments {
+    /// The disk to copy: raw or qcow2, as it begins
+    #[arg(value_name = "FROM")]
+    from: PathBuf,
+    /// The new file; there must be none yet
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+    /// What the new file is to be
+    #[arg(long = "to", value_name = "FORMAT", default_value = "qcow2")]
+    format: ImageFormat,
+    /// Copy the disk as it was at this internal snapshot
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
+    /// What the file to copy is [default: as it begins]
+    #[arg(long, value_name = "FORMAT")]
+    from_format: Option<ImageFormat>,
+}
+
+/// What `stasis image grow` changes.
+#[derive(Debug, clap::Args)]
+pub struct GrowArguments {
+    /// The image
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The disk's new size
+    #[arg(value_name = "SIZE", value_parser = size)]
+    size: u64,
+}
+
+/// The format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ImageFormat {
+    /// The disk's bytes as they are
+    Raw,
+    /// A qcow2 image
+    Qcow2,
+}
+
+impl From<ImageFormat> for Format {
+    fn from(format: ImageFormat) -> Self {
+        match format {
+            ImageFormat::Raw => Self::Raw,
+            ImageFormat::Qcow2 => Self::Qcow2,
+        }
+    }
+}
+
+fn size(word: &str) -> Result<u64, String> {
+    parse_size(word).map_err(|error| error.to_string())
+}
+
+/// `stasis image`.
+pub fn image(command: &ImageCommand) -> Result<ExitCode> {
+    match command {
+        ImageCommand::Create(arguments) => create(arguments),
+        ImageCommand::Info(arguments) => show::info(&arguments.file, arguments.json),
+        ImageCommand::Check(arguments) => show::check(&arguments.file, arguments.json),
+        ImageCommand::Map(arguments) => show::map(&arguments.file, arguments.json),
+        ImageCommand::Convert(arguments) => convert::convert(arguments),
+        ImageCommand::Grow(arguments) => grow(arguments),
+    }
+}
+
+fn create(arguments: &CreateArguments) -> Result<ExitCode> {
+    let format = arguments.backing_format.map(Format::from);
+    let options = CreateOptions {
+        size: arguments.size,
+        cluster_size: arguments.cluster_size,
+        refcount_bits: arguments.refcount_bits,
+        lazy_refcounts: arguments.lazy_refcounts,
+        backing: arguments.backing.clone().map(|name| (name, format)),
+    };
+    stasis_image::create(&arguments.file, &options)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn grow(arguments: &GrowArguments) -> Result<ExitCode> {
+    let mut image = open(&arguments.file, true, None)?;
+    image.grow(arguments.size)?;
+    image.close()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens an image for work outside of time.
+fn open(path: &Path, writable: bool, snapshot: Option<&str>) -> Result<Image> {
+    let options = OpenOptions {
+        execution: Execution::Synchronous,
+        delay: Duration::ZERO,
+        base: Path::new(""),
+    };
+    let (opening, medium) = stasis_image::open_files(path, writable, &options)?;
+    let model = Box::new(Timeless::default());
+    let drive = Box::new(Drive::new(0, "image".into(), model, medium));
+    let image = match snapshot {
+        Some(name) => opening.open_snapshot(drive, name),
+        None => opening.open(drive, Settings::default()),
+    };
+    image.with_context(|| format!("cannot open {}", path.display()))
+}

@@ -1,0 +1,141 @@
+//! What an image is, whether it is sound, and what lies where.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::json;
+use stasis_block::units::format_size;
+use stasis_image::Kind;
+
+use super::open;
+use crate::commands::print;
+
+/// Exit statuses of `stasis image check`, as those of `qemu-img check`.
+const DAMAGED: u8 = 2;
+const LEAKS: u8 = 3;
+
+/// `stasis image info`.
+pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
+    let found = stasis_image::find(path)?;
+    let (header, report) = (&found.header, &found.report);
+    let below: Vec<_> =
+        found.links.iter().skip(1).map(|link| link.path.display().to_string()).collect();
+    let snapshots: Vec<_> = found
+        .snapshots
+        .iter()
+        .map(|one| json!({ "id": one.id, "name": one.name, "size": one.size }))
+        .collect();
+    let text = if json {
+        let value = json!({
+            "file": path.display().to_string(),
+            "version": header.version,
+            "size": header.size,
+            "cluster_size": header.cluster_size(),
+            "refcount_bits": 1u32 << header.refcount_order,
+            "lazy_refcounts": header.lazy_refcounts(),
+            "dirty": header.dirty(),
+            "allocated_clusters": report.allocated,
+            "compressed_clusters": report.compressed,
+            "total_clusters": report.total,
+            "leaked_clusters": report.leaks,
+            "end": report.end,
+            "below": below,
+            "snapshots": snapshots,
+        });
+        format!("{value:#}\n")
+    } else {
+        let mut text = String::new();
+        writeln!(text, "{}: qcow2 version {}", path.display(), header.version)?;
+        writeln!(text, "disk: {}", format_size(header.size))?;
+        let clusters = format_size(header.cluster_size());
+        let bits = 1u32 << header.refcount_order;
+        let lazy = if header.lazy_refcounts() { ", written late" } else { "" };
+        writeln!(text, "clusters: {clusters}, refcounts of {bits} bits{lazy}")?;
+        writeln!(text, "allocated: {} of {} clusters", report.allocated, report.total)?;
+        writeln!(text, "file: used up to {}", format_size(report.end))?;
+        for name in below {
+            writeln!(text, "below: {name}")?;
+        }
+        for one in &found.snapshots {
+            writeln!(text, "snapshot: {} ({}), {}", one.name, one.id, format_size(one.size))?;
+        }
+        text
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `stasis image check`.
+pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
+    let (header, report, _) = stasis_image::check(path)?;
+    let text = if json {
+        let value = json!({
+            "file": path.display().to_string(),
+            "corruptions": report.corruption_count,
+            "first_corruptions": report.corruptions,
+            "leaks": report.leaks,
+            "dirty": header.dirty(),
+            "allocated_clusters": report.allocated,
+            "total_clusters": report.total,
+        });
+        format!("{value:#}\n")
+    } else {
+        let mut text = String::new();
+        for what in &report.corruptions {
+            writeln!(text, "{}: {what}", path.display())?;
+        }
+        match (report.corruption_count, report.leaks) {
+            (0, 0) => writeln!(text, "{}: sound", path.display())?,
+            (0, leaks) => writeln!(
+                text,
+                "{}: sound; {leaks} clusters have leaked, which costs their room and nothing else",
+                path.display()
+            )?,
+            (count, leaks) => writeln!(
+                text,
+                "{}: damaged: {count} contradictions, {leaks} leaked clusters; \
+                 copy what is left with `qemu-img convert`, or try `qemu-img check -r all` on a copy",
+                path.display()
+            )?,
+        }
+        text
+    };
+    print(&text)?;
+    Ok(match (report.corruption_count, report.leaks) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, _) => ExitCode::from(LEAKS),
+        _ => ExitCode::from(DAMAGED),
+    })
+}
+
+/// `stasis image map`.
+pub fn map(path: &Path, json: bool) -> Result<ExitCode> {
+    let mut image = open(path, false, None)?;
+    let mut text = String::new();
+    let mut rows = Vec::new();
+    for extent in image.map()? {
+        let (kind, place) = match extent.kind {
+            Kind::Zero { explicit: true } => ("zero", None),
+            Kind::Zero { explicit: false } => ("nothing", None),
+            Kind::Data(at) => ("data", Some(at)),
+            Kind::Below(_) => ("below", None),
+            Kind::Compressed => ("compressed", None),
+        };
+        if json {
+            rows.push(json!({
+                "offset": extent.offset, "length": extent.length, "kind": kind, "file_offset": place,
+            }));
+        } else {
+            let place = place.map(|at| format!(" at {at:#x}")).unwrap_or_default();
+            let (offset, length) = (extent.offset, extent.length);
+            writeln!(text, "{offset:#14x} {length:#14x} {kind}{place}")?;
+        }
+    }
+    if json {
+        text = format!("{:#}\n", serde_json::Value::from(rows));
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
