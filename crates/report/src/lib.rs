@@ -22,6 +22,7 @@ mod distribution;
 mod error;
 pub mod figures;
 mod files;
+mod flash_page;
 mod latency;
 pub mod page;
 pub mod plot;

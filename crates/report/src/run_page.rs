@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::flash_page;
 use crate::latency::error_percent;
 use crate::page::{Block, Page, Section};
 use crate::plot::{
@@ -23,6 +24,7 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
     let mut sections = vec![Section::new("").with(Block::Facts(facts(summary)))];
     for (figures, statistics) in summary.drives.iter().zip(drives) {
         sections.push(drive(figures, statistics, begin));
+        sections.extend(flash_page::section(figures));
     }
     if has_guest(summary) {
         sections.push(costs(summary));

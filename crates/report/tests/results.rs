@@ -311,3 +311,65 @@ fn a_million_ios_take_seconds() {
     let page = fs::metadata(folder.path().join("report.html")).unwrap().len();
     assert!(page < 1_000_000, "{page} bytes");
 }
+
+/// What a flash SSD says of its inside, as it says it.
+const INSIDE: &str = r#"{
+    "at": 4000, "write_amplification": 2.5, "host_units": 1000, "programmed_units": 800,
+    "moved_units": 1200, "collections": 7, "collection_time": 3000000.0,
+    "operations": { "erase": { "host": 0, "housekeeping": 7 }, "read": { "host": 90, "housekeeping": 60 } },
+    "latency": { "read": { "count": 90, "latency": 120000.0, "queue": 30000.0, "register": 1000.0,
+        "cell": 48000.0, "channel": 5000.0, "gc": 20000.0, "other": 16000.0 } },
+    "channels": { "bucket": 1000, "busy": [[0.25, 0.5, 0.5, 0.0], [1.0, 0.0, 0.0, 0.0]] },
+    "luns": { "bucket": 1000, "busy": [[1.0, 1.0, 1.0, 1.0]] },
+    "wear": [{ "from": 0, "to": 0, "blocks": 50 }, { "from": 1, "to": 3, "blocks": 6 }],
+    "health": { "available_spare": 99, "percentage_used": 1, "media_bytes_written": 9, "read_only": false },
+    "ftl": null
+}"#;
+
+#[test]
+fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let drives = vec![drive("flash"), drive("other"), drive("odd")];
+    let mut recorder = Recorder::create(folder.path(), drives).unwrap();
+    recorder.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
+    let inside = vec![Some(INSIDE.to_owned()), Some("{\"a\": 1}".into()), Some("no JSON".into())];
+    let outcome = Outcome { inside, ..outcome(1) };
+    let summary = recorder.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let json: Value = serde_json::to_value(&summary).unwrap();
+    assert_eq!(json["drives"][0]["inside"]["moved_units"], 1200);
+    assert_eq!(json["drives"][1]["inside"], json!({"a": 1}));
+    assert_eq!(json["drives"][2]["inside"], "no JSON");
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert_eq!(page.matches("<h2>Inside ").count(), 1);
+    for shown in [
+        "Inside flash",
+        "read GC: 20 µs",
+        "erase housekeeping: 7",
+        // Columns of one share are one box.
+        "channel 0, 1 µs to 3 µs: 50 %",
+        "channel 1, 0 ns to 1 µs: 100 %",
+        "LUN 0, 0 ns to 4 µs: 100 %",
+        "1 to 3 : 6",
+    ] {
+        assert!(page.contains(shown), "{shown}");
+    }
+    assert!(!page.contains("channel 1, 1 µs"));
+}
+
+#[test]
+fn very_large_maps_stay_small() {
+    use stasis_report::plot::{Axis, Heat, Quantity, Scale};
+    let values =
+        (0..1000).map(|row| (0..5000).map(|at| f64::from((row * at) % 97) / 97.0).collect());
+    let heat = Heat {
+        title: "t".into(),
+        row: "r".into(),
+        x: Axis::new("x", Scale::Linear, Quantity::Time),
+        width: 10.0,
+        values: values.collect(),
+    };
+    let drawn = heat.draw();
+    assert!(drawn.as_str().len() < 2_000_000, "{}", drawn.as_str().len());
+    let none = Heat { values: Vec::new(), ..heat };
+    assert!(none.draw().as_str().contains("nothing recorded"));
+}

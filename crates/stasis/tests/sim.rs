@@ -323,3 +323,16 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
     assert_eq!(summary["ending"], "cancelled");
     assert!(summary["drives"][0]["read"]["count"].as_u64().unwrap() > 0);
 }
+
+#[test]
+fn a_flash_drive_shows_its_inside() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nrw=randwrite\niodepth=16\nsize=16m\nio_size=64m\n");
+    let words = ["femu-basic", "--workload", "job.fio", "--size", "64MiB", "--no-ios"];
+    let inside = &bench.sim(&words)["drives"][0]["inside"];
+    assert!(inside["host_units"].as_u64().unwrap() >= 16_384, "{inside}");
+    assert!(inside["write_amplification"].as_f64().unwrap() >= 1.0);
+    assert!(bench.text("results/report.html").contains("Inside drive0"));
+    let error = bench.failure(&["femu-basic", "--trace", &blkparse()], 125);
+    assert!(error.contains("Give --size"), "{error}");
+}

@@ -128,6 +128,16 @@ impl Canvas {
         self.rectangle("fill shade", place, colour, text);
     }
 
+    /// A box of the first colour, with an opacity of its own.
+    pub(super) fn cell(&mut self, place: [f64; 4], opacity: f64, text: &str) {
+        let [x, y, width, height] = place.map(number);
+        let text = escape(text);
+        self.out.push_str(&format!(
+            "<rect class=\"fill c0\" fill-opacity=\"{opacity:.2}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" \
+             height=\"{height}\"><title>{text}</title></rect>\n"
+        ));
+    }
+
     fn rectangle(&mut self, class: &str, place: [f64; 4], colour: usize, text: &str) {
         let [x, y, width, height] = place.map(number);
         let (colour, text) = (colour % COLOURS, escape(text));

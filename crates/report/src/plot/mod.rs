@@ -10,6 +10,7 @@ mod bars;
 mod boxes;
 mod canvas;
 mod cdf;
+mod heat;
 mod lines;
 mod scatter;
 
@@ -17,6 +18,7 @@ pub use axis::{Axis, Quantity, Scale};
 pub use bars::{Bar, Bars, Segment};
 pub use boxes::{Boxes, Group};
 pub use cdf::{Cdf, CdfSeries};
+pub use heat::Heat;
 pub use lines::{Line, Lines};
 pub use scatter::{Scatter, ScatterSeries};
 

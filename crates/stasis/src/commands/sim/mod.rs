@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
 use stasis_journal::{Ending, IoRecord, Outcome};
-use stasis_models::BuildContext;
+use stasis_models::{BuildContext, ModelTable};
 use stasis_report::{Drive, Recorder, Summary};
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
@@ -90,6 +90,9 @@ impl Setting {
         let own = given.or(spec.table().capacity());
         let (work, capacity) =
             work::open(arguments, work::Place { capacity: own, block_size, path })?;
+        if capacity.is_none() && matches!(spec.table(), ModelTable::Flash(_)) {
+            bail!("how large is the drive? Give --size");
+        }
         let context = BuildContext {
             seed: engine::drive_seed(arguments.seed, work::drive_index(arguments)),
             capacity: capacity.unwrap_or(u64::MAX),

@@ -1,0 +1,132 @@
+//! What `report.html` says of a flash SSD's inside.
+
+use stasis_flash::statistics::{Inside, Usages};
+
+use crate::page::{Block, Section};
+use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
+use crate::summary::DriveSummary;
+use crate::units;
+
+/// The section of a drive, if its model is a flash SSD's.
+pub(crate) fn section(figures: &DriveSummary) -> Option<Section> {
+    let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
+    let plots = vec![
+        latency(&inside),
+        operations(&inside),
+        usage("channel", "Channels: share of time in use", &inside.channels),
+        usage("LUN", "LUNs: share of time at work", &inside.luns),
+        wear(&inside),
+    ];
+    let section = Section::new(format!("Inside {}", figures.name));
+    Some(
+        section
+            .with(Block::Facts(facts(&inside)))
+            .with(Block::Plots(plots))
+            .with(Block::Terms(terms())),
+    )
+}
+
+fn facts(inside: &Inside) -> Vec<(String, String)> {
+    let health = &inside.health;
+    let facts = [
+        ("Write amplification", units::significant(inside.write_amplification, 4)),
+        ("Units the host wrote", units::count(inside.host_units)),
+        ("Units programmed for it", units::count(inside.programmed_units)),
+        ("Units housekeeping moved", units::count(inside.moved_units)),
+        ("Blocks emptied", units::count(inside.collections)),
+        ("Each took, mean", units::duration(inside.collection_time)),
+        ("Spare left", format!("{} %", health.available_spare)),
+        ("Endurance used", format!("{} %", health.percentage_used)),
+    ];
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn bar(label: &str, parts: &[(&str, f64)]) -> Bar {
+    let segment = |(colour, &(name, value)): (usize, &(&str, f64))| Segment {
+        name: name.to_owned(),
+        colour,
+        value,
+    };
+    Bar { label: label.to_owned(), segments: parts.iter().enumerate().map(segment).collect() }
+}
+
+fn latency(inside: &Inside) -> Markup {
+    let bars = inside.latency.iter().map(|(operation, means)| {
+        let parts = [
+            ("queue", means.queue),
+            ("register", means.register),
+            ("cell", means.cell),
+            ("channel", means.channel),
+            ("GC", means.gc),
+            ("other", means.other),
+        ];
+        bar(operation, &parts)
+    });
+    Bars {
+        title: "Where the time of the host's commands went".to_owned(),
+        axis: Axis::new("Mean latency", Scale::Linear, Quantity::Time),
+        stacked: true,
+        bars: bars.collect(),
+    }
+    .draw()
+}
+
+fn operations(inside: &Inside) -> Markup {
+    let bars = inside.operations.iter().map(|(kind, count)| {
+        bar(
+            kind,
+            &[("for the host", count.host as f64), ("housekeeping", count.housekeeping as f64)],
+        )
+    });
+    Bars {
+        title: "Operations of the array".to_owned(),
+        axis: Axis::new("Operations", Scale::Linear, Quantity::Number("")),
+        stacked: true,
+        bars: bars.collect(),
+    }
+    .draw()
+}
+
+fn usage(row: &str, title: &str, usages: &Usages) -> Markup {
+    Heat {
+        title: title.to_owned(),
+        row: row.to_owned(),
+        x: Axis::new("Virtual time", Scale::Linear, Quantity::Time),
+        width: usages.bucket as f64,
+        values: usages.busy.clone(),
+    }
+    .draw()
+}
+
+fn wear(inside: &Inside) -> Markup {
+    let bars = inside.wear.iter().map(|level| {
+        let label = match level.from == level.to {
+            true => level.from.to_string(),
+            false => format!("{} to {}", level.from, level.to),
+        };
+        bar(&label, &[("", level.blocks as f64)])
+    });
+    Bars {
+        title: "Wear: blocks by how often they were erased".to_owned(),
+        axis: Axis::new("Blocks", Scale::Linear, Quantity::Number("")),
+        stacked: false,
+        bars: bars.collect(),
+    }
+    .draw()
+}
+
+fn terms() -> Vec<(String, String)> {
+    let terms = [
+        (
+            "Write amplification",
+            "units programmed, housekeeping's included, for each unit that was programmed for the host.",
+        ),
+        (
+            "Where the time went",
+            "the parts of the operation that ended each command: waiting for a plane or channel (queue), \
+             for the cache register (register), the cells at work, the transfer on the channel, waiting \
+             for housekeeping (GC); other is the controller, the buffer, the link and earlier operations.",
+        ),
+    ];
+    terms.into_iter().map(|(term, text)| (term.to_owned(), text.to_owned())).collect()
+}

@@ -1,0 +1,100 @@
+//! A map of shares: resources below each other, time to the right, the fuller
+//! the darker.
+
+use super::axis::Axis;
+use super::canvas::Canvas;
+use super::Markup;
+
+/// The most rows and columns that are drawn; of more, means of neighbours.
+const ROWS: usize = 64;
+const COLUMNS: usize = 128;
+/// Shades that are told apart.
+const SHADES: f64 = 20.0;
+/// Room for the frame above the first row and below the last.
+const AROUND: f64 = 54.0;
+/// Height of all rows together, at least and at most.
+const TALL: (f64, f64) = (60.0, 260.0);
+/// The most height of a row.
+const THICK: f64 = 18.0;
+/// Room for the numbers of the rows.
+const LEFT: f64 = 64.0;
+
+/// Shares from 0 to 1 over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heat {
+    /// What the plot shows.
+    pub title: String,
+    /// What a row is, such as `channel`.
+    pub row: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The width of a column on it; the first begins at 0.
+    pub width: f64,
+    /// The shares by row and column.
+    pub values: Vec<Vec<f64>>,
+}
+
+impl Heat {
+    /// Draws it.
+    pub fn draw(&self) -> Markup {
+        let columns = self.values.iter().map(Vec::len).max().unwrap_or(0);
+        let (per_row, per_column) =
+            (self.values.len().div_ceil(ROWS).max(1), columns.div_ceil(COLUMNS).max(1));
+        let rows: Vec<Vec<f64>> = self
+            .values
+            .chunks(per_row)
+            .map(|rows| {
+                let mean = |from: usize| {
+                    let to = (from + per_column).min(columns);
+                    let all = rows.iter().flat_map(|row| row.get(from..to.min(row.len())));
+                    let sum: f64 = all.flatten().filter(|share| share.is_finite()).sum();
+                    sum / (rows.len() * (to - from)) as f64
+                };
+                (0..columns).step_by(per_column).map(mean).collect()
+            })
+            .collect();
+        let count = rows.len().max(1) as f64;
+        let tall = (count * THICK).clamp(TALL.0, TALL.1);
+        let mut canvas =
+            Canvas::sized(&self.title, &format!("share by {}", self.row), &[], tall + AROUND, LEFT);
+        let axis = self.x.fit([0.0, self.width * columns as f64].into_iter());
+        canvas.x_axis(&axis);
+        if rows.is_empty() || columns == 0 {
+            canvas.nothing();
+            return canvas.finish();
+        }
+        let (top, bottom) = (canvas.y(1.0), canvas.y(0.0));
+        let thick = (bottom - top) / count;
+        // Numbers of rows where there is room for them.
+        let each = (12.0 / thick).ceil().max(1.0) as usize;
+        let wide = self.width * per_column as f64;
+        for (index, row) in rows.iter().enumerate() {
+            let y = top + index as f64 * thick;
+            let number = index * per_row;
+            if index % each == 0 {
+                canvas.text(LEFT - 6.0, y + thick / 2.0 + 4.0, "end", &number.to_string());
+            }
+            let shade = |share: f64| (share.clamp(0.0, 1.0) * SHADES).round();
+            let mut from = 0;
+            // Neighbours of one shade are one box.
+            for part in row.chunk_by(|a, b| shade(*a) == shade(*b)) {
+                let (begin, end) = (from as f64 * wide, (from + part.len()) as f64 * wide);
+                from += part.len();
+                let opacity = shade(part[0]) / SHADES;
+                if opacity == 0.0 {
+                    continue;
+                }
+                let (left, right) = (canvas.x(axis.place(begin)), canvas.x(axis.place(end)));
+                let right = right.min(canvas.x(1.0));
+                let (when, until) = (self.x.quantity.show(begin), self.x.quantity.show(end));
+                let percent = (opacity * 100.0).round();
+                canvas.cell(
+                    [left, y, (right - left).max(0.0), thick],
+                    opacity,
+                    &format!("{} {number}, {when} to {until}: {percent} %", self.row),
+                );
+            }
+        }
+        canvas.finish()
+    }
+}
