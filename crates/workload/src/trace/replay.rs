@@ -100,7 +100,7 @@ impl<R: BufRead> Replay<R> {
         self.place(&mut record)?;
         let first = *self.first.get_or_insert(record.at);
         let at = match self.options.pace {
-            Pace::Open(scale) if scale == 1.0 => record.at.saturating_sub(first),
+            Pace::Open(1.0) => record.at.saturating_sub(first),
             Pace::Open(scale) => (record.at.saturating_sub(first) as f64 * scale) as Nanos,
             Pace::Exact => record.at,
             Pace::Closed(_) => {
@@ -130,7 +130,8 @@ impl<R: BufRead> Replay<R> {
         command.length = end - command.offset;
         let Some(capacity) = self.options.capacity else { return Ok(()) };
         let fits = |offset: u64| offset.checked_add(command.length).is_some_and(|e| e <= capacity);
-        if !self.options.wrap && !(fits(command.offset) && fits(command.source)) {
+        let inside = fits(command.offset) && fits(command.source);
+        if !(inside || self.options.wrap) {
             return Err(beyond(capacity));
         }
         for place in [&mut command.offset, &mut command.source] {
