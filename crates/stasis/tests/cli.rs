@@ -36,7 +36,9 @@ fn data(name: &str) -> String {
 #[test]
 fn every_subcommand_has_help_with_its_options() {
     let help = output(&["--help"]);
-    for name in ["run", "sim", "guest", "image", "models", "calibrate", "doctor", "completions", "man"] {
+    for name in
+        ["run", "sim", "guest", "image", "models", "calibrate", "doctor", "completions", "man"]
+    {
         assert!(help.contains(&format!("\n  {name} ")), "{name}:\n{help}");
         assert!(output(&[name, "--help"]).contains("Usage: stasis"), "{name}");
     }

@@ -294,7 +294,7 @@ fn wrong_traces_are_named() {
         let error = bench.failure(&words, status);
         assert!(error.contains(expected), "{words:?}: {error}");
     }
-    bench.sim(&["fixed:100us", "--trace", &trace, "--size", "64KiB", "--wrap"]);
+    bench.sim(&["fixed:100us", "--trace", &trace, "--size", "1MiB", "--wrap"]);
 }
 
 #[test]
