@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use super::BuildError;
 
 /// Debian packages of every guest. Kernel modules come with the kernel.
-pub const DEFAULT_PACKAGES: [&str; 12] = [
+pub const DEFAULT_PACKAGES: [&str; 13] = [
     "bash",
     "blktrace",
     "coreutils",
     "e2fsprogs",
     "fio",
     "kmod",
+    "mdadm",
     "mount",
     "nvme-cli",
     "procps",

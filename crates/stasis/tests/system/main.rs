@@ -8,6 +8,7 @@ mod clock;
 mod commands;
 mod drives;
 mod ends;
+mod flash;
 mod repeat;
 mod replay;
 mod support;

@@ -1,25 +1,6 @@
 //! What a guest's drives asked for, a simulation of the same I/Os asks for.
 
-use std::collections::BTreeMap;
-
-use crate::support::Bench;
-
-/// By drive and order: everything of a row but when the guest saw it done.
-fn rows(bench: &Bench, file: &str, drive: &str) -> BTreeMap<u64, String> {
-    let text = bench.text(file);
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let column = |name| header.iter().position(|column| *column == name).unwrap();
-    let (delivered, order) = (column("delivered_ns"), column("order"));
-    let rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
-    rows.filter(|row| row[0] == drive)
-        .map(|mut row| {
-            row[delivered] = "";
-            row[0] = "";
-            (row[order].parse().unwrap(), row.join(","))
-        })
-        .collect()
-}
+use crate::support::{rows, Bench};
 
 #[test]
 fn a_simulation_of_a_runs_ios_gives_its_targets_to_the_nanosecond() {

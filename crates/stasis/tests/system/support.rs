@@ -1,5 +1,6 @@
 //! Runs the program as a user does, and looks at what it leaves behind.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -208,4 +209,42 @@ pub fn guest_program(name: &str) -> String {
 /// What fio's JSON report says of one direction.
 pub fn fio<'a>(report: &'a Value, direction: &str) -> &'a Value {
     &report["jobs"][0][direction]
+}
+
+/// By drive and order: everything of a row but when the guest saw it done.
+pub fn rows(bench: &Bench, file: &str, drive: &str) -> BTreeMap<u64, String> {
+    let text = bench.text(file);
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = |name| header.iter().position(|column| *column == name).unwrap();
+    let (delivered, order) = (column("delivered_ns"), column("order"));
+    let rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
+    rows.filter(|row| row[0] == drive)
+        .map(|mut row| {
+            row[delivered] = "";
+            row[0] = "";
+            (row[order].parse().unwrap(), row.join(","))
+        })
+        .collect()
+}
+
+/// How long each command of one operation on a drive took to its target (ns), in
+/// the order of completion.
+pub fn ios<'a>(
+    bench: &Bench,
+    file: &str,
+    drive: &'a str,
+    operation: &'a str,
+) -> impl Iterator<Item = u64> + 'a {
+    let text = bench.text(file);
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let column = |name: &str| header.iter().position(|column| column == name).unwrap();
+    let (submit, target) = (column("submit_ns"), column("target_ns"));
+    let (name, kind) = (column("drive"), column("operation"));
+    let found: Vec<_> = lines.filter(|row| row[name] == drive && row[kind] == operation).collect();
+    found.into_iter().map(move |row| {
+        let number = |at: usize| row[at].parse::<u64>().unwrap();
+        number(target) - number(submit)
+    })
 }

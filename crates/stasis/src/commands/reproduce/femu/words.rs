@@ -30,13 +30,14 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
              $(seq -f /dev/nvme%gn1 0 {last}) 2>/results/mdadm.txt
          seq 1 100000000 | head -c {megabytes}M | dd of=/dev/md0 bs=1M oflag=direct iflag=fullblock 2>/dev/null
          fio --name=other --filename=/dev/md0 --offset=256M --size=512M --rw=randwrite --bs=4k --direct=1 \
-             --ioengine=libaio --iodepth=16 --rate_iops=4000 --time_based --runtime=60 --norandommap=1 --output=/results/other.txt &
+             --ioengine=libaio --iodepth=16 --rate_iops=4000 --time_based --runtime=20 --norandommap=1 --output=/results/other.txt &
+         other=$!
          sleep 0.2
          start=$(date +%s%N)
          words=$(dd if=/dev/md0 bs=1M count={megabytes} iflag=direct 2>/dev/null | wc -w)
          end=$(date +%s%N)
-         kill %1 2>/dev/null || true
-         wait || true
+         kill $other 2>/dev/null || true
+         wait $other || true
          mdadm --stop /dev/md0 2>>/results/mdadm.txt || true
          echo $words $((end - start)) > /results/{TIMES}",
         last = DRIVES - 1
@@ -51,8 +52,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
                 anyhow::Ok(spec)
             });
             let drives = drives.collect::<Result<_>>()?;
-            let mut experiment = experiment(settings, 4, MEMORY, drives, &script);
-            experiment.guest.packages = vec!["mdadm".into()];
+            let experiment = experiment(settings, 4, MEMORY, drives, &script);
             let what = format!("Fig. 6b: word count over 4 drives, {blocking}-blocking");
             Ok(Trial { id, what, experiment })
         })
