@@ -77,8 +77,12 @@ fn flash_drives_in_a_guest_are_their_simulation() {
         "--results=s",
     ]);
     bench.finish(sim).expect(0);
-    let run: Vec<_> = rows(&bench, "r/ios.csv", "steady").into_values().collect();
-    let sim: Vec<_> = rows(&bench, "s/ios.csv", "drive0").into_values().collect();
+    // Without their numbers: those of I/Os that never completed are missing in the run.
+    let of = |file, drive| -> Vec<String> {
+        let rows = rows(&bench, file, drive).into_values();
+        rows.filter_map(|row| Some(row.rsplit_once(',')?.0.to_owned())).collect()
+    };
+    let (run, sim) = (of("r/ios.csv", "steady"), of("s/ios.csv", "drive0"));
     assert!(run.len() >= 1200, "{}", run.len());
     assert_eq!(run, sim, "targets in the guest and in the simulation differ");
 }
