@@ -193,7 +193,7 @@ fn without_room_a_write_fails_and_the_image_goes_on() {
                 Status::Ok => disk[at as usize..][..4096].copy_from_slice(&value),
                 _ => failed += 1,
             }
-            if index % 7 == 0 && driver.flush() != Status::Ok {
+            if index.is_multiple_of(7) && driver.flush() != Status::Ok {
                 flushes_failed += 1;
             }
         }

@@ -28,7 +28,7 @@ fn command(random: &mut impl RngCore, size: u64, most: u64) -> Command {
     let length = (random.next_u64() % most / SECTOR + 1) * SECTOR;
     let offset = random.next_u64() % (size - length + 1) / SECTOR * SECTOR;
     let mut command = Command::new(operation, offset, length);
-    command.fua = random.next_u64() % 16 == 0;
+    command.fua = random.next_u64().is_multiple_of(16);
     match operation {
         Operation::Flush => Command::flush(),
         Operation::Copy => {
@@ -99,7 +99,7 @@ fn random_operations(path: &Path, disk: &mut [u8], seed: u64, settings: Settings
         let expected = (next.operation == Operation::Read).then(|| disk[range].to_vec());
         let tag = driver.submit(next, data);
         in_flight.push((tag, next, expected));
-        if random.next_u64() % 3 == 0 {
+        if random.next_u64().is_multiple_of(3) {
             driver.step();
         }
     }

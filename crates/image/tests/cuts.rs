@@ -17,7 +17,7 @@ fn cuts(options: &str, durability: Durability, seeds: std::ops::Range<u64>, each
         let run = run(&path, seed, settings, 150);
         let state = name(&folder, "state.qcow2");
         for draw in 0..each {
-            let judged = run.cut(&state, seed << 32 | draw, draw % 20 == 0);
+            let judged = run.cut(&state, seed << 32 | draw, draw.is_multiple_of(20));
             judged
                 .unwrap_or_else(|wrong| panic!("{options} {durability:?} {seed} {draw}: {wrong}"));
         }

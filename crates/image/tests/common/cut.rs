@@ -67,7 +67,7 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
             let place = places[random.next_u64() as usize % places.len()];
             let offset = (place + random.next_u64() % 100_000) / 512 * 512;
             command = Command::new(operation, offset.min(size as u64 - length), length);
-            command.fua = operation == Operation::Write && random.next_u64() % 12 == 0;
+            command.fua = operation == Operation::Write && random.next_u64().is_multiple_of(12);
         }
         let overlaps = |other: &Command| {
             command.offset < other.offset + other.length
@@ -86,7 +86,7 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
         };
         seen.push(Seen { command, submit: driver.now, end: None });
         in_flight.push((driver.submit(command, data), index));
-        if random.next_u64() % 2 == 0 {
+        if random.next_u64().is_multiple_of(2) {
             finish_first(&mut driver, &mut in_flight, &mut seen);
         }
     }
@@ -167,7 +167,7 @@ impl Run {
                 true => changes(sector)
                     .filter(|(_, one)| one.command.operation == Operation::Discard)
                     .map(|(index, _)| index)
-                    .last(),
+                    .next_back(),
                 false => {
                     let index = u64::from_le_bytes(data[..8].try_into().unwrap()) as usize;
                     let own = changes(sector).any(|(place, _)| place + 1 == index);
