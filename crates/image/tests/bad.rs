@@ -249,7 +249,7 @@ proptest! {
                     0 => value,
                     1 => value % 64,
                     2 => value % file.len() as u64 / 512 * 512,
-                    _ => value % file.len() as u64 / 512 * 512 | 1 << 63,
+                    _ => (value % file.len() as u64 / 512 * 512) | (1 << 63),
                 };
                 file[at..at + 8].copy_from_slice(&new.to_be_bytes());
             }
