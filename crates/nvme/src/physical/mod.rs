@@ -93,7 +93,7 @@ impl Controller {
                 About::Sectors((slot.length / block) as u32)
             }
             _ if status == Status::Ok => return,
-            Operation::Write | Operation::Copy => {
+            Operation::Write | Operation::WriteZeroes | Operation::Copy => {
                 set.close_early(chunk, sector);
                 About::Chunk
             }
@@ -113,7 +113,9 @@ impl Controller {
     pub(crate) fn write_failure(&self, slot: &Slot) -> StatusCode {
         match slot.operation {
             _ if self.chunks(slot.nsid).is_none() => StatusCode::WriteFault,
-            Operation::Write | Operation::Copy => StatusCode::ChunkEarlyClose,
+            Operation::Write | Operation::WriteZeroes | Operation::Copy => {
+                StatusCode::ChunkEarlyClose
+            }
             Operation::Discard => StatusCode::OfflineChunk,
             _ => StatusCode::WriteFault,
         }

@@ -46,6 +46,16 @@ impl Run {
     fn end(&self) -> u32 {
         self.sector + self.count
     }
+
+    /// What is left without its first `count` sectors.
+    pub fn after(&self, count: u32) -> Self {
+        Self {
+            sector: self.sector + count,
+            count: self.count - count,
+            element: self.element + count as usize,
+            ..*self
+        }
+    }
 }
 
 /// All chunks of a namespace.

@@ -11,7 +11,7 @@ use crate::Memory;
 
 use super::opcode;
 use super::report::{descriptor, DESCRIPTOR};
-use super::set::Run;
+use super::set::{ChunkSet, Run};
 use super::transfer::{owner, Told};
 
 /// Most addresses of a command.
@@ -35,7 +35,7 @@ impl Controller {
         self.transfer_runs(memory, queue, command, operation, &runs, Told::Elements)
     }
 
-    /// Vector Chunk Copy.
+    /// Vector Chunk Copy. What cannot be read is zeroes, as to a read.
     pub(super) fn vector_copy(
         &mut self,
         memory: &dyn Memory,
@@ -52,14 +52,19 @@ impl Controller {
         if let Err((status, elements)) = checked {
             return Ok(self.refuse_vector(memory, queue, command, status, elements));
         }
-        let pieces = pieces(&from, &into);
+        let set = self.chunks_of(command)?;
+        let pieces = pieces(&from, &into).into_iter();
+        let pieces: Vec<_> = pieces.flat_map(|piece| by_readability(set, piece)).collect();
         let block = self.config.namespace(command.nsid).map_or(0, |of| of.block_size.into());
         let id = CommandId { sq: queue, cid: command.cid };
         let group = self.slots.insert_group(id, pieces.len() as u32, false);
         for (index, (from, into)) in pieces.into_iter().enumerate() {
-            let request = Command {
-                source: self.linear(command.nsid, &from) * block,
-                ..self.request_for(command, Operation::Copy, &into, block)
+            let request = match from {
+                Some(from) => Command {
+                    source: self.linear(command.nsid, &from) * block,
+                    ..self.request_for(command, Operation::Copy, &into, block)
+                },
+                None => self.request_for(command, Operation::WriteZeroes, &into, block),
             };
             let owner = owner(Told::Elements, group, index, &into);
             let lba = self.lba_of(command.nsid, &into);
@@ -212,16 +217,21 @@ fn pieces(from: &[Run], into: &[Run]) -> Vec<(Run, Run)> {
     while let (Some(a), Some(b)) = (source, target) {
         let count = a.count.min(b.count);
         pieces.push((Run { count, ..a }, Run { count, ..b }));
-        let after = |run: Run| Run {
-            sector: run.sector + count,
-            count: run.count - count,
-            element: run.element + count as usize,
-            ..run
-        };
-        source = Some(after(a)).filter(|run| run.count > 0).or_else(|| from.next());
-        target = Some(after(b)).filter(|run| run.count > 0).or_else(|| into.next());
+        source = Some(a.after(count)).filter(|run| run.count > 0).or_else(|| from.next());
+        target = Some(b.after(count)).filter(|run| run.count > 0).or_else(|| into.next());
     }
     pieces
+}
+
+/// Cuts a piece into what can be read from its source, and what cannot and has
+/// none.
+fn by_readability(
+    set: &ChunkSet,
+    (from, into): (Run, Run),
+) -> impl Iterator<Item = (Option<Run>, Run)> {
+    let count = set.readable(from.chunk).saturating_sub(from.sector).min(from.count);
+    let readable = (Some(Run { count, ..from }), Run { count, ..into });
+    [readable, (None, into.after(count))].into_iter().filter(|(_, into)| into.count > 0)
 }
 
 #[cfg(test)]

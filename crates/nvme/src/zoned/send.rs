@@ -91,12 +91,14 @@ impl Controller {
         if asked == Action::Open {
             set.check_open_all().map_err(|status| status.at(location::CDW13))?;
         }
+        // Chosen before any changes: a zone that makes way for another is not
+        // meant.
+        let states = set.zones().iter().enumerate();
+        let meant = states.filter(|(_, zone)| ZoneSet::is_meant(asked, zone.state));
+        let meant: Vec<usize> = meant.map(|(index, _)| index).collect();
         // First zone, count of zones.
         let mut runs: Vec<(usize, usize)> = Vec::new();
-        for index in 0..set.zones().len() {
-            if !ZoneSet::is_meant(asked, set.zones()[index].state) {
-                continue;
-            }
+        for index in meant {
             let forgets = set.act(index, asked).map_err(|status| status.at(location::CDW13))?;
             match runs.last_mut() {
                 _ if !forgets => {}

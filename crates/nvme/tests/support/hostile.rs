@@ -6,15 +6,24 @@ use std::collections::HashMap;
 
 use stasis_block::{Health, Operation, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, Memory, Namespace, OutOfMemoryRange, Placement, Request, ShadowPolicy,
-    VendorRequest,
+    Config, Controller, Memory, Namespace, OutOfMemoryRange, Physical, Placement, Request,
+    ShadowPolicy, VendorRequest, Zones, Zrwa,
 };
 
 /// Small, so that any address often hits something.
 const RAM: usize = 256 << 10;
 const BLOCKS: u64 = 4096;
-/// Where the second namespace begins, with a gap after the first.
-const SECOND: u64 = BLOCKS * 512 + 8192;
+/// Where each namespace begins, with gaps between them.
+const STARTS: [u64; 4] = {
+    let each = BLOCKS * 512 + 8192;
+    [0, each, 2 * each, 3 * each]
+};
+/// Blocks of a zone and of a chunk, and those of a zone that can be written.
+const UNIT: u64 = 16;
+const CAPACITY: u64 = 12;
+/// The zoned and the Open-Channel namespace.
+const ZONED: u8 = 3;
+const PHYSICAL: u8 = 4;
 const MAX_TRANSFER: u32 = 32 << 10;
 const MAX_IN_FLIGHT: usize = 128 << 10;
 const QUEUES: u16 = 3;
@@ -83,12 +92,12 @@ impl Script<'_> {
 pub fn run(script: &[u8]) {
     let mut script = Script(script);
     let flags = script.u8();
-    let config = Config {
+    let mut config = Config {
         queue_pairs: QUEUES,
         queue_entries: 16,
         namespaces: vec![
             Namespace::new(BLOCKS, 512),
-            Namespace { start: SECOND, read_only: true, ..Namespace::new(BLOCKS / 8, 4096) },
+            Namespace { start: STARTS[1], read_only: true, ..Namespace::new(BLOCKS / 8, 4096) },
         ],
         volatile_write_cache: flags & 1 != 0,
         shadow: if flags & 2 != 0 { ShadowPolicy::Lazy } else { ShadowPolicy::Exact },
@@ -102,6 +111,9 @@ pub fn run(script: &[u8]) {
         },
         ..Config::default()
     };
+    if flags & 32 != 0 {
+        config.namespaces.extend(white_box(flags));
+    }
     let ram = Ram(RefCell::new(vec![0; RAM]));
     let mut controller = Controller::new(config).expect("a good configuration");
     let mut held: HashMap<u32, Request> = HashMap::new();
@@ -125,8 +137,38 @@ pub fn run(script: &[u8]) {
     assert!(!controller.has_failed());
 }
 
+/// A zoned and an Open-Channel namespace.
+fn white_box(flags: u8) -> [Namespace; 2] {
+    let zoned = Zones {
+        capacity: CAPACITY * 512,
+        max_open: Some(3),
+        max_active: Some(5),
+        extension_size: 64,
+        zrwa: (flags & 64 != 0).then_some(Zrwa { size: 2048, granularity: 1024, count: 2 }),
+        reads_cross_zones: flags & 128 != 0,
+        ..Zones::new(UNIT * 512)
+    };
+    let physical = Physical {
+        write_min: if flags & 64 != 0 { 2 } else { 1 },
+        write_optimal: 4,
+        cached: if flags & 128 != 0 { 4 } else { 0 },
+        max_open: Some(6),
+        max_open_per_unit: Some(2),
+        ..Physical::new(2, 2, 64, UNIT as u32)
+    };
+    let namespace = |start| Namespace { start, ..Namespace::new(BLOCKS, 512) };
+    [
+        Namespace { zoned: Some(zoned), ..namespace(STARTS[2]) },
+        Namespace { physical: Some(physical), ..namespace(STARTS[3]) },
+    ]
+}
+
 /// The admin queues in pages 1 and 2.
 fn enable(controller: &mut Controller, ram: &Ram) {
+    let mut raw = [0; 4];
+    controller.read_register(4, &mut raw);
+    // All command sets, where there are several.
+    let sets = if raw[1] & 8 != 0 { 6 << 4 } else { 0 };
     let mut write = |offset, value: u32| {
         controller.write_register(ram, offset, &value.to_le_bytes());
     };
@@ -135,7 +177,7 @@ fn enable(controller: &mut Controller, ram: &Ram) {
     }
     write(0x2c, 0);
     write(0x34, 0);
-    write(0x14, 4 << 20 | 6 << 16 | 1);
+    write(0x14, 4 << 20 | 6 << 16 | sets | 1);
 }
 
 fn step(
@@ -220,7 +262,7 @@ fn step(
 fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
     let Some(request) = controller.pop_request() else { return };
     let command = request.command;
-    let start = [0, SECOND][request.namespace as usize - 1];
+    let start = STARTS[request.namespace as usize - 1];
     if command.operation != Operation::Flush {
         let inside = start..start + BLOCKS * 512;
         let end = command.offset + command.length;
@@ -228,7 +270,13 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         if command.operation == Operation::Copy {
             let source = command.source..command.source + command.length;
             assert!(inside.contains(&source.start) && source.end <= inside.end);
-            assert!(source.end <= command.offset || end <= source.start, "apart");
+            assert!(source.end <= command.offset || end <= source.start, "apart: {request:?}");
+        }
+        let writes = [Operation::Write, Operation::WriteZeroes, Operation::Copy];
+        if request.namespace > 2 && writes.contains(&command.operation) {
+            let most = if request.namespace == ZONED.into() { CAPACITY } else { UNIT };
+            let within = (command.offset - start) % (UNIT * 512) + command.length;
+            assert!(within <= most * 512, "inside one zone or chunk");
         }
     }
     assert!(request.queue <= QUEUES);
@@ -240,22 +288,24 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         _ => assert!(request.data.is_empty()),
     }
     let reads = matches!(command.operation, Operation::Read | Operation::Verify | Operation::Flush);
-    assert!(reads || request.namespace == 1, "protected");
+    assert!(reads || request.namespace != 2, "protected");
     assert!(held.insert(request.tag, request).is_none(), "a tag in flight twice");
 }
 
 /// Puts a command that makes some sense into a queue, and rings.
 fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tails: &mut [u16; 4]) {
-    const ADMIN: [u8; 20] =
-        [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c, 0x80, 0x80, 0xc5, 0xc6, 0x19, 0x19, 0x1a, 0x1a];
+    const ADMIN: [u8; 21] = [
+        0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c, 0x80, 0x80, 0xc5, 0xc6, 0x19, 0x19, 0x1a, 0x1a,
+        0xe2,
+    ];
     const IO: [u8; 18] =
         [0, 1, 1, 1, 2, 2, 4, 5, 5, 8, 9, 0x0c, 0x12, 0x1d, 0x19, 0x19, 0x19, 0x55];
     let queue = script.u8() % 4;
     let choice = usize::from(script.u8());
     let mut raw = [0; 64];
     raw[0] = match queue {
-        0 if choice % 21 == 20 => 0x7c,
-        0 => ADMIN[choice % 21],
+        0 if choice % 22 == 21 => 0x7c,
+        0 => ADMIN[choice % 22],
         _ => IO[choice % 18],
     };
     raw[1] = match script.u8() {
@@ -265,7 +315,7 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
         _ => script.u8(),
     };
     raw[2] = script.u8();
-    raw[4] = if script.u8() < 240 { script.u8() % 4 } else { 0xff };
+    raw[4] = if script.u8() < 240 { script.u8() % 5 } else { 0xff };
     if raw[4] == 0xff {
         raw[5..8].fill(0xff);
     }
@@ -295,6 +345,17 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
             dword(at, script.u32());
         }
     }
+    match raw[4] {
+        ZONED | PHYSICAL if queue != 0 && script.u8() < 220 => {
+            white_box_command(script, ram, &mut raw);
+        }
+        // Changed zones, chunk states and their changes.
+        1..=4 if raw[0] == 2 && script.u8() < 128 => {
+            let log = [0xbf, 0xca, 0xd0][usize::from(script.u8() % 3)];
+            raw[40..44].copy_from_slice(&[log, script.u8() & 0x80, script.u8(), 0]);
+        }
+        _ => {}
+    }
     // Where the queue is not what this takes it for, that is hostile too.
     let tail = &mut tails[usize::from(queue)];
     let base = [4096, 16 * 4096, 17 * 4096, 18 * 4096][usize::from(queue)];
@@ -309,6 +370,47 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
     let doorbell = u64::from(queue) * 8;
     let _ = ram.write(3 * 4096 + doorbell, &value.to_le_bytes());
     controller.write_register(ram, 0x1000 + doorbell, &value.to_le_bytes());
+}
+
+/// Makes of a command one for zones or chunks, near those that are used.
+fn white_box_command(script: &mut Script<'_>, ram: &Ram, raw: &mut [u8; 64]) {
+    const ZONES: [u8; 10] = [1, 1, 2, 8, 0x19, 0x79, 0x79, 0x7a, 0x7d, 0x7d];
+    const CHUNKS: [u8; 11] = [1, 1, 2, 5, 8, 9, 0x90, 0x91, 0x91, 0x92, 0x93];
+    const ACTIONS: [u8; 9] = [0, 1, 2, 3, 3, 4, 5, 0x10, 0x11];
+    /// Where lists of addresses are, and of those that a copy writes.
+    const LISTS: [u32; 2] = [40 * 4096, 41 * 4096];
+    let mut dword = |at: usize, value: u32| raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    let near = |script: &mut Script<'_>| {
+        let inside = if script.u8() < 96 { script.u8() % UNIT as u8 } else { 0 };
+        u32::from(script.u8() % 4) * UNIT as u32 + u32::from(inside)
+    };
+    let (lba, target) = (near(script), near(script));
+    let blocks = [1, 2, 4, 8, 12, 16][usize::from(script.u8() % 6)];
+    let choice = usize::from(script.u8());
+    let action = ACTIONS[usize::from(script.u8()) % ACTIONS.len()];
+    for at in [44, 48, 52, 56, 60] {
+        dword(at, 0);
+    }
+    dword(40, lba);
+    dword(48, blocks - 1);
+    dword(52, u32::from(action) | u32::from(script.u8() % 16 / 13) << 8);
+    if raw[4] == ZONED {
+        raw[0] = ZONES[choice % ZONES.len()];
+        return;
+    }
+    raw[0] = CHUNKS[choice % CHUNKS.len()];
+    if !(0x90..=0x93).contains(&raw[0]) {
+        return;
+    }
+    for (list, lba) in LISTS.into_iter().zip([lba, target]) {
+        for element in 0..blocks {
+            let address = u64::from(list + element * 8);
+            let _ = ram.write(address, &u64::from(lba + element).to_le_bytes());
+        }
+    }
+    let [first, second] = if blocks == 1 { [lba, target] } else { LISTS };
+    raw[40..44].copy_from_slice(&first.to_le_bytes());
+    raw[56..60].copy_from_slice(&second.to_le_bytes());
 }
 
 /// Resets, and makes one I/O queue pair, as an honest driver would.
