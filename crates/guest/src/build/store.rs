@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn another_recipe_is_another_guest() {
         let recipe = Recipe::default();
-        let more = recipe.clone().with_packages(["mdadm".to_string()]);
+        let more = recipe.clone().with_packages(["stress-ng".to_string()]);
         let cache = Path::new("/cache");
         assert_eq!(folder(cache, &recipe), folder(cache, &recipe.clone()));
         assert_ne!(folder(cache, &recipe), folder(cache, &more));
