@@ -5,7 +5,7 @@
 //! cut loses what is here and nothing else. Of several writes of one unit the
 //! newest counts: an older one whose program ends later is dead.
 
-mod table;
+pub(crate) mod table;
 
 use std::collections::VecDeque;
 

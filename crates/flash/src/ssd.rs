@@ -42,6 +42,19 @@ impl Ssd {
     /// # Errors
     /// [`SpecError`] if such a drive cannot work.
     pub fn new(spec: &Spec, capacity: u64, seed: u64) -> Result<Self, SpecError> {
+        Self::with_ftl(spec, capacity, seed, ftl::build)
+    }
+
+    /// The same with a translation layer that is not of [`ftl::FTLS`].
+    ///
+    /// # Errors
+    /// [`SpecError`] if such a drive cannot work.
+    pub fn with_ftl(
+        spec: &Spec,
+        capacity: u64,
+        seed: u64,
+        build: ftl::Build,
+    ) -> Result<Self, SpecError> {
         spec.check(capacity)?;
         let pattern = spec.pattern()?;
         let timing = spec.timing.timing(&spec.cells, &pattern)?;
@@ -56,7 +69,7 @@ impl Ssd {
             seed,
         );
         let mut context = Context::new(array);
-        let mut ftl = ftl::build(spec, capacity, seed)?;
+        let mut ftl = build(spec, capacity, seed)?;
         if spec.precondition != Precondition::None {
             ftl.precondition(spec.precondition, &mut context);
         }
@@ -94,6 +107,12 @@ impl Ssd {
         let (context, ftl) = (&self.context, &self.ftl);
         let (health, more) = (ftl.health(context), ftl.report(context));
         context.statistics.inside(now, &context.array, health, more)
+    }
+
+    /// The time that it was advanced to.
+    #[cfg(test)]
+    pub(crate) fn now_for_tests(&self) -> Nanos {
+        self.now
     }
 
     /// A request reaches the translation layer.

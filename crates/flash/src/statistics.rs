@@ -31,6 +31,8 @@ pub struct Statistics {
     pub host_units: u64,
     /// Units that were programmed for the host.
     pub programmed_units: u64,
+    /// Units of a map in flash that were programmed.
+    pub map_units: u64,
     /// Units that housekeeping moved.
     pub moved_units: u64,
     /// Blocks that were emptied.
@@ -74,6 +76,7 @@ impl Statistics {
         if self.programmed_units == 0 {
             return 1.0;
         }
-        (self.programmed_units + self.moved_units) as f64 / self.programmed_units as f64
+        (self.programmed_units + self.map_units + self.moved_units) as f64
+            / self.programmed_units as f64
     }
 }

@@ -5,7 +5,7 @@ const EMPTY: u32 = u32::MAX;
 
 /// A map of units to entries; neither is `u32::MAX`.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     // Pairs of unit and entry.
     cells: Vec<(u32, u32)>,
     used: usize,

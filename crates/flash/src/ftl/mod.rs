@@ -3,7 +3,9 @@
 //! A new one is a file here that implements [`Ftl`], and a line in [`FTLS`].
 
 pub(crate) mod context;
+pub(crate) mod dftl;
 pub mod page;
+mod regions;
 mod shape;
 
 use std::fmt::Debug;
@@ -96,8 +98,12 @@ pub struct Registered {
 }
 
 /// Every translation layer.
-pub const FTLS: &[Registered] =
-    &[Registered { name: "page", about: "each unit anywhere, all in memory", build: page::build }];
+pub const FTLS: &[Registered] = &[
+    Registered { name: "page", about: "each unit anywhere, all in memory", build: page::build },
+    Registered { name: "dftl", about: "page mapping, the map in flash", build: dftl::build },
+    Registered { name: "zoned", about: "zones, written in order", build: regions::zoned },
+    Registered { name: "physical", about: "no mapping: Open-Channel", build: regions::physical },
+];
 
 /// The translation layer of a checked description.
 pub(crate) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {

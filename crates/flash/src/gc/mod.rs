@@ -6,6 +6,7 @@
 mod cost_benefit;
 mod d_choices;
 mod greedy;
+mod oldest;
 
 use std::fmt::Debug;
 
@@ -70,6 +71,11 @@ pub const POLICIES: &[Registered] = &[
         name: "d-choices",
         about: "the least valid of some drawn at random",
         build: d_choices::build,
+    },
+    Registered {
+        name: "oldest",
+        about: "the oldest of some drawn at random",
+        build: oldest::build,
     },
 ];
 

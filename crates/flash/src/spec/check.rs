@@ -23,9 +23,26 @@ impl Spec {
     pub fn least_blocks(&self, capacity: u64) -> u32 {
         let planes = u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes);
         let block = u64::from(self.pages).saturating_mul(self.page_size);
-        let data = capacity.div_ceil(planes.saturating_mul(block).max(1));
-        let working = u64::from(self.open_streams()) + u64::from(self.gc.foreground) + 2;
+        if let Some(blocks) = self.region_blocks(capacity) {
+            return u32::try_from(blocks.div_ceil(planes.max(1))).unwrap_or(u32::MAX);
+        }
+        let data = capacity.saturating_add(self.map_bytes(capacity));
+        let data = data.div_ceil(planes.saturating_mul(block).max(1));
+        let map_stream = u64::from(self.map_bytes(capacity) > 0);
+        let working =
+            map_stream + u64::from(self.open_streams()) + u64::from(self.gc.foreground) + 2;
         u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of the map that are in flash.
+    fn map_bytes(&self, capacity: u64) -> u64 {
+        let unit = self.mapping_unit.max(1);
+        let units = ftl::dftl::map_units(capacity.div_ceil(unit), unit);
+        if self.ftl == "dftl" {
+            units.saturating_mul(unit)
+        } else {
+            0
+        }
     }
 
     /// Whether a drive of `capacity` bytes can be like that.
@@ -52,6 +69,7 @@ impl Spec {
         let geometry = self.geometry(capacity);
         geometry.check()?;
         self.check_units(capacity)?;
+        self.check_regions(capacity)?;
         let pattern = self.pattern()?;
         self.timing.timing(&self.cells, &pattern)?;
         self.variation.variation().check()?;
@@ -85,6 +103,17 @@ impl Spec {
         range("gc.foreground", self.gc.foreground, FOREGROUND_MIN, 1 << 16)?;
         range("gc.background", self.gc.background, 0, 1 << 16)?;
         range("gc.choices", self.gc.choices, 1, 1 << 10)?;
+        if !self.mapping_line.is_power_of_two() {
+            let nearest = self.mapping_line.max(1).checked_next_power_of_two().unwrap_or(1 << 31);
+            let reason = "it is a power of two";
+            return Err(SpecError::value("mapping_line", self.mapping_line, reason, nearest));
+        }
+        let line = u64::from(self.mapping_line) * ftl::dftl::ENTRY;
+        if self.mapping_cache < line {
+            let reason = "it holds one line of the map at least";
+            let (value, nearest) = (format_size(self.mapping_cache), format_size(line));
+            return Err(SpecError::value("mapping_cache", value, reason, nearest));
+        }
         if !(0.0..=100.0).contains(&self.over_provisioning) {
             let nearest = if self.over_provisioning > 100.0 { 100.0 } else { 0.0 };
             let reason = "it is a share of the capacity, from 0 to 100";

@@ -7,6 +7,7 @@ mod check;
 mod error;
 mod faults;
 mod rate;
+mod regions;
 mod timing;
 mod variation;
 
@@ -161,6 +162,15 @@ pub struct Spec {
     /// What is mapped as one (bytes); the size of a page or a part of it.
     #[serde(with = "units::size")]
     pub mapping_unit: u64,
+    /// Memory for the map of `dftl`, 4 bytes for each unit (bytes).
+    #[serde(with = "units::size")]
+    pub mapping_cache: u64,
+    /// Entries of the map that `dftl` keeps or drops together, a power of two.
+    pub mapping_line: u32,
+    /// Bytes of each zone of `zoned`; if not given, those of a block on every
+    /// plane.
+    #[serde(with = "units::size_option", skip_serializing_if = "Option::is_none")]
+    pub zone_size: Option<u64>,
     /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
     /// Where `blocks` is given, they say.
     pub over_provisioning: f64,
@@ -215,6 +225,9 @@ impl Default for Spec {
             scheduling: Order::default(),
             ftl: "page".into(),
             mapping_unit: 4 << 10,
+            mapping_cache: 1 << 20,
+            mapping_line: 16,
+            zone_size: None,
             over_provisioning: 0.07,
             stripe: "channel,lun,plane".into(),
             buffer: 8 << 20,
@@ -255,7 +268,9 @@ impl Spec {
             let planes = u128::from(self.channels) * u128::from(self.luns);
             let round = planes * u128::from(self.planes) * u128::from(self.pages);
             let round = (round * u128::from(self.page_size)).max(1);
-            let flash = capacity as f64 * (1.0 + self.over_provisioning);
+            // What maps nothing needs no room to work in.
+            let more = if self.ftl == "physical" { 0.0 } else { self.over_provisioning };
+            let flash = capacity as f64 * (1.0 + more);
             let blocks = (flash / round as f64).ceil();
             // A small drive still needs blocks to work with.
             (blocks as u32).max(self.least_blocks(capacity))

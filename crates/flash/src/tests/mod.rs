@@ -3,6 +3,8 @@
 mod agree;
 pub mod basics;
 mod broken;
+mod dftl;
 mod features;
 pub mod load;
+mod regions;
 mod steady;

@@ -5,6 +5,7 @@
 //! (NVM Express Base, Vendor Specific Commands); a command's own fields begin
 //! with CDW12. Numbers in data are little-endian.
 
+mod health;
 mod inside;
 mod timings;
 
@@ -44,6 +45,12 @@ pub const COMMANDS: &[Registered] = &[
         name: "inside",
         about: "what the drive did inside, as JSON",
         run: inside::read,
+    },
+    Registered {
+        opcode: 0xCA,
+        name: "health",
+        about: "what the health log says, as JSON",
+        run: health::read,
     },
     Registered {
         opcode: 0xC2,

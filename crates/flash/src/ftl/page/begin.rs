@@ -12,14 +12,30 @@ impl PageFtl {
             let plane = self.order[self.turn];
             self.turn = (self.turn + 1) % self.order.len();
             let end = (unit + self.shape.slots).min(self.shape.units);
-            self.put_page(plane, unit..end);
+            self.put_page(plane, 0, unit..end);
             unit = end;
         }
     }
 
-    /// Puts units into the next page of a plane's first stream.
-    fn put_page(&mut self, plane: u32, units: impl Iterator<Item = u32>) {
-        let open = (plane * self.streams) as usize;
+    /// The units of a layer's map were written, too.
+    pub(super) fn begin_map(&mut self) {
+        let (first, slots) = (self.shape.units, self.shape.slots);
+        let end = first + self.map_units;
+        for start in (first..end).step_by(slots as usize) {
+            let plane = self.order[self.turn];
+            self.turn = (self.turn + 1) % self.order.len();
+            self.put_page(plane, self.host_streams, start..(start + slots).min(end));
+        }
+    }
+
+    /// Blocks of each plane that these take.
+    fn map_blocks(&self) -> u32 {
+        self.map_units.div_ceil(self.shape.planes * self.shape.block_slots)
+    }
+
+    /// Puts units into the next page of a plane's stream.
+    fn put_page(&mut self, plane: u32, stream: u32, units: impl Iterator<Item = u32>) {
+        let open = (plane * self.streams + stream) as usize;
         if self.open[open] == crate::buffer::NONE {
             let Some(block) = self.blocks.open(plane) else { return };
             self.open[open] = block;
@@ -43,7 +59,7 @@ impl PageFtl {
         let slots = self.shape.block_slots;
         // Free blocks when no collection is under way; one open for the host and
         // one for what moves.
-        let full = geometry.blocks - self.gc.foreground - 2;
+        let full = geometry.blocks - self.gc.foreground - 2 - self.map_blocks();
         let order = Order::new(self.shape.units, self.seed);
         let most = u64::from(full) * u64::from(slots);
         let units = u64::from(self.shape.units);

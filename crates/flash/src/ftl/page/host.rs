@@ -3,7 +3,7 @@
 use stasis_block::{Fate, Operation, Status};
 use stasis_clock::Nanos;
 
-use super::{Context, PageFtl, Request, HOST_READ};
+use super::{Context, Event, PageFtl, Request, HOST_READ};
 use crate::ftl::RequestId;
 use crate::nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 
@@ -52,7 +52,7 @@ impl PageFtl {
         self.submit_read(now, page, bytes, HOST_READ | u64::from(id), context);
     }
 
-    pub(super) fn submit_read(
+    pub(in crate::ftl) fn submit_read(
         &mut self,
         now: Nanos,
         page: u32,
@@ -91,7 +91,7 @@ impl PageFtl {
     }
 
     /// A read of the host's no longer needs its block.
-    pub(super) fn read_ended(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
+    pub(in crate::ftl) fn read_ended(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
         let block = self.shape.block(done.op.at.plane.0, done.op.at.block);
         self.reads[block as usize] -= 1;
         if self.reads[block as usize] == 0 {
@@ -113,6 +113,7 @@ impl PageFtl {
                 self.damaged.remove(&unit);
             }
             if let Some(old) = self.map.clear(unit) {
+                self.note(unit, Event::Moved);
                 self.invalidate(now, old, context);
             }
         }

@@ -1,7 +1,8 @@
 //! Page mapping: each unit may lie in any slot, and the whole map is in memory.
 
+mod above;
 mod begin;
-mod blocks;
+pub(super) mod blocks;
 mod collect;
 mod heat;
 mod host;
@@ -18,6 +19,7 @@ use std::ops::Range;
 use stasis_block::Health;
 use stasis_clock::Nanos;
 
+pub(super) use self::above::{Above, Change, Event};
 use self::blocks::Blocks;
 use self::collect::Collector;
 use self::heat::Heat;
@@ -47,14 +49,14 @@ const RESERVE: u32 = 2;
 /// The page-mapped translation layer.
 #[derive(Debug)]
 pub(crate) struct PageFtl {
-    shape: Shape,
+    pub(super) shape: Shape,
     capacity: u64,
-    map: Map,
-    blocks: Blocks,
-    buffer: Buffer,
+    pub(super) map: Map,
+    pub(super) blocks: Blocks,
+    pub(super) buffer: Buffer,
     // Units that the buffer has room for; 0 to write through.
     room: u32,
-    protected: bool,
+    pub(super) protected: bool,
     waiting: VecDeque<Cursor>,
     flushes: VecDeque<(RequestId, u64)>,
     // How many there were.
@@ -63,60 +65,79 @@ pub(crate) struct PageFtl {
     partial: Vec<Partial>,
     partial_free: Vec<u32>,
     streams: u32,
+    // Those that the host's units go to: all, or all but the last.
+    host_streams: u32,
+    // Units behind the host's, which hold a layer's map.
+    map_units: u32,
+    // A layer above says where units go, and makes room for them.
+    placed_above: bool,
+    // What a layer above has to know, if there is one.
+    pub(super) changes: Option<Vec<Change>>,
     // Where hot units are kept apart.
     heat: Option<Heat>,
     // Open blocks, by plane and stream.
     open: Vec<u32>,
     // Planes in the order of writing, and where it is.
-    order: Vec<u32>,
+    pub(super) order: Vec<u32>,
     turn: usize,
     // No plane takes a page until one changes.
-    stalled: bool,
-    programs: Programs,
+    pub(super) stalled: bool,
+    pub(super) programs: Programs,
     // Pages that are being programmed for the host.
-    programming: u32,
+    pub(super) programming: u32,
     // Multi-plane operations: the last one's number, LUN, planes and time.
     group: u32,
     lockstep: Option<(Nanos, u32, u32)>,
     multi_plane: bool,
     // The host's reads that are under way, by block.
-    reads: Vec<u32>,
+    pub(super) reads: Vec<u32>,
     collectors: Vec<Collector>,
-    collecting: u32,
+    pub(super) collecting: u32,
     policy: Box<dyn VictimPolicy>,
     gc: GcSpec,
-    copyback: bool,
+    pub(super) copyback: bool,
     levelling: WearLevelling,
     // When the host fell silent.
     idle_since: Option<Nanos>,
     background_at: Option<Nanos>,
     // Units whose data was lost (or corrupted, with the seed) inside.
-    damaged: BTreeMap<u32, Option<u64>>,
+    pub(super) damaged: BTreeMap<u32, Option<u64>>,
     endurance: u32,
     seed: u64,
-    erases: u64,
+    pub(super) erases: u64,
     spare: u64,
     retired: u64,
-    read_only: bool,
+    pub(super) read_only: bool,
 }
 
 /// Builds it from a checked description.
 pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
-    Ok(Box::new(PageFtl::new(spec, capacity, seed)?))
+    Ok(Box::new(PageFtl::new(spec, capacity, seed, Above::Nothing)?))
 }
 
 impl PageFtl {
-    fn new(spec: &Spec, capacity: u64, seed: u64) -> Result<Self, SpecError> {
+    /// With a layer above, or none.
+    pub(super) fn new(
+        spec: &Spec,
+        capacity: u64,
+        seed: u64,
+        above: Above,
+    ) -> Result<Self, SpecError> {
         let shape = Shape::new(spec, capacity);
-        let streams = spec.open_streams();
+        let host_streams = match above {
+            Above::Placement => shape.planes,
+            _ => spec.open_streams(),
+        };
+        let map_units = if let Above::Map { units } = above { units } else { 0 };
+        let streams = host_streams + u32::from(map_units > 0);
         let room = (spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)) as u32;
         // A buffer that cannot fill a page of each stream would never be full.
         let room = if spec.buffer == 0 { 0 } else { room.max(1) };
-        let data = u64::from(shape.units.div_ceil(shape.block_slots));
+        let data = u64::from((shape.units + map_units).div_ceil(shape.block_slots));
         let working = u64::from(shape.planes) * u64::from(streams + 1 + RESERVE);
         Ok(Self {
             capacity,
-            map: Map::new(shape.units, shape.total_slots()),
+            map: Map::new(shape.units + map_units, shape.total_slots()),
             blocks: Blocks::new(shape, spec.wear_levelling),
             buffer: Buffer::new(streams),
             room,
@@ -127,7 +148,11 @@ impl PageFtl {
             partial: Vec::with_capacity(IN_FLIGHT),
             partial_free: Vec::with_capacity(IN_FLIGHT),
             streams,
-            heat: spec.hot_cold.then(Heat::new),
+            host_streams,
+            map_units,
+            placed_above: above == Above::Placement,
+            changes: (above != Above::Nothing).then(Vec::new),
+            heat: (spec.hot_cold && above != Above::Placement).then(Heat::new),
             open: vec![NONE; (shape.planes * streams) as usize],
             order: spec.stripe_order()?,
             turn: 0,
@@ -251,6 +276,9 @@ impl Ftl for PageFtl {
             Precondition::None => {}
             Precondition::Sequential => self.begin_sequential(),
             Precondition::Steady => self.begin_steady(),
+        }
+        if state != Precondition::None {
+            self.begin_map();
         }
     }
 

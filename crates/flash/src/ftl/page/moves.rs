@@ -4,7 +4,7 @@
 use stasis_clock::Nanos;
 
 use super::collect::WINDOW;
-use super::{Context, PageFtl, GC_COPY, GC_PROGRAM, GC_READ};
+use super::{Context, Event, PageFtl, GC_COPY, GC_PROGRAM, GC_READ};
 use crate::buffer::NONE;
 use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
 use crate::PageAddress;
@@ -174,6 +174,7 @@ impl PageFtl {
                 OpStatus::Uncorrectable => {
                     self.damaged.insert(unit, None);
                     self.map.clear(unit);
+                    self.note(unit, Event::Lost);
                     self.invalidate(now, slot, context);
                     #[cfg(test)]
                     if let Some(shadow) = &mut context.shadow {
@@ -237,6 +238,7 @@ impl PageFtl {
             }
             self.blocks.add_valid(block);
             self.map.set(unit, first + index as u32);
+            self.note(unit, Event::Moved);
             self.blocks.drop_valid(self.shape.block_of(old));
             context.statistics.moved_units += 1;
         }

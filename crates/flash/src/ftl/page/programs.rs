@@ -3,14 +3,14 @@
 use stasis_clock::Nanos;
 
 use super::blocks::State;
-use super::{Context, PageFtl, PROGRAM, RESERVE};
+use super::{Context, Event, PageFtl, PROGRAM, RESERVE};
 use crate::buffer::{IN_FLIGHT, NONE};
 use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
 
 /// What the slots of pages that are being programmed will hold: entries of the
 /// buffer for the host's, slots that units move from for housekeeping's.
 #[derive(Debug)]
-pub(super) struct Programs {
+pub(in crate::ftl) struct Programs {
     slots: usize,
     contents: Vec<u32>,
     used: Vec<u32>,
@@ -68,7 +68,7 @@ impl Programs {
 impl PageFtl {
     /// Programs what is ready, as far as planes take it.
     pub(super) fn dispatch(&mut self, now: Nanos, context: &mut Context) {
-        if self.stalled || self.read_only {
+        if self.stalled || self.read_only || self.placed_above {
             return;
         }
         for stream in 0..self.streams {
@@ -118,7 +118,7 @@ impl PageFtl {
     }
 
     /// The next page of an open block; `None` once it has no more.
-    pub(super) fn next_page(&mut self, block: u32) -> u32 {
+    pub(in crate::ftl) fn next_page(&mut self, block: u32) -> u32 {
         let entry = &mut self.blocks.blocks[block as usize];
         entry.next += 1;
         entry.next - 1
@@ -175,7 +175,7 @@ impl PageFtl {
         self.group
     }
 
-    pub(super) fn program_done(
+    pub(in crate::ftl) fn program_done(
         &mut self,
         now: Nanos,
         page: u32,
@@ -187,6 +187,7 @@ impl PageFtl {
         let block = self.shape.block(done.op.at.plane.0, done.op.at.block);
         let failed = done.status == OpStatus::ProgramFailed;
         let used = self.programs.contents(page).len();
+        let mut maps = 0;
         for index in 0..used {
             let entry = self.programs.contents(page)[index];
             if failed {
@@ -194,11 +195,13 @@ impl PageFtl {
                 continue;
             }
             let landed = self.buffer.land(entry);
+            maps += u64::from(landed.unit >= self.shape.units);
             if landed.alive {
                 if !self.damaged.is_empty() {
                     self.damaged.remove(&landed.unit);
                 }
                 self.blocks.add_valid(block);
+                self.note(landed.unit, Event::Written);
                 if let Some(old) = self.map.set(landed.unit, first + index as u32) {
                     self.invalidate(now, old, context);
                 }
@@ -208,7 +211,8 @@ impl PageFtl {
             }
         }
         if !failed {
-            context.statistics.programmed_units += used as u64;
+            context.statistics.programmed_units += used as u64 - maps;
+            context.statistics.map_units += maps;
         }
         self.programs.end(page);
         self.page_ended(now, block, failed, context);
@@ -216,7 +220,7 @@ impl PageFtl {
     }
 
     /// A program into a block has ended.
-    pub(super) fn page_ended(
+    pub(in crate::ftl) fn page_ended(
         &mut self,
         now: Nanos,
         block: u32,

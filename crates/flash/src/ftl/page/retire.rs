@@ -24,7 +24,7 @@ impl PageFtl {
     }
 
     /// A block that holds nothing is given up for good.
-    pub(super) fn retire(&mut self, block: u32) {
+    pub(in crate::ftl) fn retire(&mut self, block: u32) {
         self.blocks.retire(block);
         self.retired += 1;
         self.read_only |= self.retired > self.spare;

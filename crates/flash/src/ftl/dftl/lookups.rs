@@ -1,0 +1,216 @@
+//! Requests that wait until the entries of their units are in memory.
+
+use stasis_block::Operation;
+use stasis_clock::Nanos;
+
+use super::{Dftl, FETCH};
+use crate::buffer::NONE;
+use crate::ftl::{Context, Ftl, Request};
+use crate::nand::{OpDone, OpStatus};
+
+/// A request whose entries are looked up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lookup {
+    request: Request,
+    // Units of the map that are still to be read.
+    missing: u32,
+}
+
+/// A lookup that waits for a unit of the map, and the lines of it that it needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiter {
+    lookup: u32,
+    first: u32,
+    last: u32,
+    next: u32,
+}
+
+impl Dftl {
+    /// A request that reads or writes units whose entries may be in flash.
+    pub(super) fn look_up(
+        &mut self,
+        now: Nanos,
+        request: &Request,
+        writes: bool,
+        context: &mut Context,
+    ) {
+        let number = self.lookups_free.pop().unwrap_or(self.lookups.len() as u32);
+        let lookup = Lookup { request: *request, missing: 0 };
+        if number as usize == self.lookups.len() {
+            self.lookups.push(lookup);
+        } else {
+            self.lookups[number as usize] = lookup;
+        }
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        let mut unit = first;
+        while unit < end {
+            let line = unit / self.line;
+            let stop = ((line + 1) * self.line).min(end);
+            // What waits to be programmed is read without the map.
+            let held = !writes && (unit..stop).all(|unit| self.page.buffer.holds(unit));
+            unit = stop;
+            if held {
+                continue;
+            }
+            if self.cache.touch(line) {
+                self.counts.hits += 1;
+            } else {
+                self.counts.misses += 1;
+                self.miss(now, number, line, context);
+            }
+        }
+        let waits = self.lookups[number as usize].missing > 0;
+        if waits || (writes && !self.writes.is_empty()) {
+            context.open(request.id);
+            if writes {
+                self.writes.push_back(number);
+            }
+            return;
+        }
+        self.lookups_free.push(number);
+        if writes {
+            self.page.write(now, request, context);
+        } else {
+            self.page.read(now, request, context);
+        }
+    }
+
+    /// A line is not in memory.
+    fn miss(&mut self, now: Nanos, lookup: u32, line: u32, context: &mut Context) {
+        let home = self.home(line);
+        let waiting = self.fetches[home as usize];
+        // The last one that came is the first of the list.
+        if let Some(waiter) = self.waiters.get_mut(waiting as usize) {
+            if waiter.lookup == lookup {
+                waiter.last = line;
+                return;
+            }
+        }
+        let unit = self.unit(home);
+        let in_flash = !self.page.buffer.holds(unit) && self.page.map.slot(unit).is_some();
+        if waiting == NONE && !in_flash {
+            // It was never written, or it is in the buffer.
+            return self.take_in(line, false);
+        }
+        let waiter = Waiter { lookup, first: line, last: line, next: waiting };
+        let index = self.waiters_free.pop().unwrap_or(self.waiters.len() as u32);
+        if index as usize == self.waiters.len() {
+            self.waiters.push(waiter);
+        } else {
+            self.waiters[index as usize] = waiter;
+        }
+        self.fetches[home as usize] = index;
+        self.lookups[lookup as usize].missing += 1;
+        if waiting == NONE {
+            if self.updates.is_behind() {
+                self.delayed.push_back(home);
+            } else {
+                self.fetch(now, home, context);
+            }
+        }
+    }
+
+    /// Reads a unit of the map, or finds it in the buffer.
+    fn fetch(&mut self, now: Nanos, home: u32, context: &mut Context) {
+        if !self.read_map(now, home, FETCH, context) {
+            self.arrived(now, home, context);
+        }
+    }
+
+    /// Reads a unit of the map; false if it is in no page.
+    pub(super) fn read_map(
+        &mut self,
+        now: Nanos,
+        home: u32,
+        kind: u64,
+        context: &mut Context,
+    ) -> bool {
+        let unit = self.unit(home);
+        let held = self.page.buffer.holds(unit);
+        let Some(slot) = self.page.map.slot(unit).filter(|_| !held) else { return false };
+        #[cfg(test)]
+        if let Some(shadow) = &mut context.shadow {
+            shadow.read(unit, None, Some(slot));
+        }
+        self.counts.reads += 1;
+        let page = slot / self.shape.slots;
+        self.page.submit_read(now, page, self.shape.unit, kind | u64::from(home), context);
+        true
+    }
+
+    pub(super) fn fetched(&mut self, now: Nanos, home: u32, done: &OpDone, context: &mut Context) {
+        if done.status == OpStatus::Uncorrectable {
+            self.rebuild(home);
+        }
+        self.page.read_ended(now, done, context);
+        self.arrived(now, home, context);
+    }
+
+    /// A unit of the map is in memory: what waited for it goes on.
+    fn arrived(&mut self, now: Nanos, home: u32, context: &mut Context) {
+        let mut index = std::mem::replace(&mut self.fetches[home as usize], NONE);
+        while index != NONE {
+            let Waiter { lookup, first, last, next } = self.waiters[index as usize];
+            self.waiters_free.push(index);
+            index = next;
+            for line in first..=last {
+                self.take_in(line, false);
+            }
+            self.lookups[lookup as usize].missing -= 1;
+            let Lookup { request, missing } = self.lookups[lookup as usize];
+            let reads = !matches!(request.operation, Operation::Write | Operation::WriteZeroes);
+            if missing == 0 && reads && !self.writes.contains(&lookup) {
+                self.lookups_free.push(lookup);
+                self.page.read(now, &request, context);
+                context.finish_ok(request.id);
+            }
+        }
+        self.write_on(now, context);
+    }
+
+    /// Writes whose entries are there go on, in the order in which they came.
+    fn write_on(&mut self, now: Nanos, context: &mut Context) {
+        while let Some(&number) = self.writes.front() {
+            if number == NONE {
+                self.writes.pop_front();
+                self.page.barrier(now, context);
+                continue;
+            }
+            let Lookup { request, missing } = self.lookups[number as usize];
+            if missing > 0 {
+                return;
+            }
+            self.writes.pop_front();
+            self.lookups_free.push(number);
+            self.page.write(now, &request, context);
+            context.finish_ok(request.id);
+        }
+    }
+
+    /// A line is in memory from now on; what has to leave is written back.
+    pub(super) fn take_in(&mut self, line: u32, dirty: bool) {
+        if let Some(left) = self.cache.insert(line, dirty) {
+            let home = self.home(left);
+            self.updates.evicted(home);
+        }
+    }
+
+    /// Reads of the map that had to wait for write-backs.
+    pub(super) fn fetch_delayed(&mut self, now: Nanos, context: &mut Context) {
+        while !self.updates.is_behind() {
+            let Some(home) = self.delayed.pop_front() else { return };
+            self.fetch(now, home, context);
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn forget_lookups(&mut self) {
+        self.lookups.clear();
+        self.lookups_free.clear();
+        self.writes.clear();
+        self.waiters.clear();
+        self.waiters_free.clear();
+        self.delayed.clear();
+        self.fetches.fill(NONE);
+    }
+}

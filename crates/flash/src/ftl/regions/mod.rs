@@ -1,0 +1,361 @@
+//! Drives that map nothing: zones, and the chunks of Open-Channel drives.
+//!
+//! Byte ranges of equal size have blocks of their own, whose pages are written
+//! in order and once; a Discard of a whole region erases its blocks, and is
+//! complete when they are erased. What waits until its page is full, or until
+//! the pages before it are, is in the drive's own memory, which survives power
+//! cuts, so it may come in any order (a zone's random write area). Discards of
+//! parts do nothing.
+//!
+//! A region in which a program fails takes no more writes until it is erased; a
+//! zone's block is then replaced by a spare one. What should have been
+//! programmed stays in memory.
+
+mod layout;
+mod reset;
+mod write;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+use stasis_block::{Fate, Health, Operation, Status};
+use stasis_clock::Nanos;
+
+use self::layout::Layout;
+use self::write::{Cursor, Page, Stage};
+use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
+use crate::buffer::{table::Table, NONE};
+use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
+use crate::spec::{Precondition, Spec, SpecError};
+
+const READ: u64 = 1 << 56;
+const PROGRAM: u64 = 2 << 56;
+const ERASE: u64 = 3 << 56;
+const PAD: u64 = 4 << 56;
+const KIND: u64 = 0xFF << 56;
+
+/// A block of a region.
+#[derive(Debug, Clone, Copy, Default)]
+struct Block {
+    // Counted through the array.
+    number: u32,
+    // The next page to program, and pages whose program has ended.
+    next: u32,
+    ended: u32,
+    bad: bool,
+    // Operations under way.
+    busy: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Region {
+    // It is erased as soon as nothing of it is under way.
+    resetting: bool,
+    // It takes no writes.
+    failed: bool,
+    // Requests that wait until it is erased.
+    waiters: Vec<RequestId>,
+}
+
+#[derive(Debug)]
+struct Regions {
+    shape: Shape,
+    layout: Layout,
+    blocks: Vec<Block>,
+    // By block of the array: whose it is.
+    owners: Vec<u32>,
+    regions: Vec<Region>,
+    // Free blocks, by plane.
+    spare: Vec<Vec<u32>>,
+    spares: u64,
+    retired: u64,
+    // Pages in memory, and where they are by their number in the drive.
+    pages: Vec<Page>,
+    pages_free: Vec<u32>,
+    table: Table,
+    // Pages that are being programmed, and how many may be; 0 to write through.
+    flying: u32,
+    room: u32,
+    protected: bool,
+    waiting: VecDeque<Cursor>,
+    flushes: VecDeque<(RequestId, u64)>,
+    sequence: u64,
+    // Their numbers, and whether they are done.
+    flights: VecDeque<(u64, bool)>,
+    // Pages whose contents a power cut took.
+    lost: BTreeSet<u32>,
+    erases: u64,
+    endurance: u32,
+    #[cfg(test)]
+    version: u64,
+}
+
+/// Builds a zoned drive.
+pub(super) fn zoned(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
+    let _ = seed;
+    let shape = Shape::new(spec, capacity);
+    let zone = spec.zone(capacity);
+    let pages = u32::try_from(zone / spec.page_size).unwrap_or(u32::MAX);
+    let layout = Layout::new(&shape, pages, shape.planes);
+    let blocks = layout::zone_blocks(spec, &shape, layout.regions * layout.width)?;
+    Ok(Box::new(Regions::new(spec, shape, layout, blocks, true)))
+}
+
+/// Builds an Open-Channel drive.
+pub(super) fn physical(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
+    let _ = seed;
+    let shape = Shape::new(spec, capacity);
+    let geometry = shape.geometry;
+    let layout = Layout::new(&shape, geometry.pages * geometry.planes, geometry.planes);
+    let blocks = layout::chunk_blocks(&shape);
+    Ok(Box::new(Regions::new(spec, shape, layout, blocks, false)))
+}
+
+impl Regions {
+    fn new(spec: &Spec, shape: Shape, layout: Layout, numbers: Vec<u32>, spares: bool) -> Self {
+        let mut spare = vec![Vec::new(); shape.planes as usize];
+        if spares {
+            let used: BTreeSet<u32> = numbers.iter().copied().collect();
+            for block in (0..shape.blocks()).filter(|block| !used.contains(block)) {
+                spare[shape.plane_of(block) as usize].push(block);
+            }
+        }
+        let mut owners = vec![NONE; shape.blocks() as usize];
+        (0..).zip(&numbers).for_each(|(index, &number)| owners[number as usize] = index);
+        let room = (spec.buffer / spec.page_size.max(1)).min(u64::from(NONE)) as u32;
+        Self {
+            blocks: numbers.iter().map(|&number| Block { number, ..Block::default() }).collect(),
+            owners,
+            regions: vec![Region::default(); layout.regions as usize],
+            spares: spare.iter().map(|plane| plane.len() as u64).sum(),
+            spare,
+            retired: 0,
+            pages: Vec::new(),
+            pages_free: Vec::new(),
+            table: Table::new(),
+            flying: 0,
+            room: if spec.buffer == 0 { 0 } else { room.max(1) },
+            protected: spec.plp && spec.buffer > 0,
+            waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+            sequence: 0,
+            flights: VecDeque::new(),
+            lost: BTreeSet::new(),
+            erases: 0,
+            endurance: spec.endurance,
+            layout,
+            shape,
+            #[cfg(test)]
+            version: 0,
+        }
+    }
+
+    /// Whether the drive has such a page, and where: its region, block and page.
+    fn place(&self, page: u32) -> Option<(u32, u32, u32)> {
+        let place = self.layout.place(page);
+        (place.0 < self.layout.regions).then_some(place)
+    }
+
+    /// Submits an operation for a page of a block.
+    fn submit(
+        &mut self,
+        now: Nanos,
+        kind: OpKind,
+        (block, page): (u32, u32),
+        bytes: u32,
+        token: u64,
+        context: &mut Context,
+    ) {
+        self.blocks[block as usize].busy += 1;
+        let at = self.shape.address(self.blocks[block as usize].number, page);
+        let priority = if kind == OpKind::Read { Priority::Read } else { Priority::Write };
+        context.submit(now, Op { kind, at, source: at, bytes, priority, token, group: 0 });
+    }
+
+    fn read_units(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        // Units of one page that follow one another are one operation.
+        let mut run: Option<(u32, u32)> = None;
+        for unit in first..end {
+            let page = unit / self.shape.slots;
+            let Some((region, block, at)) = self.place(page) else { continue };
+            let held = self.in_memory(unit);
+            let there = at < self.blocks[block as usize].ended
+                && !held
+                && !self.regions[region as usize].resetting
+                && !self.lost.contains(&page)
+                && self.table.get(page).is_none();
+            #[cfg(test)]
+            if let Some(shadow) = &mut context.shadow {
+                let number = self.blocks[block as usize].number;
+                let slot = self.shape.slot(number, at) + unit % self.shape.slots;
+                let version = if held { self.version(unit) } else { None };
+                shadow.read(unit, version, there.then_some(slot));
+            }
+            if !there {
+                continue;
+            }
+            let bytes = self.shape.overlap(unit, request.offset, request.length);
+            match &mut run {
+                Some((last, sum)) if *last == page => *sum += bytes,
+                _ => {
+                    if let Some((last, sum)) = run.replace((page, bytes)) {
+                        self.read_page(now, request.id, last, sum, context);
+                    }
+                }
+            }
+        }
+        if let Some((last, sum)) = run {
+            self.read_page(now, request.id, last, sum, context);
+        }
+    }
+
+    fn read_page(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        page: u32,
+        bytes: u32,
+        context: &mut Context,
+    ) {
+        let (_, block, at) = self.layout.place(page);
+        context.open(id);
+        self.submit(now, OpKind::Read, (block, at), bytes, READ | u64::from(id), context);
+    }
+
+    /// The block of a region that an operation was for.
+    fn block_of(&self, op: &Op) -> u32 {
+        self.owners[self.shape.block(op.at.plane.0, op.at.block) as usize]
+    }
+
+    fn region_of(&self, block: u32) -> u32 {
+        block / self.layout.width
+    }
+
+    /// An operation of a block has ended.
+    fn ended(&mut self, now: Nanos, block: u32, context: &mut Context) {
+        self.blocks[block as usize].busy -= 1;
+        let region = self.region_of(block);
+        if self.regions[region as usize].resetting {
+            self.erase(now, region, context);
+        }
+    }
+}
+
+impl Ftl for Regions {
+    fn read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.read_units(now, request, context);
+    }
+
+    fn write(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.queue(request, context);
+        self.pump(now, context);
+    }
+
+    fn trim(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        if request.operation == Operation::WriteZeroes {
+            self.queue(request, context);
+        } else {
+            self.discard(now, request, context);
+        }
+        self.pump(now, context);
+    }
+
+    fn flush(&mut self, _now: Nanos, request: &Request, context: &mut Context) {
+        if !self.protected {
+            context.open(request.id);
+            self.flushes.push_back((request.id, self.sequence));
+            self.finish_flushes(context);
+        }
+    }
+
+    fn barrier(&mut self, now: Nanos, context: &mut Context) {
+        if !self.protected {
+            self.waiting.push_back(Cursor::BARRIER);
+            self.pump(now, context);
+        }
+    }
+
+    fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
+        let whom = (done.token & !KIND) as u32;
+        let block = self.block_of(&done.op);
+        match done.token & KIND {
+            READ => context.finish(whom, fate(done.status), &done.times),
+            PROGRAM => self.programmed(now, whom, block, done, context),
+            ERASE => self.erased(block, done),
+            _ => self.blocks[block as usize].ended += 1,
+        }
+        self.ended(now, block, context);
+        self.pump(now, context);
+    }
+
+    fn power_cut(
+        &mut self,
+        now: Nanos,
+        dropped: &[Dropped],
+        lost: &mut Vec<Range<u64>>,
+        context: &mut Context,
+    ) {
+        self.recover(now, dropped, lost, context);
+    }
+
+    fn precondition(&mut self, state: Precondition, _context: &mut Context) {
+        if state == Precondition::None {
+            return;
+        }
+        // However it was written, it was written in order.
+        for page in 0..self.layout.pages * self.layout.regions {
+            let (_, block, at) = self.layout.place(page);
+            let block = &mut self.blocks[block as usize];
+            (block.next, block.ended) = (at + 1, at + 1);
+        }
+    }
+
+    fn health(&self, context: &Context) -> Health {
+        let left = self.spare.iter().map(|plane| plane.len() as u64).sum::<u64>() * 100;
+        let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
+        let programs = context.statistics.ops(OpKind::Program);
+        Health {
+            available_spare: left.checked_div(self.spares).unwrap_or(100) as u8,
+            percentage_used: used.min(255) as u8,
+            media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            read_only: self.regions.iter().all(|region| region.failed),
+        }
+    }
+
+    fn report(&self, _context: &Context) -> serde_json::Value {
+        serde_json::json!({
+            "regions": self.layout.regions,
+            "region_bytes": u64::from(self.layout.pages) * u64::from(self.shape.geometry.page_size),
+            "region_blocks": self.layout.width,
+            "failed_regions": self.regions.iter().filter(|region| region.failed).count(),
+            "retired_blocks": self.retired,
+            "erases": self.erases,
+            "pages_in_memory": self.pages.len() - self.pages_free.len(),
+        })
+    }
+
+    fn check(&self) {
+        let mut owned = BTreeSet::new();
+        for (index, block) in (0..).zip(&self.blocks) {
+            assert!(block.ended <= block.next && block.next <= self.shape.geometry.pages);
+            assert_eq!(self.owners[block.number as usize], index);
+            assert!(owned.insert(block.number), "{block:?} belongs to two");
+        }
+        for number in self.spare.iter().flatten() {
+            assert!(owned.insert(*number), "spare {number} is in use");
+        }
+        assert!(owned.len() as u64 + self.retired <= u64::from(self.shape.blocks()));
+        let flying = self.pages.iter().filter(|page| page.state == Stage::Flying).count();
+        assert_eq!(flying, self.flying as usize);
+    }
+}
+
+/// What the host is told of a read.
+fn fate(status: OpStatus) -> Fate {
+    match status {
+        OpStatus::Uncorrectable => Fate::Failed(Status::ReadError),
+        OpStatus::Corrupted { seed } => Fate::Corrupted { seed },
+        _ => Fate::Done,
+    }
+}

@@ -1,0 +1,194 @@
+//! Regions that are erased, and what a power cut leaves.
+
+use std::ops::Range;
+
+use stasis_block::{Fate, Status};
+use stasis_clock::Nanos;
+
+use super::write::Stage;
+use super::{Context, Dropped, Regions, Request, ERASE, KIND, NONE, PAD, PROGRAM};
+use crate::nand::{Breakdown, OpDone, OpKind, OpStatus};
+
+impl Regions {
+    /// Erases every region that lies in a range.
+    pub(super) fn discard(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        let size = u64::from(self.layout.pages) * u64::from(self.shape.geometry.page_size);
+        let first = request.offset.div_ceil(size);
+        let end = ((request.offset + request.length) / size).min(self.layout.regions.into());
+        for region in first..end {
+            self.reset(now, region as u32, request, context);
+        }
+    }
+
+    fn reset(&mut self, now: Nanos, region: u32, request: &Request, context: &mut Context) {
+        let first = region * self.layout.pages;
+        for page in first..first + self.layout.pages {
+            self.lost.remove(&page);
+            let Some(index) = self.table.get(page) else { continue };
+            self.table.remove(page);
+            if self.pages[index as usize].state == Stage::Flying {
+                self.pages[index as usize].state = Stage::Dead;
+                self.flying -= 1;
+            } else {
+                self.give_back(index);
+            }
+        }
+        #[cfg(test)]
+        if let Some(shadow) = &mut context.shadow {
+            let slots = self.shape.slots;
+            let units = first * slots..(first + self.layout.pages) * slots;
+            units.for_each(|unit| shadow.trim(unit));
+        }
+        context.open(request.id);
+        self.regions[region as usize].resetting = true;
+        self.regions[region as usize].waiters.push(request.id);
+        self.erase(now, region, context);
+    }
+
+    /// Erases a region's blocks, once nothing of them is under way.
+    pub(super) fn erase(&mut self, now: Nanos, region: u32, context: &mut Context) {
+        let width = self.layout.width;
+        let blocks = region * width..(region + 1) * width;
+        if blocks.clone().any(|block| self.blocks[block as usize].busy > 0) {
+            return;
+        }
+        for block in blocks.clone() {
+            if self.blocks[block as usize].bad {
+                self.replace(block);
+            }
+        }
+        let mut erasing = false;
+        for block in blocks.clone() {
+            let entry = &self.blocks[block as usize];
+            if entry.next > 0 && !entry.bad {
+                erasing = true;
+                self.submit(now, OpKind::Erase, (block, 0), 0, ERASE | u64::from(block), context);
+            }
+        }
+        if erasing {
+            return;
+        }
+        let failed = blocks.into_iter().any(|block| self.blocks[block as usize].bad);
+        let target = &mut self.regions[region as usize];
+        (target.resetting, target.failed) = (false, failed);
+        let fate = if failed { Fate::Failed(Status::WriteError) } else { Fate::Done };
+        for id in target.waiters.drain(..) {
+            context.finish(id, fate, &Breakdown::default());
+        }
+    }
+
+    /// Another block takes a bad one's place, if there is one.
+    fn replace(&mut self, block: u32) {
+        let old = self.blocks[block as usize].number;
+        let plane = self.shape.plane_of(old) as usize;
+        let Some(number) = self.spare[plane].pop() else {
+            // Nothing can be read or written there any more.
+            let entry = &mut self.blocks[block as usize];
+            (entry.next, entry.ended) = (self.shape.geometry.pages, 0);
+            return;
+        };
+        self.owners[old as usize] = NONE;
+        self.owners[number as usize] = block;
+        self.blocks[block as usize] = super::Block { number, ..super::Block::default() };
+        self.retired += 1;
+    }
+
+    pub(super) fn erased(&mut self, block: u32, done: &OpDone) {
+        let entry = &mut self.blocks[block as usize];
+        (entry.next, entry.ended) = (0, 0);
+        if done.status == OpStatus::EraseFailed {
+            entry.bad = true;
+        } else {
+            self.erases += 1;
+        }
+    }
+
+    /// After a power cut. Pages whose program had begun hold nothing; those whose
+    /// had not are programmed after all, if only to keep the order.
+    pub(super) fn recover(
+        &mut self,
+        now: Nanos,
+        dropped: &[Dropped],
+        lost: &mut Vec<Range<u64>>,
+        context: &mut Context,
+    ) {
+        self.waiting.clear();
+        self.flushes.clear();
+        self.flights.clear();
+        self.flying = 0;
+        self.blocks.iter_mut().for_each(|block| block.busy = 0);
+        self.regions.iter_mut().for_each(|region| region.waiters.clear());
+        self.pages.iter_mut().for_each(|page| page.waiter = NONE);
+        let first = lost.len();
+        let mut programs: Vec<&Dropped> =
+            dropped.iter().filter(|dropped| dropped.op.kind == OpKind::Program).collect();
+        programs.sort_by_key(|dropped| {
+            (dropped.op.at.plane.0, dropped.op.at.block, dropped.op.at.page)
+        });
+        for Dropped { op, started } in programs {
+            let (block, index) = (self.block_of(op), (op.token & !KIND) as u32);
+            let region = self.region_of(block);
+            let page = (op.token & KIND == PROGRAM).then(|| self.pages[index as usize].clone());
+            let alive = page.filter(|page| page.state == Stage::Flying);
+            if op.token & KIND == PROGRAM && alive.is_none() {
+                self.give_back(index);
+            }
+            if *started {
+                self.blocks[block as usize].ended += 1;
+            }
+            if self.regions[region as usize].resetting {
+                continue;
+            }
+            match alive {
+                Some(_) if self.protected && *started => {
+                    self.pages[index as usize].state = Stage::Stranded;
+                    self.regions[region as usize].failed = true;
+                }
+                Some(_) if self.protected => self.send(now, block, op.at.page, index, context),
+                alive => {
+                    if let Some(page) = alive {
+                        self.lose(page.page, lost);
+                        self.table.remove(page.page);
+                        self.give_back(index);
+                    }
+                    if !*started {
+                        self.pad(now, block, op.at.page, context);
+                    }
+                }
+            }
+        }
+        #[cfg(test)]
+        if context.shadow.is_some() {
+            for index in 0..self.pages.len() as u32 {
+                if !matches!(self.pages[index as usize].state, Stage::Unused | Stage::Dead) {
+                    for (unit, version) in self.contents(index) {
+                        context.shadow.iter_mut().for_each(|shadow| shadow.admit(unit, version));
+                    }
+                }
+            }
+        }
+        lost[first..].sort_by_key(|range| range.start);
+        for region in 0..self.layout.regions {
+            if self.regions[region as usize].resetting {
+                self.erase(now, region, context);
+            }
+        }
+    }
+
+    fn lose(&mut self, page: u32, lost: &mut Vec<Range<u64>>) {
+        self.lost.insert(page);
+        let size = u64::from(self.shape.geometry.page_size);
+        lost.push(u64::from(page) * size..(u64::from(page) + 1) * size);
+    }
+
+    /// Programs a page of nothing.
+    fn pad(&mut self, now: Nanos, block: u32, at: u32, context: &mut Context) {
+        #[cfg(test)]
+        if let Some(shadow) = &mut context.shadow {
+            let number = self.blocks[block as usize].number;
+            shadow.program(self.shape.address(number, at), Vec::new());
+        }
+        let bytes = self.shape.geometry.page_size;
+        self.submit(now, OpKind::Program, (block, at), bytes, PAD, context);
+    }
+}

@@ -1,0 +1,87 @@
+//! What zones and chunks ask of a description.
+
+use stasis_block::units::format_size;
+
+use super::{Spec, SpecError};
+
+/// Units of a page at most, of which each is remembered by a bit.
+const UNITS_MAX: u64 = 128;
+
+impl Spec {
+    /// Bytes of a block.
+    fn block_bytes(&self) -> u64 {
+        u64::from(self.pages).saturating_mul(self.page_size).max(1)
+    }
+
+    fn total_planes(&self) -> u64 {
+        u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes)
+    }
+
+    /// Bytes of a zone.
+    pub fn zone(&self, capacity: u64) -> u64 {
+        let whole = self.block_bytes().saturating_mul(self.total_planes());
+        self.zone_size.unwrap_or(whole).clamp(1, capacity.max(1))
+    }
+
+    /// Blocks that a drive's zones or chunks take; `None` if it has neither.
+    pub(super) fn region_blocks(&self, capacity: u64) -> Option<u64> {
+        match self.ftl.as_str() {
+            "zoned" => {
+                let (zone, planes) = (self.zone(capacity), self.total_planes().max(1));
+                let blocks = zone.div_ceil(self.block_bytes());
+                let width = blocks.div_ceil(blocks.min(planes).max(1)) * blocks.min(planes);
+                Some((capacity / zone).saturating_mul(width))
+            }
+            "physical" => Some(capacity.div_ceil(self.block_bytes())),
+            _ => None,
+        }
+    }
+
+    /// Whether a drive of `capacity` bytes is made of zones, or of chunks.
+    pub(super) fn check_regions(&self, capacity: u64) -> Result<(), SpecError> {
+        if self.region_blocks(capacity).is_none() {
+            return Ok(());
+        }
+        if self.page_size / self.mapping_unit > UNITS_MAX {
+            let nearest = format_size(self.page_size / UNITS_MAX);
+            let reason = format!("`{}` has {UNITS_MAX} units of a page at most", self.ftl);
+            let value = format_size(self.mapping_unit);
+            return Err(SpecError::value("mapping_unit", value, reason, nearest));
+        }
+        if self.ftl == "physical" {
+            let chunks = self.block_bytes() * self.total_planes();
+            let blocks = u64::from(self.geometry(capacity).blocks);
+            if blocks * chunks != capacity {
+                let reason = format!(
+                    "chunks of {} on each LUN are a drive of {} times a whole number",
+                    format_size(self.block_bytes() * u64::from(self.planes)),
+                    format_size(chunks)
+                );
+                // The nearest that the description can have.
+                let given = self.blocks.map_or((capacity / chunks).max(1), u64::from);
+                let nearest = format_size(given * chunks);
+                return Err(SpecError::value("capacity", format_size(capacity), reason, nearest));
+            }
+            return Ok(());
+        }
+        let zone = self.zone_size.unwrap_or(self.block_bytes() * self.total_planes());
+        let fits = |zone: u64| {
+            zone >= self.page_size
+                && zone.is_multiple_of(self.page_size)
+                && capacity.is_multiple_of(zone)
+        };
+        if !fits(zone) {
+            let count = (capacity / zone.max(1)).clamp(1, 1 << 20);
+            let fewer = (1..=count).rev().map(|count| capacity / count).find(|&zone| fits(zone));
+            let nearest = fewer.unwrap_or(self.page_size);
+            let reason = format!(
+                "zones are whole pages of {} and divide the drive's {}",
+                format_size(self.page_size),
+                format_size(capacity)
+            );
+            let (value, nearest) = (format_size(zone), format_size(nearest));
+            return Err(SpecError::value("zone_size", value, reason, nearest));
+        }
+        Ok(())
+    }
+}

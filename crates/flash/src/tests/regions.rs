@@ -1,0 +1,180 @@
+//! Zones and chunks: written in order, erased as a whole, whatever breaks.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use stasis_block::{Command, Fate, Model, Operation};
+
+use super::agree::faulty;
+use super::basics::small;
+use super::load::{alone, on, shadowed};
+use crate::Spec;
+
+const MIB: u64 = 1 << 20;
+
+fn zoned(choices: u64) -> (Spec, u64, u64) {
+    let pick = |shift: u32, of: u64| (choices >> shift) % of;
+    let page_size = [4096, 16_384][pick(0, 2) as usize];
+    let base = Spec {
+        page_size,
+        pages: 8,
+        planes: 1 + pick(1, 2) as u32,
+        buffer: [0, 0, 4096, 131_072][pick(2, 4) as usize],
+        plp: pick(4, 2) == 1,
+        ..small()
+    };
+    let planes = 4 * u64::from(base.planes);
+    if pick(5, 4) == 0 {
+        let chunk = 8 * page_size * u64::from(base.planes);
+        let (ftl, blocks) = ("physical".into(), Some(4));
+        return (Spec { ftl, blocks, ..base }, 16 * chunk, chunk);
+    }
+    let zone = page_size * [8, 12, 8 * planes, 8 * planes + 3][pick(8, 4) as usize];
+    let ftl = "zoned".into();
+    (Spec { ftl, zone_size: Some(zone), over_provisioning: 1.0, ..base }, 8 * zone, zone)
+}
+
+/// Writes regions in order, or out of it by a page, and erases them.
+fn torture(spec: &Spec, (capacity, region): (u64, u64), seed: u64, cuts: bool) -> u32 {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut draw = move |below: u64| random.next_u64() % below;
+    let mut ssd = shadowed(spec, capacity, seed);
+    let mut pointers = vec![0u64; (capacity / region) as usize];
+    let mut flying = BTreeMap::new();
+    let (mut now, mut failed) = (0, 0);
+    for tag in 0..500 {
+        let at = draw(pointers.len() as u64);
+        let pointer = &mut pointers[at as usize];
+        let start = at * region;
+        let command = match draw(20) {
+            0..9 if *pointer < region => {
+                let length = ((1 + draw(12)) * 4096).min(region - *pointer);
+                *pointer += length;
+                Command::new(Operation::Write, start + *pointer - length, length)
+            }
+            9..12 if *pointer + 8192 <= region => {
+                // The second unit, then the first.
+                let offset = start + *pointer;
+                *pointer += 8192;
+                let second = Command::new(Operation::Write, offset + 4096, 4096);
+                flying.insert(1000 + tag, Operation::Write);
+                ssd.submit(now, 1000 + tag, &second);
+                Command::new(Operation::Write, offset, 4096)
+            }
+            12 | 13 => {
+                *pointer = 0;
+                Command::new(Operation::Discard, start, region)
+            }
+            14 => Command::flush(),
+            15 => Command::barrier(),
+            _ => {
+                let offset = draw(region / 4096) * 4096;
+                let length = ((1 + draw(8)) * 4096).min(region - offset);
+                Command::new(Operation::Read, start + offset, length)
+            }
+        };
+        let command = Command { fua: draw(6) == 0, ..command };
+        let mut done = Vec::new();
+        let resets = command.operation == Operation::Discard;
+        // A host resets what is not being written.
+        while let Some(next) = ssd.next_event().filter(|_| resets) {
+            ssd.advance(next, &mut done);
+            now = next;
+        }
+        flying.insert(tag, command.operation);
+        ssd.submit(now, tag, &command);
+        let calm = resets || draw(3) == 0;
+        let until = if calm { u64::MAX } else { now + draw(300_000) };
+        while let Some(next) = ssd.next_event().filter(|&next| next <= until) {
+            ssd.advance(next, &mut done);
+            now = next;
+        }
+        for completion in done {
+            assert!(flying.remove(&completion.tag).is_some(), "once");
+            failed += u32::from(matches!(completion.fate, Fate::Failed(_)));
+        }
+        assert!(!calm || flying.is_empty(), "{flying:?}");
+        if cuts && draw(40) == 0 {
+            let lost = ssd.power_cut(now);
+            assert!(lost.is_empty() || (!spec.plp && spec.buffer > 0) || !flying.is_empty());
+            flying.clear();
+            // The host finds where each region ends and begins anew.
+            for (region_number, pointer) in (0..).zip(&mut pointers) {
+                *pointer = 0;
+                let reset = Command::new(Operation::Discard, region_number * region, region);
+                let before = ssd.now_for_tests();
+                alone(&mut ssd, before.max(now), &reset);
+            }
+            while let Some(next) = ssd.next_event() {
+                ssd.advance(next, &mut Vec::new());
+                now = next;
+            }
+            now = now.max(ssd.now_for_tests());
+        }
+        ssd.ftl().check();
+    }
+    failed
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(48), ..ProptestConfig::default() })]
+
+    #[test]
+    fn regions_and_data_agree(choices: u64, seed: u64) {
+        let (spec, capacity, region) = zoned(choices);
+        prop_assert_eq!(torture(&spec, (capacity, region), seed, seed % 2 == 0), 0);
+    }
+
+    #[test]
+    fn regions_and_data_agree_whatever_breaks(choices: u64, seed: u64, often in 1u32..20) {
+        let (spec, capacity, region) = zoned(choices);
+        let spec = faulty(spec, f64::from(often) * 1e-3);
+        torture(&spec, (capacity, region), seed, seed % 2 == 0);
+    }
+}
+
+#[test]
+fn zones_stripe_over_planes_and_take_the_time_of_their_parts() {
+    let spec = Spec { ftl: "zoned".into(), zone_size: Some(256 << 10), ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    let mut at = |ms: u64, command: Command| alone(&mut ssd, ms * MIB, &command);
+    // Four planes at two channels.
+    assert_eq!(at(0, on(Operation::Write, 0, 4)).1, 1_000 + 2 * 10_240 + 500_000);
+    assert_eq!(at(1, on(Operation::Read, 3, 1)).1, 1_000 + 50_000 + 10_240);
+    // Where nothing was written there is nothing to read; a rewrite is refused.
+    assert_eq!(at(2, on(Operation::Read, 4, 1)).1, 1_000);
+    assert!(matches!(at(3, on(Operation::Write, 0, 1)).0.fate, Fate::Failed(_)));
+    // Erased when it completes; what is empty needs no erase.
+    assert_eq!(at(4, Command::new(Operation::Discard, 0, 256 << 10)).1, 1_000 + 3_000_000);
+    assert_eq!(at(8, Command::new(Operation::Discard, 0, 256 << 10)).1, 1_000);
+    assert_eq!(at(9, on(Operation::Write, 0, 1)).0.fate, Fate::Done);
+}
+
+#[test]
+fn chunks_are_blocks_of_one_lun() {
+    let spec = Spec { ftl: "physical".into(), blocks: Some(16), ..small() };
+    let mut ssd = shadowed(&spec, 4 * 16 * 64 * 1024, 1);
+    // Pages of one chunk follow one another; chunks of two LUNs do not wait.
+    let one = alone(&mut ssd, 0, &on(Operation::Write, 0, 2)).1;
+    assert_eq!(one, 1_000 + 10_240 + 2 * 500_000);
+    let page = |group: u64| group * 2 * 16 * 16;
+    ssd.submit(10 * MIB, 0, &on(Operation::Write, 16, 1));
+    let other = alone(&mut ssd, 10 * MIB, &on(Operation::Write, page(1), 1)).1;
+    assert_eq!(other, 1_000 + 10_240 + 500_000);
+}
+
+#[test]
+fn what_cannot_be_zones_or_chunks_is_refused_with_what_can() {
+    let zoned = |zone| Spec { ftl: "zoned".into(), zone_size: Some(zone), ..small() };
+    let error = zoned(300 << 10).check(16 * MIB).unwrap_err().to_string();
+    assert!(error.contains("`zone_size`"), "{error}");
+    let nearest = error.rsplit(' ').next().unwrap();
+    let nearest = stasis_block::units::parse_size(nearest).unwrap();
+    assert_eq!(zoned(nearest).check(16 * MIB), Ok(()));
+    let physical = Spec { ftl: "physical".into(), ..small() };
+    let error = physical.check(16 * MIB + 4096).unwrap_err().to_string();
+    assert!(error.ends_with("nearest that works is 16MiB"), "{error}");
+    assert_eq!(physical.check(16 * MIB), Ok(()));
+}
