@@ -1,5 +1,4 @@
-//! What page mapping does for a layer above it, which keeps its map in flash or
-//! says where units go.
+//! What page mapping does for a layer above it, which keeps its map in flash.
 
 use stasis_clock::Nanos;
 
@@ -16,9 +15,6 @@ pub(in crate::ftl) enum Above {
         /// How many.
         units: u32,
     },
-    /// A layer that says where units go: there is a stream for each plane, and
-    /// a unit is of the plane of its number.
-    Placement,
 }
 
 /// Why a unit's entry of the map changed.

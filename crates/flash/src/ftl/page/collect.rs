@@ -82,7 +82,7 @@ impl Collector {
 impl PageFtl {
     /// Begins to empty a block of a plane, if one should be.
     pub(super) fn start_if_needed(&mut self, now: Nanos, plane: u32, context: &mut Context) {
-        if self.placed_above || self.collectors[plane as usize].job.is_some() {
+        if self.collectors[plane as usize].job.is_some() {
             return;
         }
         let Some((victim, why)) = self.next_victim(now, plane) else { return };

@@ -69,8 +69,6 @@ pub(crate) struct PageFtl {
     host_streams: u32,
     // Units behind the host's, which hold a layer's map.
     map_units: u32,
-    // A layer above says where units go, and makes room for them.
-    placed_above: bool,
     // What a layer above has to know, if there is one.
     pub(super) changes: Option<Vec<Change>>,
     // Where hot units are kept apart.
@@ -124,10 +122,7 @@ impl PageFtl {
         above: Above,
     ) -> Result<Self, SpecError> {
         let shape = Shape::new(spec, capacity);
-        let host_streams = match above {
-            Above::Placement => shape.planes,
-            _ => spec.open_streams(),
-        };
+        let host_streams = spec.open_streams();
         let map_units = if let Above::Map { units } = above { units } else { 0 };
         let streams = host_streams + u32::from(map_units > 0);
         let room = (spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)) as u32;
@@ -150,9 +145,8 @@ impl PageFtl {
             streams,
             host_streams,
             map_units,
-            placed_above: above == Above::Placement,
             changes: (above != Above::Nothing).then(Vec::new),
-            heat: (spec.hot_cold && above != Above::Placement).then(Heat::new),
+            heat: spec.hot_cold.then(Heat::new),
             open: vec![NONE; (shape.planes * streams) as usize],
             order: spec.stripe_order()?,
             turn: 0,

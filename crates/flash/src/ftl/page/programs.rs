@@ -68,7 +68,7 @@ impl Programs {
 impl PageFtl {
     /// Programs what is ready, as far as planes take it.
     pub(super) fn dispatch(&mut self, now: Nanos, context: &mut Context) {
-        if self.stalled || self.read_only || self.placed_above {
+        if self.stalled || self.read_only {
             return;
         }
         for stream in 0..self.streams {

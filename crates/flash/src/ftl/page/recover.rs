@@ -74,9 +74,6 @@ impl PageFtl {
                 entry.next = entry.next.min(op.at.page);
             }
         }
-        if self.placed_above {
-            return;
-        }
         for Dropped { op, .. } in programs {
             let plane = op.at.plane.0;
             let block = self.shape.block(plane, op.at.block);

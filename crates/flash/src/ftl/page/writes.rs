@@ -190,9 +190,6 @@ impl PageFtl {
 
     /// The stream of open blocks that a unit goes to.
     fn stream_of(&mut self, unit: u32, stream: u16) -> u16 {
-        if self.placed_above {
-            return (unit % self.shape.planes) as u16;
-        }
         match &mut self.heat {
             Some(heat) => {
                 let host = stream % (self.host_streams / 2) as u16;
