@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::{Drive, Layer};
-use stasis_image::{open_files, Durability, Image, ImageError, Settings, Timeless, DEPTH_LIMIT};
+use stasis_image::{Durability, Image, ImageError, Settings, Timeless, DEPTH_LIMIT};
 use stasis_media::{Finished, Medium, MediumError, Ticket};
 
 fn timeless(path: &Path) -> Result<Image, ImageError> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use common::*;
 use stasis_block::Status;
 use stasis_drive::{Drive, Layer};
-use stasis_image::{create, open_files, CreateOptions, Durability, Format, Kind, Timeless};
+use stasis_image::{create, CreateOptions, Durability, Format, Kind, Timeless};
 
 const CLUSTER: usize = 64 << 10;
 

@@ -6,7 +6,7 @@ use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Drive, History, Layer, Recorder};
-use stasis_image::{check, open_files, Durability, Settings, Timeless};
+use stasis_image::{check, Durability, Settings, Timeless};
 
 use super::*;
 

@@ -5,7 +5,7 @@ pub mod cut;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command as Program;
+use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -13,8 +13,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
 use stasis_drive::{Done, Drive, Layer, Submission};
-use stasis_image::{open_files, Durability, Image, ImageError, Settings};
-use stasis_media::{Execution, OpenOptions};
+use stasis_image::{Durability, Image, ImageError, Opening, Settings};
+use stasis_media::{Execution, Medium, OpenOptions};
 
 /// Random latencies, unlimited parallelism; flushes take long.
 pub struct Latencies {
@@ -65,9 +65,31 @@ pub fn open(path: &Path, seed: u64, settings: Settings) -> Result<Image, ImageEr
     opening.open(Box::new(drive), settings)
 }
 
+/// Starts a program while no other thread does. A child that has not become
+/// its program yet holds the locks of images that other threads have closed.
+fn output(program: &mut Program) -> std::io::Result<std::process::Output> {
+    let child = {
+        let _alone = STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?
+    };
+    child.wait_with_output()
+}
+
+static STARTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// Opens an image while no program is being started.
+pub fn open_files(
+    path: &Path,
+    writable: bool,
+    options: &OpenOptions,
+) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+    let _none = STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    stasis_image::open_files(path, writable, options)
+}
+
 /// Runs `qemu-img` and gives what it said; fails where it does.
 pub fn qemu_img(arguments: &[&str]) -> String {
-    let output = Program::new("qemu-img").args(arguments).output().expect("qemu-img is installed");
+    let output = output(Program::new("qemu-img").args(arguments)).expect("qemu-img is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "qemu-img {arguments:?}: {text}{error}");
@@ -81,7 +103,7 @@ pub fn qemu_agrees(path: &Path) {
 
 /// Sound: leaks are allowed.
 pub fn qemu_finds_sound(path: &Path) {
-    let output = Program::new("qemu-img").args(["check", path.to_str().unwrap()]).output().unwrap();
+    let output = output(Program::new("qemu-img").args(["check", path.to_str().unwrap()])).unwrap();
     let code = output.status.code();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(matches!(code, Some(0 | 3)), "qemu-img check: {code:?} {text}");
