@@ -13,3 +13,4 @@ mod repeat;
 mod replay;
 mod support;
 mod virtio;
+mod zoned;

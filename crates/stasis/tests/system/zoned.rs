@@ -1,0 +1,70 @@
+//! Linux's zoned block layer and its tools, and an Open-Channel drive by
+//! passthrough.
+
+use crate::support::{fio, guest_file, Bench};
+
+#[test]
+fn linux_uses_zones_and_hosts_place_their_data() {
+    let bench = Bench::new();
+    let run = bench.run(&[
+        "--engine=exact",
+        "--results=r",
+        "--file",
+        &guest_file("zoned.sh"),
+        "--drive=model=fixed:10us,medium=ram:256MiB,zone-size=8MiB,zone-capacity=6MiB,\
+         max-open-zones=6,max-active-zones=12",
+        "--drive=model=fixed:10us,medium=ram:4MiB,block-size=4096,physical=2x2x4x64",
+        "--",
+        "sh",
+        "/root/zoned.sh",
+    ]);
+    run.expect(0);
+    let text = |name: &str| bench.text(&format!("r/{name}.txt"));
+    // Sectors of 512 bytes: zones of 8 MiB, 6 MiB of each.
+    let told = |name: &str, words: &[&str]| {
+        let text = text(name);
+        for word in words {
+            assert!(text.contains(word), "{name}: no {word:?} in {text}");
+        }
+    };
+    assert_eq!(text("queue"), "host-managed\n6\n12\n");
+    told("report", &["start: 0x00007c000, len 0x004000, cap 0x003000, wptr 0x000000"]);
+    assert_eq!(text("report").matches("zcond: 1(em)").count(), 32);
+    told("id-ns", &["mar     : 0xb\n", "mor     : 0x5\n", "zsze:0x4000"]);
+    told("zns", &["nr_zones: 32\n", "Cap: 0x3000     State: 0x10 Type: 0x2"]);
+    assert_eq!(text("refused"), "1 1\n1\n", "zones behind and ahead, a chunk's sector again");
+    told("written", &["wptr 0x000200", "zcond: 2(oi)"]);
+    let appended: String = ["4000", "4008", "4018"]
+        .map(|lba| format!("Success appended data to LBA {lba}\n"))
+        .concat();
+    assert_eq!(text("append"), appended);
+    told("finished", &["zcond:14(fu)"]);
+    told("opened", &["wptr 0x000000", "zcond: 3(oe)"]);
+    assert_eq!(text("reset").matches("wptr 0x000000 reset:0 non-seq:0, zcond: 1(em)").count(), 32);
+    for (name, direction) in [("randwrite", "write"), ("randread", "read")] {
+        let report = bench.json(&format!("r/{name}.json"));
+        assert_eq!(fio(&report, direction)["total_ios"], 40);
+        assert_eq!(report["jobs"][0]["error"], 0);
+    }
+    assert_eq!(text("zonefs"), "31\n262144\n", "a file for each zone, as long as its data");
+    told("truncated", &["wptr 0x000000", "zcond: 1(em)"]);
+
+    // Bits of group, unit, chunk and sector; how many of each.
+    let geometry = bench.bytes("r/geometry.bin");
+    assert_eq!((geometry[0], &geometry[8..12]), (2, &[1, 1, 2, 6][..]));
+    assert_eq!(geometry[64..76], [2, 0, 2, 0, 4, 0, 0, 0, 64, 0, 0, 0]);
+    told("again", &["0x62f2"]);
+    // States and write pointers of the first two chunks: free, closed or open.
+    let chunks = |name: &str| {
+        let raw = bench.bytes(&format!("r/{name}.bin"));
+        [0, 32].map(|at| (raw[at], raw[at + 24]))
+    };
+    assert_eq!(chunks("written"), [(1, 0), (4, 1)]);
+    assert_eq!(chunks("closed"), [(4, 1), (2, 64)]);
+    assert_eq!(chunks("reset"), [(4, 1), (1, 0)]);
+
+    let drives = bench.json("r/summary.json")["drives"].clone();
+    assert!(drives[0]["discard"]["count"].as_u64().unwrap() >= 3, "resets");
+    assert_eq!(drives[1]["discard"]["count"], 1, "a chunk's reset");
+    assert_eq!(drives[1]["copy"]["count"], 1);
+}
