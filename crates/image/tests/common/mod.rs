@@ -5,8 +5,8 @@ pub mod cut;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command as Program, Stdio};
-use std::time::Duration;
+use std::process::Command as Program;
+use std::time::{Duration, Instant};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -14,7 +14,7 @@ use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
 use stasis_drive::{Done, Drive, Layer, Submission};
 use stasis_image::{Durability, Image, ImageError, Opening, Settings};
-use stasis_media::{Execution, Medium, OpenOptions};
+use stasis_media::{Execution, Medium, OpenError, OpenOptions};
 
 /// Random latencies, unlimited parallelism; flushes take long.
 pub struct Latencies {
@@ -65,31 +65,31 @@ pub fn open(path: &Path, seed: u64, settings: Settings) -> Result<Image, ImageEr
     opening.open(Box::new(drive), settings)
 }
 
-/// Starts a program while no other thread does. A child that has not become
-/// its program yet holds the locks of images that other threads have closed.
-fn output(program: &mut Program) -> std::io::Result<std::process::Output> {
-    let child = {
-        let _alone = STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?
-    };
-    child.wait_with_output()
-}
-
-static STARTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-/// Opens an image while no program is being started.
+/// Opens an image. A child that another thread starts holds the locks of all
+/// images that were open then, until it is its program, which may be after they
+/// were closed here: such a lock goes away by itself.
 pub fn open_files(
     path: &Path,
     writable: bool,
     options: &OpenOptions,
 ) -> Result<(Opening, Box<dyn Medium>), ImageError> {
-    let _none = STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    stasis_image::open_files(path, writable, options)
+    let begun = Instant::now();
+    loop {
+        match stasis_image::open_files(path, writable, options) {
+            Err(ImageError::Open(OpenError::Locked(_))) if begun.elapsed() < PATIENCE => {
+                std::thread::yield_now();
+            }
+            other => return other,
+        }
+    }
 }
+
+/// How long a program takes to start, at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs `qemu-img` and gives what it said; fails where it does.
 pub fn qemu_img(arguments: &[&str]) -> String {
-    let output = output(Program::new("qemu-img").args(arguments)).expect("qemu-img is installed");
+    let output = Program::new("qemu-img").args(arguments).output().expect("qemu-img is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "qemu-img {arguments:?}: {text}{error}");
@@ -103,7 +103,7 @@ pub fn qemu_agrees(path: &Path) {
 
 /// Sound: leaks are allowed.
 pub fn qemu_finds_sound(path: &Path) {
-    let output = output(Program::new("qemu-img").args(["check", path.to_str().unwrap()])).unwrap();
+    let output = Program::new("qemu-img").args(["check", path.to_str().unwrap()]).output().unwrap();
     let code = output.status.code();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(matches!(code, Some(0 | 3)), "qemu-img check: {code:?} {text}");
