@@ -135,6 +135,23 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if runs.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURE) })
 }
 
+/// A figure beside its publication's.
+fn figure(
+    id: &str,
+    what: impl Into<String>,
+    unit: &str,
+    published: impl Into<Option<f64>>,
+    measured: Option<f64>,
+) -> Figure {
+    Figure {
+        id: id.to_owned(),
+        what: what.into(),
+        unit: unit.to_owned(),
+        published: published.into(),
+        measured,
+    }
+}
+
 fn page(findings: &Findings, runs: &Runs, settings: &Settings) -> Page {
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
     let size = if settings.quick { "the quick form, for checks" } else { "the usual size" };

@@ -13,12 +13,11 @@ mod words;
 use anyhow::Result;
 use serde_json::{json, Value};
 use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
-use stasis_report::figures::Figure;
 use stasis_report::page::Block;
 
 use super::bench::{Runs, Trial};
 use super::simulated::Simulator;
-use super::{Findings, Settings};
+use super::{figure, Findings, Settings};
 
 /// Threads of the publication's experiments on drives.
 const THREADS: u32 = 16;
@@ -84,22 +83,5 @@ fn experiment(
         machine: MachineSpec { vcpus, memory, ..MachineSpec::default() },
         drives,
         ..Experiment::default()
-    }
-}
-
-/// A figure beside its publication's.
-fn figure(
-    id: &str,
-    what: impl Into<String>,
-    unit: &str,
-    published: impl Into<Option<f64>>,
-    measured: Option<f64>,
-) -> Figure {
-    Figure {
-        id: id.to_owned(),
-        what: what.into(),
-        unit: unit.to_owned(),
-        published: published.into(),
-        measured,
     }
 }

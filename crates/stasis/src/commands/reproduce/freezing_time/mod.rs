@@ -15,11 +15,10 @@ use anyhow::{Context, Result};
 use stasis_block::units;
 use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
 use stasis_media::MediumSpec;
-use stasis_report::figures::Figure;
 use stasis_report::page::Block;
 
 use super::bench::{image, Runs, Trial};
-use super::{fio, Findings, Settings};
+use super::{figure, fio, Findings, Settings};
 
 /// Real time that each I/O on the slow medium takes, about a random access of the
 /// publication's disk (its Fig. 6).
@@ -129,23 +128,6 @@ fn count(settings: &Settings) -> u64 {
         300
     } else {
         2000
-    }
-}
-
-/// A figure beside its publication's.
-fn figure(
-    id: &str,
-    what: impl Into<String>,
-    unit: &str,
-    published: impl Into<Option<f64>>,
-    measured: Option<f64>,
-) -> Figure {
-    Figure {
-        id: id.to_owned(),
-        what: what.into(),
-        unit: unit.to_owned(),
-        published: published.into(),
-        measured,
     }
 }
 
