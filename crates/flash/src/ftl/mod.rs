@@ -4,6 +4,7 @@
 
 pub(crate) mod context;
 pub(crate) mod dftl;
+mod hybrid;
 pub mod page;
 mod regions;
 mod shape;
@@ -101,6 +102,7 @@ pub struct Registered {
 pub const FTLS: &[Registered] = &[
     Registered { name: "page", about: "each unit anywhere, all in memory", build: page::build },
     Registered { name: "dftl", about: "page mapping, the map in flash", build: dftl::build },
+    Registered { name: "hybrid", about: "blocks, behind log blocks", build: hybrid::build },
     Registered { name: "zoned", about: "zones, written in order", build: regions::zoned },
     Registered { name: "physical", about: "no mapping: Open-Channel", build: regions::physical },
 ];

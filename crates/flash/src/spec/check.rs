@@ -28,6 +28,9 @@ impl Spec {
         }
         let data = capacity.saturating_add(self.map_bytes(capacity));
         let data = data.div_ceil(planes.saturating_mul(block).max(1));
+        if let Some(working) = self.hybrid_blocks() {
+            return u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX);
+        }
         let map_stream = u64::from(self.map_bytes(capacity) > 0);
         let working =
             map_stream + u64::from(self.open_streams()) + u64::from(self.gc.foreground) + 2;
@@ -70,6 +73,7 @@ impl Spec {
         geometry.check()?;
         self.check_units(capacity)?;
         self.check_regions(capacity)?;
+        self.check_hybrid(capacity)?;
         let pattern = self.pattern()?;
         self.timing.timing(&self.cells, &pattern)?;
         self.variation.variation().check()?;

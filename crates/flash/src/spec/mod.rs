@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod faults;
+mod hybrid;
 mod rate;
 mod regions;
 mod timing;
@@ -167,6 +168,8 @@ pub struct Spec {
     pub mapping_cache: u64,
     /// Entries of the map that `dftl` keeps or drops together, a power of two.
     pub mapping_line: u32,
+    /// Log blocks of each plane of `hybrid`.
+    pub log_blocks: u32,
     /// Bytes of each zone of `zoned`; if not given, those of a block on every
     /// plane.
     #[serde(with = "units::size_option", skip_serializing_if = "Option::is_none")]
@@ -227,6 +230,7 @@ impl Default for Spec {
             mapping_unit: 4 << 10,
             mapping_cache: 1 << 20,
             mapping_line: 16,
+            log_blocks: 8,
             zone_size: None,
             over_provisioning: 0.07,
             stripe: "channel,lun,plane".into(),

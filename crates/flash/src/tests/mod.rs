@@ -5,6 +5,7 @@ pub mod basics;
 mod broken;
 mod dftl;
 mod features;
+mod hybrid;
 pub mod load;
 mod regions;
 mod steady;

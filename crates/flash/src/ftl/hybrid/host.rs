@@ -1,0 +1,116 @@
+//! The host's requests: reads, writes in their order, trims.
+
+use stasis_block::{Fate, Status};
+use stasis_clock::Nanos;
+
+use super::plane::Write;
+use super::{zeroes, Context, Hybrid, Request, HOST_READ};
+use crate::buffer::NONE;
+use crate::ftl::RequestId;
+use crate::nand::{Breakdown, Op, OpKind, Priority};
+
+/// What comes one after another.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Waiting {
+    /// Bytes of a request.
+    Write { id: RequestId, offset: u64, length: u64 },
+    /// What was written before it goes first.
+    Barrier,
+}
+
+impl Hybrid {
+    pub(super) fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        for unit in first..end {
+            if let Some(damage) = self.damaged.get(&unit) {
+                let fate = match damage {
+                    None => Fate::Failed(Status::ReadError),
+                    Some(seed) => Fate::Corrupted { seed: *seed },
+                };
+                context.open(request.id);
+                context.finish(request.id, fate, &Breakdown::default());
+            }
+            let slot = self.map[unit as usize];
+            #[cfg(test)]
+            if let Some(shadow) = &mut context.shadow {
+                shadow.read(unit, None, (slot != NONE).then_some(slot));
+            }
+            if slot == NONE {
+                continue;
+            }
+            context.open(request.id);
+            self.reads[self.shape.block_of(slot) as usize] += 1;
+            let at = self.shape.page(slot);
+            let bytes = self.shape.overlap(unit, request.offset, request.length);
+            let token = HOST_READ | u64::from(request.id);
+            let (kind, priority) = (OpKind::Read, Priority::Read);
+            context.submit(now, Op { kind, at, source: at, bytes, priority, token, group: 0 });
+        }
+    }
+
+    pub(super) fn host_write(&mut self, request: &Request, context: &mut Context) {
+        self.wait(request.id, request.offset, request.length, context);
+    }
+
+    fn wait(&mut self, id: RequestId, offset: u64, length: u64, context: &mut Context) {
+        context.open(id);
+        self.waiting.push_back(Waiting::Write { id, offset, length });
+    }
+
+    /// A discard: whole units are forgotten. A write of zeroes: and parts of
+    /// units are written.
+    pub(super) fn host_trim(&mut self, request: &Request, context: &mut Context) {
+        let (first, end) = self.shape.units_within(request.offset, request.length);
+        for unit in first..end {
+            self.map[unit as usize] = NONE;
+            self.damaged.remove(&unit);
+            let plane = self.home(self.place(unit).0);
+            self.planes[plane as usize].forget(unit);
+            #[cfg(test)]
+            if let Some(shadow) = &mut context.shadow {
+                shadow.trim(unit);
+            }
+        }
+        if !zeroes(request) {
+            return;
+        }
+        let (from, until) = self.shape.units_of(request.offset, request.length);
+        for unit in from..until {
+            if (first..end).contains(&unit) {
+                continue;
+            }
+            if self.map[unit as usize] != NONE || self.damaged.contains_key(&unit) {
+                let begin = self.shape.offset(unit).max(request.offset);
+                let length = self.shape.overlap(unit, request.offset, request.length);
+                self.wait(request.id, begin, u64::from(length), context);
+            }
+        }
+    }
+
+    /// Hands writes to their planes, as far as barriers let them.
+    pub(super) fn pump(&mut self, now: Nanos, context: &mut Context) {
+        while let Some(&front) = self.waiting.front() {
+            let Waiting::Write { id, offset, length } = front else {
+                if self.writing > 0 {
+                    return;
+                }
+                self.waiting.pop_front();
+                continue;
+            };
+            self.waiting.pop_front();
+            let (first, end) = self.shape.units_of(offset, length);
+            for unit in first..end {
+                let bytes = u64::from(self.shape.overlap(unit, offset, length));
+                let whole = u64::from(self.shape.unit);
+                let part = bytes < whole.min(self.capacity - self.shape.offset(unit));
+                let plane = self.home(self.place(unit).0);
+                context.open(id);
+                context.statistics.host_units += 1;
+                self.writing += 1;
+                self.planes[plane as usize].queue.push_back(Write { id, unit, part });
+                self.drive(now, plane, context);
+            }
+            context.finish_ok(id);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Hybrid log-block mapping: blocks are mapped, and a few more take what is
+//! written (BAST: Kim, Kim, Noh, Min and Cho, IEEE Transactions on Consumer
+//! Electronics 2002).
+//!
+//! A logical block has a data block, in which each unit lies at its own page,
+//! and while it is written a log block, in which units lie in the order in which
+//! they came. A write without a log block takes a free one, or merges the logical
+//! block that was written longest ago.
+//!
+//! Writes go through: there is no write buffer, so what was acknowledged is in
+//! the cells. A plane does one thing after another, besides reads and erases. The
+//! mapping is kept by unit for speed; [`Ftl::check`] says that it is of blocks.
+
+mod host;
+mod merge;
+mod plane;
+mod recover;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use stasis_block::{Fate, Health, Operation, Status};
+use stasis_clock::Nanos;
+
+use self::host::Waiting;
+use self::merge::Merges;
+use self::plane::{Log, Plane};
+use super::{Context, Dropped, Ftl, Request, Shape};
+use crate::buffer::{IN_FLIGHT, NONE};
+use crate::hash::bits;
+use crate::nand::{OpDone, OpKind, OpStatus};
+use crate::spec::{Blocking, Precondition, Spec, SpecError};
+
+/// What an operation's token says, in its high byte; the rest names whom.
+const HOST_READ: u64 = 1 << 56;
+const OLD_READ: u64 = 2 << 56;
+const PROGRAM: u64 = 3 << 56;
+const MERGE_READ: u64 = 4 << 56;
+const MERGE_PROGRAM: u64 = 5 << 56;
+const PAD: u64 = 6 << 56;
+const ERASE: u64 = 7 << 56;
+const KIND: u64 = 0xFF << 56;
+
+#[derive(Debug)]
+struct Hybrid {
+    shape: Shape,
+    capacity: u64,
+    // Planes in the order in which logical blocks go round them.
+    order: Vec<u32>,
+    planes: Vec<Plane>,
+    // By unit, its slot.
+    map: Vec<u32>,
+    // By logical block, its data block.
+    data: Vec<u32>,
+    // The host's reads that are under way, by block.
+    reads: Vec<u32>,
+    waiting: VecDeque<Waiting>,
+    // Units that are being written.
+    writing: u32,
+    log_blocks: usize,
+    copyback: bool,
+    merges: Merges,
+    // Units whose data was lost (or corrupted, with the seed) inside.
+    damaged: BTreeMap<u32, Option<u64>>,
+    // Numbers writes.
+    sequence: u64,
+    erases: u64,
+    spare: u64,
+    retired: u64,
+    read_only: bool,
+    endurance: u32,
+    seed: u64,
+}
+
+/// Builds it from a checked description.
+pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
+    let shape = Shape::new(spec, capacity);
+    let blocks = shape.units.div_ceil(shape.geometry.pages);
+    let needed = blocks.div_ceil(shape.planes) + spec.log_blocks + 1;
+    let spare = u64::from(shape.geometry.blocks.saturating_sub(needed)) * u64::from(shape.planes);
+    let plane = |plane| {
+        let first = shape.block(plane, 0);
+        Plane::new(first..first + shape.geometry.blocks, spec.log_blocks)
+    };
+    Ok(Box::new(Hybrid {
+        capacity,
+        order: spec.stripe_order()?,
+        planes: (0..shape.planes).map(plane).collect(),
+        map: vec![NONE; shape.units as usize],
+        data: vec![NONE; blocks as usize],
+        reads: vec![0; shape.blocks() as usize],
+        waiting: VecDeque::with_capacity(IN_FLIGHT),
+        writing: 0,
+        log_blocks: spec.log_blocks as usize,
+        copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == Blocking::Plane),
+        merges: Merges::default(),
+        damaged: BTreeMap::new(),
+        sequence: 0,
+        erases: 0,
+        spare,
+        retired: 0,
+        read_only: false,
+        endurance: spec.endurance,
+        seed,
+        shape,
+    }))
+}
+
+impl Hybrid {
+    /// The logical block of a unit, and the unit's page there.
+    fn place(&self, unit: u32) -> (u32, u32) {
+        let logical = self.shape.block_of_page(unit);
+        (logical, unit - logical * self.shape.geometry.pages)
+    }
+
+    /// The plane of a logical block.
+    fn home(&self, logical: u32) -> u32 {
+        self.order[(logical % self.shape.planes) as usize]
+    }
+
+    /// The units of a logical block; the last may have fewer than others.
+    fn units_of(&self, logical: u32) -> Range<u32> {
+        let first = logical * self.shape.geometry.pages;
+        first..(first + self.shape.geometry.pages).min(self.shape.units)
+    }
+
+    /// Everything was written once, in order.
+    fn begin_sequential(&mut self) {
+        for logical in 0..self.data.len() as u32 {
+            let plane = self.home(logical);
+            let Some(block) = self.planes[plane as usize].free.pop_front() else { return };
+            self.data[logical as usize] = block;
+            for (page, unit) in (0..).zip(self.units_of(logical)) {
+                self.map[unit as usize] = self.shape.slot(block, page);
+            }
+        }
+    }
+
+    /// And then every log block got one write of a logical block drawn at random.
+    fn begin_logs(&mut self) {
+        let (rounds, planes) = (self.data.len() as u32 / self.shape.planes, self.shape.planes);
+        for draw in 0..u64::from(planes) * self.log_blocks as u64 * 4 {
+            let turn = (draw % u64::from(planes)) as u32;
+            if rounds == 0 {
+                return;
+            }
+            let round = (bits(self.seed, draw) % u64::from(rounds)) as u32;
+            let logical = round * planes + turn;
+            let units = self.units_of(logical);
+            let unit = units.start + (bits(!self.seed, draw) % units.len() as u64) as u32;
+            let plane = &mut self.planes[self.order[turn as usize] as usize];
+            let taken = plane.logs.iter().any(|log| log.logical == logical);
+            if taken || plane.logs.len() == self.log_blocks || plane.free.len() < 2 {
+                continue;
+            }
+            if let Some(block) = plane.free.pop_front() {
+                self.sequence += 1;
+                let in_order = unit == units.start;
+                let (next, bad, used) = (1, false, self.sequence);
+                plane.logs.push(Log { logical, block, next, in_order, bad, used });
+                self.map[unit as usize] = self.shape.slot(block, 0);
+            }
+        }
+    }
+}
+
+impl Ftl for Hybrid {
+    fn read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.host_read(now, request, context);
+    }
+
+    fn write(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.host_write(request, context);
+        self.pump(now, context);
+    }
+
+    fn trim(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        self.host_trim(request, context);
+        self.pump(now, context);
+    }
+
+    /// What was acknowledged is in the cells.
+    fn flush(&mut self, _now: Nanos, _request: &Request, _context: &mut Context) {}
+
+    fn barrier(&mut self, now: Nanos, context: &mut Context) {
+        self.waiting.push_back(Waiting::Barrier);
+        self.pump(now, context);
+    }
+
+    fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
+        let plane = done.op.at.plane.0;
+        let failed = done.status == OpStatus::ProgramFailed;
+        match done.token & KIND {
+            HOST_READ => {
+                context.finish((done.token & !KIND) as u32, fate(done.status), &done.times);
+                self.reads[self.shape.block(plane, done.op.at.block) as usize] -= 1;
+                return self.erase(now, plane, context);
+            }
+            OLD_READ => self.old_read(plane, done, context),
+            PROGRAM => self.programmed(plane, done, context),
+            MERGE_READ => self.merge_read(now, plane, done, context),
+            MERGE_PROGRAM if done.op.kind == OpKind::Copyback => {
+                self.take_damage(plane, done, context);
+                self.merge_programmed(plane, failed, context);
+            }
+            MERGE_PROGRAM | PAD => self.merge_programmed(plane, failed, context),
+            _ => self.erased(plane, done),
+        }
+        self.erase(now, plane, context);
+        self.drive(now, plane, context);
+        self.pump(now, context);
+    }
+
+    fn power_cut(
+        &mut self,
+        now: Nanos,
+        dropped: &[Dropped],
+        _lost: &mut Vec<Range<u64>>,
+        context: &mut Context,
+    ) {
+        self.recover(now, dropped, context);
+    }
+
+    fn precondition(&mut self, state: Precondition, _context: &mut Context) {
+        if state != Precondition::None {
+            self.begin_sequential();
+        }
+        if state == Precondition::Steady {
+            self.begin_logs();
+        }
+    }
+
+    fn health(&self, context: &Context) -> Health {
+        let left = if self.read_only { 0 } else { self.spare.saturating_sub(self.retired) };
+        let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
+        let programs =
+            context.statistics.ops(OpKind::Program) + context.statistics.ops(OpKind::Copyback);
+        Health {
+            available_spare: (left * 100).checked_div(self.spare).unwrap_or(100) as u8,
+            percentage_used: used.min(255) as u8,
+            media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            read_only: self.read_only,
+        }
+    }
+
+    fn report(&self, _context: &Context) -> serde_json::Value {
+        let count = |of: fn(&Plane) -> usize| self.planes.iter().map(of).sum::<usize>();
+        serde_json::json!({
+            "units": self.shape.units,
+            "blocks": self.shape.blocks(),
+            "free_blocks": count(|plane| plane.free.len()),
+            "log_blocks": count(|plane| plane.logs.len()),
+            "retired_blocks": self.retired,
+            "spare_blocks": self.spare,
+            "merges": {
+                "switch": self.merges.switch,
+                "partial": self.merges.partial,
+                "full": self.merges.full,
+            },
+            // Pages without data that merges programmed to get to the next.
+            "padded_pages": self.merges.padded,
+        })
+    }
+
+    fn check(&self) {
+        for (unit, &slot) in (0..).zip(&self.map).filter(|(_, slot)| **slot != NONE) {
+            let (logical, page) = self.place(unit);
+            let (block, at) = (self.shape.block_of(slot), slot % self.shape.geometry.pages);
+            let logs = &self.planes[self.home(logical) as usize].logs;
+            match logs.iter().find(|log| log.block == block) {
+                Some(log) => assert!(log.logical == logical && at < log.next, "{unit} {log:?}"),
+                None => assert_eq!((self.data[logical as usize], page), (block, at), "{unit}"),
+            }
+        }
+        let mut used = BTreeSet::new();
+        let data = self.data.iter().copied().filter(|block| *block != NONE);
+        data.for_each(|block| assert!(used.insert(block), "{block} has two uses"));
+        for plane in &self.planes {
+            assert!(plane.logs.len() <= self.log_blocks);
+            for block in plane.blocks() {
+                assert!(used.insert(block), "{block} has two uses");
+            }
+        }
+        assert_eq!(used.len() as u64 + self.retired, u64::from(self.shape.blocks()));
+    }
+}
+
+/// What the host is told of a read.
+fn fate(status: OpStatus) -> Fate {
+    match status {
+        OpStatus::Uncorrectable => Fate::Failed(Status::ReadError),
+        OpStatus::Corrupted { seed } => Fate::Corrupted { seed },
+        _ => Fate::Done,
+    }
+}
+
+/// Whether the parts of units that a trim leaves over are to be written.
+fn zeroes(request: &Request) -> bool {
+    request.operation == Operation::WriteZeroes
+}

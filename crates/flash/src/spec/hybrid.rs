@@ -1,0 +1,45 @@
+//! What log blocks ask of a description.
+
+use stasis_block::units::format_size;
+
+use super::{Spec, SpecError};
+
+/// Log blocks of a plane at most: they are looked through at each write.
+const LOGS_MAX: u32 = 1024;
+/// Free blocks of a plane besides its log blocks: one to merge into, and one
+/// that is being erased.
+const WORKING: u32 = 2;
+
+impl Spec {
+    /// Blocks of each plane besides those of the data; `None` if the drive has no
+    /// log blocks.
+    pub(super) fn hybrid_blocks(&self) -> Option<u64> {
+        (self.ftl == "hybrid").then_some(u64::from(self.log_blocks) + u64::from(WORKING))
+    }
+
+    /// Whether a drive of `capacity` bytes can have such log blocks.
+    pub(super) fn check_hybrid(&self, capacity: u64) -> Result<(), SpecError> {
+        let Some(working) = self.hybrid_blocks() else { return Ok(()) };
+        if self.mapping_unit != self.page_size {
+            let (value, nearest) = (format_size(self.mapping_unit), format_size(self.page_size));
+            let reason = "`hybrid` maps whole pages of `page_size`";
+            return Err(SpecError::value("mapping_unit", value, reason, nearest));
+        }
+        let logs = self.log_blocks;
+        if !(1..=LOGS_MAX).contains(&logs) {
+            let reason = format!("it is 1 to {LOGS_MAX}");
+            return Err(SpecError::value("log_blocks", logs, reason, logs.clamp(1, LOGS_MAX)));
+        }
+        let (blocks, least) = (self.geometry(capacity).blocks, self.least_blocks(capacity));
+        // With fewer than one the blocks are too few.
+        let data = u64::from(least) - working.min(u64::from(least));
+        let most = u64::from(blocks).saturating_sub(data + u64::from(WORKING));
+        if blocks < least && most > 0 {
+            let reason = format!(
+                "of the {blocks} blocks of a plane, {data} are for data and {WORKING} to work with"
+            );
+            return Err(SpecError::value("log_blocks", logs, reason, most));
+        }
+        Ok(())
+    }
+}
