@@ -62,6 +62,14 @@ impl Operation {
         }
     }
 
+    /// How a command ends where the medium refuses it.
+    pub fn failure(self) -> Status {
+        match self {
+            Self::Read | Self::Verify => Status::ReadError,
+            _ => Status::WriteError,
+        }
+    }
+
     /// The operation of a number as written in a journal.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()

@@ -97,7 +97,7 @@ impl Drive {
 
     fn complete(&mut self, slot: Slot, Completion { at, fate, .. }: Completion) -> Done {
         let Slot { tag, queue, command, submit, order, outcome } = slot;
-        let failure = failure(command.operation);
+        let failure = command.operation.failure();
         let (status, data) = match outcome {
             Some((Ok(()), mut data)) => match fate {
                 Fate::Done => (Status::Ok, data),
@@ -233,9 +233,9 @@ impl Layer for Drive {
             Some((Ok(()), data)) => (Status::Ok, data),
             Some((Err(error), data)) => {
                 self.error.get_or_insert(error);
-                (failure(command.operation), data)
+                (command.operation.failure(), data)
             }
-            None => (failure(command.operation), Vec::new()),
+            None => (command.operation.failure(), Vec::new()),
         }
     }
 
@@ -250,14 +250,6 @@ impl Layer for Drive {
 
     fn inside(&self, now: Nanos) -> Option<String> {
         self.model.inside(now)
-    }
-}
-
-/// How a command ends where the medium refuses it.
-fn failure(operation: Operation) -> Status {
-    match operation {
-        Operation::Read | Operation::Verify => Status::ReadError,
-        _ => Status::WriteError,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Operation, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Health, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
 use stasis_scheduler::{Gate, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec};
@@ -86,7 +86,7 @@ impl Scheduled {
         let slot = self.slots.insert(held);
         if let Err(refused) = self.gate.submit(now, tenant.0, &Request::new(slot, command)) {
             debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
-            self.finish(slot, failure(command.operation), Vec::new(), now);
+            self.finish(slot, command.operation.failure(), Vec::new(), now);
         }
         self.fill(now);
     }
@@ -131,13 +131,6 @@ impl Scheduled {
         let Held { tenant, tag, queue, command, submit, order, .. } = held;
         let done = Done { tag, queue, command, status, data, submit, order, at };
         self.due.push((tenant, done));
-    }
-}
-
-fn failure(operation: Operation) -> Status {
-    match operation {
-        Operation::Read | Operation::Verify => Status::ReadError,
-        _ => Status::WriteError,
     }
 }
 

@@ -111,10 +111,7 @@ impl Core {
             Operation::Barrier if !self.barriers => Err(io::ErrorKind::Unsupported.into()),
             Operation::Barrier => return status(self.order(acknowledge).await, Status::WriteError),
         };
-        let failure = match command.operation {
-            Operation::Read | Operation::Verify => Status::ReadError,
-            _ => Status::WriteError,
-        };
+        let failure = command.operation.failure();
         let durable = matches!(command.operation, Operation::Discard | Operation::WriteZeroes);
         match outcome {
             Ok(()) if durable && urgent => status(self.make_durable().await, failure),

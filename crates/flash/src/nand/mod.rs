@@ -22,6 +22,7 @@ pub use array::Array;
 pub use options::{ArrayOptions, PlaneMode, Scheduling};
 pub use usage::Usage;
 
+use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
 
 use crate::{PageAddress, PlaneId};
@@ -88,6 +89,18 @@ pub enum OpStatus {
         /// Chooses what is wrong.
         seed: u64,
     },
+}
+
+impl OpStatus {
+    /// What the host is told of a read that ended so. How programs and erases
+    /// fail is the translation layer's business.
+    pub fn fate(self) -> Fate {
+        match self {
+            Self::Ok | Self::ProgramFailed | Self::EraseFailed => Fate::Done,
+            Self::Uncorrectable => Fate::Failed(Status::ReadError),
+            Self::Corrupted { seed } => Fate::Corrupted { seed },
+        }
+    }
 }
 
 /// Where an operation's time went (ns): adds up to the whole.

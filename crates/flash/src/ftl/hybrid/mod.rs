@@ -19,7 +19,7 @@ mod recover;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use stasis_block::{Fate, Health, Operation, Status};
+use stasis_block::{Health, Operation};
 use stasis_clock::Nanos;
 
 use self::host::Waiting;
@@ -192,7 +192,7 @@ impl Ftl for Hybrid {
         let failed = done.status == OpStatus::ProgramFailed;
         match done.token & KIND {
             HOST_READ => {
-                context.finish((done.token & !KIND) as u32, fate(done.status), &done.times);
+                context.finish((done.token & !KIND) as u32, done.status.fate(), &done.times);
                 self.reads[self.shape.block(plane, done.op.at.block) as usize] -= 1;
                 return self.erase(now, plane, context);
             }
@@ -282,15 +282,6 @@ impl Ftl for Hybrid {
             }
         }
         assert_eq!(used.len() as u64 + self.retired, u64::from(self.shape.blocks()));
-    }
-}
-
-/// What the host is told of a read.
-fn fate(status: OpStatus) -> Fate {
-    match status {
-        OpStatus::Uncorrectable => Fate::Failed(Status::ReadError),
-        OpStatus::Corrupted { seed } => Fate::Corrupted { seed },
-        _ => Fate::Done,
     }
 }
 

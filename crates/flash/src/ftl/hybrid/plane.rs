@@ -7,7 +7,7 @@ use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
 
 use super::merge::Merge;
-use super::{fate, Context, Hybrid, ERASE, OLD_READ, PROGRAM};
+use super::{Context, Hybrid, ERASE, OLD_READ, PROGRAM};
 use crate::buffer::{IN_FLIGHT, NONE};
 use crate::ftl::RequestId;
 use crate::nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
@@ -173,7 +173,7 @@ impl Hybrid {
         let plane = &mut self.planes[number as usize];
         plane.busy = false;
         match (done.status, &mut plane.current) {
-            (OpStatus::Uncorrectable, _) => self.end_write(number, fate(done.status), context),
+            (OpStatus::Uncorrectable, _) => self.end_write(number, done.status.fate(), context),
             (status, Some(write)) => {
                 // From here on it is a write of the whole.
                 write.part = false;

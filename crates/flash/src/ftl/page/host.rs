@@ -5,7 +5,7 @@ use stasis_clock::Nanos;
 
 use super::{Context, Event, PageFtl, Request, HOST_READ};
 use crate::ftl::RequestId;
-use crate::nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
+use crate::nand::{Breakdown, Op, OpDone, OpKind, Priority};
 
 impl PageFtl {
     pub(super) fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
@@ -86,7 +86,7 @@ impl PageFtl {
         done: &OpDone,
         context: &mut Context,
     ) {
-        context.finish(id, fate(done.status), &done.times);
+        context.finish(id, done.status.fate(), &done.times);
         self.read_ended(now, done, context);
     }
 
@@ -157,14 +157,5 @@ impl PageFtl {
             self.flushes.pop_front();
             context.finish_ok(id);
         }
-    }
-}
-
-/// What the host is told.
-fn fate(status: OpStatus) -> Fate {
-    match status {
-        OpStatus::Ok | OpStatus::ProgramFailed | OpStatus::EraseFailed => Fate::Done,
-        OpStatus::Uncorrectable => Fate::Failed(Status::ReadError),
-        OpStatus::Corrupted { seed } => Fate::Corrupted { seed },
     }
 }

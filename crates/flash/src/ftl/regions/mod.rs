@@ -18,14 +18,14 @@ mod write;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use stasis_block::{Fate, Health, Operation, Status};
+use stasis_block::{Health, Operation};
 use stasis_clock::Nanos;
 
 use self::layout::Layout;
 use self::write::{Cursor, Page, Stage};
 use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
 use crate::buffer::{table::Table, NONE};
-use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
+use crate::nand::{Op, OpDone, OpKind, Priority};
 use crate::spec::{Precondition, Spec, SpecError};
 
 const READ: u64 = 1 << 56;
@@ -280,7 +280,7 @@ impl Ftl for Regions {
         let whom = (done.token & !KIND) as u32;
         let block = self.block_of(&done.op);
         match done.token & KIND {
-            READ => context.finish(whom, fate(done.status), &done.times),
+            READ => context.finish(whom, done.status.fate(), &done.times),
             PROGRAM => self.programmed(now, whom, block, done, context),
             ERASE => self.erased(block, done),
             _ => self.blocks[block as usize].ended += 1,
@@ -348,14 +348,5 @@ impl Ftl for Regions {
         assert!(owned.len() as u64 + self.retired <= u64::from(self.shape.blocks()));
         let flying = self.pages.iter().filter(|page| page.state == Stage::Flying).count();
         assert_eq!(flying, self.flying as usize);
-    }
-}
-
-/// What the host is told of a read.
-fn fate(status: OpStatus) -> Fate {
-    match status {
-        OpStatus::Uncorrectable => Fate::Failed(Status::ReadError),
-        OpStatus::Corrupted { seed } => Fate::Corrupted { seed },
-        _ => Fate::Done,
     }
 }
