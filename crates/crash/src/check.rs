@@ -1,0 +1,53 @@
+//! What looks at the disks that a power cut left: a file system's checker, a
+//! database's own, an application that knows what it was told.
+
+use std::io;
+
+use stasis_clock::Nanos;
+
+/// The disks after a power cut, as the machine finds them when it starts again.
+pub trait StateReader {
+    /// How many drives there are, in the experiment's order.
+    fn drives(&self) -> usize;
+
+    /// Size of a drive's disk as the guest sees it (bytes); 0 if there is no
+    /// such drive.
+    fn size(&self, drive: usize) -> u64;
+
+    /// Fills `into` with the disk's bytes from `offset` on.
+    ///
+    /// # Errors
+    /// If a file that the disk stands on cannot be read, or the range is not of
+    /// the disk.
+    fn read(&mut self, drive: usize, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// When the power was cut (ns of virtual time).
+    fn at(&self) -> Nanos;
+
+    /// Whole lines that the command had written to its standard output by then,
+    /// each with the time when the machine had it (ns): what the workload may
+    /// rely on.
+    fn lines(&self) -> &[(Nanos, Vec<u8>)];
+}
+
+/// What a check says of one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should be.
+    Sound,
+    /// As it should be after a repair, such as a replayed journal or an fsck
+    /// that changed something.
+    Repaired(String),
+    /// Not as it should be: what is wrong.
+    Broken(String),
+}
+
+/// A check that is made on many states, one after the other.
+pub trait Check {
+    /// Looks at one state, which it leaves as it is.
+    ///
+    /// # Errors
+    /// A message for the user where it is not the state's fault that there is
+    /// no verdict, for example when a machine does not start.
+    fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String>;
+}
