@@ -24,6 +24,7 @@ pub struct Independent<L> {
     latency: L,
     due: EventQueue<Tag>,
     servers: Option<Servers>,
+    barrier: Option<Nanos>,
 }
 
 /// When each server is free again. Because the queue before them is first
@@ -49,7 +50,14 @@ impl<L: Latency> Independent<L> {
     pub fn new(latency: L, parallelism: Option<u32>) -> Self {
         let servers = parallelism
             .map(|limit| Servers { limit: limit.max(1) as usize, free_at: BinaryHeap::new() });
-        Self { latency, due: EventQueue::new(), servers }
+        Self { latency, due: EventQueue::new(), servers, barrier: None }
+    }
+
+    /// The same with a barrier that costs `cost` (ns), or none.
+    #[must_use]
+    pub fn with_barrier(mut self, cost: Option<Nanos>) -> Self {
+        self.barrier = cost;
+        self
     }
 }
 
@@ -71,6 +79,10 @@ impl<L: Latency> Model for Independent<L> {
         while let Some((at, tag)) = self.due.pop_due(now) {
             done.push(Completion::done(tag, at));
         }
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        self.barrier
     }
 }
 

@@ -16,6 +16,7 @@
 //!   makes one of what fio or blkparse wrote. Only [`ModelSpec::resolve`] reads
 //!   files.
 
+mod cached;
 pub mod calibrate;
 pub mod disk;
 mod distribution;

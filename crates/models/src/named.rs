@@ -3,10 +3,11 @@
 //! Where a source is silent, the figure that stands in for it is called an
 //! assumption in the model's `assumptions`.
 
+mod client;
 mod flash;
 
 use stasis_block::Operation;
-use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
+use stasis_clock::{Nanos, MICROSECOND};
 
 use crate::disk::DiskSpec;
 use crate::distribution::Interpolation;
@@ -38,8 +39,13 @@ impl NamedModel {
     }
 }
 
-/// The named model of that name.
+/// Names that models had before, and have now.
+const FORMER: [(&str, &str); 1] = [("samsung-850-pro", "850-pro")];
+
+/// The named model of that name, or of a former one.
 pub fn find(name: &str) -> Option<&'static NamedModel> {
+    let former = FORMER.iter().find(|former| former.0 == name);
+    let name = former.map_or(name, |former| former.1);
     NAMED.iter().find(|named| named.name == name)
 }
 
@@ -175,66 +181,10 @@ pub static NAMED: &[NamedModel] = &[
             )
         },
     },
-    NamedModel {
-        name: "samsung-970-evo",
-        summary: "Samsung 970 EVO 1 TB, NVMe, TLC",
-        figures: &[
-            ("random read, queue depth 1", "15000 IOPS"),
-            ("random write, queue depth 1", "50000 IOPS"),
-            ("random read", "500000 IOPS"),
-            ("random write", "450000 IOPS"),
-            ("sequential read", "3400 MB/s"),
-            ("sequential write", "2500 MB/s"),
-        ],
-        source: "Samsung 970 EVO data sheet (in its write buffer)",
-        assumptions: CLIENT,
-        make: || client((15_000, 500_000, 3_400), (50_000, 450_000, 2_500)),
-    },
-    NamedModel {
-        name: "samsung-980-pro",
-        summary: "Samsung 980 PRO 1 TB, NVMe, TLC",
-        figures: &[
-            ("random read, queue depth 1", "22000 IOPS"),
-            ("random write, queue depth 1", "60000 IOPS"),
-            ("random read", "1000000 IOPS"),
-            ("random write", "1000000 IOPS"),
-            ("sequential read", "7000 MB/s"),
-            ("sequential write", "5000 MB/s"),
-        ],
-        source: "Samsung 980 PRO data sheet (in its write buffer)",
-        assumptions: CLIENT,
-        make: || client((22_000, 1_000_000, 7_000), (60_000, 1_000_000, 5_000)),
-    },
-    NamedModel {
-        name: "samsung-850-pro",
-        summary: "Samsung 850 PRO, SATA, MLC",
-        figures: &[
-            ("random read, queue depth 1", "10000 IOPS"),
-            ("random write, queue depth 1", "36000 IOPS"),
-            ("random read", "100000 IOPS"),
-            ("random write", "90000 IOPS"),
-            ("sequential read", "550 MB/s"),
-            ("sequential write", "520 MB/s"),
-        ],
-        source: "Samsung 850 PRO data sheet",
-        assumptions: CLIENT,
-        make: || client((10_000, 100_000, 550), (36_000, 90_000, 520)),
-    },
-    NamedModel {
-        name: "samsung-870-evo",
-        summary: "Samsung 870 EVO 1 TB, SATA, TLC",
-        figures: &[
-            ("random read, queue depth 1", "13000 IOPS"),
-            ("random write, queue depth 1", "36000 IOPS"),
-            ("random read", "98000 IOPS"),
-            ("random write", "88000 IOPS"),
-            ("sequential read", "560 MB/s"),
-            ("sequential write", "530 MB/s"),
-        ],
-        source: "Samsung 870 EVO data sheet (in its write buffer)",
-        assumptions: CLIENT,
-        make: || client((13_000, 98_000, 560), (36_000, 88_000, 530)),
-    },
+    client::CLIENTS[0],
+    client::CLIENTS[1],
+    client::CLIENTS[2],
+    client::CLIENTS[3],
     NamedModel {
         name: "ultrastar-hc310",
         summary: "Western Digital Ultrastar DC HC310 6 TB, 7200 rpm SATA disk",
@@ -259,13 +209,6 @@ pub static NAMED: &[NamedModel] = &[
     flash::FLASH[3],
 ];
 
-/// Of client drives, whose data sheets give rates but no latencies.
-const CLIENT: &str = "the latency is the reciprocal of the rate at queue depth 1, without spread; \
-                      a flush takes 1 ms, about one program operation of the flash";
-
-/// What a flush takes on a drive with a volatile cache; see [`CLIENT`].
-const CLIENT_FLUSH: Nanos = MILLISECOND;
-
 fn micros(min: u64, max: u64) -> Span {
     Span::between(min * MICROSECOND, max * MICROSECOND)
 }
@@ -286,15 +229,14 @@ fn rating(latency: RatedLatency, iops: u64, megabytes: u64) -> Rating {
 
 fn rated(read: Rating, write: Rating, flush: Nanos) -> ModelTable {
     let (flush, discard) = (Span::fixed(flush), Span::fixed(flush));
-    ModelTable::Rated(Box::new(RatedSpec { read, write, flush, discard, write_zeroes: None }))
-}
-
-/// From (IOPS at queue depth 1, IOPS, MB/s) of reads and writes.
-fn client(read: (u64, u64, u64), write: (u64, u64, u64)) -> ModelTable {
-    let direction = |(single, iops, megabytes): (u64, u64, u64)| {
-        rating(fixed(1_000_000_000 / single), iops, megabytes)
-    };
-    rated(direction(read), direction(write), CLIENT_FLUSH)
+    ModelTable::Rated(Box::new(RatedSpec {
+        read,
+        write,
+        flush,
+        discard,
+        write_zeroes: None,
+        cache: None,
+    }))
 }
 
 fn dcpmm() -> ModelTable {

@@ -5,7 +5,7 @@ use stasis_block::{Command, Operation};
 use stasis_models::calibrate::{from_blkparse, from_fio};
 use stasis_models::{BuildContext, Completion, ModelSpec, Profile, NAMED};
 
-const TABLES: [&str; 6] = [
+const TABLES: [&str; 8] = [
     r#"{"kind": "uniform", "read": "1us-9us", "write": "3us", "flush": "1ms", "parallelism": 3}"#,
     r#"{"kind": "fixed", "latency": "5124095h"}"#,
     r#"{"kind": "rated", "read": {"latency": "9us-70us", "iops": 9, "bandwidth": "1B/s"},
@@ -15,6 +15,9 @@ const TABLES: [&str; 6] = [
         "rpm": 1, "read_ahead": "1TiB", "write_cache": "1TiB"}"#,
     r#"{"base": "ultrastar-hc310", "outer_rate": "16777215TiB/s", "rpm": 100000, "zones": 256,
         "average_seek": "1h", "write_cache_extents": 2, "queue": "fifo"}"#,
+    r#"{"kind": "fixed", "latency": "3us", "flush": "1ms", "parallelism": 2,
+        "cache": {"size": "8KiB", "drain": "1MB/s", "fua": "1us-9us", "queued_flush": false}}"#,
+    r#"{"kind": "uniform", "latency": "1us-5124095h", "cache": {"size": "1TiB", "drain": "1B/s"}}"#,
 ];
 
 fn spec(index: usize) -> ModelSpec {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use stasis_block::Operation;
 
+use super::cache::CacheSpec;
 use super::error::SpecError;
 use super::reader::Reader;
 use crate::distribution::{Distribution, Interpolation};
@@ -11,9 +12,6 @@ use crate::profile::Profile;
 use crate::random::Span;
 use crate::rate::Rate;
 use crate::rated::{Direction, Draw};
-
-/// Keys of the operations that tables can give a time of their own.
-const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
 
 /// The kinds `fixed` and `uniform`: a span per operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -39,11 +37,14 @@ pub struct SpansSpec {
     /// Commands in service at once; any number if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<u32>,
+    /// A volatile write cache; none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSpec>,
 }
 
 impl SpansSpec {
     pub(super) const KEYS: &'static [&'static str] =
-        &["latency", "read", "write", "flush", "discard", "write_zeroes", "parallelism"];
+        &["latency", "read", "write", "flush", "discard", "write_zeroes", "parallelism", "cache"];
 
     /// Every operation takes `latency`.
     pub fn all(latency: Span) -> Self {
@@ -69,6 +70,7 @@ impl SpansSpec {
             discard: span("discard")?,
             write_zeroes: span("write_zeroes")?,
             parallelism: from.optional("parallelism", Reader::count)?,
+            cache: from.optional("cache", CacheSpec::read)?,
         };
         if spec.latency.is_none() && spec.read.is_none() && spec.write.is_none() {
             from.required("latency", Reader::span)?;
@@ -116,11 +118,14 @@ pub struct ProfileSpec {
     /// Commands in service at once; any number if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<u32>,
+    /// A volatile write cache; none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSpec>,
 }
 
 impl ProfileSpec {
     pub(super) const KEYS: &'static [&'static str] =
-        &["file", "profile", "flush", "discard", "write_zeroes", "parallelism"];
+        &["file", "profile", "flush", "discard", "write_zeroes", "parallelism", "cache"];
 
     pub(super) fn read(from: &mut Reader) -> Result<Self, SpecError> {
         let profile = from.optional("profile", |from, key| {
@@ -139,6 +144,7 @@ impl ProfileSpec {
             discard: from.optional("discard", Reader::span)?,
             write_zeroes: from.optional("write_zeroes", Reader::span)?,
             parallelism: from.optional("parallelism", Reader::count)?,
+            cache: from.optional("cache", CacheSpec::read)?,
         })
     }
 
@@ -183,10 +189,14 @@ pub struct RatedSpec {
     /// What a write-zeroes takes; as a write of its length if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_zeroes: Option<Span>,
+    /// A volatile write cache; none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSpec>,
 }
 
 impl RatedSpec {
-    pub(super) const KEYS: &'static [&'static str] = &OPERATIONS;
+    pub(super) const KEYS: &'static [&'static str] =
+        &["read", "write", "flush", "discard", "write_zeroes", "cache"];
 
     pub(super) fn read(from: &mut Reader) -> Result<Self, SpecError> {
         Ok(Self {
@@ -195,6 +205,7 @@ impl RatedSpec {
             flush: from.or("flush", Reader::span, Span::default())?,
             discard: from.or("discard", Reader::span, Span::default())?,
             write_zeroes: from.optional("write_zeroes", Reader::span)?,
+            cache: from.optional("cache", CacheSpec::read)?,
         })
     }
 }

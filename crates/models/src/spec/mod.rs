@@ -11,15 +11,17 @@
 //! model = { kind = "uniform", read = "200us-400us", write = "50us-200us" }
 //! model = { kind = "profile", file = "my-drive.json", flush = "0ns" }
 //! model = { kind = "rated", read = { latency = "67us", iops = 500000, bandwidth = "3400MB/s" }, write = { latency = "20us", iops = 450000, bandwidth = "2500MB/s" }, flush = "1ms" }
+//! model = { kind = "fixed", latency = "20us", flush = "1ms", cache = { size = "64MiB", drain = "500MB/s" } }
 //! model = { kind = "disk", capacity = "1TB", rpm = 7200, outer_rate = "125MB/s", single_track_seek = "0.8ms", average_seek = "8.5ms", write_cache = "32MiB", read_ahead = "1MiB" }
 //! model = { kind = "flash", channels = 8, luns = 4, planes = 2, cells = "tlc", over_provisioning = 0.07, precondition = "steady" }
 //! model = { base = "jpt39c", write_cache = "0" }   # a named model with changes
 //! ```
 //!
 //! Every table may have a `label`, its name in results. The keys of each kind
-//! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`], [`DiskSpec`]
-//! and [`stasis_flash::Spec`].
+//! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] (with
+//! [`CacheSpec`] in each), [`DiskSpec`] and [`stasis_flash::Spec`].
 
+mod cache;
 mod error;
 mod kinds;
 mod reader;
@@ -37,13 +39,15 @@ use stasis_block::Operation;
 use stasis_clock::Nanos;
 use stasis_flash::Ssd;
 
+pub use self::cache::CacheSpec;
 pub(crate) use self::error::nearest;
 pub use self::error::{BuildError, ResolveError, SpecError};
 pub use self::kinds::{ProfileSpec, RatedLatency, RatedSpec, Rating, SpansSpec};
 pub(crate) use self::reader::Reader;
+use crate::cached::Cached;
 use crate::disk::{Disk, DiskSpec};
 use crate::empirical::Empirical;
-use crate::latency::{Independent, Spans};
+use crate::latency::{Independent, Latency, Spans};
 use crate::named::{self, NamedModel};
 use crate::profile::Profile;
 use crate::random::Span;
@@ -288,7 +292,8 @@ impl ModelSpec {
                 Box::new(Independent::new(Spans::new(spans, seed), None))
             }
             ModelTable::Fixed(spec) | ModelTable::Uniform(spec) => {
-                Box::new(Independent::new(Spans::new(spec.spans(), seed), spec.parallelism))
+                let spans = Spans::new(spec.spans(), seed);
+                behind(spec.cache.as_ref(), spans, spec.parallelism, seed)
             }
             ModelTable::Profile(spec) => {
                 let Some(profile) = &spec.profile else {
@@ -296,13 +301,13 @@ impl ModelSpec {
                     return Err(BuildError::Unresolved { file });
                 };
                 let empirical = Empirical::new(profile, context.path, spec.costs(), seed);
-                Box::new(Independent::new(empirical, spec.parallelism))
+                behind(spec.cache.as_ref(), empirical, spec.parallelism, seed)
             }
             ModelTable::Rated(spec) => {
                 let directions = [spec.read.direction(), spec.write.direction()];
                 let costs = [spec.flush, spec.discard];
                 let rated = Rated::new(directions, costs, spec.write_zeroes, seed);
-                Box::new(Independent::new(rated, None))
+                behind(spec.cache.as_ref(), rated, None, seed)
             }
             ModelTable::Disk(spec) => {
                 let disk = Disk::new(spec, seed).ok_or_else(|| BuildError::Contradiction {
@@ -316,6 +321,22 @@ impl ModelSpec {
                 Box::new(ssd.map_err(|cause| self.not_flash(cause))?)
             }
         })
+    }
+}
+
+/// A model in closed form, behind a write cache if it has one.
+fn behind(
+    cache: Option<&CacheSpec>,
+    latency: impl Latency + 'static,
+    parallelism: Option<u32>,
+    seed: u64,
+) -> Box<dyn Model> {
+    match cache {
+        None => Box::new(Independent::new(latency, parallelism)),
+        Some(cache) => {
+            let cached = Cached::new(latency, cache, seed);
+            Box::new(Independent::new(cached, parallelism).with_barrier(cache.barrier))
+        }
     }
 }
 

@@ -21,7 +21,7 @@ fn the_documented_forms_are_understood() {
         .filter_map(|line| line.strip_prefix("//! model = "))
         .map(|line| line.split("  #").next().unwrap_or(line))
         .collect();
-    assert_eq!(lines.len(), 11);
+    assert_eq!(lines.len(), 12);
     for line in lines {
         let spec = from_toml(line).unwrap_or_else(|e| panic!("{line}: {e}"));
         let drive = Drive { model: spec };
@@ -50,6 +50,13 @@ fn every_named_model_is_understood_and_self_contained() {
 #[test]
 fn no_key_is_forgotten() {
     let span = Some(Span::fixed(1000));
+    let cache = Some(CacheSpec {
+        size: 1 << 20,
+        drain: crate::rate::Rate::per_second(1_000_000),
+        fua: Span::fixed(7),
+        queued_flush: false,
+        barrier: Some(9),
+    });
     let spans = SpansSpec {
         latency: span,
         read: span,
@@ -58,12 +65,14 @@ fn no_key_is_forgotten() {
         discard: span,
         write_zeroes: span,
         parallelism: Some(3),
+        cache: cache.clone(),
     };
     let mut profile = ModelSpec::parse("dcpmm").unwrap();
     if let ModelTable::Profile(p) = &mut profile.table {
         p.file = Some("x".into());
         p.write_zeroes = span;
         p.parallelism = Some(1);
+        p.cache.clone_from(&cache);
     }
     let mut disk = ModelSpec::parse("jpt39c").unwrap();
     if let ModelTable::Disk(d) = &mut disk.table {
@@ -73,6 +82,7 @@ fn no_key_is_forgotten() {
     let mut rated = ModelSpec::parse("optane-p4800x").unwrap();
     if let ModelTable::Rated(r) = &mut rated.table {
         r.write_zeroes = span;
+        r.cache = cache;
     }
     for (spec, keys) in [
         (ModelSpec::new("x", ModelTable::Uniform(spans)), SpansSpec::KEYS),
@@ -145,6 +155,11 @@ fn errors_name_the_word_and_the_nearest_right_one() {
             "ascend in both",
         ),
         (r#"{ kind = "profile" }"#, "needs the key `file`"),
+        (r#"{ kind = "fixed", latency = "1us", cache = "1MiB" }"#, "a table with `size`, `drain`"),
+        (
+            r#"{ base = "850-pro", cache = { size = "1MiB" } }"#,
+            "`rated.cache` needs the key `drain`",
+        ),
         ("5", "a model: a word such as"),
     ] {
         let error = from_toml(table).unwrap_err();

@@ -1,0 +1,184 @@
+//! A volatile write cache in front of a model in closed form.
+//!
+//! A write ends when the cache has it, and is written out behind those before
+//! it, from then on and at the rate that the medium takes. Where the cache is
+//! full a write waits for room. A flush ends when what the cache holds is out
+//! and its own cost has passed; a write with FUA likewise, for itself and what
+//! is before it. What is overwritten in the cache is written out twice.
+
+use stasis_block::{Command, Operation};
+use stasis_clock::Nanos;
+
+use crate::latency::Latency;
+use crate::random::{Random, Span};
+use crate::rate::TimePerByte;
+use crate::spec::CacheSpec;
+
+/// Apart from the stream of the model behind the cache.
+const SEED: u64 = 0x0063_6163_6865;
+
+/// A model behind a write cache; see the [module](self).
+#[derive(Debug)]
+pub(crate) struct Cached<L> {
+    inner: L,
+    drain: TimePerByte,
+    // What a full cache takes to be written out (ns).
+    full: Nanos,
+    fua: Span,
+    queued_flush: bool,
+    // When everything that the cache has is out.
+    drained_at: Nanos,
+    // When the last command ends that was submitted so far.
+    ended_at: Nanos,
+    // Commands wait until then for a flush that is not queued.
+    held_until: Nanos,
+    random: Random,
+}
+
+impl<L: Latency> Cached<L> {
+    pub(crate) fn new(inner: L, spec: &CacheSpec, seed: u64) -> Self {
+        let drain = spec.drain.time_per_byte();
+        Self {
+            inner,
+            drain,
+            full: drain.times(spec.size),
+            fua: spec.fua,
+            queued_flush: spec.queued_flush,
+            drained_at: 0,
+            ended_at: 0,
+            held_until: 0,
+            random: Random::new(seed ^ SEED),
+        }
+    }
+
+    fn flush(&mut self, mut start: Nanos, command: &Command) -> Nanos {
+        if !self.queued_flush {
+            start = start.max(self.ended_at);
+        }
+        let cost = self.inner.latency(start, command);
+        let end = start.max(self.drained_at).saturating_add(cost);
+        if !self.queued_flush {
+            self.held_until = end;
+        }
+        end
+    }
+
+    fn write(&mut self, start: Nanos, command: &Command) -> Nanos {
+        let end = start.saturating_add(self.inner.latency(start, command));
+        let out = self.drained_at.max(end).saturating_add(self.drain.times(command.length));
+        self.drained_at = out;
+        if command.fua {
+            return out.saturating_add(self.fua.draw(&mut self.random));
+        }
+        end.max(out.saturating_sub(self.full))
+    }
+}
+
+impl<L: Latency> Latency for Cached<L> {
+    fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
+        let start = now.max(self.held_until);
+        let end = match command.operation {
+            Operation::Flush => self.flush(start, command),
+            Operation::Write | Operation::Copy => self.write(start, command),
+            _ => start.saturating_add(self.inner.latency(start, command)),
+        };
+        self.ended_at = self.ended_at.max(end);
+        end - now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Spans;
+    use crate::rate::Rate;
+    use proptest::prelude::*;
+
+    /// 1 us for a read or write, 50 us for a flush, 1 byte a ns to the medium.
+    fn cached(size: u64, queued_flush: bool) -> Cached<Spans> {
+        let mut spans = [Span::fixed(1_000); Operation::ALL.len()];
+        spans[Operation::Flush as usize] = Span::fixed(50_000);
+        let spec = CacheSpec {
+            size,
+            drain: Rate::per_second(1_000_000_000),
+            fua: Span::fixed(7_000),
+            queued_flush,
+            barrier: None,
+        };
+        Cached::new(Spans::new(spans, 1), &spec, 1)
+    }
+
+    fn write(length: u64) -> Command {
+        Command::new(Operation::Write, 0, length)
+    }
+
+    #[test]
+    fn a_flush_costs_what_has_to_be_written_out() {
+        let mut model = cached(1 << 20, true);
+        assert_eq!(model.latency(0, &Command::flush()), 50_000);
+        assert_eq!(model.latency(0, &write(10_000)), 1_000);
+        // In the cache from 1,000 on, out at 11,000.
+        assert_eq!(model.latency(2_000, &Command::flush()), 9_000 + 50_000);
+        assert_eq!(model.latency(20_000, &Command::flush()), 50_000);
+    }
+
+    #[test]
+    fn a_durable_write_waits_for_the_medium() {
+        let mut model = cached(1 << 20, true);
+        assert_eq!(model.latency(0, &write(10_000)), 1_000);
+        let durable = Command { fua: true, ..write(4_000) };
+        assert_eq!(model.latency(1_000, &durable), 10_000 + 4_000 + 7_000);
+    }
+
+    #[test]
+    fn a_full_cache_passes_writes_on_at_the_rate_of_the_medium() {
+        let mut model = cached(8_000, true);
+        let ends: Vec<_> = (0..4).map(|_| model.latency(0, &write(4_000))).collect();
+        assert_eq!(ends, [1_000, 1_000, 5_000, 9_000]);
+        assert_eq!(model.latency(0, &Command::new(Operation::Read, 0, 4_000)), 1_000);
+    }
+
+    #[test]
+    fn what_is_not_queued_waits_for_a_flush_and_it_for_them() {
+        let mut model = cached(1 << 20, false);
+        assert_eq!(model.latency(0, &write(0)), 1_000);
+        assert_eq!(model.latency(500, &Command::flush()), 500 + 50_000);
+        assert_eq!(model.latency(600, &write(0)), 51_000 - 600 + 1_000);
+        let mut model = cached(1 << 20, true);
+        assert_eq!(model.latency(0, &write(0)), 1_000);
+        assert_eq!(model.latency(500, &Command::flush()), 500 + 50_000);
+        assert_eq!(model.latency(600, &write(0)), 1_000);
+    }
+
+    proptest! {
+        /// Against a queue of what is in the cache, one write after another.
+        #[test]
+        fn the_cache_is_a_queue_with_room(
+            size in 1_000u64..20_000,
+            commands in prop::collection::vec((1u64..9_000, 0u64..9_000, any::<bool>()), 1..50),
+        ) {
+            let mut model = cached(size, true);
+            // (in the cache since, bytes), in order, and when the medium is free.
+            let (mut held, mut free_at, mut now) = (Vec::<(u64, u64)>::new(), 0u64, 0u64);
+            for (length, pause, flush) in commands {
+                now += pause;
+                if flush {
+                    let end = now.max(free_at) + 50_000;
+                    prop_assert_eq!(model.latency(now, &Command::flush()), end - now);
+                    continue;
+                }
+                let arrived = now + 1_000;
+                let out = free_at.max(arrived) + length;
+                held.push((out, length));
+                free_at = out;
+                // What is not out at the end of the write fits, a byte a ns.
+                let end = now + model.latency(now, &write(length));
+                let left = |at: u64| -> u64 {
+                    held.iter().map(|&(out, length)| out.saturating_sub(at).min(length)).sum()
+                };
+                prop_assert!(end >= arrived && left(end) <= size, "{} of {size}", left(end));
+                prop_assert!(end == arrived || left(end - 1) > size, "it waited for nothing");
+            }
+        }
+    }
+}
