@@ -2,5 +2,13 @@
 //! promised.
 
 mod check;
+mod file;
+mod frame;
+mod plant;
+mod witness;
 
 pub use check::{Check, StateReader, Verdict};
+pub use file::{FileError, Head, HeadDrive, RecordReader, RecordWriter};
+pub use frame::{Damaged, Frame, Level};
+pub use plant::{Plant, Planted};
+pub use witness::Stream;

@@ -23,6 +23,6 @@ mod statistics;
 pub use drive::Drive;
 pub use history::{Cut, Event, History, Survival, SECTOR};
 pub use layer::{Done, Layer, Submission};
-pub use recorder::Recorder;
+pub use recorder::{Recorder, Witness};
 pub use scheduled::{Scheduled, Tenant};
 pub use statistics::{Counter, Statistics};

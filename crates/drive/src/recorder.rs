@@ -10,11 +10,36 @@ use stasis_media::MediumError;
 
 use crate::{Done, History, Layer, Statistics, Submission};
 
-/// A layer, and the history of its changes, flushes and barriers.
+/// Who is told of a layer's changes, flushes and barriers.
+pub trait Witness {
+    /// A command is submitted at `at` (ns); `place` is its number, from 0.
+    fn submitted(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]);
+
+    /// The command `place` has ended at `at` (ns).
+    fn ended(&mut self, place: u64, at: Nanos, status: Status);
+}
+
+impl Witness for Arc<Mutex<History>> {
+    fn submitted(&mut self, _: u64, at: Nanos, command: &Command, data: &[u8]) {
+        lock(self).submitted(at, *command, data.to_vec());
+    }
+
+    fn ended(&mut self, place: u64, at: Nanos, status: Status) {
+        lock(self).ended(place as usize, at, status);
+    }
+}
+
+fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
+    history.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A layer, and a witness of its changes, flushes and barriers.
 pub struct Recorder {
     lower: Box<dyn Layer>,
-    history: Arc<Mutex<History>>,
-    places: HashMap<Tag, usize>,
+    witness: Box<dyn Witness>,
+    places: HashMap<Tag, u64>,
+    next: u64,
+    now: Nanos,
 }
 
 impl Recorder {
@@ -22,12 +47,22 @@ impl Recorder {
     /// history, as far as it has come.
     pub fn new(lower: Box<dyn Layer>) -> (Self, Arc<Mutex<History>>) {
         let history = Arc::<Mutex<History>>::default();
-        let copy = Arc::clone(&history);
-        (Self { lower, history, places: HashMap::new() }, copy)
+        (Self::to(lower, Box::new(Arc::clone(&history))), history)
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Tells `witness` what `lower` is asked from now on.
+    pub fn to(lower: Box<dyn Layer>, witness: Box<dyn Witness>) -> Self {
+        Self { lower, witness, places: HashMap::new(), next: 0, now: 0 }
+    }
+
+    fn submitted(&mut self, command: &Command, data: &[u8]) -> Option<u64> {
+        if matches!(command.operation, Operation::Read | Operation::Verify) {
+            return None;
+        }
+        let place = self.next;
+        self.next += 1;
+        self.witness.submitted(place, self.now, command, data);
+        Some(place)
     }
 }
 
@@ -57,10 +92,9 @@ impl Layer for Recorder {
     }
 
     fn submit(&mut self, now: Nanos, submission: Submission) {
-        let Submission { tag, command, .. } = submission;
-        if !matches!(command.operation, Operation::Read | Operation::Verify) {
-            let place = self.history().submitted(now, command, submission.data.clone());
-            self.places.insert(tag, place);
+        self.now = self.now.max(now);
+        if let Some(place) = self.submitted(&submission.command, &submission.data) {
+            self.places.insert(submission.tag, place);
         }
         self.lower.submit(now, submission);
     }
@@ -70,17 +104,24 @@ impl Layer for Recorder {
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.now = self.now.max(now);
         let before = done.len();
         self.lower.advance(now, done);
         for done in &done[before..] {
             if let Some(place) = self.places.remove(&done.tag) {
-                self.history().ended(place, done.at, done.status);
+                self.witness.ended(place, done.at, done.status);
             }
         }
     }
 
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
-        self.lower.instant(command, data)
+        // Outside of time nothing is lost.
+        let place = self.submitted(&Command { fua: true, ..command }, &data);
+        let (status, data) = self.lower.instant(command, data);
+        if let Some(place) = place {
+            self.witness.ended(place, self.now, status);
+        }
+        (status, data)
     }
 
     fn frozen(&self) -> Duration {

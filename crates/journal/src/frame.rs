@@ -51,6 +51,7 @@ pub fn encode(entry: &Entry, out: &mut Vec<u8>) {
             frames(b'i', &payload, LIMIT / IoRecord::ENCODED * IoRecord::ENCODED);
         }
         Entry::Results(bytes) => frames(b'r', bytes, LIMIT),
+        Entry::Record(bytes) => frames(b'd', bytes, LIMIT),
         Entry::Outcome(outcome) => {
             let json = serde_json::to_vec(outcome).expect("an outcome is plain data");
             frames(b'e', &json, LIMIT);
@@ -134,6 +135,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<Entry, FrameError> {
             Entry::Ios(records.ok_or(FrameError::Payload("ios"))?)
         }
         b'r' => Entry::Results(payload.to_vec()),
+        b'd' => Entry::Record(payload.to_vec()),
         b'e' => Entry::Outcome(
             serde_json::from_slice(payload).map_err(|_| FrameError::Payload("outcome"))?,
         ),
@@ -174,6 +176,7 @@ mod tests {
         prop_oneof![
             prop::collection::vec(any::<u8>(), 0..50).prop_map(Entry::Output),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(Entry::Results),
+            prop::collection::vec(any::<u8>(), 0..50).prop_map(Entry::Record),
             any::<u64>().prop_map(Entry::Progress),
             prop::collection::vec(record, 0..9).prop_map(Entry::Ios),
             ".*".prop_map(Entry::Failed),

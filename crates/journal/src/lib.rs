@@ -33,6 +33,9 @@ pub enum Entry {
     Ios(Vec<IoRecord>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
+    /// A piece of the stream of what the drives were asked, where that is
+    /// recorded.
+    Record(Vec<u8>),
     /// The run is over.
     Outcome(Box<Outcome>),
     /// The run could not start or go on: a message for the user.

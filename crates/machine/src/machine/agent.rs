@@ -12,6 +12,8 @@ impl Machine<'_> {
     /// The agent rang the channel's doorbell.
     pub(super) fn ring(&mut self) -> Result<After, Error> {
         self.flush_records()?;
+        // What the guest tells has a time.
+        self.journal.entry(Entry::Progress(self.clock.now_ns())).map_err(Error::Journal)?;
         let told = self.channel.doorbell(self.journal).map_err(Error::Journal)?;
         match told {
             Told::Nothing => {}

@@ -182,6 +182,7 @@ impl<'j> Machine<'j> {
             slept: true,
             journal,
             records: Vec::with_capacity(BATCH),
+            recorded_bytes: 0,
             statistics: Statistics::new(born),
             starting: Vec::new(),
             virtual_limit: config.virtual_limit,

@@ -31,6 +31,8 @@ pub use config::{Config, Controller, DriveConfig, Rewind, Speed};
 
 /// I/O records that go to the journal together.
 const BATCH: usize = 512;
+/// What those I/Os moved at most (bytes): a journal may want to know of it.
+const BATCH_BYTES: u64 = 4 << 20;
 /// How often the journal hears of progress.
 const PROGRESS: Duration = Duration::from_millis(200);
 /// The longest slice, in the host's time: the stop flag is looked at between.
@@ -73,6 +75,7 @@ struct Machine<'j> {
     slept: bool,
     journal: &'j mut dyn Journal,
     records: Vec<IoRecord>,
+    recorded_bytes: u64,
     statistics: Statistics,
     virtual_limit: Option<Nanos>,
     wall_limit: Option<Duration>,
@@ -174,8 +177,11 @@ impl<'j> Machine<'j> {
         for index in 0..self.drives.len() {
             let drive = &mut self.drives[index];
             if drive.next_event().is_some_and(|at| at <= now_ns) {
-                let records = &mut self.records;
-                drive.advance(&self.memory, now_ns, boot, |record| records.push(record));
+                let (records, bytes) = (&mut self.records, &mut self.recorded_bytes);
+                drive.advance(&self.memory, now_ns, boot, |record| {
+                    *bytes += record.bytes;
+                    records.push(record);
+                });
                 if let Some(quiet) = &mut self.quiet {
                     // The host may have waited for the medium: its ticks went on.
                     if host_tsc() >= quiet.end() {
@@ -186,7 +192,7 @@ impl<'j> Machine<'j> {
             }
             self.interrupts(index);
         }
-        if self.records.len() >= BATCH {
+        if self.records.len() >= BATCH || self.recorded_bytes >= BATCH_BYTES {
             self.flush_records()?;
         }
         Ok(())
@@ -196,6 +202,7 @@ impl<'j> Machine<'j> {
         if self.records.is_empty() {
             return Ok(());
         }
+        self.recorded_bytes = 0;
         let records = std::mem::replace(&mut self.records, Vec::with_capacity(BATCH));
         self.journal.entry(Entry::Ios(records)).map_err(Error::Journal)
     }

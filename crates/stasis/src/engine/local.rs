@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
+use stasis_crash::{Level, Planted, Stream};
 use stasis_drive::{Drive, Layer};
 use stasis_experiment::{CpuSpeed, Doorbells, Interface};
 use stasis_guest::build::Guest;
@@ -19,6 +20,7 @@ use stasis_models::BuildContext;
 use stasis_virtio::NotifyPolicy;
 
 use super::plan::{drive_seed, input, Plan, PlannedDrive};
+use super::recording::Drained;
 
 /// How long a completion waits for the guest to become idle, with rewind: the
 /// guest's own way from a doorbell to idle takes less (measured: see
@@ -110,14 +112,17 @@ pub fn run(
     };
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
+    let stream = plan.record.then(Stream::default);
     let drives = plan
         .drives
         .iter()
         .enumerate()
         .map(|(index, drive)| {
-            build(index, drive, &plan).with_context(|| format!("drive {}", drive.name))
+            build(index, drive, &plan, stream.as_ref())
+                .with_context(|| format!("drive {}", drive.name))
         })
         .collect::<Result<Vec<_>>>()?;
+    let mut journal = Drained { stream: stream.unwrap_or_default(), journal };
     let outcome = stasis_machine::run(
         Config {
             vcpus: plan.machine.vcpus,
@@ -143,12 +148,17 @@ pub fn run(
             wall_limit,
             stop,
         },
-        journal,
+        &mut journal,
     )?;
     Ok(outcome)
 }
 
-fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig> {
+fn build(
+    index: usize,
+    drive: &PlannedDrive,
+    plan: &Plan,
+    stream: Option<&Stream>,
+) -> Result<DriveConfig> {
     let execution = if plan.repeatable { Execution::Synchronous } else { Execution::Asynchronous };
     let delay = Duration::from_nanos(drive.delay);
     let options = OpenOptions { execution, delay, base: Path::new("/") };
@@ -167,10 +177,20 @@ fn build(index: usize, drive: &PlannedDrive, plan: &Plan) -> Result<DriveConfig>
     if let Some(cost) = drive.barrier {
         layer = layer.with_barrier(cost);
     }
-    let layer: Box<dyn Layer> = match image {
-        Some((opening, settings)) => Box::new(opening.open(Box::new(layer), settings)?),
-        None => Box::new(layer),
-    };
+    let mut layer: Box<dyn Layer> = Box::new(layer);
+    // Without anything between them both ends are one.
+    if let Some(stream) = stream.filter(|_| image.is_some() || plan.plant.is_some()) {
+        layer = Box::new(stream.record(layer, Level::Drive));
+    }
+    if let Some(plant) = plan.plant {
+        layer = Box::new(Planted::new(layer, plant));
+    }
+    if let Some((opening, settings)) = image {
+        layer = Box::new(opening.open(layer, settings)?);
+    }
+    if let Some(stream) = stream {
+        layer = Box::new(stream.record(layer, Level::Guest));
+    }
     let controller = controller(drive, &*layer)?;
     Ok(DriveConfig { drive: layer, controller })
 }

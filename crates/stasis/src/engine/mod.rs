@@ -4,6 +4,7 @@ mod controller;
 pub mod inside;
 mod local;
 mod plan;
+pub mod recording;
 mod setting;
 pub mod soft;
 
@@ -15,6 +16,7 @@ use stasis_journal::{Ending, Exits, Outcome, Overshoot};
 use stasis_softkvm::probe::{self, KvmState};
 
 pub use plan::drive_seed;
+pub use recording::Recording;
 pub use setting::Setting;
 
 /// Why a run has no outcome of its own.

@@ -42,6 +42,12 @@ pub struct Plan {
     pub job: Job,
     /// Most virtual time of the command (ns).
     pub virtual_limit: Option<Nanos>,
+    /// Whether it tells what the drives are asked.
+    #[serde(default)]
+    pub record: bool,
+    /// A mistake below what the guest sees.
+    #[serde(default)]
+    pub plant: Option<stasis_crash::Plant>,
     /// The drives, in order.
     pub drives: Vec<PlannedDrive>,
 }

@@ -9,11 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Context, Result};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
+use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface};
 use stasis_guest::build::Guest;
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 
 use super::plan::{device_names, Plan, PlannedDrive};
+use super::recording::{self, Recording, WorkingCopy};
 use super::{local, soft, RunError};
 use crate::commands::run::relay::Relay;
 
@@ -38,6 +40,8 @@ pub struct Setting<'a> {
     pub input: &'a [u8],
     /// Where it runs; not `auto`.
     pub engine: Engine,
+    /// Whether and where the drives are recorded.
+    pub recording: Option<&'a Recording>,
 }
 
 /// A machine ready to run.
@@ -46,6 +50,10 @@ pub struct Prepared<'a> {
     plan: Plan,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn Medium>>,
+    /// What a recorded run works on, gone at its end.
+    copies: Vec<WorkingCopy>,
+    /// What is recorded of each drive beside its commands.
+    heads: Vec<HeadDrive>,
     wall_limit: Option<Duration>,
 }
 
@@ -54,13 +62,16 @@ impl<'a> Setting<'a> {
     pub fn prepare(self) -> Result<Prepared<'a>> {
         let experiment = self.experiment;
         let mut drives = Vec::new();
-        let mut media = Vec::new();
+        let (mut media, mut copies, mut heads) = (Vec::new(), Vec::new(), Vec::new());
         for (index, spec) in experiment.drives.iter().enumerate() {
             let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
             let (drive, medium) =
                 self.drive(index, spec, &name).with_context(|| format!("drive {name}"))?;
+            let (drive, head) =
+                self.record(index, drive, &mut copies).with_context(|| format!("drive {name}"))?;
             drives.push(drive);
             media.push(medium);
+            heads.push(head);
         }
         let exact = self.engine == Engine::Exact;
         let cpu_speed = self.cpu_speed();
@@ -81,10 +92,28 @@ impl<'a> Setting<'a> {
             seed: experiment.seed,
             job,
             virtual_limit: experiment.virtual_limit,
+            record: self.recording.is_some(),
+            plant: self.recording.and_then(|recording| recording.plant),
             drives,
         };
         let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
-        Ok(Prepared { setting: self, plan, media, wall_limit })
+        Ok(Prepared { setting: self, plan, media, copies, heads, wall_limit })
+    }
+
+    /// The same drive, on a copy of its medium where it is recorded.
+    fn record(
+        &self,
+        index: usize,
+        mut drive: PlannedDrive,
+        copies: &mut Vec<WorkingCopy>,
+    ) -> Result<(PlannedDrive, HeadDrive)> {
+        let mut head = HeadDrive { name: drive.name.clone(), ..HeadDrive::default() };
+        let Some(recording) = self.recording else { return Ok((drive, head)) };
+        if let MediumSpec::Qcow2 { settings, .. } = &drive.medium {
+            head.image = Some(*settings);
+        }
+        copies.extend(recording.copy(index, &mut drive, &mut head)?);
+        Ok((drive, head))
     }
 
     /// What the guest's own software adds to a read as fio sees it (ns).
@@ -118,7 +147,8 @@ impl<'a> Setting<'a> {
             delay: Duration::ZERO,
             base: self.base,
         };
-        let Held { medium, capacity, links } = hold(&spec.medium, &options)?;
+        let written = self.recording.is_none();
+        let Held { medium, capacity, links } = hold(&spec.medium, written, &options)?;
         if capacity % spec.block_size != 0 {
             bail!(
                 "its medium has {} bytes, which is no multiple of its block size {}",
@@ -168,9 +198,9 @@ struct Held {
     links: Vec<stasis_image::Link>,
 }
 
-fn hold(medium: &MediumSpec, options: &OpenOptions) -> Result<Held> {
+fn hold(medium: &MediumSpec, written: bool, options: &OpenOptions) -> Result<Held> {
     if let MediumSpec::Qcow2 { path, .. } = medium {
-        let (opening, medium) = stasis_image::open_files(path, true, options)?;
+        let (opening, medium) = stasis_image::open_files(path, written, options)?;
         let mut links = opening.found().links.clone();
         for link in &mut links {
             link.path = std::fs::canonicalize(&link.path)
@@ -226,10 +256,16 @@ impl Prepared<'_> {
             .collect()
     }
 
+    /// What has to be known of the run beside what its drives are asked.
+    pub fn head(&self) -> Head {
+        let experiment = self.setting.experiment;
+        recording::head(&experiment.command, experiment.seed, self.heads.clone(), self.plan.plant)
+    }
+
     /// Runs it to its end.
     pub fn run(self, relay: &mut Relay, stop: &Arc<AtomicBool>) -> Result<(), RunError> {
-        let Self { setting, plan, media, wall_limit } = self;
-        match setting.engine {
+        let Self { setting, plan, media, wall_limit, copies, .. } = self;
+        let outcome = match setting.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
                 let mut files = local::Files::new(setting.guest, setting.input);
@@ -241,6 +277,8 @@ impl Prepared<'_> {
                 Ok(())
             }
             _ => soft::run(&setting, plan, wall_limit, relay, stop),
-        }
+        };
+        drop(copies);
+        outcome
     }
 }

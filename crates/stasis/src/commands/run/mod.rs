@@ -4,6 +4,8 @@ mod input;
 pub mod progress;
 pub mod relay;
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -13,13 +15,14 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
+use stasis_crash::RecordWriter;
 use stasis_experiment::{DriveSpec, Experiment};
 use stasis_journal::{Ending, Outcome, Stage};
 use stasis_report::Recorder;
 
 use crate::cli::RunArguments;
 use crate::commands::guest;
-use crate::engine::{self, Setting};
+use crate::engine::{self, Recording, Setting};
 use relay::Relay;
 
 /// `stasis run`.
@@ -136,19 +139,40 @@ pub fn execute(
     stop: &Arc<AtomicBool>,
     show: Show,
 ) -> Result<Run> {
+    execute_recorded(experiment, base, stop, show, None)
+}
+
+/// The same, with what its drives are asked written down.
+pub fn execute_recorded(
+    experiment: &Experiment,
+    base: &Path,
+    stop: &Arc<AtomicBool>,
+    show: Show,
+    recording: Option<&Recording>,
+) -> Result<Run> {
     let begun = Instant::now();
     let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
     let input = input::pack(&experiment.guest.files, base)?;
     let chosen = engine::choose(experiment.engine)?;
     let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
-    let setting = Setting { experiment, base, guest: &guest, input: &input, engine: chosen };
+    let engine = chosen;
+    let setting = Setting { experiment, base, guest: &guest, input: &input, engine, recording };
     let prepared = setting.prepare()?;
 
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create the results folder {}", folder.display()))?;
     let recorder = Recorder::create(&folder, prepared.drives())?;
     let mut relay = Relay::new(recorder, &folder, show)?;
+    if let Some(recording) = recording {
+        let path = recording.file();
+        let begun = File::create(&path)
+            .and_then(|file| RecordWriter::new(BufWriter::new(file), &prepared.head()));
+        relay.record = Some(begun.with_context(|| format!("cannot write {}", path.display()))?);
+    }
     let result = prepared.run(&mut relay, stop);
+    if let Some(record) = relay.record.take() {
+        record.finish().context("cannot write the record of the run")?;
+    }
     let words = relay.last_words();
     let (stage, failed) = (relay.stage, relay.failed.take());
     let reached = relay.virtual_ns;

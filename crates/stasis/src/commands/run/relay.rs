@@ -2,11 +2,12 @@
 //! results to their folder.
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use stasis_crash::{Frame, RecordWriter};
 use stasis_journal::{Entry, IoRecord, Journal, Outcome, Stage};
 use stasis_report::Recorder;
 
@@ -26,6 +27,8 @@ pub struct Relay {
     console: Vec<u8>,
     results: Option<File>,
     folder: PathBuf,
+    /// Where what the drives are asked goes.
+    pub record: Option<RecordWriter<BufWriter<File>>>,
     /// How the run ended, once it has.
     pub outcome: Option<Outcome>,
     /// Why it could not go on, if so.
@@ -60,6 +63,7 @@ impl Relay {
             console: Vec::new(),
             results: None,
             folder: folder.to_owned(),
+            record: None,
             outcome: None,
             failed: None,
             stage: Stage::Preparing,
@@ -88,6 +92,18 @@ impl Relay {
         Ok((self.recorder, self.outcome))
     }
 
+    /// What the record has of an entry that is not only for it.
+    fn note(&mut self, entry: &Entry) -> io::Result<()> {
+        let at = self.virtual_ns;
+        let frame = match entry {
+            Entry::Output(bytes) => Frame::Output { at, bytes },
+            Entry::Stage(Stage::Running) => Frame::Began { at },
+            Entry::Stage(Stage::Collecting) => Frame::Over { at },
+            _ => return Ok(()),
+        };
+        self.record.as_mut().map_or(Ok(()), |record| record.frame(&frame))
+    }
+
     fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
         self.recorder.record(records).map_err(io::Error::other)
     }
@@ -95,7 +111,13 @@ impl Relay {
 
 impl Journal for Relay {
     fn entry(&mut self, entry: Entry) -> io::Result<()> {
+        self.note(&entry)?;
         match entry {
+            Entry::Record(bytes) => {
+                if let Some(record) = &mut self.record {
+                    record.piece(&bytes)?;
+                }
+            }
             Entry::Output(bytes) | Entry::ErrorOutput(bytes) if self.output.is_some() => {
                 if let Some(file) = &mut self.output {
                     file.write_all(&bytes)?;

@@ -1,0 +1,240 @@
+//! The file of a record: a head, and the stream of frames in pieces with
+//! checksums (docs/power-cuts.md).
+
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+use stasis_media::ImageSettings;
+
+use crate::frame::{Damaged, Frame};
+
+/// The first bytes of the file.
+const MAGIC: &[u8; 16] = b"stasis record 1\n";
+/// Longest piece (bytes).
+const LIMIT: usize = 64 << 20;
+
+/// What has to be known of a run beside its stream.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Head {
+    /// The command in the guest.
+    pub command: Vec<String>,
+    /// The run's seed.
+    pub seed: u64,
+    /// The drives, in order.
+    pub drives: Vec<HeadDrive>,
+    /// What lied, if anything was made to.
+    pub plant: Option<String>,
+}
+
+/// What has to be known of a drive.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct HeadDrive {
+    /// Its name in the results.
+    pub name: String,
+    /// The file with what it held before the run, in the record's folder; none
+    /// where it was empty.
+    pub base: Option<std::path::PathBuf>,
+    /// Whether its medium is an image, and what flushes mean there.
+    pub image: Option<ImageSettings>,
+    /// Images below it, from the top, and whether each is raw.
+    pub below: Vec<(std::path::PathBuf, bool)>,
+}
+
+/// A record that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The file cannot be read or written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It begins with other bytes.
+    #[error("it is no record of a run; `stasis crash-test` makes one")]
+    NoRecord,
+    /// A checksum is wrong, or a piece is cut off.
+    #[error(
+        "it is damaged or cut off at byte {0}: the run was ended while it was written; record again"
+    )]
+    Damaged(u64),
+    /// A frame that nobody wrote.
+    #[error("{0}; record again")]
+    Frame(#[from] Damaged),
+}
+
+/// Writes a record as it comes.
+pub struct RecordWriter<W> {
+    to: W,
+    written: u64,
+}
+
+impl<W: Write> RecordWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn new(mut to: W, head: &Head) -> io::Result<Self> {
+        to.write_all(MAGIC)?;
+        let mut writer = Self { to, written: 0 };
+        let head = serde_json::to_vec(head).map_err(io::Error::other)?;
+        writer.piece(&head)?;
+        Ok(writer)
+    }
+
+    /// The next piece of the stream, cut anywhere.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn piece(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for bytes in bytes.chunks(LIMIT) {
+            self.to.write_all(&(bytes.len() as u32).to_le_bytes())?;
+            self.to.write_all(&crc32fast::hash(bytes).to_le_bytes())?;
+            self.to.write_all(bytes)?;
+            self.written += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// One frame.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn frame(&mut self, frame: &Frame) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.piece(&bytes)
+    }
+
+    /// Ends the file; gives how much was written to it.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(mut self) -> io::Result<u64> {
+        // An empty piece: nothing was cut off.
+        self.to.write_all(&0u32.to_le_bytes())?;
+        self.to.write_all(&crc32fast::hash(&[]).to_le_bytes())?;
+        self.to.flush()?;
+        Ok(self.written)
+    }
+}
+
+/// Reads a record piece by piece.
+pub struct RecordReader<R> {
+    from: R,
+    at: u64,
+    buffer: Vec<u8>,
+    start: usize,
+    over: bool,
+}
+
+impl<R: Read> RecordReader<R> {
+    /// Reads the head.
+    ///
+    /// # Errors
+    /// See [`FileError`].
+    pub fn new(mut from: R) -> Result<(Self, Head), FileError> {
+        let mut magic = [0; MAGIC.len()];
+        match from.read_exact(&mut magic) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
+            _ if magic != *MAGIC => return Err(FileError::NoRecord),
+            _ => {}
+        }
+        let at = MAGIC.len() as u64;
+        let mut reader = Self { from, at, buffer: Vec::new(), start: 0, over: false };
+        reader.piece()?;
+        let head =
+            serde_json::from_slice(&reader.buffer).map_err(|_| FileError::Damaged(reader.at))?;
+        reader.buffer.clear();
+        Ok((reader, head))
+    }
+
+    fn piece(&mut self) -> Result<(), FileError> {
+        let at = self.at;
+        let damaged = |error: io::Error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => FileError::Damaged(at),
+            _ => error.into(),
+        };
+        let mut head = [0; 8];
+        self.from.read_exact(&mut head).map_err(damaged)?;
+        let [a, b, c, d, sum @ ..] = head;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        if length > LIMIT {
+            return Err(FileError::Damaged(at));
+        }
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        let before = self.buffer.len();
+        self.buffer.resize(before + length, 0);
+        self.from.read_exact(&mut self.buffer[before..]).map_err(damaged)?;
+        if crc32fast::hash(&self.buffer[before..]) != u32::from_le_bytes(sum) {
+            return Err(FileError::Damaged(at));
+        }
+        self.at += 8 + length as u64;
+        self.over = length == 0;
+        Ok(())
+    }
+
+    /// Hands the next frame to `take`; `false` at the end.
+    ///
+    /// # Errors
+    /// See [`FileError`].
+    pub fn next(&mut self, mut take: impl FnMut(Frame)) -> Result<bool, FileError> {
+        loop {
+            if let Some((frame, length)) = Frame::decode(&self.buffer[self.start..])? {
+                take(frame);
+                self.start += length;
+                return Ok(true);
+            }
+            if self.over {
+                let left = self.start < self.buffer.len();
+                return if left { Err(FileError::Damaged(self.at)) } else { Ok(false) };
+            }
+            self.piece()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let head = Head { seed: 5, ..Head::default() };
+        let mut writer = RecordWriter::new(&mut bytes, &head).unwrap();
+        let mut stream = Vec::new();
+        for at in 0..9 {
+            Frame::Output { at, bytes: &vec![1; at as usize * 7] }.encode(&mut stream);
+        }
+        stream.chunks(10).for_each(|piece| writer.piece(piece).unwrap());
+        writer.finish().unwrap();
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<(u64, usize)>, FileError> {
+        let (mut reader, head) = RecordReader::new(bytes)?;
+        assert_eq!(head.seed, 5);
+        let mut seen = Vec::new();
+        while reader.next(|frame| match frame {
+            Frame::Output { at, bytes } => seen.push((at, bytes.len())),
+            other => panic!("{other:?}"),
+        })? {}
+        Ok(seen)
+    }
+
+    #[test]
+    fn frames_come_back_however_they_were_cut() {
+        let expected: Vec<_> = (0..9).map(|at| (at, at as usize * 7)).collect();
+        assert_eq!(read(&file()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_or_changed_is_refused() {
+        let whole = file();
+        for length in 0..whole.len() {
+            assert!(read(&whole[..length]).is_err(), "{length}");
+        }
+        for place in 0..whole.len() {
+            let mut other = whole.clone();
+            other[place] ^= 4;
+            assert!(read(&other).is_err(), "{place}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What happened to the drives of a run, as a stream of frames: the form in
+//! which it leaves the machine (docs/power-cuts.md).
+
+use stasis_block::{Command, Operation, Status};
+use stasis_clock::Nanos;
+
+/// Which end of a drive saw a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// The guest's: what it asked, and what it was told.
+    Guest = 0,
+    /// The drive's, below an image: what has a cache that loses its contents.
+    Drive = 1,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A drive is there, seen from one end.
+    Drive {
+        /// Its place in the experiment.
+        drive: u16,
+        /// The end.
+        level: Level,
+        /// Its size (bytes).
+        capacity: u64,
+        /// Whether discarded ranges read as zeroes.
+        discard_zeroes: bool,
+    },
+    /// A command was submitted.
+    Submitted {
+        /// The drive.
+        drive: u16,
+        /// Its end.
+        level: Level,
+        /// Its number at this end, from 0.
+        place: u64,
+        /// When (ns).
+        at: Nanos,
+        /// What was asked.
+        command: Command,
+        /// What was written.
+        data: &'a [u8],
+    },
+    /// A command ended.
+    Ended {
+        /// The drive.
+        drive: u16,
+        /// Its end.
+        level: Level,
+        /// Its number.
+        place: u64,
+        /// When (ns).
+        at: Nanos,
+        /// How.
+        status: Status,
+    },
+    /// The command in the guest wrote to its standard output.
+    Output {
+        /// When the machine had it (ns).
+        at: Nanos,
+        /// What.
+        bytes: &'a [u8],
+    },
+    /// The command in the guest began.
+    Began {
+        /// When (ns).
+        at: Nanos,
+    },
+    /// It ended.
+    Over {
+        /// When (ns).
+        at: Nanos,
+    },
+}
+
+/// A stream that nobody wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a frame of it is damaged")]
+pub struct Damaged;
+
+const DRIVE: u8 = b'd';
+const SUBMITTED: u8 = b's';
+const ENDED: u8 = b'e';
+const OUTPUT: u8 = b'o';
+const BEGAN: u8 = b'b';
+const OVER: u8 = b'v';
+
+impl Frame<'_> {
+    /// Appends the frame to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let ends = |out: &mut Vec<u8>, kind, drive: u16, level: Level| {
+            out.push(kind);
+            out.extend_from_slice(&drive.to_le_bytes());
+            out.push(level as u8);
+        };
+        match *self {
+            Frame::Drive { drive, level, capacity, discard_zeroes } => {
+                ends(out, DRIVE, drive, level);
+                out.extend_from_slice(&capacity.to_le_bytes());
+                out.push(u8::from(discard_zeroes));
+            }
+            Frame::Submitted { drive, level, place, at, command, data } => {
+                ends(out, SUBMITTED, drive, level);
+                for number in [place, at, command.offset, command.length, command.source] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+                out.extend_from_slice(&command.priority.to_le_bytes());
+                out.push(command.operation as u8);
+                out.push(u8::from(command.fua));
+                // Commands are bounded by their queues' limits, far below 4 GiB.
+                out.extend_from_slice(&(data.len() as u32).to_le_bytes());
+                out.extend_from_slice(data);
+            }
+            Frame::Ended { drive, level, place, at, status } => {
+                ends(out, ENDED, drive, level);
+                out.extend_from_slice(&place.to_le_bytes());
+                out.extend_from_slice(&at.to_le_bytes());
+                out.push(match status {
+                    Status::Ok => 0,
+                    Status::ReadError => 1,
+                    Status::WriteError => 2,
+                });
+            }
+            Frame::Output { at, bytes } => {
+                out.push(OUTPUT);
+                out.extend_from_slice(&at.to_le_bytes());
+                out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Frame::Began { at } | Frame::Over { at } => {
+                out.push(if matches!(self, Frame::Began { .. }) { BEGAN } else { OVER });
+                out.extend_from_slice(&at.to_le_bytes());
+            }
+        }
+    }
+
+    /// The frame at the start of `bytes` and its length; `None` where more bytes
+    /// are needed.
+    ///
+    /// # Errors
+    /// [`Damaged`] if it is no frame.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Damaged> {
+        let mut cursor = Cursor { bytes, at: 0 };
+        let frame = cursor.frame();
+        match frame {
+            Ok(frame) => Ok(Some((frame, cursor.at))),
+            Err(Missing::Bytes) => Ok(None),
+            Err(Missing::Sense) => Err(Damaged),
+        }
+    }
+}
+
+enum Missing {
+    Bytes,
+    Sense,
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Missing> {
+        let end = self.at.checked_add(length).ok_or(Missing::Sense)?;
+        let taken = self.bytes.get(self.at..end).ok_or(Missing::Bytes)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn number(&mut self, length: usize) -> Result<u64, Missing> {
+        let bytes = self.take(length)?;
+        Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    }
+
+    fn long(&mut self) -> Result<u64, Missing> {
+        self.number(8)
+    }
+
+    fn end(&mut self) -> Result<(u16, Level), Missing> {
+        let drive = self.number(2)? as u16;
+        let level = match self.number(1)? {
+            0 => Level::Guest,
+            1 => Level::Drive,
+            _ => return Err(Missing::Sense),
+        };
+        Ok((drive, level))
+    }
+
+    fn frame(&mut self) -> Result<Frame<'a>, Missing> {
+        Ok(match self.number(1)? as u8 {
+            DRIVE => {
+                let (drive, level) = self.end()?;
+                let capacity = self.long()?;
+                Frame::Drive { drive, level, capacity, discard_zeroes: self.number(1)? != 0 }
+            }
+            SUBMITTED => {
+                let (drive, level) = self.end()?;
+                let (place, at) = (self.long()?, self.long()?);
+                let (offset, length, source) = (self.long()?, self.long()?, self.long()?);
+                let priority = self.number(2)? as u16;
+                let operation =
+                    Operation::from_number(self.number(1)? as u8).ok_or(Missing::Sense)?;
+                let fua = self.number(1)? != 0;
+                let size = self.number(4)?;
+                let written = if operation == Operation::Write { length } else { 0 };
+                if size != written || offset.checked_add(length).is_none() {
+                    return Err(Missing::Sense);
+                }
+                let data = self.take(size as usize)?;
+                let command =
+                    Command { source, fua, priority, ..Command::new(operation, offset, length) };
+                Frame::Submitted { drive, level, place, at, command, data }
+            }
+            ENDED => {
+                let (drive, level) = self.end()?;
+                let (place, at) = (self.long()?, self.long()?);
+                let status = match self.number(1)? {
+                    0 => Status::Ok,
+                    1 => Status::ReadError,
+                    2 => Status::WriteError,
+                    _ => return Err(Missing::Sense),
+                };
+                Frame::Ended { drive, level, place, at, status }
+            }
+            OUTPUT => {
+                let at = self.long()?;
+                let size = self.number(4)? as usize;
+                Frame::Output { at, bytes: self.take(size)? }
+            }
+            BEGAN => Frame::Began { at: self.long()? },
+            OVER => Frame::Over { at: self.long()? },
+            _ => return Err(Missing::Sense),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frames() -> Vec<Vec<u8>> {
+        let mut write = Command::new(Operation::Write, 512, 3);
+        write.fua = true;
+        let (drive, level, place, at) = (3, Level::Drive, 7, 9);
+        let all = [
+            Frame::Drive { drive, level, capacity: 1 << 30, discard_zeroes: true },
+            Frame::Submitted { drive, level, place, at, command: write, data: b"abc" },
+            Frame::Submitted { drive, level, place, at, command: Command::flush(), data: b"" },
+            Frame::Ended { drive, level, place, at, status: Status::WriteError },
+            Frame::Output { at, bytes: b"line\n" },
+            Frame::Began { at },
+            Frame::Over { at },
+        ];
+        all.iter()
+            .map(|frame| {
+                let mut bytes = Vec::new();
+                frame.encode(&mut bytes);
+                let (back, length) = Frame::decode(&bytes).unwrap().unwrap();
+                assert_eq!((&back, length), (frame, bytes.len()));
+                bytes
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_frame_is_read_back_and_a_part_of_it_is_not_enough() {
+        for bytes in frames() {
+            for length in 0..bytes.len() {
+                assert_eq!(Frame::decode(&bytes[..length]), Ok(None));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn noise_never_panics(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Frame::decode(&noise);
+        }
+    }
+}

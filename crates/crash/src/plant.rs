@@ -1,0 +1,202 @@
+//! Layers that lie, for crash tests to be tested: each is a mistake that a
+//! drive or an image could make.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stasis_block::{Command, Health, Operation, Status, Tag, VendorCommand, VendorError};
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Layer, Statistics, Submission};
+use stasis_media::MediumError;
+
+/// A mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plant {
+    /// Every third order, a barrier or a flush, ends well and is not passed on.
+    DroppedBarrier,
+    /// Flushes and durable writes are said to be over when they are submitted;
+    /// they are passed on and take their time.
+    EarlyAcknowledgement,
+    /// The last write before each order goes after it.
+    SwappedTables,
+}
+
+impl Plant {
+    /// Every mistake.
+    pub const ALL: [Self; 3] =
+        [Self::DroppedBarrier, Self::EarlyAcknowledgement, Self::SwappedTables];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DroppedBarrier => "dropped-barrier",
+            Self::EarlyAcknowledgement => "early-acknowledgement",
+            Self::SwappedTables => "swapped-tables",
+        }
+    }
+
+    /// The mistake of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|plant| plant.name() == name)
+    }
+}
+
+/// Tags of commands that nobody above waits for any more.
+const OWN: Tag = 1 << 31;
+
+/// A layer that lies to the one above about the one below.
+pub struct Planted {
+    lower: Box<dyn Layer>,
+    plant: Plant,
+    orders: u64,
+    next: Tag,
+    // Said to be over.
+    over: VecDeque<Done>,
+    // A write that slips behind the next order.
+    held: Option<Submission>,
+    done: Vec<Done>,
+}
+
+fn is_order(command: &Command) -> bool {
+    matches!(command.operation, Operation::Flush | Operation::Barrier)
+}
+
+impl Planted {
+    /// Puts the mistake above `lower`.
+    pub fn new(lower: Box<dyn Layer>, plant: Plant) -> Self {
+        let (over, held, done) = (VecDeque::new(), None, Vec::new());
+        Self { lower, plant, orders: 0, next: 0, over, held, done }
+    }
+
+    /// Says that `submission` is over; gives it back with nobody waiting.
+    fn acknowledge(&mut self, now: Nanos, submission: Submission) -> Submission {
+        let Submission { tag, queue, command, data } = submission;
+        let told = Done {
+            tag,
+            queue,
+            command,
+            status: Status::Ok,
+            data: data.clone(),
+            submit: now,
+            order: 0,
+            at: now,
+        };
+        self.over.push_back(told);
+        self.next = (self.next + 1) % OWN;
+        Submission { tag: OWN | self.next, queue, command, data }
+    }
+
+    fn release(&mut self, now: Nanos) {
+        if let Some(held) = self.held.take() {
+            self.lower.submit(now, held);
+        }
+    }
+}
+
+impl Layer for Planted {
+    fn submit(&mut self, now: Nanos, submission: Submission) {
+        let command = submission.command;
+        match self.plant {
+            Plant::DroppedBarrier if is_order(&command) => {
+                self.orders += 1;
+                if self.orders.is_multiple_of(3) {
+                    self.acknowledge(now, submission);
+                    return;
+                }
+                self.lower.submit(now, submission);
+            }
+            Plant::EarlyAcknowledgement if command.operation == Operation::Flush || command.fua => {
+                let silent = self.acknowledge(now, submission);
+                self.lower.submit(now, silent);
+            }
+            Plant::SwappedTables if command.operation == Operation::Write && !command.fua => {
+                self.release(now);
+                let silent = self.acknowledge(now, submission);
+                self.held = Some(silent);
+            }
+            Plant::SwappedTables => {
+                // A read sees what was written.
+                if !is_order(&command) {
+                    self.release(now);
+                }
+                self.lower.submit(now, submission);
+                self.release(now);
+            }
+            _ => self.lower.submit(now, submission),
+        }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let over = self.over.front().map(|done| done.at);
+        over.into_iter().chain(self.lower.next_event()).min()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.lower.advance(now, &mut self.done);
+        let mut below = std::mem::take(&mut self.done);
+        for one in below.drain(..).filter(|one| one.tag & OWN == 0) {
+            while self.over.front().is_some_and(|told| told.at <= one.at) {
+                done.extend(self.over.pop_front());
+            }
+            done.push(one);
+        }
+        self.done = below;
+        while self.over.front().is_some_and(|told| told.at <= now) {
+            done.extend(self.over.pop_front());
+        }
+    }
+
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+        self.lower.instant(command, data)
+    }
+
+    fn index(&self) -> u16 {
+        self.lower.index()
+    }
+
+    fn name(&self) -> &str {
+        self.lower.name()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.lower.capacity()
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.lower.discard_zeroes()
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        self.lower.barrier()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.lower.in_flight() + self.over.len()
+    }
+
+    fn frozen(&self) -> Duration {
+        self.lower.frozen()
+    }
+
+    fn statistics(&self) -> &Statistics {
+        self.lower.statistics()
+    }
+
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.lower.take_error()
+    }
+
+    fn health(&self) -> Health {
+        self.lower.health()
+    }
+
+    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
+        self.lower.vendor(now, command)
+    }
+
+    fn inside(&self, now: Nanos) -> Option<String> {
+        self.lower.inside(now)
+    }
+}

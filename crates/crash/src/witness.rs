@@ -1,0 +1,51 @@
+//! Takes down what a layer is asked, as a stream that somebody else drains.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stasis_block::{Command, Status};
+use stasis_clock::Nanos;
+use stasis_drive::{Layer, Recorder, Witness};
+
+use crate::frame::{Frame, Level};
+
+/// Frames on their way out, of all drives in the order of what happened.
+#[derive(Debug, Clone, Default)]
+pub struct Stream(Arc<Mutex<Vec<u8>>>);
+
+impl Stream {
+    /// What has gathered since the last call.
+    pub fn drain(&self) -> Vec<u8> {
+        std::mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same layer, with what it is asked in the stream.
+    pub fn record(&self, lower: Box<dyn Layer>, level: Level) -> Recorder {
+        let (drive, capacity) = (lower.index(), lower.capacity());
+        let discard_zeroes = lower.discard_zeroes();
+        Frame::Drive { drive, level, capacity, discard_zeroes }.encode(&mut self.lock());
+        Recorder::to(lower, Box::new(End { stream: self.clone(), drive, level }))
+    }
+}
+
+struct End {
+    stream: Stream,
+    drive: u16,
+    level: Level,
+}
+
+impl Witness for End {
+    fn submitted(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]) {
+        let Self { drive, level, .. } = *self;
+        let frame = Frame::Submitted { drive, level, place, at, command: *command, data };
+        frame.encode(&mut self.stream.lock());
+    }
+
+    fn ended(&mut self, place: u64, at: Nanos, status: Status) {
+        let Self { drive, level, .. } = *self;
+        Frame::Ended { drive, level, place, at, status }.encode(&mut self.stream.lock());
+    }
+}
