@@ -116,6 +116,8 @@ impl Phase {
 #[derive(Debug)]
 pub struct Host {
     phase: Phase,
+    /// Whether another greeting may follow a command's end.
+    repeats: bool,
     results_ended: bool,
     payload: Vec<u8>,
 }
@@ -129,7 +131,13 @@ impl Default for Host {
 impl Host {
     /// The channel of a guest that has not started yet.
     pub fn new() -> Self {
-        Self { phase: Phase::Greeting, results_ended: false, payload: Vec::new() }
+        Self { phase: Phase::Greeting, repeats: false, results_ended: false, payload: Vec::new() }
+    }
+
+    /// The channel of a guest that greets again for another job after each, as
+    /// over a port.
+    pub fn repeating() -> Self {
+        Self { repeats: true, ..Self::new() }
     }
 
     /// Takes the request out of the mailbox.
@@ -162,7 +170,10 @@ impl Host {
         // `check` has parsed this payload already; a second failure is the same error.
         let request = parse(kind, payload).ok_or(ProtocolError::Malformed { kind, length })?;
         match request {
-            Request::Hello => self.phase = Phase::Preparing,
+            Request::Hello => {
+                self.phase = Phase::Preparing;
+                self.results_ended = false;
+            }
             Request::Started => self.phase = Phase::Running,
             Request::Exited { .. } | Request::NotStarted { .. } => self.phase = Phase::Collecting,
             Request::Results { bytes } => self.results_ended = bytes.is_empty(),
@@ -184,6 +195,11 @@ impl Host {
                 _ => put(mailbox, Refusal::Failed as u32, &[]),
             },
         }
+    }
+
+    /// Whether a job is under way: handed over, and its end not told yet.
+    pub fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Preparing | Phase::Running)
     }
 
     /// Whether the guest has said that nothing more comes.
@@ -220,7 +236,9 @@ impl Host {
         let request =
             parse(kind, &self.payload[..size]).ok_or(ProtocolError::Malformed { kind, length })?;
         let fits = match request {
-            Request::Hello => self.phase == Phase::Greeting,
+            Request::Hello => {
+                self.phase == Phase::Greeting || self.repeats && self.phase == Phase::Collecting
+            }
             Request::ReadInput { .. } | Request::Started => self.phase == Phase::Preparing,
             Request::Output { .. } | Request::Exited { .. } => self.phase == Phase::Running,
             Request::NotStarted { .. } => matches!(self.phase, Phase::Preparing | Phase::Running),

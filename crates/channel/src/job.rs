@@ -37,6 +37,21 @@ pub struct Job {
     /// starts, for example `nvme0n1`.
     #[serde(default)]
     pub drives: Vec<String>,
+    /// How long the command may run, in ms of the guest's time; then it is
+    /// killed and ends with status 124. 0: for ever.
+    #[serde(default)]
+    pub limit_ms: u64,
+    /// Whether what the command leaves running goes on until the next job.
+    /// Without effect where there is one job.
+    #[serde(default)]
+    pub keep_processes: bool,
+    /// Whether `/results` is sent after the command.
+    #[serde(default = "yes")]
+    pub send_results: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn root_home() -> String {
@@ -59,6 +74,9 @@ impl Job {
             has_input: false,
             seed: 0,
             drives: Vec::new(),
+            limit_ms: 0,
+            keep_processes: false,
+            send_results: true,
         }
     }
 }

@@ -23,6 +23,9 @@ pub use message::{Refusal, Request, Response, Stream};
 /// Version of the protocol; also the PCI revision of the device.
 pub const VERSION: u32 = 1;
 
+/// Name of the virtio port that carries the channel in a stock machine.
+pub const PORT_NAME: &str = "stasis.channel";
+
 /// PCI vendor of the device: "ST". Not assigned by the PCI-SIG; the device
 /// exists in Stasis's machines only.
 pub const VENDOR_ID: u16 = 0x5354;

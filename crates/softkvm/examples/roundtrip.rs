@@ -9,8 +9,9 @@
 //! ```
 
 use stasis_journal::{Entry, Journal};
+use stasis_qemu::probe;
 use stasis_softkvm::inside::{self, Inside};
-use stasis_softkvm::{probe, run, Control, Form, Host, Input, PassedDrive};
+use stasis_softkvm::{run, Control, Form, Host, Input, PassedDrive};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

@@ -1,19 +1,15 @@
 //! QEMU as a child: its command line, its start, its end.
 
-use crate::fd::{narrow, pipe};
+use crate::fd::narrow;
 use crate::{Error, Form, Host};
+use stasis_qemu::fd::pipe;
+use stasis_qemu::process::{with_path, Process, QEMU};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-
-/// The program.
-pub(crate) const QEMU: &str = "qemu-system-x86_64";
+use std::process::{Command, ExitStatus};
 
 /// The software host's kernel command line.
 ///
@@ -177,29 +173,15 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// QEMU's options end at a comma; a doubled one stands for itself.
-fn with_path(options: &str, path: &Path) -> OsString {
-    let mut bytes = options.as_bytes().to_vec();
-    for byte in path.as_os_str().as_bytes() {
-        bytes.push(*byte);
-        if *byte == b',' {
-            bytes.push(b',');
-        }
-    }
-    OsString::from_vec(bytes)
-}
-
 /// A running QEMU; dropping it kills it.
 pub(crate) struct Qemu {
-    child: Child,
+    process: Process,
     /// What the inner side writes to its journal.
     pub journal: File,
     /// A byte written here asks the inner side to stop.
     pub stop: UnixStream,
     /// Read to end a handshake; see `packet.rs`.
     pub handshake: UnixStream,
-    log: File,
-    log_path: PathBuf,
 }
 
 impl Qemu {
@@ -210,12 +192,6 @@ impl Qemu {
         folder: &Path,
         log_path: &Path,
     ) -> Result<(Self, UnixStream), Error> {
-        let log = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .open(log_path)
-            .map_err(Error::io("cannot write", log_path))?;
         let (journal, journal_end) = pipe().map_err(Error::system("make a pipe"))?;
         let (stop, stop_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
         let (qmp, qmp_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
@@ -223,76 +199,36 @@ impl Qemu {
         let ends: [OwnedFd; 4] =
             [journal_end, stop_end.into(), qmp_end.into(), handshake_end.into()];
         let fds = [0, 1, 2, 3].map(|index: usize| ends[index].as_raw_fd());
-        let errors = log.try_clone().map_err(Error::system("share a file"))?;
         let mut command = Command::new(QEMU);
         command
             .args(machine(host))
             .args(start(host, purpose, &absolute(log_path), fds))
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors)
-            // Ctrl-C is the program's to handle, not QEMU's.
-            .process_group(0);
-        let parent = std::process::id();
-        // SAFETY: between fork and exec only prctl, getppid and fcntl run, all
-        // safe after a fork, on descriptors that `ends` holds open.
-        unsafe {
-            command.pre_exec(move || {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                if libc::getppid() as u32 != parent {
-                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+            .current_dir(folder);
+        let inherited = [0, 1, 2, 3].map(|index: usize| ends[index].as_fd());
+        let process =
+            Process::start(command, &inherited, log_path).map_err(|source| {
+                match source.kind() {
+                    std::io::ErrorKind::NotFound => Error::QemuMissing,
+                    _ => Error::System { what: "start qemu-system-x86_64", source },
                 }
-                for fd in fds {
-                    if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
-                        return Err(std::io::Error::last_os_error());
-                    }
-                }
-                Ok(())
-            });
-        }
-        let child = command.spawn().map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::QemuMissing,
-            _ => Error::System { what: "start qemu-system-x86_64", source },
-        })?;
-        let qemu = Self {
-            child,
-            journal: journal.into(),
-            stop,
-            handshake,
-            log,
-            log_path: log_path.to_owned(),
-        };
-        Ok((qemu, qmp))
+            })?;
+        Ok((Self { process, journal: journal.into(), stop, handshake }, qmp))
     }
 
     /// Takes the process's end, after its descriptors have closed.
     pub(crate) fn died(mut self) -> Error {
-        let status = self.child.wait().map_or_else(|error| error.to_string(), describe);
+        let status = self.process.wait().map_or_else(|error| error.to_string(), describe);
         Error::Died { status, detail: self.detail() }
     }
 
     /// QEMU's memory (proc(5), /proc/pid/mem): a parent may read its child's.
     pub(crate) fn memory(&self) -> std::io::Result<File> {
-        File::open(format!("/proc/{}/mem", self.child.id()))
+        File::open(format!("/proc/{}/mem", self.process.id()))
     }
 
     /// The end of the log, for a message.
     pub(crate) fn detail(&mut self) -> String {
-        let tail = tail(&mut self.log).unwrap_or_default();
-        let path = self.log_path.display();
-        if tail.is_empty() {
-            return format!("; its log {path} is empty");
-        }
-        format!(":\n{tail}\n(all of it in {path})")
-    }
-}
-
-impl Drop for Qemu {
-    fn drop(&mut self) {
-        // Fails only where it has ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.detail()
     }
 }
 
@@ -306,41 +242,5 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("QEMU's status {code}"),
         (_, Some(signal)) => format!("QEMU was killed by signal {signal}"),
         _ => "no status".into(),
-    }
-}
-
-/// The last lines of the log that say something.
-fn tail(log: &mut File) -> std::io::Result<String> {
-    const BYTES: u64 = 8192;
-    const LINES: usize = 12;
-    let length = log.metadata()?.len();
-    log.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
-    let mut bytes = Vec::new();
-    log.read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim_end)
-        // One for each feature of the processor that TCG leaves out.
-        .filter(|line| !line.is_empty() && !line.contains("TCG doesn't support requested feature"))
-        .collect();
-    Ok(lines[lines.len().saturating_sub(LINES)..].join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commas_in_paths_are_doubled() {
-        assert_eq!(with_path("file=", Path::new("/a,b/c")), OsString::from("file=/a,,b/c"));
-    }
-
-    #[test]
-    fn the_tail_leaves_out_the_warnings_of_every_start() {
-        let mut log = tempfile::tempfile().unwrap();
-        let text = "warning: TCG doesn't support requested feature: CPUID\n\nreal trouble\n";
-        std::io::Write::write_all(&mut log, text.as_bytes()).unwrap();
-        assert_eq!(tail(&mut log).unwrap(), "real trouble");
     }
 }

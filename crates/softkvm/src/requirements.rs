@@ -1,8 +1,9 @@
 //! What the software host needs and has, for `stasis doctor`.
 
 use crate::host::available_memory;
-use crate::snapshot::{find_qemu, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::{Host, Kernel};
+use stasis_qemu::process::find_qemu;
 use std::path::PathBuf;
 use std::process::Command;
 

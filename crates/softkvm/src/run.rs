@@ -1,10 +1,11 @@
 //! One job in a software host, from start to end.
 
-use crate::fd::readable;
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
-use crate::snapshot::{find_qemu, restore, Restored, Snapshot};
+use crate::snapshot::{restore, Restored, Snapshot};
 use crate::{inside, prepare, Control, Error, Host};
 use stasis_journal::{Decoder, Entry, FrameError, Journal};
+use stasis_qemu::fd::readable;
+use stasis_qemu::process::find_qemu;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;

@@ -9,11 +9,13 @@
 
 use crate::fd::{lock, Lock};
 use crate::packet::{Packet, Packets};
-use crate::qemu::{machine, Purpose, Qemu, QEMU};
-use crate::qmp::{Qmp, QmpError};
+use crate::qemu::{machine, Purpose, Qemu};
+
 use crate::{initramfs, Error, Host, Kernel};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use stasis_qemu::process::find_qemu;
+use stasis_qemu::qmp::{Qmp, QmpError};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -130,14 +132,6 @@ fn key(host: &Host, kernel: &Kernel) -> Result<String, Error> {
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(Error::io("cannot read", path))
-}
-
-/// QEMU's executable, found as the shell finds it.
-pub(crate) fn find_qemu() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let found =
-        std::env::split_paths(&path).map(|folder| folder.join(QEMU)).find(|path| path.is_file());
-    found.and_then(|path| path.canonicalize().ok())
 }
 
 /// Removes what a killed builder left; the lock is held exclusively.

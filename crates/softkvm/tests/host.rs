@@ -10,8 +10,9 @@
 //! `$STASIS_CACHE`, or a temporary folder.
 
 use stasis_journal::{Entry, Journal};
+use stasis_qemu::probe;
 use stasis_softkvm::inside::{self, Inside};
-use stasis_softkvm::{probe, run, Control, Error, Form, Host, Input, PassedDrive};
+use stasis_softkvm::{run, Control, Error, Form, Host, Input, PassedDrive};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
@@ -46,8 +47,13 @@ pub(super) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
         child.stdout.take().map(|pipe| Pipe::new(pipe.into(), Stream::Output)),
         child.stderr.take().map(|pipe| Pipe::new(pipe.into(), Stream::Error)),
     ];
+    let mut limit = Limit::new(job.limit_ms);
     loop {
-        wait(&orphans, &pipes)?;
+        if wait(&orphans, &pipes, limit.left())? {
+            // Its session is its own; what has left it is killed after its end.
+            limit.reached = true;
+            let _ = kill(Pid::from_raw(-pid.as_raw()), Signal::SIGKILL);
+        }
         // Asked first: what the command wrote before it ended is in the pipes
         // by now, and is taken out below.
         let status = reap(&orphans, pid);
@@ -59,30 +65,65 @@ pub(super) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
             }
         }
         if let Some(status) = status {
+            if limit.reached {
+                client.log(&format!("the command ran longer than {} ms", job.limit_ms))?;
+                return Ok(client.exited(OUT_OF_TIME)?);
+            }
             return Ok(client.exited(status)?);
         }
     }
 }
 
-/// Ends everything else in the guest, as process 1 may.
-pub(super) fn kill_the_rest() {
+/// The status of a command that has been killed for its time, as of timeout(1).
+const OUT_OF_TIME: u8 = 124;
+
+/// How long the command may run.
+struct Limit {
+    end: Option<Instant>,
+    reached: bool,
+}
+
+impl Limit {
+    fn new(milliseconds: u64) -> Self {
+        let limited = milliseconds > 0;
+        let end = limited.then(|| Instant::now().checked_add(Duration::from_millis(milliseconds)));
+        Self { end: end.flatten(), reached: false }
+    }
+
+    /// How long may be waited for now.
+    fn left(&self) -> PollTimeout {
+        match self.end {
+            // Rounded up: a wait that ends too early would be taken for the end.
+            Some(end) if !self.reached => {
+                let left = end.saturating_duration_since(Instant::now()).as_millis() + 1;
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+            _ => PollTimeout::NONE,
+        }
+    }
+}
+
+/// Ends everything else in the guest, as process 1 may; whether all of it is
+/// gone.
+pub(super) fn kill_the_rest() -> bool {
     /// For a process that waits for a drive that never answers.
     const PATIENCE_MS: u16 = 5_000;
     if kill(Pid::from_raw(-1), Signal::SIGKILL).is_err() {
-        return;
+        // There is none.
+        return true;
     }
-    let Ok(orphans) = child_signals() else { return };
+    let Ok(orphans) = child_signals() else { return false };
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) => {
                 let mut waiting = [PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
                 match poll(&mut waiting, PollTimeout::from(PATIENCE_MS)) {
                     Ok(n) if n > 0 => while let Ok(Some(_)) = orphans.read_signal() {},
-                    _ => return,
+                    _ => return false,
                 }
             }
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return,
+            Err(_) => return true,
         }
     }
 }
@@ -169,8 +210,13 @@ fn child_signals() -> Result<SignalFd, AgentError> {
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(error)
 }
 
-/// Sleeps until a child has ended or a pipe has something.
-fn wait(orphans: &SignalFd, pipes: &[Option<Pipe>; 2]) -> Result<(), AgentError> {
+/// Sleeps until a child has ended or a pipe has something; true if neither has
+/// happened within `limit`.
+fn wait(
+    orphans: &SignalFd,
+    pipes: &[Option<Pipe>; 2],
+    limit: PollTimeout,
+) -> Result<bool, AgentError> {
     let mut waiting =
         std::array::from_fn::<_, 3, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
@@ -178,8 +224,9 @@ fn wait(orphans: &SignalFd, pipes: &[Option<Pipe>; 2]) -> Result<(), AgentError>
         waiting[count] = PollFd::new(pipe.end.as_fd(), PollFlags::POLLIN);
         count += 1;
     }
-    match poll(&mut waiting[..count], PollTimeout::NONE) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
+    match poll(&mut waiting[..count], limit) {
+        Ok(0) => Ok(true),
+        Ok(_) | Err(Errno::EINTR) => Ok(false),
         Err(e) => Err(AgentError::new("wait for", "the command", e)),
     }
 }

@@ -67,7 +67,8 @@ pub(super) fn load_modules(folder: &Path, vendors: &BTreeSet<u16>) -> Result<(),
     vendors.iter().try_for_each(|vendor| load_list(folder, &format!("order-{vendor:04x}")))
 }
 
-fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
+/// Loads the modules that one list names, if there is one.
+pub(super) fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
     let list = folder.join(list);
     let list = match fs::read_to_string(&list) {
         Ok(text) => text,

@@ -7,6 +7,7 @@ mod command;
 mod device;
 mod error;
 mod kernel;
+mod port;
 mod results;
 mod root;
 mod wait;
@@ -19,22 +20,34 @@ use stasis_channel::{Client, Job, Transport};
 
 pub use error::AgentError;
 
-/// Runs as `/init` in a Stasis machine: one job, then the machine ends.
+/// Runs as `/init` in a Stasis machine: one job, then the machine ends. With
+/// `STASIS_PORT` on the kernel's command line it runs in a stock machine
+/// instead, and takes job after job over a virtio port.
 ///
 /// To be called only as process 1, before anything else happens.
 pub fn main() -> ! {
+    // What the kernel does not know on its command line becomes the
+    // environment of `/init`.
+    if std::env::var_os("STASIS_PORT").is_some() {
+        end(port::serve)
+    }
     run(device::Device::find)
 }
 
 /// Runs as `/init` over any transport, which `connect` opens once `/sys` and
 /// `/dev` are there.
 pub fn run<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> ! {
+    end(|| serve(connect))
+}
+
+/// Does `work` and powers the machine off.
+fn end(work: impl FnOnce() -> Result<(), AgentError>) -> ! {
     // A process 1 that unwinds or exits makes the kernel panic.
     std::panic::set_hook(Box::new(|info| {
         complain(&format!("the agent failed: {info}"));
         power_off()
     }));
-    if let Err(error) = serve(connect) {
+    if let Err(error) = work() {
         complain(&error.to_string());
     }
     power_off()
@@ -48,9 +61,11 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
         Ok(()) => command::run(&mut client, &job)?,
         Err(error) => client.not_started(126, &error.to_string())?,
     }
-    command::kill_the_rest();
-    if let Err(error) = results::send(&mut client, Path::new("/results")) {
-        client.log(&error.to_string())?;
+    // Where this is the last job, `sync` is all that can be done about what
+    // does not end.
+    let _ = command::kill_the_rest();
+    if job.send_results {
+        send_results(&mut client)?;
     }
     root::unmount_drives();
     nix::unistd::sync();
@@ -65,12 +80,28 @@ fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentE
     let announcements = wait::Announcements::listen()?;
     kernel::load_modules(Path::new("/modules"), &device::vendors())?;
     root::enter(&announcements)?;
-    kernel::set_hostname(&job.hostname)?;
     kernel::loopback_up()?;
+    surroundings(client, job, &announcements)
+}
+
+/// What can differ between jobs: the name, the input, the drives.
+fn surroundings<T: Transport>(
+    client: &mut Client<T>,
+    job: &Job,
+    announcements: &wait::Announcements,
+) -> Result<(), AgentError> {
+    kernel::set_hostname(&job.hostname)?;
     if job.has_input {
         tar_input(client)?;
     }
     job.drives.iter().try_for_each(|name| announcements.wait_for(name))
+}
+
+fn send_results<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
+    if let Err(error) = results::send(client, Path::new("/results")) {
+        client.log(&error.to_string())?;
+    }
+    Ok(())
 }
 
 fn tar_input<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {

@@ -68,12 +68,13 @@ pub(super) fn enter(announcements: &Announcements) -> Result<(), AgentError> {
 }
 
 /// Unmounts every file system that lies on a device, as far as it lets itself:
-/// one still in use is left to `sync`.
-pub(super) fn unmount_drives() {
+/// one still in use is left to `sync`. Gives those.
+pub(super) fn unmount_drives() -> Vec<PathBuf> {
     let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
-    for place in mounted_devices(&mounts).iter().rev() {
-        let _ = umount2(place, MntFlags::empty());
-    }
+    let mut places = mounted_devices(&mounts);
+    places.reverse();
+    places.retain(|place| umount2(place, MntFlags::empty()).is_err());
+    places
 }
 
 /// Where file systems on devices are mounted, in the order of mounting, from

@@ -55,7 +55,19 @@ impl Announcements {
     /// search for its driver.
     pub(super) fn wait_for_new(&self, name: &str) -> Result<(), AgentError> {
         let node = Path::new("/dev").join(name);
-        let error = |e: Errno| AgentError::new("wait for", node.display().to_string(), e);
+        self.wait_until(name, &node.display().to_string(), || opens(&node).then_some(()))
+    }
+
+    /// Waits until `look` finds something. It is asked when the device `name`
+    /// has been announced, and now and then without that. `what` says in an
+    /// error what did not come.
+    pub(super) fn wait_until<T>(
+        &self,
+        name: &str,
+        what: &str,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Result<T, AgentError> {
+        let error = |e: Errno| AgentError::new("wait for", what, e);
         for _ in 0..PATIENCE * LOOKS_PER_SECOND {
             let mut waiting = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
             let announced = match poll(&mut waiting, PollTimeout::from(PAUSE_MS)) {
@@ -65,11 +77,13 @@ impl Announcements {
                 Err(Errno::EINTR) => false,
                 Err(e) => return Err(error(e)),
             };
-            if announced && opens(&node) {
-                return Ok(());
+            if announced {
+                if let Some(found) = look() {
+                    return Ok(found);
+                }
             }
         }
-        Err(AgentError::NoDevice { name: node.display().to_string(), seconds: PATIENCE })
+        Err(AgentError::NoDevice { name: what.into(), seconds: PATIENCE })
     }
 
     /// Takes in what has been announced; whether the device was among it.

@@ -30,6 +30,15 @@ for folder in arch block crypto fs lib drivers/block drivers/md drivers/nvdimm d
     cp -r "$modules/kernel/$folder" "$root/lib/modules/$release/kernel/$folder"
   fi
 done
+# What only stock QEMU has: ports, network.
+for file in drivers/char/virtio_console drivers/net/virtio_net drivers/net/net_failover net/core/failover; do
+  for module in "$modules/kernel/$file".ko*; do
+    if [ -f "$module" ]; then
+      mkdir -p "$root/lib/modules/$release/kernel/${file%/*}"
+      cp "$module" "$root/lib/modules/$release/kernel/${file%/*}/"
+    fi
+  done
+done
 for folder in drivers/block/drbd fs/ceph fs/nfs fs/nfsd fs/smb fs/orangefs fs/ocfs2 fs/gfs2 fs/afs; do
   rm -rf "$root/lib/modules/$release/kernel/$folder"
 done

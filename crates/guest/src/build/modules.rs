@@ -12,6 +12,13 @@ const ALWAYS: [&str; 5] = ["nd_pmem", "nd_e820", "ext4", "overlay", "nvme"];
 /// virtio's (Virtual I/O Device 1.2, section 4.1.2).
 const BY_VENDOR: [(&str, &[&str]); 1] = [("1af4", &["virtio_pci", "virtio_blk"])];
 
+/// Loaded after all of those where the agent speaks through a port. The last
+/// one is for speed alone: ext4, xfs and btrfs check sums with it.
+const PORT: [&str; 2] = ["virtio_console", "crc32c_intel"];
+
+/// The list of [`PORT`].
+const PORT_LIST: &str = "order-port";
+
 /// What depmod(8) knows about a kernel's modules.
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -111,6 +118,12 @@ pub(super) fn lists(index: &Index) -> Result<Vec<(String, Vec<String>)>, BuildEr
         }
         lists.push((format!("order-{vendor}"), longer.split_off(order.len())));
     }
+    let mut all: Vec<String> = lists.iter().flat_map(|(_, paths)| paths.clone()).collect();
+    let before = all.len();
+    for name in PORT {
+        index.collect(name, &mut all)?;
+    }
+    lists.push((PORT_LIST.to_string(), all.split_off(before)));
     Ok(lists)
 }
 
@@ -174,6 +187,7 @@ kernel/drivers/virtio/virtio_pci.ko.xz: kernel/drivers/virtio/virtio.ko.xz
 kernel/drivers/virtio/virtio.ko.xz:
 kernel/drivers/block/virtio_blk.ko.xz: kernel/drivers/virtio/virtio.ko.xz
 kernel/fs/overlayfs/overlay.ko.xz:
+kernel/drivers/char/virtio_console.ko.xz: kernel/drivers/virtio/virtio.ko.xz
 ";
 
     fn index(builtin: &str) -> Index {
@@ -200,6 +214,8 @@ kernel/fs/overlayfs/overlay.ko.xz:
         assert_eq!(names[0], general);
         assert_eq!(names[1], ["virtio", "virtio_pci", "virtio_blk"]);
         assert_eq!(lists[1].0, "order-1af4");
+        assert_eq!(names[2], ["virtio_console", "crc32c_intel"]);
+        assert_eq!(lists[2].0, "order-port");
     }
 
     #[test]

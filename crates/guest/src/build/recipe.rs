@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::BuildError;
 
 /// Debian packages of every guest. Kernel modules come with the kernel.
-pub const DEFAULT_PACKAGES: [&str; 13] = [
+pub const DEFAULT_PACKAGES: [&str; 14] = [
     "bash",
     "blktrace",
+    "btrfs-progs",
     "coreutils",
     "e2fsprogs",
     "fio",
@@ -125,6 +126,6 @@ mod tests {
         let add = |names: &[&str]| {
             Recipe::default().with_packages(names.iter().map(|name| name.to_string()))
         };
-        assert_eq!(add(&["mdadm", "btrfs-progs", "fio"]), add(&["btrfs-progs", "mdadm"]));
+        assert_eq!(add(&["mdadm", "jq", "fio"]), add(&["jq", "mdadm"]));
     }
 }

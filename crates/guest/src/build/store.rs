@@ -14,7 +14,7 @@ use super::{BuildError, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// The file whose presence says that a guest is whole.
 pub(super) const MANIFEST: &str = "manifest.json";

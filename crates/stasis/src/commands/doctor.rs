@@ -11,7 +11,7 @@ use serde::Serialize;
 use stasis_block::units::format_size;
 use stasis_experiment::{GuestSpec, MachineSpec};
 use stasis_guest::build;
-use stasis_softkvm::probe::{self, KvmState};
+use stasis_qemu::probe::{self, KvmState};
 use stasis_softkvm::{Form, Host, Requirements};
 
 use crate::commands;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{bail, Result};
 use stasis_experiment::Engine;
 use stasis_journal::{Ending, Exits, Outcome, Overshoot};
-use stasis_softkvm::probe::{self, KvmState};
+use stasis_qemu::probe::{self, KvmState};
 
 pub use plan::drive_seed;
 pub use recording::Recording;

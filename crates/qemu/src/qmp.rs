@@ -1,5 +1,5 @@
 //! The little of QEMU's machine protocol (docs/interop/qmp-spec.rst) that
-//! saving and restoring a machine takes.
+//! this program takes.
 
 use crate::fd::readable;
 use serde_json::{json, Value};
@@ -10,24 +10,39 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Why a conversation with QEMU failed.
-#[derive(Debug)]
-pub(crate) enum QmpError {
+#[derive(Debug, thiserror::Error)]
+pub enum QmpError {
     /// QEMU is gone.
+    #[error("QEMU is gone")]
     Closed,
     /// It did not answer in time.
+    #[error("QEMU does not answer")]
     Timeout,
     /// It refused a command.
-    Refused { command: &'static str, message: String },
+    #[error("QEMU refused `{command}`: {message}")]
+    Refused {
+        /// The QMP command.
+        command: &'static str,
+        /// Its answer.
+        message: String,
+    },
     /// The caller asked to stop.
+    #[error("stopped")]
     Stopped,
 }
 
 /// A connection to a QEMU monitor.
-pub(crate) struct Qmp<'a> {
+pub struct Qmp<'a> {
     stream: UnixStream,
     buffer: Vec<u8>,
     events: VecDeque<Value>,
     stopped: &'a dyn Fn() -> bool,
+}
+
+impl std::fmt::Debug for Qmp<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "monitor on {:?}", self.stream)
+    }
 }
 
 /// Longest that a command may take: they are all about descriptors and flags.
@@ -35,7 +50,10 @@ const ANSWER: Duration = Duration::from_secs(20);
 
 impl<'a> Qmp<'a> {
     /// Greets QEMU. `stopped` is asked about every 50 ms while waiting.
-    pub(crate) fn new(stream: UnixStream, stopped: &'a dyn Fn() -> bool) -> Result<Self, QmpError> {
+    ///
+    /// # Errors
+    /// There is no QEMU that answers.
+    pub fn new(stream: UnixStream, stopped: &'a dyn Fn() -> bool) -> Result<Self, QmpError> {
         let mut qmp = Self { stream, buffer: Vec::new(), events: VecDeque::new(), stopped };
         let deadline = Instant::now() + ANSWER;
         while qmp.message(deadline)?.get("QMP").is_none() {}
@@ -44,16 +62,15 @@ impl<'a> Qmp<'a> {
     }
 
     /// From now on asks `stopped` instead.
-    pub(crate) fn ask<'b>(self, stopped: &'b dyn Fn() -> bool) -> Qmp<'b> {
+    pub fn ask<'b>(self, stopped: &'b dyn Fn() -> bool) -> Qmp<'b> {
         Qmp { stream: self.stream, buffer: self.buffer, events: self.events, stopped }
     }
 
     /// Runs a command and returns what it returned.
-    pub(crate) fn execute(
-        &mut self,
-        command: &'static str,
-        arguments: Value,
-    ) -> Result<Value, QmpError> {
+    ///
+    /// # Errors
+    /// QEMU refuses it, or does not answer.
+    pub fn execute(&mut self, command: &'static str, arguments: Value) -> Result<Value, QmpError> {
         let mut line = json!({ "execute": command, "arguments": arguments }).to_string();
         line.push('\n');
         self.stream.write_all(line.as_bytes()).map_err(|_| QmpError::Closed)?;
@@ -73,7 +90,10 @@ impl<'a> Qmp<'a> {
     }
 
     /// Waits for an event that `wanted` says something about.
-    pub(crate) fn wait<T>(
+    ///
+    /// # Errors
+    /// It does not come within `limit`.
+    pub fn wait<T>(
         &mut self,
         limit: Duration,
         mut wanted: impl FnMut(&str, &Value) -> Option<T>,
@@ -93,7 +113,10 @@ impl<'a> Qmp<'a> {
     }
 
     /// Waits until a migration, in or out, has come to its end.
-    pub(crate) fn migrated(&mut self, limit: Duration) -> Result<(), QmpError> {
+    ///
+    /// # Errors
+    /// It fails, or does not end within `limit`.
+    pub fn migrated(&mut self, limit: Duration) -> Result<(), QmpError> {
         let done = self.wait(limit, |name, data| {
             (name == "MIGRATION").then(|| data["status"].as_str())?.and_then(
                 |status| match status {

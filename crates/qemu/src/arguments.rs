@@ -1,0 +1,215 @@
+//! QEMU's command line for a [`Config`].
+
+use crate::process::with_path;
+use crate::{Backend, Cache, Config, Drive};
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::Path;
+
+/// Most memory below the 4 GiB border: q35's own limit, from which on it moves
+/// the rest above (hw/i386/pc_q35.c). Smaller machines have all of it there.
+const MOST_LOW: u64 = 2 << 30;
+
+/// The kernel's command line, in every machine.
+///
+/// - `norandmaps nokaslr`: under emulation code that has moved is translated
+///   again, which makes the start of a program six times as slow.
+/// - `mitigations=off`, `init_on_alloc=0`, `lsm=none`, `audit=0`: nothing to be
+///   protected from in here.
+/// - `panic=-1`: a panic ends QEMU at once (`-no-reboot`).
+/// - `rcupdate.rcu_expedited=1 cryptomgr.notests`: a quicker boot.
+/// - `STASIS_PORT=1` reaches the agent in its environment.
+const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none \
+     audit=0 nokaslr norandmaps rcupdate.rcu_expedited=1 cryptomgr.notests STASIS_PORT=1";
+
+/// Descriptors that QEMU inherits, and files that it writes.
+pub(crate) struct Ends<'a> {
+    pub port: RawFd,
+    pub monitor: RawFd,
+    pub console: &'a Path,
+}
+
+/// All arguments. `root` is the size of the root file system's image in bytes.
+pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) -> Vec<OsString> {
+    let memory = config.memory.next_multiple_of(2 << 20);
+    let low = memory.min(MOST_LOW);
+    let mut arguments = Vec::new();
+    let mut add = |option: &str, value: OsString| {
+        arguments.push(OsString::from(option));
+        arguments.push(value);
+    };
+    for option in ["-nodefaults", "-no-user-config", "-no-reboot"] {
+        add(option, OsString::new());
+    }
+    add("-display", "none".into());
+    add("-machine", format!("q35,max-ram-below-4g={low}").into());
+    if kvm {
+        add("-accel", "kvm".into());
+        add("-cpu", "host".into());
+    } else {
+        add("-accel", "tcg,thread=multi".into());
+        add("-cpu", "max".into());
+    }
+    add("-smp", config.vcpus.to_string().into());
+    // The root file system's image is memory of a second node without
+    // processors: the host's page cache, shared by all machines, read-only.
+    add("-m", format!("{}M", (memory + root) >> 20).into());
+    let kind = if config.shared_memory { "memfd,share=on" } else { "ram" };
+    add("-object", format!("memory-backend-{kind},id=ram,size={memory}").into());
+    let options = format!("memory-backend-file,id=root,readonly=on,size={root},mem-path=");
+    add("-object", with_path(&options, &config.guest.root));
+    add("-numa", format!("node,memdev=ram,cpus=0-{}", config.vcpus.max(1) - 1).into());
+    add("-numa", "node,memdev=root".into());
+    // The first 4 GiB but for `low` are devices' and holes.
+    let place = (4 << 30) + (memory - low);
+    let append = format!("{APPEND} memmap={root}!{place} {}", config.kernel_arguments);
+    add("-append", append.into());
+    add("-kernel", config.guest.vmlinux.clone().into());
+    add("-initrd", config.guest.initramfs.clone().into());
+    add("-chardev", with_path("file,id=console,path=", ends.console));
+    add("-serial", "chardev:console".into());
+    add("-chardev", format!("socket,id=monitor,fd={}", ends.monitor).into());
+    add("-mon", "chardev=monitor,mode=control".into());
+    add("-device", "virtio-serial-pci".into());
+    add("-chardev", format!("socket,id=port,fd={}", ends.port).into());
+    let name = stasis_channel::PORT_NAME;
+    add("-device", format!("virtserialport,chardev=port,name={name}").into());
+    for (index, drive) in config.drives.iter().enumerate() {
+        self::drive(index, drive, &mut add);
+    }
+    arguments.retain(|argument| !argument.is_empty());
+    arguments.extend(config.arguments.iter().cloned());
+    arguments
+}
+
+fn drive(index: usize, drive: &Drive, add: &mut impl FnMut(&str, OsString)) {
+    let node = format!("drive{index}");
+    let mut device = drive.device.as_deref().unwrap_or("virtio-blk-pci").to_owned();
+    match &drive.backend {
+        Backend::Raw { path, cache, read_only, locking } => {
+            let kind = file_kind(path);
+            let read_only = on(*read_only);
+            let lock = if *locking { "auto" } else { "off" };
+            let options = format!(
+                "driver=raw,node-name={node},read-only={read_only},{},discard=unmap,file.driver={kind},\
+                 file.locking={lock},file.filename=",
+                cached(*cache)
+            );
+            add("-blockdev", with_path(&options, path));
+        }
+        Backend::Qcow2 { path, cache } => {
+            let kind = file_kind(path);
+            let cached = cached(*cache);
+            let options = format!(
+                "driver=qcow2,node-name={node},{cached},discard=unmap,file.driver={kind},file.filename="
+            );
+            add("-blockdev", with_path(&options, path));
+        }
+        Backend::VhostUser { socket } => {
+            if drive.device.is_none() {
+                device = "vhost-user-blk-pci".into();
+            }
+            add("-chardev", with_path(&format!("socket,id={node},path="), socket));
+        }
+        Backend::Other(text) => add("-blockdev", format!("{text},node-name={node}").into()),
+    }
+    let source = if device.starts_with("vhost-user") { "chardev" } else { "drive" };
+    let mut text = format!("{device},{source}={node}");
+    if source == "drive" {
+        text += &format!(",serial=stasis-{index}");
+    }
+    if drive.own_thread {
+        add("-object", format!("iothread,id=thread{index}").into());
+        text += &format!(",iothread=thread{index}");
+    }
+    if !drive.options.is_empty() {
+        text += &format!(",{}", drive.options);
+    }
+    add("-device", text.into());
+}
+
+/// QEMU's driver for the file.
+fn file_kind(path: &Path) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    let device = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
+    if device {
+        "host_device"
+    } else {
+        "file"
+    }
+}
+
+fn cached(cache: Cache) -> String {
+    let (direct, lazy) = match cache {
+        Cache::Writeback => (false, false),
+        Cache::None => (true, false),
+        Cache::Unsafe => (false, true),
+    };
+    format!("cache.direct={},cache.no-flush={}", on(direct), on(lazy))
+}
+
+fn on(value: bool) -> &'static str {
+    if value {
+        "on"
+    } else {
+        "off"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stasis_guest::build::Guest;
+
+    fn text(config: &Config) -> String {
+        let ends = Ends { port: 7, monitor: 8, console: Path::new("/tmp/a,b") };
+        let all = arguments(config, false, 300 << 20, &ends);
+        all.join(&OsString::from(" ")).into_string().unwrap()
+    }
+
+    fn config() -> Config {
+        Config::new(Guest {
+            vmlinux: "/g/vmlinux".into(),
+            initramfs: "/g/initramfs".into(),
+            root: "/g/root".into(),
+            kernel_release: "6".into(),
+        })
+    }
+
+    #[test]
+    fn the_root_lies_behind_the_memory() {
+        let mut config = config();
+        assert!(text(&config).contains("memmap=314572800!4294967296 "));
+        assert!(text(&config).contains("max-ram-below-4g=536870912 "));
+        config.memory = 5 << 30;
+        assert!(text(&config).contains("max-ram-below-4g=2147483648 "));
+        assert!(text(&config).contains(&format!("memmap=314572800!{} ", 7u64 << 30)));
+        assert!(text(&config).contains("-m 5420M "));
+    }
+
+    #[test]
+    fn drives_have_their_backends_and_devices() {
+        let mut config = config();
+        config.drives = vec![
+            Drive::raw("/d,1", Cache::Unsafe),
+            Drive::new(Backend::VhostUser { socket: "/s".into() }),
+            Drive {
+                own_thread: true,
+                options: "num-queues=2".into(),
+                device: Some("nvme".into()),
+                ..Drive::new(Backend::Other("driver=null-co,size=1M".into()))
+            },
+        ];
+        let text = text(&config);
+        for part in [
+            "cache.direct=off,cache.no-flush=on,discard=unmap,file.driver=file,file.locking=auto,file.filename=/d,,1",
+            "-device virtio-blk-pci,drive=drive0,serial=stasis-0",
+            "-chardev socket,id=drive1,path=/s -device vhost-user-blk-pci,chardev=drive1",
+            "-blockdev driver=null-co,size=1M,node-name=drive2",
+            "nvme,drive=drive2,serial=stasis-2,iothread=thread2,num-queues=2",
+            "file,id=console,path=/tmp/a,,b",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+}

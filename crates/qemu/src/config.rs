@@ -1,0 +1,134 @@
+//! What a virtual machine under stock QEMU is made of.
+
+use stasis_guest::build::Guest;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What runs the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Accelerator {
+    /// KVM where [`crate::probe`] finds that it works, else emulation.
+    #[default]
+    Best,
+    /// KVM; an error where it does not work.
+    Kvm,
+    /// QEMU's TCG, a thread for each vCPU.
+    Emulation,
+}
+
+/// How the host caches a drive's file (QEMU's `cache=` of the same names).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cache {
+    /// The host's page cache; a guest's flush is an `fdatasync`.
+    #[default]
+    Writeback,
+    /// `O_DIRECT`; a guest's flush is an `fdatasync`.
+    None,
+    /// The host's page cache; a guest's flush does nothing.
+    Unsafe,
+}
+
+/// What holds a drive's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backend {
+    /// A file or block device.
+    Raw {
+        /// The file.
+        path: PathBuf,
+        /// How it is cached.
+        cache: Cache,
+        /// Whether the guest may only read it.
+        read_only: bool,
+        /// Whether QEMU locks it against others' use. Off for a file that this
+        /// program changes while the guest does not use the drive.
+        locking: bool,
+    },
+    /// An image that QEMU's own qcow2 driver reads and writes.
+    Qcow2 {
+        /// The image.
+        path: PathBuf,
+        /// How its file is cached.
+        cache: Cache,
+    },
+    /// Whoever serves vhost-user-blk on this socket; needs
+    /// [`Config::shared_memory`].
+    VhostUser {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// The argument of `-blockdev`, without a `node-name`.
+    Other(String),
+}
+
+/// A drive of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drive {
+    /// What holds the bytes.
+    pub backend: Backend,
+    /// QEMU's device. `None`: `virtio-blk-pci`, or `vhost-user-blk-pci`.
+    pub device: Option<String>,
+    /// Options of the device, such as `num-queues=4`.
+    pub options: String,
+    /// Whether QEMU serves it on a thread of its own (`iothread`).
+    pub own_thread: bool,
+}
+
+impl Drive {
+    /// A virtio drive on `backend`.
+    pub fn new(backend: Backend) -> Self {
+        Self { backend, device: None, options: String::new(), own_thread: false }
+    }
+
+    /// A virtio drive on a file.
+    pub fn raw(path: impl Into<PathBuf>, cache: Cache) -> Self {
+        let path = path.into();
+        Self::new(Backend::Raw { path, cache, read_only: false, locking: true })
+    }
+}
+
+/// A virtual machine.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Kernel, initramfs and root file system.
+    pub guest: Guest,
+    /// What runs its instructions.
+    pub accelerator: Accelerator,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// Memory in bytes, the root file system's image not counted.
+    pub memory: u64,
+    /// Whether the memory is a memfd that others can map, as vhost-user needs.
+    pub shared_memory: bool,
+    /// Added to the kernel's command line.
+    pub kernel_arguments: String,
+    /// The drives: with the default device `/dev/vda` and so on, in this order.
+    pub drives: Vec<Drive>,
+    /// Further arguments of QEMU, for example `-device` and its value.
+    pub arguments: Vec<OsString>,
+    /// How long the guest may take until it can run a command.
+    pub boot_limit: Duration,
+    /// Set to stop what goes on; it ends with [`crate::Error::Stopped`].
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Config {
+    /// A machine with one vCPU, 512 MiB and no drives.
+    pub fn new(guest: Guest) -> Self {
+        Self {
+            guest,
+            accelerator: Accelerator::Best,
+            vcpus: 1,
+            memory: 512 << 20,
+            shared_memory: false,
+            kernel_arguments: String::new(),
+            drives: Vec::new(),
+            arguments: Vec::new(),
+            // Under emulation it takes 3 to 4 s on an idle host.
+            boot_limit: Duration::from_secs(120),
+            stop: Arc::default(),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong with a virtual machine, each with what to do about it.
+
+use crate::probe::KvmState;
+use crate::qmp::QmpError;
+use stasis_channel::ProtocolError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a machine did not start, or a command not run to its end. After any of
+/// them the machine is of no further use.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// QEMU is not installed.
+    #[error("qemu-system-x86_64 is not installed: install Debian's package qemu-system-x86")]
+    QemuMissing,
+    /// KVM was asked for and does not work.
+    #[error("KVM cannot be used: {0}")]
+    Kvm(KvmState),
+    /// A file could not be used.
+    #[error("cannot {what} {path}: {source}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The operating system refused something that is not about a file.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The guest did not come up in time.
+    #[error("the guest was not ready within {seconds} s; the end of its console:\n{console}")]
+    Boot {
+        /// How long was waited.
+        seconds: u64,
+        /// The last lines.
+        console: String,
+    },
+    /// The machine ended while it was still wanted.
+    #[error("the virtual machine ended by itself; the end of what it said:\n{said}")]
+    Ended {
+        /// The last lines of the guest's console and of QEMU.
+        said: String,
+    },
+    /// The guest did not answer.
+    #[error("the guest has not answered for {seconds} s; the end of its console:\n{console}")]
+    Silent {
+        /// How long was waited.
+        seconds: u64,
+        /// The last lines.
+        console: String,
+    },
+    /// The guest broke the channel's protocol.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// A frame that cannot be one.
+    #[error("from the guest: a frame of {length} bytes, longer than any can be; its agent is damaged or hostile")]
+    Frame {
+        /// The length it gives.
+        length: usize,
+    },
+    /// The monitor does not do what it should.
+    #[error(transparent)]
+    Monitor(#[from] QmpError),
+    /// Stopped by [`crate::Config::stop`].
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    /// For `map_err` on what is not about a file.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}

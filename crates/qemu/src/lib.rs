@@ -1,0 +1,25 @@
+//! Stock QEMU: the guest under it, in real time and without our machine.
+//!
+//! [`Vm`] boots the guest that `stasis-guest` builds, under KVM where that works
+//! and else by emulation, and runs command after command in it. Around it is
+//! what every use of QEMU takes: its [`process`], its monitor ([`qmp`]), and
+//! the [`probe`] of `/dev/kvm`.
+//!
+//! Promises: no process is left behind, however this program ends. What a guest
+//! or QEMU sends is checked, and nothing of it panics.
+
+pub mod fd;
+pub mod probe;
+pub mod process;
+pub mod qmp;
+
+mod arguments;
+mod config;
+mod error;
+mod port;
+mod vm;
+
+pub use config::{Accelerator, Backend, Cache, Config, Drive};
+pub use error::Error;
+pub use stasis_channel::{Job, Stream};
+pub use vm::{Outcome, Piece, Vm};

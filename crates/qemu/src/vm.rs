@@ -1,0 +1,321 @@
+//! A virtual machine: its start, its commands, its end.
+
+use crate::arguments::{arguments, Ends};
+use crate::port::{Failure, Port};
+use crate::probe::{probe, KvmState};
+use crate::process::{find_qemu, tail, Process};
+use crate::qmp::Qmp;
+use crate::{Accelerator, Config, Error};
+use stasis_channel::{Host, Job, Mailbox, Request, Response, Stream, MAX_PAYLOAD};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long the guest may take for what is not the command: to unpack input, to
+/// end what is left, to greet again.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Most that is handed over at once of an input.
+const PIECE: usize = 1 << 20;
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// As a shell gives it; 124 where the job's time limit ended it.
+    pub status: u8,
+    /// What the guest's agent has to say: why the command did not start, or what
+    /// it could not tidy up. Empty if all is well.
+    pub message: String,
+}
+
+/// Something that comes while a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// The command wrote this.
+    Output(Stream, &'a [u8]),
+    /// A piece of the tar stream of `/results`.
+    Results(&'a [u8]),
+}
+
+/// A running guest under stock QEMU. Dropping it ends it at once.
+#[derive(Debug)]
+pub struct Vm {
+    process: Process,
+    port: Port,
+    host: Host,
+    frame: Vec<u8>,
+    monitor: Qmp<'static>,
+    folder: TempDir,
+    stop: Arc<AtomicBool>,
+    kvm: bool,
+}
+
+/// Whether KVM works; asked once.
+fn kvm_state() -> &'static KvmState {
+    static STATE: OnceLock<KvmState> = OnceLock::new();
+    STATE.get_or_init(probe)
+}
+
+impl Vm {
+    /// Boots the guest; returns when it can run a command.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn start(config: &Config) -> Result<Self, Error> {
+        let qemu = find_qemu().ok_or(Error::QemuMissing)?;
+        let kvm = match config.accelerator {
+            Accelerator::Emulation => false,
+            Accelerator::Best => *kvm_state() == KvmState::Usable,
+            Accelerator::Kvm if *kvm_state() == KvmState::Usable => true,
+            Accelerator::Kvm => return Err(Error::Kvm(kvm_state().clone())),
+        };
+        let image = &config.guest.root;
+        let root = fs::metadata(image).map_err(|source| Error::File {
+            what: "find",
+            path: image.clone(),
+            source,
+        })?;
+        let folder = tempfile::Builder::new().prefix("stasis-qemu-").tempdir();
+        let folder = folder.map_err(Error::system("make a temporary folder"))?;
+        let sockets = || UnixStream::pair().map_err(Error::system("make a socket"));
+        let ((port, port_end), (monitor, monitor_end)) = (sockets()?, sockets()?);
+        let ends = Ends {
+            port: port_end.as_raw_fd(),
+            monitor: monitor_end.as_raw_fd(),
+            console: &folder.path().join("console"),
+        };
+        let mut command = Command::new(qemu);
+        command.args(arguments(config, kvm, root.len(), &ends));
+        let inherited = [port_end.as_fd(), monitor_end.as_fd()];
+        let process = Process::start(command, &inherited, &folder.path().join("log"))
+            .map_err(Error::system("start qemu-system-x86_64"))?;
+        drop((port_end, monitor_end));
+        let stop = Arc::clone(&config.stop);
+        let asked = Arc::clone(&stop);
+        let stopped = move || asked.load(Ordering::Relaxed);
+        let port = Port::new(port).map_err(Error::system("make a socket"))?;
+        let monitor = match Qmp::new(monitor, &stopped) {
+            Ok(monitor) => monitor.ask(&|| false),
+            Err(crate::qmp::QmpError::Closed) => return Err(ended(process, &folder)),
+            Err(crate::qmp::QmpError::Stopped) => return Err(Error::Stopped),
+            Err(error) => return Err(error.into()),
+        };
+        let (host, frame) = (Host::repeating(), Vec::new());
+        let mut vm = Self { process, port, host, frame, monitor, folder, stop, kvm };
+        match vm.greeting(Instant::now() + config.boot_limit) {
+            Err(Error::Silent { console, .. }) => {
+                Err(Error::Boot { seconds: config.boot_limit.as_secs(), console })
+            }
+            other => other.map(|()| vm),
+        }
+    }
+
+    /// Whether KVM runs it.
+    pub fn uses_kvm(&self) -> bool {
+        self.kvm
+    }
+
+    /// Process id of QEMU.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The monitor, for what this type does not offer.
+    pub fn monitor(&mut self) -> &mut Qmp<'static> {
+        &mut self.monitor
+    }
+
+    /// The last lines of the guest's console.
+    pub fn console(&self) -> String {
+        console(&self.folder)
+    }
+
+    /// Runs a job to its end. `input` is a tar stream to unpack below `/` before
+    /// the command, where the job has one; `take` gets what comes out as it
+    /// comes. A limit in the job ends the command; if the guest then does not
+    /// come back either, that is an error.
+    ///
+    /// # Errors
+    /// See [`Error`]. How the command ended is no error.
+    pub fn run(
+        &mut self,
+        job: &Job,
+        input: &mut dyn Read,
+        take: &mut dyn FnMut(Piece<'_>),
+    ) -> Result<Outcome, Error> {
+        self.answer(Response::Job(job))?;
+        let limit = (job.limit_ms > 0).then(|| Duration::from_millis(job.limit_ms));
+        let mut deadline = Instant::now() + GRACE;
+        let mut outcome = Outcome { status: 126, message: String::new() };
+        let mut piece = Vec::new();
+        loop {
+            self.receive(deadline)?;
+            let before = outcome.message.len();
+            piece.clear();
+            let response = match self.host.receive(self.frame.as_mut_slice())? {
+                Request::Hello => return Ok(outcome),
+                Request::ReadInput { max } => {
+                    let most = max.min(PIECE).min(MAX_PAYLOAD) as u64;
+                    match (&mut *input).take(most).read_to_end(&mut piece) {
+                        Ok(_) => Response::Bytes(&piece),
+                        Err(source) => {
+                            return Err(Error::System { what: "read the command's input", source })
+                        }
+                    }
+                }
+                Request::Started => {
+                    let far = Duration::from_secs(365 * 24 * 3600);
+                    deadline = Instant::now() + limit.map_or(far, |limit| limit + GRACE);
+                    Response::Done
+                }
+                Request::Output { stream, bytes } => {
+                    take(Piece::Output(stream, bytes));
+                    Response::Done
+                }
+                Request::Exited { status } => {
+                    outcome.status = status;
+                    deadline = Instant::now() + GRACE;
+                    Response::Done
+                }
+                Request::NotStarted { status, message } => {
+                    outcome.status = status;
+                    outcome.message += &message;
+                    deadline = Instant::now() + GRACE;
+                    Response::Done
+                }
+                Request::Results { bytes } => {
+                    take(Piece::Results(bytes));
+                    deadline = Instant::now() + GRACE;
+                    Response::Done
+                }
+                Request::Log { text } => {
+                    outcome.message += &text;
+                    Response::Done
+                }
+                Request::Finished => {
+                    return Err(Error::Ended { said: "its agent says that it has finished".into() })
+                }
+            };
+            if outcome.message.len() > before {
+                outcome.message.push('\n');
+            }
+            self.answer(response)?;
+        }
+    }
+
+    /// Runs a shell's script without input; gives its outcome and what it wrote
+    /// to both outputs.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn shell(&mut self, script: &str) -> Result<(Outcome, Vec<u8>), Error> {
+        let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
+        job.send_results = false;
+        let mut said = Vec::new();
+        let outcome = self.run(&job, &mut std::io::empty(), &mut |piece| {
+            if let Piece::Output(_, bytes) = piece {
+                said.extend_from_slice(bytes);
+            }
+        })?;
+        Ok((outcome, said))
+    }
+
+    /// Ends the guest in order: its drives are unmounted and flushed.
+    ///
+    /// # Errors
+    /// It does not end within a minute.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.answer(Response::Job(&Job::new(Vec::new())))?;
+        match self.receive(Instant::now() + GRACE) {
+            Err(Error::Ended { .. }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => Err(Error::Ended { said: "its agent goes on after the end".into() }),
+        }
+    }
+
+    fn greeting(&mut self, deadline: Instant) -> Result<(), Error> {
+        self.receive(deadline)?;
+        match self.host.receive(self.frame.as_mut_slice())? {
+            Request::Hello => Ok(()),
+            // The host's state machine lets nothing else be first.
+            other => Err(Error::Ended { said: format!("its agent began with {other:?}") }),
+        }
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Result<(), Error> {
+        let stop = &self.stop;
+        let begun = Instant::now();
+        let stopped = || stop.load(Ordering::Relaxed);
+        let received = self.port.receive(&mut self.frame, deadline, stopped);
+        received.map_err(|failure| self.failed(failure, begun))
+    }
+
+    fn answer(&mut self, response: Response<'_>) -> Result<(), Error> {
+        let begun = Instant::now();
+        let mut frame = Growing(Vec::new());
+        Host::respond(&mut frame, response);
+        let sent = self.port.send(&frame.0);
+        sent.map_err(|failure| self.failed(failure, begun))
+    }
+
+    fn failed(&mut self, failure: Failure, begun: Instant) -> Error {
+        match failure {
+            Failure::Closed => Error::Ended { said: said(&mut self.process, &self.folder) },
+            Failure::Late => {
+                Error::Silent { seconds: begun.elapsed().as_secs(), console: self.console() }
+            }
+            Failure::Stopped => Error::Stopped,
+            Failure::TooLong(length) => Error::Frame { length },
+            Failure::System(source) => Error::System { what: "wait for the guest", source },
+        }
+    }
+}
+
+fn ended(mut process: Process, folder: &TempDir) -> Error {
+    Error::Ended { said: said(&mut process, folder) }
+}
+
+/// The end of the console, and of QEMU's own complaints.
+fn said(process: &mut Process, folder: &TempDir) -> String {
+    // Its descriptors are closed, so its end is near.
+    let _ = process.wait();
+    let log = File::open(folder.path().join("log"));
+    let log = log.and_then(|mut log| tail(&mut log)).unwrap_or_default();
+    let console = console(folder);
+    [console, log].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The last lines of the console. A panic's reason stands above what follows it.
+fn console(folder: &TempDir) -> String {
+    let path = folder.path().join("console");
+    let end = File::open(&path).and_then(|mut console| tail(&mut console)).unwrap_or_default();
+    let whole = fs::read(&path).unwrap_or_default();
+    let whole = String::from_utf8_lossy(&whole);
+    match whole.lines().rev().find(|line| line.contains("Kernel panic")) {
+        Some(reason) if !end.contains(reason) => format!("{reason}\n{end}"),
+        _ => end,
+    }
+}
+
+/// A mailbox as long as what has been written to it.
+struct Growing(Vec<u8>);
+
+impl Mailbox for Growing {
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        self.0.as_slice().read(offset, into);
+    }
+
+    fn write(&mut self, offset: usize, from: &[u8]) {
+        let end = offset + from.len();
+        if self.0.len() < end {
+            self.0.resize(end, 0);
+        }
+        self.0[offset..end].copy_from_slice(from);
+    }
+}
