@@ -14,11 +14,14 @@ pub mod process;
 pub mod qmp;
 
 mod arguments;
+mod checker;
 mod config;
 mod error;
 mod port;
+mod scratch;
 mod vm;
 
+pub use checker::{Checker, Disks, Finding, Task};
 pub use config::{Accelerator, Backend, Cache, Config, Drive};
 pub use error::Error;
 pub use stasis_channel::{Job, Stream};

@@ -3,7 +3,7 @@
 //! `STASIS_TEST_CACHE` chooses another cache for the guest.
 
 use stasis_guest::build::{build, default_cache, Guest, Recipe};
-use stasis_qemu::{Cache, Config, Drive, Error, Job, Piece, Stream, Vm};
+use stasis_qemu::{Cache, Checker, Config, Disks, Drive, Error, Job, Piece, Stream, Task, Vm};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -131,4 +131,62 @@ fn what_goes_wrong_is_told() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert!(matches!(vm.shell("sleep 1000"), Err(Error::Stopped)));
+}
+
+/// A disk by its contents.
+struct Contents(Vec<u8>);
+
+impl Disks for Contents {
+    fn sizes(&self) -> Vec<u64> {
+        vec![self.0.len() as u64]
+    }
+
+    fn read(&mut self, _: usize, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+        into.copy_from_slice(&self.0[offset as usize..offset as usize + into.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+#[ignore = "boots a guest"]
+fn states_are_checked_one_after_the_other() {
+    // The check changes its disk, as a journal's replay does, and must not see that
+    // or anything else of an earlier state.
+    let script = "read -r line </dev/vda; echo \"$line\" $(cat /run/given) $WHICH
+        printf 'changed\\n' >/dev/vda; sync
+        case $line in
+            crash*) echo c >/proc/sysrq-trigger;;
+            hang*) sleep 1000;;
+            stay*) mke2fs -qF /dev/vda; mount /dev/vda /mnt; exec >&- 2>&-; exit 9;;
+        esac";
+    let task = Task {
+        command: vec!["sh".into(), "-c".into(), script.into()],
+        limit: Duration::from_secs(2),
+    };
+    let mut checker = Checker::new(Config::new(guest()), task);
+    for (index, (line, status, boots)) in [
+        ("one", Some(0), 1),
+        ("two", Some(0), 1),
+        ("stay", Some(9), 1),
+        ("one", Some(0), 1),
+        ("hang", Some(124), 1),
+        // Left of its machine: nothing. It is started again, and for the crash twice.
+        ("two", Some(0), 2),
+        ("crash", None, 3),
+        ("one", Some(0), 4),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut disk = Contents(format!("{line}\n").into_bytes());
+        disk.0.resize(1 << 20, 0);
+        let files = [("run/given", format!("file {index}").into_bytes())];
+        let files = files.each_ref().map(|(path, content)| (*path, content.as_slice()));
+        let finding = checker.check(&mut disk, &files, &[("WHICH", index.to_string())]).unwrap();
+        assert_eq!((finding.status, checker.boots()), (status, boots), "{line}: {finding:?}");
+        if status.is_some() {
+            let said = format!("{line} file {index} {index}\n");
+            assert!(finding.said.starts_with(&said), "{finding:?}");
+        }
+    }
 }

@@ -1,0 +1,181 @@
+//! Runs a command of the guest on one state of disks after the other, in one
+//! boot.
+
+use crate::scratch::Scratch;
+use crate::{Backend, Cache, Config, Drive, Error, Job, Piece, Vm};
+use std::io;
+use std::time::Duration;
+
+/// Most that is kept of what the command says.
+const MOST_OUTPUT: usize = 64 << 10;
+
+/// What is to be run on each state.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The command; its drives are `/dev/vda` and so on.
+    pub command: Vec<String>,
+    /// Longest that it may take, in the guest's time.
+    pub limit: Duration,
+}
+
+/// Disks as they are to be.
+pub trait Disks {
+    /// Their sizes in bytes, multiples of 512.
+    fn sizes(&self) -> Vec<u64>;
+
+    /// Fills `into` with what disk `index` holds from `offset` on.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn read(&mut self, index: usize, offset: u64, into: &mut [u8]) -> io::Result<()>;
+}
+
+/// What the command said of a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Its status, as a shell gives it; 124 if it took too long. `None`: the
+    /// guest did not survive it, twice.
+    pub status: Option<u8>,
+    /// What it wrote to both outputs (the end of it, if it was much), and what
+    /// there is to say beyond that.
+    pub said: String,
+}
+
+/// A machine for checks, with a disk in memory for each of the states'.
+///
+/// Between two commands the guest has no disk open, so its caches hold nothing of
+/// them: the kernel drops a block device's at the last close (Linux
+/// `block/bdev.c`, `blkdev_flush_mapping`). Where something of a command stays
+/// behind, the machine is started anew.
+#[derive(Debug)]
+pub struct Checker {
+    config: Config,
+    task: Task,
+    machine: Option<(Vm, Vec<Scratch>)>,
+    boots: u64,
+}
+
+impl Checker {
+    /// A checker; its machine is started at the first check. The configuration's
+    /// drives are replaced by the states'.
+    pub fn new(config: Config, task: Task) -> Self {
+        Self { config, task, machine: None, boots: 0 }
+    }
+
+    /// How often the machine has been started.
+    pub fn boots(&self) -> u64 {
+        self.boots
+    }
+
+    /// Runs the command on `disks`, which stay as they are. `files` (path below
+    /// `/` and content) are in the guest before it, `environment` is added to its
+    /// own.
+    ///
+    /// # Errors
+    /// The machine does not start, or `disks` cannot be read. A guest that dies of
+    /// a state twice, each time newly started, is a finding.
+    pub fn check(
+        &mut self,
+        disks: &mut dyn Disks,
+        files: &[(&str, &[u8])],
+        environment: &[(&str, String)],
+    ) -> Result<Finding, Error> {
+        let input = archive(files).map_err(Error::system("pack the check's input"))?;
+        let mut job = Job::new(self.task.command.clone());
+        job.has_input = !files.is_empty();
+        job.send_results = false;
+        job.limit_ms = u64::try_from(self.task.limit.as_millis()).unwrap_or(u64::MAX);
+        for (name, value) in environment {
+            job.environment.insert((*name).into(), value.clone());
+        }
+        let mut fresh = false;
+        loop {
+            let (vm, scratches) = self.machine(&disks.sizes(), &mut fresh)?;
+            for (index, scratch) in scratches.iter_mut().enumerate() {
+                let mut read = |offset: u64, into: &mut [u8]| disks.read(index, offset, into);
+                scratch.become_copy(&mut read).map_err(Error::system("read the state's disk"))?;
+            }
+            let mut said = Vec::new();
+            let outcome = vm.run(&job, &mut input.as_slice(), &mut |piece| {
+                if let Piece::Output(_, bytes) = piece {
+                    keep(&mut said, bytes);
+                }
+            });
+            let mut said = String::from_utf8_lossy(&said).into_owned();
+            match outcome {
+                Ok(outcome) => {
+                    if !outcome.message.is_empty() {
+                        // Something is left of the command.
+                        self.machine = None;
+                        said += &outcome.message;
+                    }
+                    return Ok(Finding { status: Some(outcome.status), said });
+                }
+                Err(error @ (Error::Ended { .. } | Error::Silent { .. })) => {
+                    self.machine = None;
+                    if fresh {
+                        said += &error.to_string();
+                        return Ok(Finding { status: None, said });
+                    }
+                    // Perhaps an earlier state did it.
+                }
+                Err(error) => {
+                    self.machine = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The machine with disks of these sizes; `fresh` tells whether it has been
+    /// started for this.
+    fn machine(
+        &mut self,
+        sizes: &[u64],
+        fresh: &mut bool,
+    ) -> Result<&mut (Vm, Vec<Scratch>), Error> {
+        let fits = |(_, disks): &(Vm, Vec<Scratch>)| {
+            disks.iter().map(Scratch::size).eq(sizes.iter().copied())
+        };
+        let machine = match self.machine.take().filter(fits) {
+            Some(machine) => machine,
+            None => {
+                let disks: io::Result<Vec<Scratch>> =
+                    sizes.iter().map(|size| Scratch::new(*size)).collect();
+                let disks = disks.map_err(Error::system("make a disk in memory"))?;
+                let drive = |disk: &Scratch| {
+                    Drive::new(Backend::Raw {
+                        path: disk.path(),
+                        cache: Cache::Unsafe,
+                        read_only: false,
+                        locking: false,
+                    })
+                };
+                self.config.drives = disks.iter().map(drive).collect();
+                *fresh = true;
+                self.boots += 1;
+                (Vm::start(&self.config)?, disks)
+            }
+        };
+        Ok(self.machine.insert(machine))
+    }
+}
+
+/// Appends, and drops the beginning where it gets too much.
+fn keep(said: &mut Vec<u8>, bytes: &[u8]) {
+    said.extend_from_slice(bytes);
+    if said.len() > MOST_OUTPUT {
+        said.drain(..said.len() - MOST_OUTPUT);
+    }
+}
+
+fn archive(files: &[(&str, &[u8])]) -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, path, *content)?;
+    }
+    archive.into_inner()
+}
