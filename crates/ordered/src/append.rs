@@ -1,0 +1,97 @@
+//! Writing to the log, and reading what is in it.
+
+use std::io;
+
+use crate::host::HostFile;
+use crate::index::{Extent, Source};
+use crate::planted::{has, Bug};
+use crate::record::{data_size, Kind, HEADER};
+use crate::ring::Ring;
+use crate::state::{Point, State};
+use stasis_clock::Nanos;
+
+/// What a record is to say of a range.
+#[derive(Debug, Clone, Copy)]
+pub enum Change<'a> {
+    /// These bytes, with their checksum.
+    Data(&'a [u8], u32),
+    /// So many zeroes.
+    Zeroes(u64),
+}
+
+impl Change<'_> {
+    /// Bytes of its record.
+    pub fn size(&self) -> u64 {
+        match self {
+            Change::Data(data, _) => data_size(data.len() as u64),
+            Change::Zeroes(_) => HEADER,
+        }
+    }
+}
+
+/// Appends a record, for which there is room.
+///
+/// # Errors
+/// What the host says; the log is then as it was.
+pub fn append<F: HostFile>(
+    state: &mut State,
+    log: &F,
+    offset: u64,
+    change: Change<'_>,
+    now: Nanos,
+) -> io::Result<()> {
+    let (record, data) = match change {
+        Change::Data(data, sum) => (state.next(Kind::Data, offset, data.len() as u64, sum), data),
+        Change::Zeroes(length) => (state.next(Kind::Zeroes, offset, length, 0), &[][..]),
+    };
+    Ring { file: log, size: state.head().ring }.write(&record, data)?;
+    state.wrote(&record, now);
+    Ok(())
+}
+
+/// Prepares a sync of the log: what it makes durable if it begins now.
+///
+/// # Errors
+/// What the host says.
+pub fn begin_sync<F: HostFile>(state: &mut State, log: &F, now: Nanos) -> io::Result<Point> {
+    if let Some(seal) = state.seal() {
+        Ring { file: log, size: state.head().ring }.write(&seal, &[])?;
+        state.wrote(&seal, now);
+    }
+    if has(Bug::EarlyDurable) {
+        state.synced(state.point());
+    }
+    Ok(state.point())
+}
+
+/// Reads the range from `offset` on, of which `extents` are not in the disk's
+/// own file.
+///
+/// # Errors
+/// What the host says.
+pub fn read<L: HostFile, D: HostFile>(
+    ring: &Ring<'_, L>,
+    disk: &D,
+    extents: &[Extent],
+    offset: u64,
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    let mut rest = buffer;
+    let mut at = offset;
+    for extent in extents {
+        let (before, from) = rest.split_at_mut((extent.offset - at) as usize);
+        let (piece, behind) = from.split_at_mut(extent.length as usize);
+        if !before.is_empty() {
+            disk.read(at, before)?;
+        }
+        match extent.source {
+            Source::Log(address) => ring.read(address, piece)?,
+            Source::Zeroes(_) => piece.fill(0),
+        }
+        (rest, at) = (behind, extent.offset + extent.length);
+    }
+    if rest.is_empty() {
+        return Ok(());
+    }
+    disk.read(at, rest)
+}

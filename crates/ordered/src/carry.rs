@@ -1,0 +1,130 @@
+//! Carrying what the log says to the disk's own file, so that the log's
+//! first records are no longer needed.
+//!
+//! The order is what makes it sound: records are durable before anything of
+//! them is written to the disk's file; that is durable before the head that
+//! leaves them out is written; and the head is durable before their place in
+//! the log is used again.
+
+use std::io;
+
+use crate::host::HostFile;
+use crate::index::{Extent, Source};
+use crate::planted::{has, Bug};
+use crate::record::LONGEST;
+use crate::ring::Ring;
+use crate::state::Plan;
+
+/// What is to be done next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Write extents from this one on.
+    Write(usize),
+    /// Make the disk's file durable.
+    SyncDisk,
+    /// Reads may go to the disk's file: [`State::forget`](crate::state::State::forget).
+    Forget,
+    /// Write the new head.
+    WriteHead,
+    /// Make the log durable.
+    SyncLog,
+    /// Nothing: [`State::freed`](crate::state::State::freed).
+    Done,
+}
+
+/// A plan that is carried out, step by step.
+#[derive(Debug)]
+pub struct Carry {
+    plan: Plan,
+    stage: Stage,
+    buffer: Vec<u8>,
+}
+
+impl Carry {
+    /// Nothing of `plan` is done.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, stage: Stage::Write(0), buffer: Vec::new() }
+    }
+
+    /// What is carried out.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What comes next.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Does one step: at most about 1 MiB is written.
+    ///
+    /// # Errors
+    /// What the host says. After an error the plan begins again: what a failed
+    /// sync has lost is still in the log.
+    pub fn step<L: HostFile, D: HostFile>(&mut self, log: &L, disk: &D) -> io::Result<()> {
+        let result = self.try_step(log, disk);
+        if result.is_err() {
+            self.stage = Stage::Write(0);
+        }
+        result
+    }
+
+    fn try_step<L: HostFile, D: HostFile>(&mut self, log: &L, disk: &D) -> io::Result<()> {
+        self.stage = match self.stage {
+            Stage::Write(from) if from < self.plan.extents.len() => {
+                let ring = Ring { file: log, size: self.plan.head.ring };
+                Stage::Write(from + self.write(from, &ring, disk)?)
+            }
+            Stage::Write(_) => Stage::SyncDisk,
+            Stage::SyncDisk => {
+                if !has(Bug::NoDiskSync) {
+                    disk.sync()?;
+                }
+                Stage::Forget
+            }
+            Stage::Forget => Stage::WriteHead,
+            Stage::WriteHead => {
+                log.write(self.plan.head.place(), &[&self.plan.head.encode()])?;
+                Stage::SyncLog
+            }
+            Stage::SyncLog => {
+                if !has(Bug::NoHeadSync) {
+                    log.sync()?;
+                }
+                Stage::Done
+            }
+            Stage::Done => Stage::Done,
+        };
+        Ok(())
+    }
+
+    /// Writes one extent, or several that lie side by side; how many.
+    fn write<L: HostFile, D: HostFile>(
+        &mut self,
+        from: usize,
+        ring: &Ring<'_, L>,
+        disk: &D,
+    ) -> io::Result<usize> {
+        let extents = &self.plan.extents[from..];
+        let Extent { offset, length, source } = extents[0];
+        if let Source::Zeroes(_) = source {
+            disk.zero(offset, length)?;
+            return Ok(1);
+        }
+        self.buffer.clear();
+        let mut count = 0;
+        for extent in extents {
+            let begin = self.buffer.len();
+            let Source::Log(address) = extent.source else { break };
+            let beside = extent.offset == offset + begin as u64;
+            if count > 0 && (!beside || begin as u64 + extent.length > LONGEST) {
+                break;
+            }
+            self.buffer.resize(begin + extent.length as usize, 0);
+            ring.read(address, &mut self.buffer[begin..])?;
+            count += 1;
+        }
+        disk.write(offset, &[&self.buffer])?;
+        Ok(count)
+    }
+}

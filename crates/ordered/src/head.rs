@@ -1,0 +1,163 @@
+//! The log's first two pages: what the log is, and where its records begin.
+//!
+//! The two are written in turns, so that one of them holds whatever of the
+//! other a power cut tears.
+
+use crate::record::{word32, word64, PAGE};
+
+/// The version of the log's format that is written, and the newest that is
+/// read.
+pub const VERSION: u32 = 1;
+
+/// Bytes in front of the records.
+pub const HEADS: u64 = 2 * PAGE;
+
+const MAGIC: [u8; 16] = *b"stasis ordered\r\n";
+const LENGTH: usize = 96;
+
+/// Identifies the host's boot: what was written before a crash of the program
+/// alone is still in the host's page cache.
+pub type Boot = [u8; 16];
+
+/// Where the host does not tell: no boot is the same.
+pub const UNKNOWN: Boot = [0; 16];
+
+/// What the newest head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// How many heads were written before.
+    pub generation: u64,
+    /// Which opening of the disk the records from `tail` on belong to.
+    pub incarnation: u64,
+    /// The disk's size (bytes).
+    pub capacity: u64,
+    /// Bytes for records.
+    pub ring: u64,
+    /// Everything before this address is in the disk's own file.
+    pub tail: u64,
+    /// The epoch that begins there.
+    pub epoch: u64,
+    /// Boot of the host in which the records are written.
+    pub boot: Boot,
+    /// Whether the disk was closed, so that there are no records.
+    pub clean: bool,
+}
+
+/// What a page is instead of a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoHead {
+    /// Nothing that was ever a head, or a torn one.
+    Damaged,
+    /// One of a newer version of the format.
+    Newer(u32),
+}
+
+impl Head {
+    /// Which of the two pages it belongs into: its offset in the log (bytes).
+    pub fn place(&self) -> u64 {
+        self.generation % 2 * PAGE
+    }
+
+    /// As it is written: a page.
+    pub fn encode(&self) -> [u8; PAGE as usize] {
+        let mut page = [0; PAGE as usize];
+        page[..16].copy_from_slice(&MAGIC);
+        page[16..20].copy_from_slice(&VERSION.to_le_bytes());
+        page[20] = u8::from(self.clean);
+        let words =
+            [self.generation, self.incarnation, self.capacity, self.ring, self.tail, self.epoch];
+        for (place, word) in page[24..72].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        page[72..88].copy_from_slice(&self.boot);
+        let own = crc32fast::hash(&page[..LENGTH - 4]);
+        page[LENGTH - 4..LENGTH].copy_from_slice(&own.to_le_bytes());
+        page
+    }
+
+    /// The head that a page holds.
+    ///
+    /// # Errors
+    /// [`NoHead`] if it holds none that is understood.
+    pub fn decode(page: &[u8]) -> Result<Self, NoHead> {
+        if page.len() < LENGTH || page[..16] != MAGIC {
+            return Err(NoHead::Damaged);
+        }
+        // Where a newer version has its checksum is not known.
+        let version = word32(page, 16);
+        if version > VERSION {
+            return Err(NoHead::Newer(version));
+        }
+        if word32(page, LENGTH - 4) != crc32fast::hash(&page[..LENGTH - 4]) {
+            return Err(NoHead::Damaged);
+        }
+        let word = |index: usize| word64(page, 24 + 8 * index);
+        let mut boot = [0; 16];
+        boot.copy_from_slice(&page[72..88]);
+        let head = Self {
+            generation: word(0),
+            incarnation: word(1),
+            capacity: word(2),
+            ring: word(3),
+            tail: word(4),
+            epoch: word(5),
+            boot,
+            clean: page[20] == 1,
+        };
+        let sound = head.ring >= PAGE && head.ring.is_multiple_of(PAGE);
+        sound.then_some(head).ok_or(NoHead::Damaged)
+    }
+
+    /// The newest of the heads in the log's first bytes.
+    ///
+    /// # Errors
+    /// [`NoHead`] if there is none.
+    pub fn newest(bytes: &[u8]) -> Result<Self, NoHead> {
+        let (first, second) = bytes.split_at(bytes.len().min(PAGE as usize));
+        match (Self::decode(first), Self::decode(second)) {
+            (Err(NoHead::Newer(version)), _) | (_, Err(NoHead::Newer(version))) => {
+                Err(NoHead::Newer(version))
+            }
+            (Ok(one), Ok(other)) => Ok(if one.generation > other.generation { one } else { other }),
+            (Ok(head), _) | (_, Ok(head)) => Ok(head),
+            (Err(why), Err(_)) => Err(why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(generation: u64) -> Head {
+        let boot = *b"0123456789abcdef";
+        Head {
+            generation,
+            incarnation: 7,
+            capacity: 1 << 30,
+            ring: 1 << 20,
+            tail: 9,
+            epoch: 3,
+            boot,
+            clean: true,
+        }
+    }
+
+    #[test]
+    fn the_newest_sound_head_counts() {
+        let mut bytes = [head(4).encode(), head(5).encode()].concat();
+        assert_eq!(Head::newest(&bytes), Ok(head(5)));
+        bytes[PAGE as usize + 40] ^= 1;
+        assert_eq!(Head::newest(&bytes), Ok(head(4)));
+        bytes[40] ^= 1;
+        assert_eq!(Head::newest(&bytes), Err(NoHead::Damaged));
+        assert_eq!(Head::newest(&bytes[..50]), Err(NoHead::Damaged));
+    }
+
+    #[test]
+    fn a_newer_version_is_none_of_ours() {
+        let mut bytes = [head(4).encode(), head(5).encode()].concat();
+        bytes[16] = 2;
+        assert_eq!(Head::newest(&bytes), Err(NoHead::Newer(2)));
+    }
+}

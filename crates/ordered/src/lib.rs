@@ -1,0 +1,51 @@
+//! A virtual disk in a file of the host, in real time, whose flushes need not
+//! wait: stock host file systems, stock guests.
+//!
+//! What is written between two flushes is an epoch. Epochs are appended to a
+//! log beside the disk's file, with checksums, so that their order needs no
+//! sync of the host's file system: after a crash the longest beginning of whole
+//! epochs counts. A thread syncs the log soon, and another carries what is
+//! durable to the disk's own file, which is a plain image once closed.
+//!
+//! Promises:
+//! - After a crash, of the host or of the program alone, the disk is a beginning
+//!   of what was written to it, cut at a flush (or where more than a quarter of
+//!   the log was written without one). Opening it is enough.
+//! - A flush is durable when it ends, with [`Durability::Flush`] and
+//!   [`Durability::Barrier`]; with [`Durability::Ordered`] at most `max_lag`
+//!   later, and a write with FUA and [`Disk::make_durable`] when they end.
+//! - After a crash of the program alone nothing that was acknowledged is lost.
+//! - No space, or any other error of the host, is an error of the operation that
+//!   met it; the disk stays sound and goes on.
+//! - From any number of threads. Memory is bounded by the log's size: about 150
+//!   bytes for each record in it, and the host's page cache.
+//!
+//! [`record`], [`head`], [`index`], [`state`] are pure; [`carry`] and
+//! [`recover`] know files only by [`HostFile`], so that a simulation can cut
+//! the power at any point.
+
+pub mod append;
+mod carrier;
+pub mod carry;
+mod disk;
+mod error;
+pub mod head;
+mod host;
+pub mod index;
+mod open;
+mod planted;
+pub mod record;
+pub mod recover;
+pub mod ring;
+#[cfg(test)]
+mod simulation;
+pub mod state;
+
+pub use disk::{Counters, Disk};
+pub use error::{DiskError, OpenError};
+pub use host::HostFile;
+pub use open::{log_path, Options, Recovered};
+pub use stasis_media::Durability;
+
+/// The smallest log (bytes): a few of the longest records.
+pub const LEAST_LOG: u64 = 8 << 20;

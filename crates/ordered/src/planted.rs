@@ -1,0 +1,46 @@
+//! Bugs that tests plant, to see that the simulation finds them. Outside of
+//! tests there are none.
+
+/// What is done wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub enum Bug {
+    /// Data is believed without its checksum.
+    NoChecksum,
+    /// The last epoch counts although its end is not there.
+    OpenEpoch,
+    /// The disk's file is written before the log is durable.
+    CarryEarly,
+    /// What is newest is carried, durable or not.
+    CarryNewest,
+    /// The head is written before the disk's file is durable.
+    NoDiskSync,
+    /// The log's place is used again before the head is durable.
+    NoHeadSync,
+    /// Records of earlier openings count.
+    AnyIncarnation,
+    /// A flush that has to be durable ends without a sync.
+    EarlyDurable,
+    /// A recovery begins to carry before the log is durable.
+    NoRecoverySync,
+    /// A sync is said to cover what was written while it was under way.
+    LatePoint,
+}
+
+#[cfg(test)]
+thread_local! {
+    pub static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Whether `bug` is planted.
+#[cfg(test)]
+pub fn has(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether `bug` is planted: never.
+#[cfg(not(test))]
+#[inline(always)]
+pub const fn has(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,219 @@
+//! What is left of a log after a crash: its longest beginning of whole epochs
+//! whose checksums hold.
+
+use std::io;
+
+use crate::carry::{Carry, Stage};
+use crate::head::{Boot, Head, NoHead, HEADS, UNKNOWN};
+use crate::host::HostFile;
+use crate::index::{Index, Source};
+use crate::planted::{has, Bug};
+use crate::record::{checksum, Kind, Record, HEADER, LONGEST, PAGE};
+use crate::ring::Ring;
+use crate::state::Plan;
+
+/// Bytes read at once: a longest record and the header behind it.
+const WINDOW: u64 = 2 * LONGEST;
+
+/// Why a log cannot be recovered.
+#[derive(Debug)]
+pub enum Unrecoverable {
+    /// It has no head that is understood.
+    Head(NoHead),
+    /// It is shorter than its head says (bytes).
+    Truncated {
+        /// What it is long.
+        length: u64,
+        /// What it has to be long.
+        expected: u64,
+    },
+    /// Records that were durable are not there.
+    Damaged {
+        /// Offset in the file (bytes) of what should be a record.
+        offset: u64,
+    },
+    /// The host's files cannot be read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unrecoverable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// What a recovery has to do, and what it found.
+#[derive(Debug)]
+pub struct Recovery {
+    /// Where only the program crashed, the log is in the host's page cache and
+    /// may not be durable: the seal that makes its last epoch whole.
+    pub seal: Option<Record>,
+    /// What to carry to the disk's file, with the head of an empty log.
+    pub plan: Plan,
+    /// Bytes of records that are carried there.
+    pub replayed: u64,
+    /// Bytes of sound records that were cut off, because their epoch has no end.
+    pub cut: u64,
+}
+
+/// Reads the log and says what to do for the disk to be a beginning of what was
+/// written to it. Nothing is written, so that it can be repeated.
+///
+/// In the same boot of the host nothing was lost, and every record counts.
+///
+/// # Errors
+/// [`Unrecoverable`], which tells what is wrong with the log.
+pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery, Unrecoverable> {
+    let mut pages = vec![0; HEADS as usize];
+    log.read(0, &mut pages)?;
+    let head = Head::newest(&pages).map_err(Unrecoverable::Head)?;
+    let expected = HEADS + head.ring;
+    if length < expected {
+        return Err(Unrecoverable::Truncated { length, expected });
+    }
+    let mut index = Index::default();
+    // Records of the epoch that is not known to be whole.
+    let mut waiting = Vec::new();
+    let (mut cut, mut epoch) = (head.tail, head.epoch);
+    let mut reader = Reader::new(Ring { file: log, size: head.ring }, head.tail);
+    while let Some(record) = reader.next(&head, epoch)? {
+        if record.epoch > epoch {
+            (cut, epoch) = (record.address, record.epoch);
+            waiting.drain(..).for_each(|record| note(&mut index, &record));
+        }
+        waiting.push(record);
+    }
+    let end = reader.address;
+    if !head.clean {
+        reader.look_beyond(&head, end)?;
+    }
+    let mut seal = None;
+    if (head.boot == boot && boot != UNKNOWN) || has(Bug::OpenEpoch) {
+        // Not behind its own seal: however often this is begun again, the log
+        // grows once.
+        if waiting.iter().any(|record: &Record| record.kind != Kind::Seal) {
+            seal = Some(Record::seal(head.incarnation, end, epoch + 1, head.tail));
+        }
+        cut = end;
+        waiting.drain(..).for_each(|record| note(&mut index, &record));
+    }
+    let next = Head {
+        generation: head.generation + 1,
+        incarnation: head.incarnation + 1,
+        tail: seal.map_or(end, |seal| seal.end()).next_multiple_of(PAGE),
+        epoch: epoch + 2,
+        boot,
+        clean: false,
+        ..head
+    };
+    let plan = Plan { extents: index.iter().collect(), head: next };
+    Ok(Recovery { seal, plan, replayed: cut - head.tail, cut: end - cut })
+}
+
+/// Does what `recovery` says, and ends with the log empty. It can be begun again
+/// at any point.
+///
+/// # Errors
+/// What the host says.
+pub fn apply<L: HostFile, D: HostFile>(log: &L, disk: &D, recovery: Recovery) -> io::Result<Head> {
+    let ring = Ring { file: log, size: recovery.plan.head.ring };
+    if let Some(seal) = &recovery.seal {
+        ring.write(seal, &[])?;
+    }
+    // After a crash of the program alone nothing of it may be durable.
+    if !has(Bug::NoRecoverySync) {
+        log.sync()?;
+    }
+    let mut carry = Carry::new(recovery.plan);
+    while carry.stage() != Stage::Done {
+        carry.step(log, disk)?;
+    }
+    Ok(carry.plan().head)
+}
+
+fn note(index: &mut Index, record: &Record) {
+    let source = match record.kind {
+        Kind::Data => Source::Log(record.address + HEADER),
+        Kind::Zeroes => Source::Zeroes(record.address),
+        Kind::Seal => return,
+    };
+    index.insert(record.offset, record.length, source);
+}
+
+/// Reads records one after the other.
+struct Reader<'a, F> {
+    ring: Ring<'a, F>,
+    first: u64,
+    address: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl<'a, F: HostFile> Reader<'a, F> {
+    fn new(ring: Ring<'a, F>, address: u64) -> Self {
+        Self { ring, first: address, address, window: Vec::new(), window_at: address }
+    }
+
+    /// The bytes from `address` on, which is not before those of the last call.
+    fn bytes(&mut self, address: u64, length: u64) -> io::Result<Option<&[u8]>> {
+        let last = self.first + self.ring.size;
+        if address + length > last {
+            return Ok(None);
+        }
+        let have = self.window_at + self.window.len() as u64;
+        if address + length > have || address < self.window_at {
+            self.window.resize(WINDOW.max(length).min(last - address) as usize, 0);
+            self.ring.read(address, &mut self.window)?;
+            self.window_at = address;
+        }
+        let from = (address - self.window_at) as usize;
+        Ok(Some(&self.window[from..from + length as usize]))
+    }
+
+    fn header(&mut self, address: u64) -> io::Result<Option<Record>> {
+        let bytes = self.bytes(address, HEADER)?;
+        let header = bytes.and_then(|bytes| bytes.try_into().ok());
+        Ok(header.and_then(Record::decode))
+    }
+
+    /// The next record, if there is one.
+    fn next(&mut self, head: &Head, epoch: u64) -> io::Result<Option<Record>> {
+        let Some(record) = self.header(self.address)? else { return Ok(None) };
+        let follows = record.address == self.address
+            && (record.incarnation == head.incarnation || has(Bug::AnyIncarnation))
+            && record.epoch >= epoch
+            && record.end() <= self.first + self.ring.size
+            && (record.kind == Kind::Seal || record.offset + record.length <= head.capacity);
+        if !follows {
+            return Ok(None);
+        }
+        if record.kind == Kind::Data {
+            let data = self.bytes(record.address + HEADER, record.length)?;
+            let holds = |data| checksum(data) == record.checksum || has(Bug::NoChecksum);
+            if !data.is_some_and(holds) {
+                return Ok(None);
+            }
+        }
+        self.address = record.end();
+        Ok(Some(record))
+    }
+
+    /// A later record that knows the log to have been durable beyond `end`
+    /// tells that it is damaged there. After each sync a record begins a page.
+    fn look_beyond(&mut self, head: &Head, end: u64) -> Result<(), Unrecoverable> {
+        let mut address = end.next_multiple_of(PAGE);
+        while address < self.first + self.ring.size {
+            if let Some(record) = self.header(address)? {
+                let known = record.address == address
+                    && record.incarnation == head.incarnation
+                    && record.durable > end;
+                if known {
+                    let offset = HEADS + end % self.ring.size;
+                    return Err(Unrecoverable::Damaged { offset });
+                }
+            }
+            address += PAGE;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! What the log holds and how far it is durable. Pure: what is written and
+//! synced is told to it afterwards.
+
+use std::collections::VecDeque;
+
+use stasis_clock::Nanos;
+
+use crate::head::Head;
+use crate::index::{Extent, Index, Source};
+use crate::planted::{has, Bug};
+use crate::record::{Kind, Record, HEADER, PAGE};
+
+/// Room that is kept free (bytes): a seal, the zeroes behind a record up to its
+/// page's end, and a page between the log's end and its beginning.
+pub const RESERVE: u64 = 4 * PAGE;
+
+/// What a record that is in the log says, and where it ends.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    end: u64,
+    epoch: u64,
+    offset: u64,
+    length: u64,
+    source: Source,
+}
+
+/// How far a sync makes the log durable.
+#[derive(Debug, Clone, Copy)]
+pub struct Point {
+    end: u64,
+    boundary: u64,
+}
+
+/// What is to be written to the disk's own file for the log's first records to
+/// be no longer needed.
+#[derive(Debug)]
+pub struct Plan {
+    /// The newest of what those records say, in the disk's order.
+    pub extents: Vec<Extent>,
+    /// The head that leaves them out.
+    pub head: Head,
+}
+
+/// What the log holds.
+#[derive(Debug)]
+pub struct State {
+    head: Head,
+    end: u64,
+    durable: u64,
+    epoch: u64,
+    // Whether the epoch has records.
+    begun: bool,
+    // Where the last epoch that was closed ends, and the last that is durable.
+    boundary: u64,
+    whole: u64,
+    sealed: u64,
+    sealed_epoch: u64,
+    entries: VecDeque<Entry>,
+    // Orders that are not durable: the boundary and when they ended.
+    orders: VecDeque<(u64, Nanos)>,
+    index: Index,
+    /// Orders of ours, where too much was written without one.
+    pub forced_orders: u64,
+}
+
+impl State {
+    /// An empty log that continues where `head` says.
+    pub fn new(head: Head) -> Self {
+        let tail = head.tail;
+        Self {
+            head,
+            end: tail,
+            durable: tail,
+            epoch: head.epoch,
+            begun: false,
+            boundary: tail,
+            whole: tail,
+            sealed: tail,
+            sealed_epoch: head.epoch,
+            entries: VecDeque::new(),
+            orders: VecDeque::new(),
+            index: Index::default(),
+            forced_orders: 0,
+        }
+    }
+
+    /// The head that is on the host's disk.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Where everything before is in the disk's own file.
+    pub fn tail(&self) -> u64 {
+        self.head.tail
+    }
+
+    /// The first address that is not yet written.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes of the log that are in use.
+    pub fn used(&self) -> u64 {
+        self.end - self.head.tail
+    }
+
+    /// Bytes of the log that are not durable.
+    pub fn behind(&self) -> u64 {
+        self.end - self.durable
+    }
+
+    /// Where the last closed epoch ends.
+    pub fn boundary(&self) -> u64 {
+        self.boundary
+    }
+
+    /// Up to which epoch's end the log is durable.
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// When the oldest order ended that is not durable.
+    pub fn oldest_order(&self) -> Option<(u64, Nanos)> {
+        self.orders.front().copied()
+    }
+
+    /// Where the bytes of ranges are.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Whether a record of so many bytes has room.
+    pub fn has_room(&self, size: u64) -> bool {
+        self.used() + size + RESERVE <= self.head.ring
+    }
+
+    /// The next record, as it is to be written at the log's end.
+    pub fn next(&self, kind: Kind, offset: u64, length: u64, checksum: u32) -> Record {
+        Record {
+            kind,
+            incarnation: self.head.incarnation,
+            address: self.end,
+            epoch: self.epoch,
+            offset,
+            length,
+            durable: self.durable,
+            checksum,
+        }
+    }
+
+    /// `record`, which [`Self::next`] made, was written. `now`: for the order
+    /// that too many records without one are given.
+    pub fn wrote(&mut self, record: &Record, now: Nanos) {
+        self.end = record.end();
+        let source = match record.kind {
+            Kind::Data => Source::Log(record.address + HEADER),
+            Kind::Zeroes => Source::Zeroes(record.address),
+            Kind::Seal => {
+                (self.sealed, self.sealed_epoch) = (self.end, self.epoch);
+                return;
+            }
+        };
+        let Record { epoch, offset, length, .. } = *record;
+        self.entries.push_back(Entry { end: self.end, epoch, offset, length, source });
+        self.index.insert(offset, length, source);
+        self.begun = true;
+        // Otherwise the log could fill with what may never be carried home.
+        if self.end - self.boundary > self.head.ring / 4 {
+            self.forced_orders += 1;
+            self.order(now);
+        }
+    }
+
+    /// What was written so far is durable before what is written later. Ends
+    /// with the address up to which the log has to be durable for that to have
+    /// happened.
+    pub fn order(&mut self, now: Nanos) -> u64 {
+        if self.begun {
+            self.boundary = self.end;
+            self.epoch += 1;
+            self.begun = false;
+            self.orders.push_back((self.boundary, now));
+        }
+        self.boundary
+    }
+
+    /// The seal that has to be written before a sync, if one has to be.
+    pub fn seal(&self) -> Option<Record> {
+        if (self.end, self.epoch) == (self.sealed, self.sealed_epoch) {
+            return None;
+        }
+        Some(Record::seal(self.head.incarnation, self.end, self.epoch, self.durable))
+    }
+
+    /// What a sync that begins now makes durable.
+    pub fn point(&self) -> Point {
+        Point { end: self.end, boundary: self.boundary }
+    }
+
+    /// A sync that began at `point` has ended well.
+    pub fn synced(&mut self, point: Point) {
+        let point = if has(Bug::LatePoint) { self.point() } else { point };
+        self.durable = self.durable.max(point.end);
+        self.whole = self.whole.max(point.boundary);
+        while self.orders.front().is_some_and(|(boundary, _)| *boundary <= self.whole) {
+            self.orders.pop_front();
+        }
+    }
+
+    /// What to write to the disk's own file for about the first `limit` bytes of
+    /// the log to be free, as far as they are durable.
+    pub fn plan(&self, limit: u64) -> Option<Plan> {
+        let whole = if has(Bug::CarryEarly) { self.boundary } else { self.whole };
+        let most = whole.min(self.head.tail.saturating_add(limit));
+        let mut newest = Index::default();
+        let mut head = self.head;
+        for entry in &self.entries {
+            // At least one, or nothing would ever be free.
+            if entry.end > whole || (entry.end > most && !newest.is_empty()) {
+                break;
+            }
+            // Not from the whole index: what is newer may not be durable.
+            newest.insert(entry.offset, entry.length, entry.source);
+            (head.tail, head.epoch) = (entry.end, entry.epoch);
+        }
+        head.generation += 1;
+        if has(Bug::CarryNewest) {
+            let extents = self.index.iter().filter(|extent| extent.source.address() < head.tail);
+            return (!newest.is_empty()).then(|| Plan { extents: extents.collect(), head });
+        }
+        (!newest.is_empty()).then(|| Plan { extents: newest.iter().collect(), head })
+    }
+
+    /// What `plan` said is done, and its head is durable.
+    pub fn freed(&mut self, plan: &Plan) {
+        self.head = plan.head;
+        while self.entries.front().is_some_and(|entry| entry.end <= plan.head.tail) {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Reads of these extents of `plan`, which are done, go to the disk's own file.
+    pub fn forget(&mut self, plan: &Plan, extents: &[Extent]) {
+        for extent in extents {
+            self.index.forget(extent.offset, extent.length, plan.head.tail);
+        }
+    }
+}
