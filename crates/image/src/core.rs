@@ -10,7 +10,7 @@ use imago::{FormatAccess, Mapping};
 use stasis_block::{Command, Operation, Status};
 use tokio::sync::{Mutex, MutexGuard, Notify, RwLock, RwLockReadGuard};
 
-use crate::durability::Lag;
+use crate::durability::{Covered, Lag};
 use crate::host::{HostIo, Shared};
 use crate::job::Job;
 use crate::storage::{Handle, Role};
@@ -291,8 +291,10 @@ impl Core {
         let mut job = self.start(&access, End::Ordered).await?;
         job.ordered().await?;
         if self.settings.durability == Durability::Ordered {
-            let now = self.shared.lock().now;
-            lock(&self.lag).ordered(now);
+            {
+                let state = &mut *self.shared.lock();
+                lock(&self.lag).ordered(state.now, &mut state.counters);
+            }
             self.wait_for_lag().await;
         }
         acknowledge();
@@ -319,9 +321,18 @@ impl Core {
         let access = self.access.read().await;
         let covered = lock(&self.lag).flush();
         let outcome = self.write_tables(&access, End::Durable).await;
-        lock(&self.lag).flushed(covered, outcome.is_ok());
-        self.caught_up.notify_waiters();
+        self.flushed(covered, outcome.is_ok());
         outcome
+    }
+
+    /// What a flush of the drive below covered is durable, if it ended well.
+    fn flushed(&self, covered: Covered, well: bool) {
+        {
+            let state = &mut *self.shared.lock();
+            let now = well.then_some(state.now);
+            lock(&self.lag).flushed(covered, now, &mut state.counters);
+        }
+        self.caught_up.notify_waiters();
     }
 
     /// Makes everything durable that was ordered, for a crash to undo no more
@@ -331,8 +342,7 @@ impl Core {
         let flush = self.shared.io(Command::flush(), Vec::new());
         let covered = lock(&self.lag).flush();
         let outcome = flush.await;
-        lock(&self.lag).flushed(covered, outcome.is_ok());
-        self.caught_up.notify_waiters();
+        self.flushed(covered, outcome.is_ok());
     }
 
     /// Writes what is left, for the image to be closed.

@@ -32,6 +32,14 @@ pub struct Counters {
     pub host_write_bytes: u64,
     /// Of it tables (bytes).
     pub table_write_bytes: u64,
+    /// Flushes of the guest that had ended and a crash could have undone, at
+    /// most at once.
+    pub lag_most_flushes: u64,
+    /// What the guest had written before its last flush and a crash could have
+    /// undone, at most at once (bytes).
+    pub lag_most_bytes: u64,
+    /// For how long at most (ns).
+    pub lag_longest: Nanos,
 }
 
 /// What a crash can undo, and when that has to end.
@@ -43,19 +51,33 @@ pub(crate) struct Lag {
     durable: u64,
     /// What was written since the last flush of the drive below (bytes).
     bytes: u64,
+    /// What was written at all, and of it what is known to be durable (bytes).
+    written: u64,
+    kept: u64,
     /// Flushes of the drive below that are under way.
     flushing: u32,
+}
+
+/// What a flush of the drive below makes durable.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Covered {
+    orders: u64,
+    bytes: u64,
 }
 
 impl Lag {
     /// A write of so many bytes.
     pub(crate) fn written(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
+        self.written = self.written.saturating_add(bytes);
     }
 
     /// A flush of the guest ended as an order.
-    pub(crate) fn ordered(&mut self, now: Nanos) {
+    pub(crate) fn ordered(&mut self, now: Nanos, counters: &mut Counters) {
         self.orders.push_back(now);
+        let orders = self.orders.len() as u64;
+        counters.lag_most_flushes = counters.lag_most_flushes.max(orders);
+        counters.lag_most_bytes = counters.lag_most_bytes.max(self.written - self.kept);
     }
 
     /// When a flush has to be submitted: early enough to be over in time, if it
@@ -75,17 +97,26 @@ impl Lag {
     }
 
     /// A flush of the drive below is submitted: what it covers.
-    pub(crate) fn flush(&mut self) -> u64 {
+    pub(crate) fn flush(&mut self) -> Covered {
         self.flushing += 1;
         self.bytes = 0;
-        self.durable + self.orders.len() as u64
+        Covered { orders: self.durable + self.orders.len() as u64, bytes: self.written }
     }
 
     /// It has ended.
-    pub(crate) fn flushed(&mut self, covered: u64, well: bool) {
+    pub(crate) fn flushed(
+        &mut self,
+        covered: Covered,
+        now: Option<Nanos>,
+        counters: &mut Counters,
+    ) {
         self.flushing -= 1;
-        while well && self.durable < covered && self.orders.pop_front().is_some() {
+        let Some(now) = now else { return };
+        self.kept = self.kept.max(covered.bytes);
+        while self.durable < covered.orders {
+            let Some(ended) = self.orders.pop_front() else { break };
             self.durable += 1;
+            counters.lag_longest = counters.lag_longest.max(now.saturating_sub(ended));
         }
     }
 }

@@ -87,7 +87,8 @@ pub fn find_links(
         file.writable = true;
         file.room = room(&found.header, &found, lengths[0]);
     }
-    let medium = HostFiles::open(&files, options)?;
+    // The paths are whole: what they started from is in them.
+    let medium = HostFiles::open(&files, &OpenOptions { base: Path::new(""), ..*options })?;
     let places: Vec<_> = medium.places().collect();
     if writable {
         if found.header.bitmaps() {

@@ -20,6 +20,20 @@ fn driver(path: &Path) -> Driver<stasis_image::Image> {
 }
 
 #[test]
+fn a_relative_path_starts_from_its_base() {
+    // Itself relative, as a folder of results is.
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let base = Path::new(folder.path().file_name().unwrap());
+    make(&base.join("below.qcow2"), 1 << 20);
+    let backing = Some(("below.qcow2".into(), None));
+    create(&base.join("top.qcow2"), &CreateOptions { backing, ..CreateOptions::default() })
+        .unwrap();
+    let options = stasis_media::OpenOptions { base, ..options() };
+    let (opening, _) = stasis_image::open_files(Path::new("top.qcow2"), true, &options).unwrap();
+    assert_eq!(opening.found().links.len(), 2);
+}
+
+#[test]
 fn a_new_image_is_as_qemu_makes_them() {
     let folder = folder();
     for (cluster_size, refcount_bits, lazy) in

@@ -58,6 +58,7 @@ fn an_appending_fsync_costs_as_few_flushes_as_published_or_fewer() {
 
     let barrier = append(Durability::Barrier, true);
     assert_eq!(barrier.host_flushes, 2 * FSYNCS, "published: 2 for each");
+    assert_eq!((barrier.lag_most_flushes, barrier.lag_longest), (0, 0), "nothing is owed");
 
     let ordered = append(Durability::Ordered, true);
     assert_eq!(ordered.host_flushes - ordered.lag_flushes, 0, "published: 0");
@@ -91,6 +92,10 @@ fn an_order_ends_at_once_and_what_it_owes_is_bounded() {
     let counters = driver.layer.counters();
     assert!(shortest < 1_000, "an order took {shortest} ns");
     assert!(counters.lag_waits > 0 && counters.lag_flushes > 0, "{counters:?}");
+    // What was at risk at most: some of the flushes, each with its write.
+    assert!((2..200).contains(&counters.lag_most_flushes), "{counters:?}");
+    assert!(counters.lag_most_bytes >= 4096 * counters.lag_most_flushes, "{counters:?}");
+    assert!((1..5_000_000).contains(&counters.lag_longest), "{counters:?}");
 }
 
 #[test]

@@ -33,6 +33,9 @@ enum Command {
     Sim(Box<SimArguments>),
     /// Repeat a publication's experiments and print its figures beside ours
     Reproduce(commands::reproduce::Arguments),
+    /// A workload for the guest, see `commands::reproduce::load`
+    #[command(subcommand, hide = true)]
+    GuestLoad(commands::reproduce::load::Load),
     /// Make the guest's system from Debian packages
     #[command(subcommand)]
     Guest(GuestCommand),
@@ -287,6 +290,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Run(arguments) => commands::run::main(*arguments),
         Command::Sim(arguments) => commands::sim::main(&arguments),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
+        Command::GuestLoad(load) => commands::reproduce::load::main(&load),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
         Command::Image(command) => commands::image::image(&command),
         Command::Models(arguments) => {

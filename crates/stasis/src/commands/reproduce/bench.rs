@@ -10,6 +10,8 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stasis_experiment::Experiment;
+use stasis_image::CreateOptions;
+use stasis_media::MediumSpec;
 use stasis_report::{Summary, SUMMARY_FILE};
 
 use super::fio::{self, Latencies};
@@ -31,6 +33,8 @@ pub struct Trial {
     pub what: String,
     /// The experiment. Media that are files stand in the folder [`image`] names.
     pub experiment: Experiment,
+    /// Size of the disks whose images are made for it, and removed after it (bytes).
+    pub disk_size: Option<u64>,
 }
 
 /// Where an image behind a drive stands, for an experiment's medium.
@@ -95,7 +99,14 @@ impl Bench {
             announce(index + 1, of, trial.id, &trial.what, before.is_some());
             let done = match before {
                 Some(done) => Ok(done),
-                None => self.run(trial.experiment, &folder, key),
+                None => self
+                    .make_disks(&trial)
+                    .and_then(|disks| Ok((disks, self.run(trial.experiment, &folder, key)?)))
+                    .map(|(disks, done)| {
+                        // The next needs the room.
+                        disks.iter().for_each(|path| drop(std::fs::remove_file(path)));
+                        done
+                    }),
             };
             if self.stop.load(Ordering::Relaxed) {
                 bail!(Stopped);
@@ -108,6 +119,26 @@ impl Bench {
         // The images hold nothing that anyone wants; failing to remove them harms nobody.
         let _ = std::fs::remove_dir_all(media);
         Ok(runs)
+    }
+
+    /// Makes the disk images of an experiment anew.
+    fn make_disks(&self, trial: &Trial) -> Result<Vec<PathBuf>> {
+        let Some(size) = trial.disk_size else { return Ok(Vec::new()) };
+        let options = CreateOptions { size: Some(size), ..CreateOptions::default() };
+        let mut disks = Vec::new();
+        for drive in &trial.experiment.drives {
+            let MediumSpec::Qcow2 { path, .. } = &drive.medium else { continue };
+            let path = self.folder.join(path);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    bail!("cannot remove {}: {error}", path.display())
+                }
+                _ => {}
+            }
+            stasis_image::create(&path, &options)?;
+            disks.push(path);
+        }
+        Ok(disks)
     }
 
     fn run(&self, mut experiment: Experiment, folder: &Path, key: Key) -> Result<Done> {

@@ -1,6 +1,7 @@
 //! `stasis reproduce`: a publication's experiments, at a size that fits a usual
 //! machine, with its figures beside ours.
 
+mod barrier;
 mod bench;
 mod femu;
 mod fio;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{bail, Result};
 use stasis_experiment::Engine;
 use stasis_report::figures::{self, Figure};
 use stasis_report::page::{Block, Page, Section};
@@ -23,6 +24,7 @@ use stasis_report::{Column, Table, FIGURES_FILE, REPORT_FILE};
 use crate::cli::FAILURE;
 use crate::commands::run;
 use crate::engine;
+pub use barrier::load;
 use bench::{Bench, Runs, Stopped};
 use simulated::Simulator;
 
@@ -38,6 +40,8 @@ pub enum Publication {
     /// Li et al.: "The CASE of FEMU: cheap, accurate, scalable and extensible flash
     /// emulator", 2018
     Femu,
+    /// Kim et al.: "Barrier enabled QEMU", 2019
+    Barrier,
 }
 
 impl Publication {
@@ -45,6 +49,7 @@ impl Publication {
         match self {
             Self::FreezingTime => "reproduce-freezing-time",
             Self::Femu => "reproduce-femu",
+            Self::Barrier => "reproduce-barrier",
         }
     }
 
@@ -52,6 +57,7 @@ impl Publication {
         match self {
             Self::FreezingTime => freezing_time::trials(settings),
             Self::Femu => femu::trials(settings),
+            Self::Barrier => barrier::trials(settings),
         }
     }
 }
@@ -67,6 +73,7 @@ Examples:
   stasis reproduce freezing-time
   stasis reproduce freezing-time --quick --results quick
   stasis reproduce femu
+  stasis reproduce barrier --full
 
 Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
 )]
@@ -79,6 +86,9 @@ pub struct Arguments {
     /// Fewer experiments and I/Os, as a check
     #[arg(long)]
     pub quick: bool,
+    /// As large as the publication; barrier only, hours
+    #[arg(long, conflicts_with = "quick")]
+    pub full: bool,
     /// Run what is complete, too
     #[arg(long)]
     pub force: bool,
@@ -92,6 +102,7 @@ pub struct Arguments {
 struct Settings {
     engine: Engine,
     quick: bool,
+    full: bool,
 }
 
 /// What a publication's runs say.
@@ -104,8 +115,11 @@ struct Findings {
 /// `stasis reproduce`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let publication = arguments.publication;
+    if arguments.full && publication != Publication::Barrier {
+        bail!("--full: only `barrier` has it");
+    }
     let engine = engine::choose(arguments.engine.unwrap_or_default())?;
-    let settings = Settings { engine, quick: arguments.quick };
+    let settings = Settings { engine, quick: arguments.quick, full: arguments.full };
     let folder = arguments.results.clone().unwrap_or_else(|| publication.folder().into());
     let stop = run::stop_on_signals()?;
     let mut bench = Bench::new(&folder, arguments.force, Arc::clone(&stop))?;
@@ -114,6 +128,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         let findings = match publication {
             Publication::FreezingTime => freezing_time::findings(&settings, &runs)?,
             Publication::Femu => femu::findings(&settings, &runs, &Simulator::new(stop))?,
+            Publication::Barrier => barrier::findings(&settings, &runs)?,
         };
         anyhow::Ok((runs, findings))
     };
@@ -154,7 +169,11 @@ fn figure(
 
 fn page(findings: &Findings, runs: &Runs, settings: &Settings) -> Page {
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
-    let size = if settings.quick { "the quick form, for checks" } else { "the usual size" };
+    let size = match (settings.quick, settings.full) {
+        (true, _) => "the quick form, for checks",
+        (_, true) => "the publication's size",
+        _ => "the usual size",
+    };
     let subtitle = format!("The publication's figures beside ours. Engine {engine}, {size}.");
     let mut sections = findings.sections.clone();
     sections.push(Section::new("All figures").with(Block::Figures(findings.figures.clone())));

@@ -40,7 +40,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     let drives = drives.into_iter().collect::<Result<_, _>>()?;
     let experiment = experiment(settings, VCPUS, MEMORY, drives, &script);
     let what = "Fig. 2: 1 to 64 threads, 4 vCPUs".to_owned();
-    Ok(vec![Trial { id: RUN, what, experiment }])
+    Ok(vec![Trial { id: RUN, what, experiment, disk_size: None }])
 }
 
 pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {

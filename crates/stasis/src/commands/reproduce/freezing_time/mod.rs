@@ -79,7 +79,12 @@ fn fio_trial(
     (jobs, count): (&[(&str, &str)], u64),
 ) -> Trial {
     let command = fio::command(jobs, count);
-    Trial { id, what: what.to_owned(), experiment: experiment(settings, vcpus, drive, command) }
+    Trial {
+        id,
+        what: what.to_owned(),
+        experiment: experiment(settings, vcpus, drive, command),
+        disk_size: None,
+    }
 }
 
 fn experiment(

@@ -35,7 +35,12 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
                 .map(str::to_owned);
         let mut experiment = experiment(settings, 1, drive, words.to_vec());
         experiment.guest.packages = PACKAGES.map(str::to_owned).to_vec();
-        trials.push(Trial { id, what: format!("5.4: ffmpeg on {what}"), experiment });
+        trials.push(Trial {
+            id,
+            what: format!("5.4: ffmpeg on {what}"),
+            experiment,
+            disk_size: None,
+        });
     }
     Ok(trials)
 }
