@@ -29,6 +29,8 @@ struct Cli {
 enum Command {
     /// Run a command in a guest on modelled drives
     Run(Box<RunArguments>),
+    /// Cut the power of a run's drives many times, and look at what is left
+    CrashTest(commands::crash_test::Arguments),
     /// Drive a model without a guest, with a fio job file's load or a trace
     Sim(Box<SimArguments>),
     /// Repeat a publication's experiments and print its figures beside ours
@@ -288,6 +290,7 @@ fn factor(word: &str) -> Result<f64, String> {
 pub fn main() -> Result<ExitCode> {
     match Cli::parse().command {
         Command::Run(arguments) => commands::run::main(*arguments),
+        Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => commands::sim::main(&arguments),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::GuestLoad(load) => commands::reproduce::load::main(&load),

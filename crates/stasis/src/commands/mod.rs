@@ -1,6 +1,7 @@
 //! What each subcommand does.
 
 pub mod calibrate;
+pub mod crash_test;
 pub mod doctor;
 pub mod guest;
 pub mod image;

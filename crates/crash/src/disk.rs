@@ -1,0 +1,52 @@
+//! Disks as the contents of their sectors, where they differ from what they
+//! were before a run.
+
+use std::collections::HashMap;
+
+use crate::sectors::Content;
+
+/// Sectors that are kept together.
+const CHUNK: u64 = 128;
+
+/// What was written of a disk.
+#[derive(Debug, Clone, Default)]
+pub struct Disk {
+    chunks: HashMap<u64, Box<[Option<Content>; CHUNK as usize]>>,
+    print: u128,
+}
+
+/// What one sector adds to the print of a disk.
+pub(crate) fn print(sector: u64, content: Content) -> u128 {
+    let half = |seed: u64| {
+        let mut value = sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
+        value = value.wrapping_add(content.number().wrapping_mul(0xd6e8_feb8_6659_fd93));
+        // splitmix64's finish.
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u128::from(value ^ (value >> 31))
+    };
+    half(0x243f_6a88_85a3_08d3) << 64 | half(0x1319_8a2e_0370_7344)
+}
+
+impl Disk {
+    /// What `sector` holds; `None` if nobody wrote it.
+    pub fn get(&self, sector: u64) -> Option<Content> {
+        self.chunks.get(&(sector / CHUNK)).and_then(|chunk| chunk[(sector % CHUNK) as usize])
+    }
+
+    /// Writes `sector`; gives what it held.
+    pub fn set(&mut self, sector: u64, content: Option<Content>) -> Option<Content> {
+        let chunk = self.chunks.entry(sector / CHUNK).or_insert_with(|| Box::new([None; 128]));
+        let before = std::mem::replace(&mut chunk[(sector % CHUNK) as usize], content);
+        for held in [before, content].into_iter().flatten() {
+            self.print ^= print(sector, held);
+        }
+        before
+    }
+
+    /// A number that disks with the same contents share, and others, as good as
+    /// certainly, do not.
+    pub fn print(&self) -> u128 {
+        self.print
+    }
+}

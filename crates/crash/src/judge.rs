@@ -1,0 +1,381 @@
+//! Whether a disk is one that the guest may find after a power cut.
+//!
+//! A disk is looked at by its contents alone: each sector must hold something
+//! that was written there, or what it held before the run; which write that was
+//! is taken in the guest's disfavour only where no other one fits.
+
+use std::collections::HashMap;
+
+use stasis_block::Operation;
+use stasis_clock::Nanos;
+
+use crate::sectors::{Content, SECTOR};
+use crate::story::{Asked, Position, Trace};
+
+/// What a flush of the guest promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// What ended before it was submitted is durable when it ends.
+    Durable,
+    /// It is an order; and durable when it has ended for so long (ns).
+    Ordered(Nanos),
+}
+
+/// What is wrong with a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// A sector holds what nobody wrote there.
+    Unknown {
+        /// The sector.
+        sector: u64,
+    },
+    /// A write is gone that was to stay.
+    Lost {
+        /// The sector.
+        sector: u64,
+        /// The write, in words.
+        write: String,
+    },
+    /// Something is there, and something that was ordered before it is not.
+    Order {
+        /// A sector with something too old.
+        old: u64,
+        /// One with something too new, or the same.
+        new: u64,
+    },
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let byte = |sector: &u64| sector * SECTOR as u64;
+        match self {
+            Self::Unknown { sector } => {
+                write!(f, "byte {:#x}: its sector holds what nobody wrote there", byte(sector))
+            }
+            Self::Lost { sector, write } => {
+                write!(f, "byte {:#x}: a durable write is gone: {write}", byte(sector))
+            }
+            Self::Order { old, new } => write!(
+                f,
+                "bytes {:#x} and {:#x}: the second is there, and the first, ordered before it by \
+                 a flush, is not",
+                byte(old),
+                byte(new)
+            ),
+        }
+    }
+}
+
+/// A flush of the guest, or what counts as one.
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    submit: Position,
+    end: Position,
+    at: Nanos,
+    // Durable when it ends, whatever flushes promise.
+    urgent: bool,
+}
+
+/// The guest's side of a drive's history.
+#[derive(Debug)]
+pub struct Judge<'a> {
+    trace: &'a Trace,
+    promise: Promise,
+    /// Sectors in order, and where their writes begin in `writes`.
+    sectors: Vec<(u64, usize)>,
+    /// Places and contents, by sector, in the order of submission.
+    writes: Vec<(u32, Content)>,
+    /// What each sector held before the run.
+    base: Vec<Content>,
+    // In the order of submission.
+    orders: Vec<Order>,
+}
+
+/// `priority >> 13`: the real-time class (linux/ioprio.h).
+const REAL_TIME: u16 = 1;
+
+/// Places in the sequence of orders, from..=to.
+type Range = (usize, usize);
+
+impl<'a> Judge<'a> {
+    /// A judge of what `trace`, the guest's, may find. `empty`: the disk was
+    /// zeroes before the run.
+    pub fn new(trace: &'a Trace, promise: Promise, empty: bool) -> Self {
+        let mut found: HashMap<u64, Vec<(u32, Content)>> = HashMap::new();
+        // Zeroes on zeroes cannot be told from nothing.
+        for written in [true, false] {
+            for (place, asked) in trace.asked.iter().enumerate() {
+                let writes = matches!(asked.command.operation, Operation::Write | Operation::Copy);
+                if writes != written {
+                    continue;
+                }
+                for (sector, content) in trace.sectors(place) {
+                    if writes || !empty {
+                        found.entry(sector).or_default().push((place as u32, content));
+                    } else if let Some(list) = found.get_mut(&sector) {
+                        list.push((place as u32, content));
+                    }
+                }
+            }
+        }
+        let mut all: Vec<_> = found.into_iter().collect();
+        all.sort_unstable_by_key(|(sector, _)| *sector);
+        let (mut sectors, mut writes) = (Vec::new(), Vec::new());
+        for (sector, mut list) in all {
+            list.sort_unstable_by_key(|(place, _)| *place);
+            sectors.push((sector, writes.len()));
+            writes.append(&mut list);
+        }
+        sectors.push((u64::MAX, writes.len()));
+        let orders = trace.asked.iter().filter_map(|asked| order(asked, promise)).collect();
+        let base = vec![Content::ZERO; sectors.len() - 1];
+        Self { trace, promise, sectors, writes, base, orders }
+    }
+
+    /// The sectors that matter, in order.
+    pub fn sectors(&self) -> impl Iterator<Item = u64> + '_ {
+        self.sectors[..self.sectors.len() - 1].iter().map(|(sector, _)| *sector)
+    }
+
+    /// What the sector with this index held before the run.
+    pub fn set_base(&mut self, index: usize, content: Content) {
+        self.base[index] = content;
+    }
+
+    /// What is promised after `position` moments, at `at` (ns), in a number:
+    /// where it is the same, the same disk is judged in the same way.
+    pub fn promised(&self, position: Position, at: Nanos) -> (usize, usize) {
+        let ended = self.orders.iter().filter(|order| order.end < position);
+        let settled = match self.promise {
+            Promise::Durable => 0,
+            Promise::Ordered(lag) => {
+                let over = |order: &&Order| order.at <= at.saturating_sub(lag);
+                ended.clone().filter(over).count()
+            }
+        };
+        (ended.count(), settled)
+    }
+
+    fn asked(&self, place: u32) -> &Asked {
+        &self.trace.asked[place as usize]
+    }
+
+    /// Judges a disk after a power cut at `at` (ns), after `position` moments.
+    /// `held` says what the sector with an index among [`Judge::sectors`] holds.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge(
+        &self,
+        position: Position,
+        at: Nanos,
+        mut held: impl FnMut(usize, u64) -> Content,
+    ) -> Result<(), Violation> {
+        match self.promise {
+            Promise::Durable => self.durable(position, &mut held),
+            Promise::Ordered(lag) => self.ordered(position, at.saturating_sub(lag), &mut held),
+        }
+    }
+
+    /// The writes of a sector that were submitted by then, newest first.
+    fn newest_first(
+        &self,
+        index: usize,
+        position: Position,
+    ) -> impl Iterator<Item = (u32, Content)> + '_ {
+        let all = &self.writes[self.sectors[index].1..self.sectors[index + 1].1];
+        let known = all.partition_point(|(place, _)| self.asked(*place).submit.1 < position);
+        all[..known].iter().rev().copied()
+    }
+
+    fn lost(&self, index: usize, place: u32) -> Violation {
+        let Asked { command, submit, end, .. } = self.asked(place);
+        let end = end.map_or(String::new(), |(at, ..)| format!(", acknowledged at {at} ns"));
+        let write = format!(
+            "{}{} of {} bytes at {:#x}, submitted at {} ns{end}",
+            command.operation.name(),
+            if command.fua { " (FUA)" } else { "" },
+            command.length,
+            command.offset,
+            submit.0,
+        );
+        Violation::Lost { sector: self.sectors[index].0, write }
+    }
+
+    fn durable(
+        &self,
+        position: Position,
+        held: &mut dyn FnMut(usize, u64) -> Content,
+    ) -> Result<(), Violation> {
+        // What ended before the last of these is durable.
+        let flushed =
+            self.orders.iter().filter(|order| order.end < position).map(|order| order.submit).max();
+        let kept = |asked: &Asked| match asked.end {
+            Some((_, end, true)) if end < position => {
+                flushed.is_some_and(|flush| end < flush) || asked.command.fua
+            }
+            _ => false,
+        };
+        for index in 0..self.base.len() {
+            let content = held(index, self.sectors[index].0);
+            let mut required: Option<u32> = None;
+            let mut known = false;
+            let mut fits = false;
+            for (place, written) in self.newest_first(index, position) {
+                let asked = self.asked(place);
+                let stale = required.is_some_and(|newer| self.precedes(asked, newer));
+                known |= written == content;
+                if written == content && !stale {
+                    fits = true;
+                    break;
+                }
+                if required.is_none() && kept(asked) {
+                    required = Some(place);
+                }
+            }
+            if fits || (required.is_none() && content == self.base[index]) {
+                continue;
+            }
+            known |= content == self.base[index];
+            return Err(match required {
+                Some(place) if known => self.lost(index, place),
+                _ => Violation::Unknown { sector: self.sectors[index].0 },
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a write had ended before another of the same sector began.
+    fn precedes(&self, asked: &Asked, newer: u32) -> bool {
+        asked.end.is_some_and(|(_, end, _)| end < self.asked(newer).submit.1)
+    }
+
+    fn ordered(
+        &self,
+        position: Position,
+        settled: Nanos,
+        held: &mut dyn FnMut(usize, u64) -> Content,
+    ) -> Result<(), Violation> {
+        // The disk is cut at one of these, numbered from 1; 0: at none.
+        let orders: Vec<Order> =
+            self.orders.iter().filter(|order| order.end < position).copied().collect();
+        // By end: the newest order that had ended by then.
+        let mut ends: Vec<(Position, usize)> =
+            orders.iter().enumerate().map(|(index, order)| (order.end, index + 1)).collect();
+        ends.sort_unstable();
+        let mut newest = 0;
+        for (_, number) in &mut ends {
+            newest = newest.max(*number);
+            *number = newest;
+        }
+        let ended_before = |moment: Position| {
+            let count = ends.partition_point(|(end, _)| *end < moment);
+            count.checked_sub(1).map_or(0, |last| ends[last].1)
+        };
+        let submitted_by = |moment: Position| orders.partition_point(|o| o.submit <= moment);
+        let needed = orders.iter().rposition(|order| order.urgent || order.at <= settled);
+        let mut allowed: Vec<Range> = vec![(needed.map_or(0, |index| index + 1), orders.len())];
+        // A sector that needs something this new.
+        let mut new = 0;
+        'sectors: for index in 0..self.base.len() {
+            let content = held(index, self.sectors[index].0);
+            // The first order that would have kept something newer.
+            let mut limit = orders.len();
+            let mut fits: Vec<Range> = Vec::new();
+            let mut required = None;
+            let mut earlier: Vec<(Position, Position)> = Vec::new();
+            for (place, written) in self.newest_first(index, position) {
+                let asked = self.asked(place);
+                for (submit, end) in &earlier {
+                    if asked.end.is_some_and(|(_, ended, _)| ended < *submit) {
+                        limit = limit.min(submitted_by(*end));
+                    }
+                }
+                if written == content {
+                    let stale = required.is_some_and(|newer| self.precedes(asked, newer));
+                    let from = ended_before(asked.submit.1);
+                    if from <= limit && !stale {
+                        if allowed.iter().all(|range| from <= range.0 && range.1 <= limit) {
+                            continue 'sectors;
+                        }
+                        fits.push((from, limit));
+                    }
+                }
+                if let Some((_, end, true)) = asked.end.filter(|(_, end, _)| *end < position) {
+                    earlier.push((asked.submit.1, end));
+                    if asked.command.fua {
+                        required.get_or_insert(place);
+                    }
+                }
+            }
+            if content == self.base[index] && required.is_none() {
+                let first = earlier.iter().map(|(_, end)| submitted_by(*end)).min();
+                fits.push((0, first.unwrap_or(orders.len())));
+            }
+            let next = common(&allowed, &fits);
+            if next.is_empty() {
+                return Err(self.why(index, new, position, content, &fits, needed));
+            }
+            if next.first().map(|range| range.0) > allowed.first().map(|range| range.0) {
+                new = index;
+            }
+            allowed = next;
+        }
+        Ok(())
+    }
+
+    /// Why no order is left at which the disk could be cut.
+    fn why(
+        &self,
+        index: usize,
+        new: usize,
+        position: Position,
+        content: Content,
+        fits: &[Range],
+        needed: Option<usize>,
+    ) -> Violation {
+        let known = content == self.base[index]
+            || self.newest_first(index, position).any(|(_, written)| written == content);
+        if !known {
+            return Violation::Unknown { sector: self.sectors[index].0 };
+        }
+        let needed = needed.map_or(0, |index| index + 1);
+        let newest = self
+            .newest_first(index, position)
+            .find(|(place, _)| self.asked(*place).well_by(position));
+        match newest {
+            Some((place, _)) if fits.iter().all(|range| range.1 < needed) => {
+                self.lost(index, place)
+            }
+            _ => Violation::Order { old: self.sectors[index].0, new: self.sectors[new].0 },
+        }
+    }
+}
+
+fn order(asked: &Asked, promise: Promise) -> Option<Order> {
+    let (at, end, true) = asked.end? else { return None };
+    let flush = matches!(asked.command.operation, Operation::Flush | Operation::Barrier);
+    let urgent = asked.command.fua || asked.command.priority >> 13 == REAL_TIME;
+    let counts = match promise {
+        Promise::Durable => asked.command.operation == Operation::Flush,
+        // A durable write is durable with everything before it.
+        Promise::Ordered(_) => flush || urgent,
+    };
+    counts.then_some(Order { submit: asked.submit.1, end, at, urgent })
+}
+
+/// What is in both.
+fn common(left: &[Range], right: &[Range]) -> Vec<Range> {
+    let mut both: Vec<Range> = Vec::new();
+    for (from, to) in left {
+        for (other, until) in right {
+            let range = (*from.max(other), *to.min(until));
+            if range.0 <= range.1 {
+                both.push(range);
+            }
+        }
+    }
+    both.sort_unstable();
+    both.dedup();
+    both
+}

@@ -1,0 +1,344 @@
+//! The disks of a state as the guest finds them: a raw drive's sectors, or an
+//! image that is opened and checked.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::memfd::{memfd_create, MFdFlags};
+use stasis_block::{Command, Operation, Status};
+use stasis_crash::{Content, Contents, HeadDrive, Remains, Walk, SECTOR};
+use stasis_drive::{Drive, Layer};
+use stasis_image::{Extent, Format, Image, ImageError, Kind, Link, Settings, Timeless};
+use stasis_media::{Execution, OpenOptions};
+
+use crate::engine::recording::copy_sparse;
+
+/// A drive's disk in the state that is looked at.
+pub enum Disk {
+    /// What the drive holds is the disk.
+    Raw(Raw),
+    /// It holds an image of the disk.
+    Image(Box<ImageDisk>),
+}
+
+/// A raw disk.
+pub struct Raw {
+    base: Option<File>,
+}
+
+/// A disk in an image, whose file is kept in memory.
+pub struct ImageDisk {
+    /// The image's own file before the run.
+    base: File,
+    /// The same in the present state.
+    state: File,
+    links: Vec<Link>,
+    // The sectors of the state that are not certain.
+    changed: Vec<u64>,
+    // What files below and compressed clusters hold, by sector of the disk.
+    below: HashMap<u64, Content>,
+    // What the image's file held before the run.
+    before: HashMap<u64, Content>,
+    opened: Option<(Image, Vec<Extent>)>,
+}
+
+/// An image that is not what an image may be.
+#[derive(Debug)]
+pub struct Unsound(pub String);
+
+fn read_fully(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match file.read_at(&mut into[done..], offset + done as u64) {
+            Ok(0) => {
+                // Behind the end there are zeroes.
+                into[done..].fill(0);
+                break;
+            }
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl Disk {
+    /// The disk of a recorded drive, as it was before the run. `folder` is the
+    /// record's.
+    pub fn open(head: &HeadDrive, folder: &Path) -> Result<Self> {
+        let base = match &head.base {
+            Some(name) => {
+                let path = folder.join(name);
+                let file =
+                    File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+                Some((path, file))
+            }
+            None => None,
+        };
+        match (base, head.image) {
+            (Some((path, base)), Some(_)) => {
+                let state = memfd_create("stasis-state", MFdFlags::MFD_CLOEXEC)
+                    .context("cannot make a file in memory")?;
+                let state = File::from(state);
+                copy_sparse(&path, &state).context("cannot copy the image")?;
+                let place = PathBuf::from(format!("/proc/self/fd/{}", state.as_raw_fd()));
+                let mut links = vec![Link { path: place, format: Format::Qcow2 }];
+                for (path, raw) in &head.below {
+                    let format = if *raw { Format::Raw } else { Format::Qcow2 };
+                    links.push(Link { path: path.clone(), format });
+                }
+                let (changed, below, before) = (Vec::new(), HashMap::new(), HashMap::new());
+                let opened = None;
+                let disk = ImageDisk { base, state, links, changed, below, before, opened };
+                Ok(Self::Image(Box::new(disk)))
+            }
+            (base, _) => Ok(Self::Raw(Raw { base: base.map(|(_, file)| file) })),
+        }
+    }
+
+    /// Whether it was zeroes before the run.
+    pub fn was_empty(&self) -> bool {
+        matches!(self, Self::Raw(Raw { base: None }))
+    }
+
+    /// Takes over what became certain.
+    pub fn settle(&mut self, sector: u64, content: Content, contents: &Contents) -> Result<()> {
+        if let Self::Image(image) = self {
+            image.write(sector, contents.bytes(content))?;
+        }
+        Ok(())
+    }
+
+    /// Makes it the disk of a state.
+    pub fn become_state(
+        &mut self,
+        walk: &Walk,
+        drive: usize,
+        remains: &Remains,
+        contents: &Contents,
+    ) -> Result<Result<(), Unsound>> {
+        let Self::Image(image) = self else { return Ok(Ok(())) };
+        image.restore(walk, drive, contents)?;
+        for (sector, content) in remains.each() {
+            image.write(sector, contents.bytes(content))?;
+            image.changed.push(sector);
+        }
+        image.open()
+    }
+
+    /// The sectors of the disk that `sectors` names, in order, in the present
+    /// state; `walk` and `remains` say what the drive has, `None` as before the
+    /// run.
+    pub fn contents(
+        &mut self,
+        sectors: &mut dyn Iterator<Item = u64>,
+        drive: usize,
+        present: Option<(&Walk, &Remains)>,
+        contents: &mut Contents,
+    ) -> Result<Vec<Content>> {
+        let drive_has = |sector: u64| {
+            let (walk, remains) = present?;
+            remains.get(sector).or_else(|| walk.settled(drive).get(sector))
+        };
+        let mut bytes = [0; SECTOR];
+        let mut all = Vec::new();
+        match self {
+            Self::Raw(raw) => {
+                for sector in sectors {
+                    let content = match (drive_has(sector), &raw.base) {
+                        (Some(content), _) => content,
+                        (None, None) => Content::ZERO,
+                        (None, Some(file)) => {
+                            read_fully(file, sector * SECTOR as u64, &mut bytes)
+                                .context("cannot read the disk as it was")?;
+                            contents.find(&bytes)
+                        }
+                    };
+                    all.push(content);
+                }
+            }
+            Self::Image(image) => {
+                let ImageDisk { base, below, before, opened, .. } = &mut **image;
+                let Some((image, extents)) = opened else { return Ok(all) };
+                let mut extents = extents.iter().peekable();
+                for sector in sectors {
+                    let offset = sector * SECTOR as u64;
+                    while extents.next_if(|e| e.offset + e.length <= offset).is_some() {}
+                    let extent = extents.peek();
+                    let content = match extent.map(|e| (e.kind, offset - e.offset)) {
+                        None | Some((Kind::Zero { .. }, _)) => Content::ZERO,
+                        Some((Kind::Data(start), within)) => {
+                            let place = (start + within) / SECTOR as u64;
+                            match drive_has(place).or_else(|| before.get(&place).copied()) {
+                                Some(content) => content,
+                                None => {
+                                    read_fully(base, place * SECTOR as u64, &mut bytes)
+                                        .context("cannot read the image as it was")?;
+                                    *before.entry(place).or_insert(contents.find(&bytes))
+                                }
+                            }
+                        }
+                        Some((Kind::Below(_) | Kind::Compressed, _)) => match below.get(&sector) {
+                            Some(content) => *content,
+                            None => {
+                                let data = read_image(image, offset, SECTOR)
+                                    .context("cannot read below the image")?;
+                                *below.entry(sector).or_insert(contents.find(&data))
+                            }
+                        },
+                    };
+                    all.push(content);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Opens an image as it is.
+    pub fn open_image(&mut self) -> Result<Result<(), Unsound>> {
+        match self {
+            Self::Image(image) => image.open(),
+            Self::Raw(_) => Ok(Ok(())),
+        }
+    }
+
+    /// One sector of the guest's disk as it was before the run.
+    pub fn read_before(&mut self, sector: u64, into: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::Raw(Raw { base: None }) => into.fill(0),
+            Self::Raw(Raw { base: Some(file) }) => {
+                read_fully(file, sector * SECTOR as u64, into)?;
+            }
+            Self::Image(disk) => {
+                let Some((image, _)) = &mut disk.opened else {
+                    return Err(io::Error::other("the image is not sound"));
+                };
+                into.copy_from_slice(&read_image(image, sector * SECTOR as u64, into.len())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `into` with the guest's disk from `offset` on, in the present state.
+    pub fn read(
+        &mut self,
+        drive: usize,
+        offset: u64,
+        into: &mut [u8],
+        present: (&Walk, &Remains),
+        contents: &Contents,
+    ) -> io::Result<()> {
+        let (walk, remains) = present;
+        match self {
+            Self::Raw(raw) => {
+                match &raw.base {
+                    Some(file) => read_fully(file, offset, into)?,
+                    None => into.fill(0),
+                }
+                let mut at = 0;
+                while at < into.len() {
+                    let place = offset + at as u64;
+                    let (sector, within) =
+                        (place / SECTOR as u64, (place % SECTOR as u64) as usize);
+                    let length = (SECTOR - within).min(into.len() - at);
+                    let held = remains.get(sector).or_else(|| walk.settled(drive).get(sector));
+                    if let Some(content) = held {
+                        let bytes = &contents.bytes(content)[within..within + length];
+                        into[at..at + length].copy_from_slice(bytes);
+                    }
+                    at += length;
+                }
+                Ok(())
+            }
+            Self::Image(disk) => {
+                let Some((image, _)) = &mut disk.opened else {
+                    return Err(io::Error::other("the image is not sound"));
+                };
+                // Whole sectors are read.
+                let start = offset / SECTOR as u64 * SECTOR as u64;
+                let skip = (offset - start) as usize;
+                let length = (skip + into.len()).next_multiple_of(SECTOR);
+                let data = read_image(image, start, length)?;
+                into.copy_from_slice(&data[skip..skip + into.len()]);
+                Ok(())
+            }
+        }
+    }
+
+    /// The image's file in the present state, for others to look at.
+    pub fn file(&self) -> Option<&File> {
+        match self {
+            Self::Image(image) => Some(&image.state),
+            Self::Raw(_) => None,
+        }
+    }
+}
+
+fn read_image(image: &mut Image, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let command = Command::new(Operation::Read, offset, length as u64);
+    match image.instant(command, vec![0; length]) {
+        (Status::Ok, data) => Ok(data),
+        _ => Err(io::Error::other("the image cannot be read")),
+    }
+}
+
+impl ImageDisk {
+    fn write(&mut self, sector: u64, bytes: &[u8]) -> Result<()> {
+        self.opened = None;
+        self.state
+            .write_all_at(bytes, sector * SECTOR as u64)
+            .context("cannot write the state's file in memory")
+    }
+
+    fn restore(&mut self, walk: &Walk, drive: usize, contents: &Contents) -> Result<()> {
+        for sector in std::mem::take(&mut self.changed) {
+            match walk.settled(drive).get(sector) {
+                Some(content) => self.write(sector, contents.bytes(content))?,
+                None => {
+                    let mut bytes = [0; SECTOR];
+                    read_fully(&self.base, sector * SECTOR as u64, &mut bytes)
+                        .context("cannot read the image as it was")?;
+                    self.write(sector, &bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<Result<(), Unsound>> {
+        let options = OpenOptions {
+            execution: Execution::Synchronous,
+            delay: Duration::ZERO,
+            base: Path::new(""),
+        };
+        self.opened = None;
+        let opened = || -> Result<(Image, Vec<Extent>), ImageError> {
+            let (opening, medium) = stasis_image::open_links(self.links.clone(), false, &options)?;
+            let drive = Drive::new(0, "state".into(), Box::new(Timeless::default()), medium);
+            let mut image = opening.open(Box::new(drive), Settings::default())?;
+            let extents = image.map()?;
+            Ok((image, extents))
+        };
+        match opened() {
+            Ok(opened) => {
+                self.opened = Some(opened);
+                Ok(Ok(()))
+            }
+            Err(error @ (ImageError::Os { .. } | ImageError::Open(_))) => {
+                Err(error).context("cannot open the image of a state")
+            }
+            // The place in memory says nothing to anybody.
+            Err(error) => {
+                let place = self.links[0].path.display().to_string();
+                Ok(Err(Unsound(error.to_string().replace(&place, "image"))))
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! `stasis crash-test`: one recorded run, and the power cut many times.
+
+mod disks;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{bail, Context, Result};
+use serde::Serialize;
+use stasis_block::units::format_duration;
+use stasis_crash::Plant;
+use stasis_experiment::{Engine, Experiment};
+
+use super::run::progress::Steps;
+use super::run::{self, Show};
+use crate::engine::Recording;
+use session::{Finding, Looks, Outcome, Session};
+
+/// The exit status where something was found.
+const FOUND: u8 = 1;
+/// Findings that are printed; all are in the JSON.
+const PRINTED: usize = 10;
+/// The file with what came out.
+const FILE: &str = "crash-test.json";
+
+/// What `stasis crash-test` does.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The experiment runs once, with everything recorded that its drives are asked. Then the power is cut
+at many instants; of what the drive's cache may lose, something is lost: nothing, all, some, in
+any order that flushes, barriers and durable writes allow, or torn between sectors. Each state is
+compared with what was promised to the guest.
+
+The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The record and
+the disks before the run are in the results' folder, and --record uses them again.
+
+Examples:
+  stasis crash-test crash.toml
+  stasis crash-test crash.toml --states 10000 --record results
+  stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
+  stasis crash-test crash.toml --plant dropped-barrier    tests the test
+
+Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
+stopped."
+)]
+pub struct Arguments {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT.toml")]
+    experiment: PathBuf,
+    /// How many power cuts
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    states: u64,
+    /// Only the state with this number
+    #[arg(long, value_name = "N", conflicts_with = "states")]
+    state: Option<u64>,
+    /// Seed of the power cuts
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Use the record of an earlier test, in this folder, instead of a run
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plant", "engine"])]
+    record: Option<PathBuf>,
+    /// Folder for the results [default: the experiment's, or results]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Make a mistake below the guest: dropped-barrier, early-acknowledgement or swapped-tables
+    #[arg(long, value_name = "MISTAKE", value_parser = plant)]
+    plant: Option<Plant>,
+    /// Where the machine runs: auto, kvm, softkvm or exact
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<Engine>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn plant(word: &str) -> Result<Plant, String> {
+    Plant::parse(word).ok_or_else(|| {
+        let names = Plant::ALL.map(Plant::name);
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
+/// What a test leaves, in words for programs.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    experiment: &'a Path,
+    seed: u64,
+    plant: Option<Plant>,
+    /// Of the record: commands of the guest, and of the drives below images.
+    guest_commands: u64,
+    drive_commands: u64,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    seconds: f64,
+    states_per_hour: f64,
+    /// A command line for each finding.
+    repeat: Vec<String>,
+}
+
+/// `stasis crash-test`.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let mut experiment = Experiment::read(&arguments.experiment)?;
+    let parent = arguments.experiment.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let base = parent.unwrap_or(Path::new(".")).to_owned();
+    let folder = match (&arguments.results, &experiment.results) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(folder)) => base.join(folder),
+        (None, None) => PathBuf::from("results"),
+    };
+    experiment.results = Some(folder.clone());
+    if let Some(engine) = arguments.engine {
+        experiment.engine = engine;
+    }
+    experiment.finish()?;
+    if experiment.drives.is_empty() {
+        bail!("{}: it has no drives to cut the power of", arguments.experiment.display());
+    }
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create the results folder {}", folder.display()))?;
+    let stop = run::stop_on_signals()?;
+    let mut recording = Recording { folder: folder.clone(), plant: arguments.plant };
+    match &arguments.record {
+        Some(earlier) => recording.folder.clone_from(earlier),
+        None => record(&experiment, &base, &stop, &recording)?,
+    }
+    let mut session = Session::open(&recording.file())?;
+    let (outcome, seconds) = explore(arguments, &mut session, &stop)?;
+    let report = report(arguments, &session, &outcome, seconds, &recording);
+    let path = folder.join(FILE);
+    let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
+    std::fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    super::print(&if arguments.json { json + "\n" } else { text(&report, &path) })?;
+    Ok(ExitCode::from(match outcome {
+        Outcome { stopped: true, .. } => 130,
+        Outcome { findings, .. } if !findings.is_empty() => FOUND,
+        _ => 0,
+    }))
+}
+
+/// Runs the experiment and leaves its record.
+fn record(
+    experiment: &Experiment,
+    base: &Path,
+    stop: &Arc<AtomicBool>,
+    recording: &Recording,
+) -> Result<()> {
+    let show = Show { console: false, output: false };
+    let run = run::execute_recorded(experiment, base, stop, show, Some(recording))?;
+    if run.status != 0 {
+        let message = run.message.unwrap_or_default();
+        let output = run.folder.join(run::OUTPUT_FILE);
+        bail!(
+            "the run that is to be recorded ended with status {}: {message} (its output is in {})",
+            run.status,
+            output.display()
+        );
+    }
+    Ok(())
+}
+
+fn explore(
+    arguments: &Arguments,
+    session: &mut Session,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Outcome, f64)> {
+    let span = session.story.span();
+    let numbers = match arguments.state {
+        Some(number) => number..number.saturating_add(1),
+        None => 0..arguments.states,
+    };
+    let cuts = session.cuts(arguments.seed, span, numbers);
+    let mut steps = Steps::new();
+    let begun = Instant::now();
+    let mut second = qemu_img_finds;
+    let mut looks =
+        Looks { native: true, check: None, second: Some(&mut second), second_every: 500 };
+    let total = cuts.len() as u64;
+    let outcome = session.explore(&cuts, &mut looks, |outcome| {
+        if outcome.cuts.is_multiple_of(16) {
+            let text = format!("{} of {total} power cuts", outcome.cuts);
+            steps.step(&text, Some(outcome.cuts as f64 / total as f64));
+        }
+        !stop.load(Ordering::Relaxed)
+    })?;
+    Ok((outcome, begun.elapsed().as_secs_f64()))
+}
+
+/// What `qemu-img check` has against an image; nothing where it is not there.
+fn qemu_img_finds(image: &File) -> Result<Option<String>> {
+    let path = format!("/proc/{}/fd/{}", std::process::id(), image.as_raw_fd());
+    let mut command = Command::new("qemu-img");
+    command.args(["check", "-f", "qcow2", &path]).stdin(Stdio::null());
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(_) => return Ok(None),
+    };
+    Ok(match output.status.code() {
+        // 3: leaks, which are harmless.
+        Some(0 | 3) => None,
+        code => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr);
+            Some(format!("qemu-img check ({code:?}): {}", text.trim()))
+        }
+    })
+}
+
+fn report<'a>(
+    arguments: &'a Arguments,
+    session: &Session,
+    outcome: &'a Outcome,
+    seconds: f64,
+    recording: &Recording,
+) -> Report<'a> {
+    let drives = &session.story.drives;
+    let count = |commands: usize| commands as u64;
+    let repeat = |finding: &Finding| {
+        format!(
+            "stasis crash-test {} --record {} --seed {} --state {}",
+            arguments.experiment.display(),
+            recording.folder.display(),
+            arguments.seed,
+            finding.state
+        )
+    };
+    Report {
+        experiment: &arguments.experiment,
+        seed: arguments.seed,
+        plant: session.story.head.plant.as_deref().and_then(Plant::parse),
+        guest_commands: count(drives.iter().map(|drive| drive.guest.asked.len()).sum()),
+        drive_commands: count(drives.iter().map(|drive| drive.cached().asked.len()).sum()),
+        outcome,
+        seconds,
+        states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
+        repeat: outcome.findings.iter().map(repeat).collect(),
+    }
+}
+
+fn text(report: &Report, path: &Path) -> String {
+    use session::Kind;
+    let Report { outcome, .. } = report;
+    let of = |kinds: &[Kind]| {
+        outcome.findings.iter().filter(|finding| kinds.contains(&finding.kind)).count()
+    };
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text += &format!("{name:<28}{value}\n");
+    line(
+        "recorded",
+        format!(
+            "{} commands of the guest, {} of the drives",
+            report.guest_commands, report.drive_commands
+        ),
+    );
+    if let Some(plant) = report.plant {
+        line("planted mistake", plant.name().into());
+    }
+    line("power cuts", outcome.cuts.to_string());
+    line("different states", outcome.distinct.to_string());
+    if outcome.checked > 0 {
+        line("checked in a guest", outcome.checked.to_string());
+        line("repaired by it", outcome.repaired.to_string());
+        line("broken", of(&[Kind::Check]).to_string());
+    }
+    line("durable data lost", of(&[Kind::Lost]).to_string());
+    line("order violated", of(&[Kind::Order]).to_string());
+    line("never written", of(&[Kind::Unknown]).to_string());
+    line("images unsound", of(&[Kind::Image]).to_string());
+    line("states per hour", format!("{:.0}", report.states_per_hour));
+    for (finding, repeat) in outcome.findings.iter().zip(&report.repeat).take(PRINTED) {
+        let drive = finding.drive.as_ref().map_or(String::new(), |name| format!(", drive {name}"));
+        text += &format!(
+            "\nstate {} (cut at {}{drive}): {}\n  {repeat}\n",
+            finding.state,
+            format_duration(finding.at),
+            finding.what
+        );
+    }
+    let more = outcome.findings.len().saturating_sub(PRINTED);
+    if more > 0 {
+        text += &format!("\nand {more} more\n");
+    }
+    text + &format!("\nall of it: {}\n", path.display())
+}
