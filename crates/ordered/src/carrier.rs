@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::carry::{Carry, Stage};
-use crate::disk::{Guard, Shared};
 use crate::head::Head;
 use crate::host::HostFile;
+use crate::shared::{Guard, Shared};
 use crate::state::Plan;
 use crate::DiskError;
 

@@ -1,254 +1,16 @@
-//! The disk as it is used: from several threads, with one that keeps the log
-//! durable in time and one that carries it to the disk's own file.
+//! The disk as it is used, from several threads.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use stasis_clock::Nanos;
-
-use crate::append::{self, Change};
+use crate::append::Change;
 use crate::host::HostFile;
-use crate::index::Source;
 use crate::record::{checksum, LONGEST};
-use crate::ring::Ring;
+use crate::shared::{Counters, Shared};
 use crate::state::State;
 use crate::{carrier, DiskError, Durability, Options};
-
-/// What a disk did since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Flushes and barriers.
-    pub orders: u64,
-    /// Flushes and writes that had to be durable when they ended.
-    pub durable: u64,
-    /// Syncs of the log.
-    pub syncs: u64,
-    /// Flushes and writes that waited for the log to be less behind.
-    pub lag_waits: u64,
-    /// Orders of ours where too much was written without one.
-    pub forced_orders: u64,
-    /// Bytes of data that were written to the log.
-    pub log_bytes: u64,
-    /// Bytes that were carried to the disk's own file.
-    pub carried_bytes: u64,
-    /// Writes that waited for room in the log.
-    pub room_waits: u64,
-}
-
-/// What the threads share.
-pub(crate) struct Shared<L, D> {
-    pub log: L,
-    pub disk: D,
-    // Of the log and of the disk's own file, for messages.
-    pub log_name: Arc<str>,
-    pub disk_name: Arc<str>,
-    pub options: Options,
-    pub capacity: u64,
-    pub ring: u64,
-    start: Instant,
-    pub inner: Mutex<Inner>,
-    // A sync has ended, room was made, the keeper or the carrier has to look.
-    pub synced: Condvar,
-    pub room: Condvar,
-    pub keep: Condvar,
-    pub carry: Condvar,
-    pub carried_bytes: AtomicU64,
-}
-
-pub(crate) struct Inner {
-    pub state: State,
-    pub syncing: bool,
-    pub stopping: bool,
-    pub lost: Option<Arc<io::Error>>,
-    // Whether a write waits for room; how often carrying failed, and why at last.
-    pub waiting: bool,
-    pub failures: u64,
-    pub failure: Option<DiskError>,
-    pub counters: Counters,
-}
-
-pub(crate) type Guard<'a> = MutexGuard<'a, Inner>;
-
-pub(crate) fn wait<'a>(condition: &Condvar, guard: Guard<'a>) -> Guard<'a> {
-    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<L: HostFile, D: HostFile> Shared<L, D> {
-    pub fn lock(&self) -> Guard<'_> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn now(&self) -> Nanos {
-        self.start.elapsed().as_nanos() as Nanos
-    }
-
-    pub fn log_error(&self, what: &'static str, source: io::Error) -> DiskError {
-        DiskError::Host { path: self.log_name.clone(), what, source: Arc::new(source) }
-    }
-
-    fn check(&self, offset: u64, length: u64) -> Result<(), DiskError> {
-        let capacity = self.capacity;
-        match offset.checked_add(length) {
-            Some(end) if end <= capacity => Ok(()),
-            _ => Err(DiskError::OutOfRange { offset, length, capacity }),
-        }
-    }
-
-    fn sound<'a>(&self, inner: Guard<'a>) -> Result<Guard<'a>, DiskError> {
-        match &inner.lost {
-            Some(source) => {
-                Err(DiskError::Lost { path: self.log_name.clone(), source: source.clone() })
-            }
-            None => Ok(inner),
-        }
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
-        self.check(offset, buffer.len() as u64)?;
-        loop {
-            let inner = self.lock();
-            let extents: Vec<_> = inner.state.index().find(offset, buffer.len() as u64).collect();
-            drop(inner);
-            let ring = Ring { file: &self.log, size: self.ring };
-            append::read(&ring, &self.disk, &extents, offset, buffer).map_err(|source| {
-                let (path, what) = (self.disk_name.clone(), "reading it");
-                DiskError::Host { path, what, source: Arc::new(source) }
-            })?;
-            // What was read of the log may have been written over meanwhile.
-            let sources = extents.iter().filter(|extent| matches!(extent.source, Source::Log(_)));
-            match sources.map(|extent| extent.source.address()).min() {
-                Some(first) if first < self.lock().state.tail() => {}
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    fn change(&self, offset: u64, change: Change<'_>) -> Result<(), DiskError> {
-        let size = change.size();
-        let mut inner = self.lock();
-        loop {
-            inner = self.sound(inner)?;
-            if !inner.state.has_room(size) {
-                inner = self.wait_for_room(inner)?;
-            } else if inner.state.behind() >= self.options.max_lag_bytes {
-                inner.counters.lag_waits += 1;
-                inner = self.sync_once(inner);
-            } else {
-                break;
-            }
-        }
-        let behind = inner.state.behind();
-        let result = append::append(&mut inner.state, &self.log, offset, change, self.now());
-        result.map_err(|source| self.log_error("writing it", source))?;
-        inner.counters.log_bytes += size;
-        let half = self.options.max_lag_bytes / 2;
-        if behind < half && inner.state.behind() >= half {
-            self.keep.notify_one();
-        }
-        if inner.state.used() > self.ring / 2 {
-            self.carry.notify_one();
-        }
-        Ok(())
-    }
-
-    fn wait_for_room<'a>(&self, mut inner: Guard<'a>) -> Result<Guard<'a>, DiskError> {
-        let failures = inner.failures;
-        inner.counters.room_waits += 1;
-        inner.waiting = true;
-        self.carry.notify_one();
-        inner = wait(&self.room, inner);
-        match &inner.failure {
-            Some(error) if inner.failures > failures => Err(error.clone()),
-            _ => Ok(inner),
-        }
-    }
-
-    /// Syncs the log, or waits for a sync that is under way.
-    pub fn sync_once<'a>(&'a self, mut inner: Guard<'a>) -> Guard<'a> {
-        if inner.syncing {
-            return wait(&self.synced, inner);
-        }
-        let now = self.now();
-        let point = append::begin_sync(&mut inner.state, &self.log, now);
-        inner.syncing = true;
-        drop(inner);
-        let result = point.and_then(|point| self.log.sync().map(|()| point));
-        let mut inner = self.lock();
-        inner.syncing = false;
-        inner.counters.syncs += 1;
-        match result {
-            Ok(point) => inner.state.synced(point),
-            Err(error) => {
-                inner.lost = Some(Arc::new(error));
-                self.room.notify_all();
-            }
-        }
-        self.synced.notify_all();
-        inner
-    }
-
-    /// Waits until the log is durable up to the epoch's end at `target`.
-    pub fn sync_until<'a>(
-        &'a self,
-        mut inner: Guard<'a>,
-        target: u64,
-    ) -> Result<Guard<'a>, DiskError> {
-        while inner.state.whole() < target {
-            inner = self.sound(inner)?;
-            inner = self.sync_once(inner);
-        }
-        self.sound(inner)
-    }
-
-    fn make_durable(&self) -> Result<(), DiskError> {
-        let mut inner = self.sound(self.lock())?;
-        let target = inner.state.order(self.now());
-        inner.counters.durable += 1;
-        self.sync_until(inner, target).map(|_| ())
-    }
-
-    fn order(&self) -> Result<(), DiskError> {
-        let mut inner = self.sound(self.lock())?;
-        let now = self.now();
-        let first = inner.state.oldest_order().is_none();
-        inner.state.order(now);
-        inner.counters.orders += 1;
-        match inner.state.oldest_order() {
-            Some(_) if first => self.keep.notify_one(),
-            Some((boundary, then)) if now > then.saturating_add(self.options.max_lag) => {
-                inner.counters.lag_waits += 1;
-                drop(self.sync_until(inner, boundary)?);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Syncs the log in time, until the disk is closed.
-    fn keep(&self) {
-        let mut inner = self.lock();
-        while !inner.stopping {
-            let full = inner.state.behind() >= self.options.max_lag_bytes / 2;
-            // Early enough to be over in time if a sync takes half of it.
-            let due = inner.state.oldest_order().map(|(_, then)| then + self.options.max_lag / 2);
-            let due = due.filter(|_| inner.lost.is_none());
-            let now = self.now();
-            inner = match due {
-                _ if full && inner.lost.is_none() => self.sync_once(inner),
-                Some(due) if due <= now => self.sync_once(inner),
-                Some(due) => {
-                    let timeout = Duration::from_nanos(due - now);
-                    let waited = self.keep.wait_timeout(inner, timeout);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => wait(&self.keep, inner),
-            };
-        }
-    }
-}
 
 /// An open disk.
 pub struct Disk<L: HostFile + 'static = std::fs::File, D: HostFile + 'static = std::fs::File> {
@@ -264,31 +26,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> Disk<L, D> {
         state: State,
         options: Options,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            log,
-            disk,
-            log_name: log_name.into(),
-            disk_name: disk_name.into(),
-            capacity: state.head().capacity,
-            ring: state.head().ring,
-            options,
-            start: Instant::now(),
-            inner: Mutex::new(Inner {
-                state,
-                syncing: false,
-                stopping: false,
-                lost: None,
-                waiting: false,
-                failures: 0,
-                failure: None,
-                counters: Counters::default(),
-            }),
-            synced: Condvar::new(),
-            room: Condvar::new(),
-            keep: Condvar::new(),
-            carry: Condvar::new(),
-            carried_bytes: AtomicU64::new(0),
-        });
+        let shared = Arc::new(Shared::new((log, log_name), (disk, disk_name), state, options));
         let mut disk = Self { shared, threads: Vec::new() };
         let keeper = disk.shared.clone();
         disk.spawn("stasis-keep", move || keeper.keep())?;
@@ -425,5 +163,83 @@ impl<L: HostFile + 'static, D: HostFile + 'static> Drop for Disk<L, D> {
     /// and the log is carried when the disk is next opened.
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::{Head, HEADS, UNKNOWN};
+    use crate::simulation::host::{File, Power};
+
+    const RING: u64 = 4 << 20;
+    const CAPACITY: u64 = 8 << 20;
+    const BLOCK: usize = 64 << 10;
+
+    fn disk() -> (Disk<Arc<File>, Arc<File>>, Arc<File>, Arc<Power>) {
+        let power = Power::new();
+        let file = |bytes: u64| Arc::new(File::new(vec![0; bytes as usize], power.clone(), 1));
+        let (log, image) = (file(HEADS + RING), file(CAPACITY));
+        let head = Head {
+            generation: 0,
+            incarnation: 1,
+            capacity: CAPACITY,
+            ring: RING,
+            tail: 0,
+            epoch: 0,
+            boot: UNKNOWN,
+            clean: false,
+        };
+        let options = Options { max_lag_bytes: RING / 2, ..Options::default() };
+        let disk = Disk::start((log, "log"), (image.clone(), "image"), State::new(head), options);
+        (disk.unwrap(), image, power)
+    }
+
+    fn check(disk: &Disk<Arc<File>, Arc<File>>, model: &[u8]) {
+        let mut found = vec![1; model.len()];
+        disk.read(0, &mut found).unwrap();
+        assert!(found == model);
+    }
+
+    #[test]
+    fn without_space_for_the_image_writes_fail_once_the_log_is_full() {
+        let (disk, image, _) = disk();
+        image.set_full(true);
+        let mut model = vec![0; CAPACITY as usize];
+        let mut write = |number: usize| {
+            let at = number % (CAPACITY as usize / BLOCK) * BLOCK;
+            let result = disk.write(at as u64, &[number as u8; BLOCK], number % 5 == 0);
+            if result.is_ok() {
+                model[at..at + BLOCK].fill(number as u8);
+            }
+            (result, model.clone())
+        };
+        let failed = (0..).find_map(|number| write(number).0.err()).unwrap();
+        assert!(matches!(&failed, DiskError::Host { path, .. } if &**path == "image"), "{failed}");
+        assert!(disk.counters().log_bytes > RING / 2, "until then they went into the log");
+        let (again, model) = write(99);
+        assert!(again.is_err());
+        check(&disk, &model);
+        image.set_full(false);
+        for number in 100..400 {
+            write(number).0.unwrap();
+        }
+        check(&disk, &write(0).1);
+        disk.close().unwrap();
+    }
+
+    #[test]
+    fn after_a_sync_that_failed_nothing_is_believed() {
+        let (disk, _, power) = disk();
+        disk.write(0, &[1; BLOCK], true).unwrap();
+        power.cut_after(1);
+        assert!(disk.write(0, &[2; BLOCK], true).is_err());
+        power.cut_after(u64::MAX);
+        disk.make_durable().unwrap();
+        power.cut_after(2);
+        assert!(matches!(disk.write(0, &[3; BLOCK], true), Err(DiskError::Lost { .. })));
+        power.cut_after(u64::MAX);
+        assert!(matches!(disk.make_durable(), Err(DiskError::Lost { .. })));
+        assert!(matches!(disk.write(0, &[3; BLOCK], false), Err(DiskError::Lost { .. })));
     }
 }

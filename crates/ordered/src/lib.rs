@@ -37,14 +37,16 @@ mod planted;
 pub mod record;
 pub mod recover;
 pub mod ring;
+mod shared;
 #[cfg(test)]
 mod simulation;
 pub mod state;
 
-pub use disk::{Counters, Disk};
+pub use disk::Disk;
 pub use error::{DiskError, OpenError};
 pub use host::HostFile;
 pub use open::{log_path, Options, Recovered};
+pub use shared::Counters;
 pub use stasis_media::Durability;
 
 /// The smallest log (bytes): a few of the longest records.

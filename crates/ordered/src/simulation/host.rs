@@ -172,3 +172,18 @@ impl HostFile for File {
         Ok(())
     }
 }
+
+impl HostFile for Arc<File> {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).read(offset, buffer)
+    }
+    fn write(&self, offset: u64, slices: &[&[u8]]) -> io::Result<()> {
+        (**self).write(offset, slices)
+    }
+    fn zero(&self, offset: u64, length: u64) -> io::Result<()> {
+        (**self).zero(offset, length)
+    }
+    fn sync(&self) -> io::Result<()> {
+        (**self).sync()
+    }
+}

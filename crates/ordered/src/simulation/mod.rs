@@ -2,7 +2,7 @@
 //! point, against the plain definition: a list of what was written, and where it
 //! may be cut.
 
-mod host;
+pub(crate) mod host;
 
 use std::sync::Arc;
 
