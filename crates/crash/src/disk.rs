@@ -44,6 +44,16 @@ impl Disk {
         before
     }
 
+    /// Every sector that was written, in no order.
+    pub fn each(&self) -> impl Iterator<Item = (u64, Content)> + '_ {
+        self.chunks.iter().flat_map(|(chunk, contents)| {
+            contents
+                .iter()
+                .enumerate()
+                .filter_map(move |(index, held)| Some((chunk * CHUNK + index as u64, (*held)?)))
+        })
+    }
+
     /// A number that disks with the same contents share, and others, as good as
     /// certainly, do not.
     pub fn print(&self) -> u128 {

@@ -15,6 +15,7 @@ use crate::{CpuSpeed, DriveSpec, Engine, ExperimentError};
 /// engine        = "auto"          # auto, kvm, softkvm, exact
 /// seed          = 1
 /// command       = ["fio", "--version"]
+/// check         = "fsck.ext4 -fn /dev/vda"  # after a power cut; see docs/power-cuts.md
 /// results       = "results"
 /// virtual-limit = "10s"           # most virtual time of the command
 /// wall-limit    = "10min"         # most wall-clock time of everything
@@ -42,6 +43,8 @@ pub struct Experiment {
     pub seed: u64,
     /// What runs in the guest.
     pub command: Vec<String>,
+    /// What looks at the drives after a power cut: a shell's command.
+    pub check: Option<String>,
     /// Folder for the results.
     pub results: Option<PathBuf>,
     /// Most virtual time of the command (ns).

@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use stasis_experiment::{CpuSpeed, Engine};
 
 use crate::commands;
+use crate::commands::crash_test::power_cut::When;
 
 /// Exit status when the program itself failed, not the command in the guest.
 pub const FAILURE: u8 = 125;
@@ -150,12 +151,19 @@ What COMMAND leaves in /results in the guest is in the results folder afterwards
 Keys of --drive: model, medium, durability, max-lag, barrier, delay, name, interface, queues, doorbells, block-size, namespaces,
 placement, serial, path.
 
+With --power-cut the run works on copies of its media: the files of file: and qcow2: stay as they
+are. What is durable according to the drive's model is kept, of the rest some is lost or torn, as
+--seed draws it; the disks after the cut are in the results folder as NAME.after-cut.img or .qcow2.
+See also `stasis crash-test`, which cuts the power of one run thousands of times.
+
 Examples:
   stasis run -- uname -a
+  stasis run experiment.toml --power-cut 1.5s --check 'fsck.ext4 -fn /dev/vda'
   stasis run --drive model=dcpmm,medium=file:disk.img,delay=5ms -- fio job.fio
   stasis run experiment.toml --seed 2 --results second
 
-Exit status: that of COMMAND; 124 if a time limit was reached, 125 if the run failed,
+Exit status: that of COMMAND, or with --power-cut 0 if nothing is wrong with what is left and 1
+otherwise; 124 if a time limit was reached, 125 if the run failed,
 126 or 127 if COMMAND could not be started, 130 if it was stopped."
 )]
 pub struct RunArguments {
@@ -201,6 +209,13 @@ pub struct RunArguments {
     /// Package of the guest's kernel
     #[arg(long, value_name = "PACKAGE")]
     pub kernel: Option<String>,
+    /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
+    /// each flush between two times (flushes:1s..2s)
+    #[arg(long, value_name = "WHEN")]
+    pub power_cut: Option<When>,
+    /// After a power cut, run this in a new guest, with the drives as /dev/vda, /dev/vdb, ...
+    #[arg(long, value_name = "COMMAND", requires = "power_cut")]
+    pub check: Option<String>,
     /// Show what the guest's kernel says
     #[arg(long)]
     pub console: bool,

@@ -272,6 +272,39 @@ impl Disk {
         }
     }
 
+    /// Leaves the state as a file in `folder`: a raw disk, or the image's file.
+    pub fn save(
+        &self,
+        folder: &Path,
+        name: &str,
+        present: (&Walk, usize, &Remains),
+        size: u64,
+        contents: &Contents,
+    ) -> Result<()> {
+        let kind = if matches!(self, Self::Image(_)) { "qcow2" } else { "img" };
+        let path = folder.join(format!("{name}.after-cut.{kind}"));
+        let cannot = || format!("cannot write {}", path.display());
+        let file = File::create(&path).with_context(cannot)?;
+        match self {
+            Self::Image(image) => {
+                copy_sparse(&image.links[0].path, &file).with_context(cannot)?;
+            }
+            Self::Raw(raw) => {
+                if let Some(base) = &raw.base {
+                    let place = PathBuf::from(format!("/proc/self/fd/{}", base.as_raw_fd()));
+                    copy_sparse(&place, &file).with_context(cannot)?;
+                }
+                file.set_len(size).with_context(cannot)?;
+                let (walk, drive, remains) = present;
+                for (sector, content) in walk.settled(drive).each().chain(remains.each()) {
+                    let bytes = contents.bytes(content);
+                    file.write_all_at(bytes, sector * SECTOR as u64).with_context(cannot)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The image's file in the present state, for others to look at.
     pub fn file(&self) -> Option<&File> {
         match self {

@@ -1,6 +1,8 @@
 //! `stasis crash-test`: one recorded run, and the power cut many times.
 
+mod check;
 mod disks;
+pub mod power_cut;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -19,9 +21,11 @@ use stasis_block::units::format_duration;
 use stasis_crash::Plant;
 use stasis_experiment::{Engine, Experiment};
 
+use super::guest;
 use super::run::progress::Steps;
 use super::run::{self, Show};
 use crate::engine::Recording;
+use check::GuestCheck;
 use session::{Finding, Looks, Outcome, Session};
 
 /// The exit status where something was found.
@@ -42,8 +46,14 @@ compared with what was promised to the guest.
 The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The record and
 the disks before the run are in the results' folder, and --record uses them again.
 
+A check is a command of the guest that looks at each state, such as fsck; it runs in a guest of
+its own under stock QEMU. It finds the lines that the experiment's command had written by then in
+the file $STASIS_OUTPUT_LINES. Status 0 says that all is well (and a line that begins with
+\"repaired\", that it was made well); any other status is a finding.
+
 Examples:
   stasis crash-test crash.toml
+  stasis crash-test crash.toml --check 'fsck.ext4 -fn /dev/vda' --check-every 10
   stasis crash-test crash.toml --states 10000 --record results
   stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
   stasis crash-test crash.toml --plant dropped-barrier    tests the test
@@ -70,6 +80,13 @@ pub struct Arguments {
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
+    /// Run this on each state in a guest, with the drives as /dev/vda, /dev/vdb, ... [default: the
+    /// experiment's `check`]
+    #[arg(long, value_name = "COMMAND")]
+    check: Option<String>,
+    /// Run the check on one of N states
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    check_every: u64,
     /// Make a mistake below the guest: dropped-barrier, early-acknowledgement or swapped-tables
     #[arg(long, value_name = "MISTAKE", value_parser = plant)]
     plant: Option<Plant>,
@@ -132,7 +149,15 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         None => record(&experiment, &base, &stop, &recording)?,
     }
     let mut session = Session::open(&recording.file())?;
-    let (outcome, seconds) = explore(arguments, &mut session, &stop)?;
+    let command = arguments.check.as_ref().or(experiment.check.as_ref());
+    let mut check = command
+        .map(|command| {
+            let files = run::input::pack(&experiment.guest.files, &base)?;
+            let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
+            GuestCheck::new(guest, command, &files, &stop)
+        })
+        .transpose()?;
+    let (outcome, seconds) = explore(arguments, &mut session, check.as_mut(), &stop)?;
     let report = report(arguments, &session, &outcome, seconds, &recording);
     let path = folder.join(FILE);
     let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
@@ -169,6 +194,7 @@ fn record(
 fn explore(
     arguments: &Arguments,
     session: &mut Session,
+    check: Option<&mut GuestCheck>,
     stop: &Arc<AtomicBool>,
 ) -> Result<(Outcome, f64)> {
     let span = session.story.span();
@@ -180,11 +206,17 @@ fn explore(
     let mut steps = Steps::new();
     let begun = Instant::now();
     let mut second = qemu_img_finds;
-    let mut looks =
-        Looks { native: true, check: None, second: Some(&mut second), second_every: 500 };
+    let mut looks = Looks {
+        native: true,
+        check: check.map(|check| check as &mut dyn stasis_crash::Check),
+        check_every: arguments.check_every,
+        second: Some(&mut second),
+        second_every: 500,
+        keep: None,
+    };
     let total = cuts.len() as u64;
     let outcome = session.explore(&cuts, &mut looks, |outcome| {
-        if outcome.cuts.is_multiple_of(16) {
+        if outcome.checked > 0 || outcome.cuts.is_multiple_of(16) {
             let text = format!("{} of {total} power cuts", outcome.cuts);
             steps.step(&text, Some(outcome.cuts as f64 / total as f64));
         }

@@ -80,10 +80,21 @@ pub struct Looks<'a> {
     pub native: bool,
     /// A check of the guest's, if any.
     pub check: Option<&'a mut dyn Check>,
+    /// Of how many states one is checked.
+    pub check_every: u64,
+    /// Where the disks of the last state are left.
+    pub keep: Option<&'a Path>,
     /// Another opinion on an image's file, on some states.
     pub second: Option<&'a mut Opinion>,
     /// Of how many states one gets it.
     pub second_every: u64,
+}
+
+impl Default for Looks<'_> {
+    fn default() -> Self {
+        let (check, second, keep) = (None, None, None);
+        Self { native: true, check, check_every: 1, keep, second, second_every: 1 }
+    }
 }
 
 impl Session {
@@ -169,10 +180,21 @@ impl Session {
                     }
                 }
                 let lines = story.lines.partition_point(|(when, ..)| *when <= cut.position);
-                if let Some(check) = &mut looks.check {
+                let turn = cut.number % looks.check_every == 0;
+                if let Some(check) = looks.check.as_mut().filter(|_| turn || cuts.len() == 1) {
                     if checked.insert((lines, prints)) {
                         state.check(disks, contents, *check, lines, &mut outcome)?;
                     }
+                }
+            }
+            if let Some(folder) = looks.keep.filter(|_| outcome.cuts == cuts.len() as u64) {
+                for (index, disk) in disks.iter_mut().enumerate() {
+                    let remains = &remains[index];
+                    // An image that is not sound is left as it is.
+                    let _ = disk.become_state(&walk, index, remains, contents)?;
+                    let name = &story.head.drives[index].name;
+                    let size = story.drives[index].guest.capacity;
+                    disk.save(folder, name, (&walk, index, remains), size, contents)?;
                 }
             }
             if !on(&outcome) {

@@ -1,1 +1,220 @@
-//! Tests.
+//! Crash tests of synthetic loads, without a guest.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Duration;
+
+use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
+use stasis_clock::{EventQueue, Nanos};
+use stasis_crash::{Frame, Head, HeadDrive, Level, Plant, Planted, RecordWriter, Stream};
+use stasis_drive::{Drive, Layer, Submission};
+use stasis_image::{CreateOptions, Durability, Settings};
+use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
+
+use super::session::{Kind, Looks, Outcome, Session};
+
+const SIZE: u64 = 4 << 20;
+
+/// Numbers at random (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let value = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+}
+
+/// Random latencies; a flush takes long and a barrier hardly any time.
+struct Latencies(Random, EventQueue<Tag>);
+
+impl Model for Latencies {
+    fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
+        let flush = if command.operation == Operation::Flush { 1_000_000 } else { 0 };
+        self.1.push(now + 1_000 + flush + self.0.next() % 50_000, tag);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.1.next_at()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some((at, tag)) = self.1.pop_due(now) {
+            done.push(Completion::done(tag, at));
+        }
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        Some(500)
+    }
+}
+
+/// A guest's random writes, discards, flushes and durable writes; gives the time
+/// at which it is over.
+fn load(layer: &mut dyn Layer, seed: u64, count: u64) -> Nanos {
+    let mut random = Random(seed);
+    let mut in_flight: VecDeque<(Tag, Command)> = VecDeque::new();
+    let (mut now, mut done) = (0, Vec::new());
+    let places: Vec<u64> = (0..6).map(|_| random.next() % (SIZE / 2)).collect();
+    for tag in 0..count as Tag {
+        let mut command = match random.next() % 10 {
+            0..=6 => Command::new(Operation::Write, 0, 512 + random.next() % 40_000 / 512 * 512),
+            7 => Command::new(Operation::Discard, 0, 512 + random.next() % 40_000 / 512 * 512),
+            _ => Command::flush(),
+        };
+        if command.length > 0 {
+            let place = places[random.next() as usize % places.len()];
+            command.offset = (place + random.next() % 200_000) / 512 * 512;
+            command.fua = command.operation == Operation::Write && random.next().is_multiple_of(9);
+        }
+        let mut data = Vec::new();
+        if command.operation == Operation::Write {
+            // Each write can be told from each other.
+            data.resize(command.length as usize, 0);
+            for (index, sector) in data.chunks_mut(512).enumerate() {
+                sector[..8].copy_from_slice(&(u64::from(tag) << 16 | index as u64).to_le_bytes());
+                sector[511] = 1;
+            }
+        }
+        let overlaps = |other: &Command| {
+            command.offset < other.offset + other.length
+                && other.offset < command.offset + command.length
+        };
+        while in_flight.len() >= 4 || in_flight.iter().any(|(_, other)| overlaps(other)) {
+            step(layer, &mut now, &mut done, &mut in_flight);
+        }
+        layer.submit(now, Submission { tag, queue: 1, command, data });
+        in_flight.push_back((tag, command));
+        if random.next().is_multiple_of(2) {
+            step(layer, &mut now, &mut done, &mut in_flight);
+        }
+    }
+    while !in_flight.is_empty() {
+        step(layer, &mut now, &mut done, &mut in_flight);
+    }
+    now
+}
+
+fn step(
+    layer: &mut dyn Layer,
+    now: &mut Nanos,
+    done: &mut Vec<stasis_drive::Done>,
+    in_flight: &mut VecDeque<(Tag, Command)>,
+) {
+    let Some(at) = layer.next_event() else { panic!("{in_flight:?} never end") };
+    *now = (*now).max(at);
+    layer.advance(*now, done);
+    for one in done.drain(..) {
+        assert_eq!(one.status, Status::Ok, "{one:?}");
+        in_flight.retain(|(tag, _)| *tag != one.tag);
+    }
+}
+
+/// Records a load on an image of that way, or on a raw drive.
+fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u64) -> Session {
+    let stream = Stream::default();
+    let options = OpenOptions {
+        execution: Execution::Synchronous,
+        delay: Duration::ZERO,
+        base: Path::new(""),
+    };
+    let settings =
+        Settings { durability: way.unwrap_or_default(), max_lag: 4_000_000, ..Settings::default() };
+    let mut head = HeadDrive { name: "disk".into(), ..HeadDrive::default() };
+    let medium: Box<dyn Medium>;
+    let mut opening = None;
+    if way.is_some() {
+        let base = folder.join("disk.before");
+        let create =
+            CreateOptions { size: Some(SIZE), cluster_size: 4096, ..CreateOptions::default() };
+        let _ = std::fs::remove_file(&base);
+        stasis_image::create(&base, &create).unwrap();
+        let copy = folder.join("copy");
+        std::fs::copy(&base, &copy).unwrap();
+        let (opened, files) = stasis_image::open_files(&copy, true, &options).unwrap();
+        (opening, medium) = (Some(opened), files);
+        (head.base, head.image) = (Some("disk.before".into()), Some(settings));
+    } else {
+        medium = MediumSpec::Ram { size: SIZE }.open(&options).unwrap();
+    }
+    let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new()));
+    let mut layer: Box<dyn Layer> = Box::new(Drive::new(0, "disk".into(), model, medium));
+    layer = Box::new(stream.record(layer, Level::Drive));
+    if let Some(plant) = plant {
+        layer = Box::new(Planted::new(layer, plant));
+    }
+    if let Some(opening) = opening {
+        layer = Box::new(opening.open(layer, settings).unwrap());
+    }
+    layer = Box::new(stream.record(layer, Level::Guest));
+    let end = load(&mut *layer, seed, 250);
+    let bytes = stream.drain();
+    drop(layer);
+
+    let file = folder.join("run.record");
+    let head = Head { drives: vec![head], ..Head::default() };
+    let mut writer = RecordWriter::new(std::fs::File::create(&file).unwrap(), &head).unwrap();
+    writer.piece(&bytes).unwrap();
+    writer.frame(&Frame::Over { at: end }).unwrap();
+    writer.finish().unwrap();
+    Session::open(&file).unwrap()
+}
+
+fn explore(session: &mut Session, seed: u64, states: u64) -> Outcome {
+    let cuts = session.cuts(seed, session.story.span(), 0..states);
+    let mut looks = Looks { native: true, ..Looks::default() };
+    session.explore(&cuts, &mut looks, |_| true).unwrap()
+}
+
+const WAYS: [Option<Durability>; 4] =
+    [None, Some(Durability::Flush), Some(Durability::Barrier), Some(Durability::Ordered)];
+
+#[test]
+fn no_way_breaks_its_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in WAYS {
+        for seed in 0..4 {
+            let mut session = record(folder.path(), way, None, seed);
+            let outcome = explore(&mut session, seed, 300);
+            assert!(outcome.findings.is_empty(), "{way:?} {seed}: {:#?}", outcome.findings);
+            assert!(outcome.distinct > 100, "{way:?}: {}", outcome.distinct);
+        }
+    }
+}
+
+#[test]
+fn each_planted_mistake_is_found_within_200_states() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in WAYS {
+        for plant in Plant::ALL {
+            for seed in 0..6 {
+                let mut session = record(folder.path(), way, Some(plant), seed);
+                let outcome = explore(&mut session, seed ^ 5, 200);
+                let first = outcome.findings.iter().map(|finding| finding.state).min();
+                println!(
+                    "{way:?} {plant:?} {seed}: {} findings, {first:?}",
+                    outcome.findings.len()
+                );
+                assert!(!outcome.findings.is_empty(), "{way:?} {plant:?} {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_state_is_the_same_alone_as_among_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let way = Some(Durability::Ordered);
+    let mut session = record(folder.path(), way, Some(Plant::SwappedTables), 3);
+    let all = explore(&mut session, 8, 200).findings;
+    let one = all.last().unwrap();
+    let cuts = session.cuts(8, session.story.span(), one.state..one.state + 1);
+    let mut looks = Looks { native: true, ..Looks::default() };
+    let alone = session.explore(&cuts, &mut looks, |_| true).unwrap().findings;
+    assert_eq!(alone, [one.clone()]);
+    assert!(all
+        .iter()
+        .any(|finding| matches!(finding.kind, Kind::Image | Kind::Order | Kind::Lost)));
+}

@@ -1,6 +1,6 @@
 //! `stasis run`: one experiment from its words to its report.
 
-mod input;
+pub mod input;
 pub mod progress;
 pub mod relay;
 
@@ -21,6 +21,7 @@ use stasis_journal::{Ending, Outcome, Stage};
 use stasis_report::Recorder;
 
 use crate::cli::RunArguments;
+use crate::commands::crash_test::power_cut;
 use crate::commands::guest;
 use crate::engine::{self, Recording, Setting};
 use relay::Relay;
@@ -28,9 +29,14 @@ use relay::Relay;
 /// `stasis run`.
 pub fn main(arguments: RunArguments) -> Result<ExitCode> {
     let (show_console, quiet) = (arguments.console, arguments.quiet);
+    let power_cut = arguments.power_cut;
     let (experiment, base) = experiment(arguments)?;
     let stop = stop_on_signals()?;
-    let run = execute(&experiment, &base, &stop, Show { console: show_console, output: true })?;
+    let show = Show { console: show_console, output: true };
+    let run = match power_cut {
+        Some(when) => power_cut::run(&experiment, &base, &stop, show, when)?,
+        None => execute(&experiment, &base, &stop, show)?,
+    };
     if !quiet {
         eprint!("{}", stasis_report::text_summary(&run.summary));
         eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
@@ -112,6 +118,9 @@ fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     }
     if let Some(engine) = arguments.engine {
         experiment.engine = engine;
+    }
+    if arguments.check.is_some() {
+        experiment.check = arguments.check;
     }
     experiment.machine.rewind |= arguments.rewind;
     if let Some(limit) = &arguments.virtual_limit {

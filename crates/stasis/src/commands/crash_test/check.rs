@@ -1,0 +1,89 @@
+//! A command of the guest's that looks at states, under stock QEMU.
+
+use std::io::{self, Read};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use stasis_crash::{Check, StateReader, Verdict};
+use stasis_guest::build::Guest;
+use stasis_qemu::{Checker, Config, Disks, Finding, Task};
+
+/// Longest that a check may take, in its guest's time.
+const LIMIT: Duration = Duration::from_secs(120);
+/// The lines that the workload had written.
+const LINES: &str = "root/stasis-lines";
+/// How a line begins that says that something was repaired.
+const REPAIRED: &str = "repaired";
+
+/// Runs a shell's command on each state.
+pub struct GuestCheck {
+    checker: Checker,
+    // For the guest: path and content.
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl GuestCheck {
+    /// `files` is the archive of the experiment's files for the guest.
+    pub fn new(guest: Guest, command: &str, files: &[u8], stop: &Arc<AtomicBool>) -> Result<Self> {
+        let mut config = Config::new(guest);
+        config.stop = Arc::clone(stop);
+        let command = vec!["sh".into(), "-c".into(), command.into()];
+        let checker = Checker::new(config, Task { command, limit: LIMIT });
+        let mut all = Vec::new();
+        for entry in tar::Archive::new(files).entries().context("cannot read the files")? {
+            let mut entry = entry.context("cannot read the files")?;
+            if entry.header().entry_type().is_file() {
+                let path = entry.path().context("cannot read a file's name")?;
+                let path = path.to_string_lossy().trim_start_matches('/').to_owned();
+                let mut content = Vec::new();
+                entry.read_to_end(&mut content).context("cannot read a file")?;
+                all.push((path, content));
+            }
+        }
+        Ok(Self { checker, files: all })
+    }
+}
+
+/// A state as the machine's disks.
+struct StateDisks<'a>(&'a mut dyn StateReader);
+
+impl Disks for StateDisks<'_> {
+    fn sizes(&self) -> Vec<u64> {
+        (0..self.0.drives()).map(|drive| self.0.size(drive)).collect()
+    }
+
+    fn read(&mut self, index: usize, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read(index, offset, into)
+    }
+}
+
+impl Check for GuestCheck {
+    fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String> {
+        let mut lines = Vec::new();
+        for (_, line) in state.lines() {
+            lines.extend_from_slice(line);
+            lines.push(b'\n');
+        }
+        let environment = [
+            ("STASIS_OUTPUT_LINES", format!("/{LINES}")),
+            ("STASIS_LINE_COUNT", state.lines().len().to_string()),
+            ("STASIS_CUT_NS", state.at().to_string()),
+        ];
+        let mut files: Vec<(&str, &[u8])> =
+            self.files.iter().map(|(path, content)| (path.as_str(), &content[..])).collect();
+        files.push((LINES, &lines));
+        let found = self.checker.check(&mut StateDisks(state), &files, &environment);
+        let Finding { status, said } = found.map_err(|error| error.to_string())?;
+        Ok(match status {
+            Some(0) if said.lines().any(|line| line.starts_with(REPAIRED)) => {
+                Verdict::Repaired(said)
+            }
+            Some(0) => Verdict::Sound,
+            Some(124) => Verdict::Broken(format!("the check took more than {LIMIT:?}: {said}")),
+            Some(status) => Verdict::Broken(format!("the check's status is {status}: {said}")),
+            None => Verdict::Broken(format!("the guest did not survive the check: {said}")),
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! `stasis run --power-cut`: one run, the power cut at some instant, and what is
+//! left.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use anyhow::{bail, Result};
+use stasis_block::units::{format_duration, parse_duration};
+use stasis_block::Operation;
+use stasis_clock::Nanos;
+use stasis_crash::{Cut, Manner, Plan, Position, Story, What};
+use stasis_experiment::Experiment;
+
+use super::check::GuestCheck;
+use super::session::{Finding, Looks, Outcome, Session};
+use crate::commands::guest;
+use crate::commands::run::{self, Run, Show};
+use crate::engine::Recording;
+
+/// When the power is cut, counted from the start of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// At a virtual time (ns).
+    At(Nanos),
+    /// After so many I/Os of the guest have ended: writes, flushes and the like.
+    Io(u64),
+    /// Somewhere.
+    Random,
+    /// At each flush that ends between two times (ns), one cut after the other.
+    Flushes(Nanos, Nanos),
+}
+
+impl FromStr for When {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let forms = "must be a time such as 1.5s, io:1000, random, or flushes:1s..2s";
+        let time = |word: &str| {
+            parse_duration(word).map_err(|error| format!("`{word}`: {error}; WHEN {forms}"))
+        };
+        if word == "random" {
+            return Ok(Self::Random);
+        }
+        match word.split_once(':') {
+            Some(("io", count)) => match count.parse() {
+                Ok(0) | Err(_) => Err(format!("`{count}` is no number of I/Os; WHEN {forms}")),
+                Ok(count) => Ok(Self::Io(count)),
+            },
+            Some(("flushes", range)) => {
+                let (from, to) = range.split_once("..").ok_or(forms)?;
+                let (from, to) = (time(from)?, time(to)?);
+                if from > to {
+                    return Err(format!("{range} ends before it begins; WHEN {forms}"));
+                }
+                Ok(Self::Flushes(from, to))
+            }
+            Some(_) => Err(format!("WHEN {forms}")),
+            None => Ok(Self::At(time(word)?)),
+        }
+    }
+}
+
+impl When {
+    /// The most virtual time of the command that matters.
+    pub fn limit(self) -> Option<Nanos> {
+        match self {
+            Self::At(at) | Self::Flushes(_, at) => Some(at),
+            Self::Io(_) | Self::Random => None,
+        }
+    }
+
+    /// The instants of a story.
+    fn positions(self, story: &Story, seed: u64) -> Result<Vec<Position>> {
+        let (first, last) = story.span();
+        let began = story.command.0;
+        let flushes = |from: Nanos, to: Nanos| {
+            let mut ends: Vec<Position> = Vec::new();
+            for drive in &story.drives {
+                for asked in &drive.guest.asked {
+                    let Some((at, moment, _)) = asked.end else { continue };
+                    let flush = asked.command.operation == Operation::Flush;
+                    if flush && (began + from..=began.saturating_add(to)).contains(&at) {
+                        ends.push(moment + 1);
+                    }
+                }
+            }
+            ends.sort_unstable();
+            ends
+        };
+        Ok(match self {
+            Self::At(at) => vec![story.position(began.saturating_add(at)).clamp(first, last)],
+            Self::Random => vec![Plan::new(story, seed, (first, last)).cut(story, 2).position],
+            Self::Io(count) => {
+                let ended =
+                    |what: &What| matches!(what, What::Ended(_, stasis_crash::Level::Guest, _));
+                let mut ends = (first..last).filter(|p| ended(&story.moments[*p as usize].what));
+                match ends.nth(usize::try_from(count - 1).unwrap_or(usize::MAX)) {
+                    Some(position) => vec![position + 1],
+                    None => bail!(
+                        "--power-cut io:{count}: the command has ended {} I/Os that change or \
+                         order something, no more",
+                        (first..last).filter(|p| ended(&story.moments[*p as usize].what)).count()
+                    ),
+                }
+            }
+            Self::Flushes(from, to) => match flushes(from, to) {
+                ends if ends.is_empty() => bail!("--power-cut: no flush ended in that time"),
+                ends => ends,
+            },
+        })
+    }
+}
+
+/// Runs `experiment`, cuts the power, and looks at what is left.
+pub fn run(
+    experiment: &Experiment,
+    base: &Path,
+    stop: &Arc<AtomicBool>,
+    show: Show,
+    when: When,
+) -> Result<Run> {
+    if experiment.drives.is_empty() {
+        bail!("--power-cut: the experiment has no drive");
+    }
+    let mut experiment = experiment.clone();
+    // The guest is stopped dead there.
+    if let Some(at) = when.limit() {
+        let limit = experiment.virtual_limit.map_or(at, |limit| limit.min(at));
+        experiment.virtual_limit = Some(limit.max(1));
+    }
+    let folder = experiment.results.clone().unwrap_or_else(|| "results".into());
+    std::fs::create_dir_all(&folder)?;
+    let recording = Recording { folder: folder.clone(), plant: None };
+    let mut done = run::execute_recorded(&experiment, base, stop, show, Some(&recording))?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(done);
+    }
+    let mut session = Session::open(&recording.file())?;
+    let cuts: Vec<Cut> = when
+        .positions(&session.story, experiment.seed)?
+        .into_iter()
+        .enumerate()
+        .map(|(index, position)| {
+            let number = index as u64;
+            Cut { number, position, manner: Manner::Random(experiment.seed ^ number << 32) }
+        })
+        .collect();
+    let mut check = match &experiment.check {
+        Some(command) => {
+            let files = run::input::pack(&experiment.guest.files, base)?;
+            let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
+            Some(GuestCheck::new(guest, command, &files, stop)?)
+        }
+        None => None,
+    };
+    let mut looks = Looks {
+        check: check.as_mut().map(|check| check as &mut dyn stasis_crash::Check),
+        keep: Some(&folder),
+        ..Looks::default()
+    };
+    let outcome = session.explore(&cuts, &mut looks, |_| !stop.load(Ordering::Relaxed))?;
+    done.message = Some(describe(&session, &cuts, &outcome, &folder));
+    done.status = u8::from(!outcome.findings.is_empty());
+    Ok(done)
+}
+
+fn describe(session: &Session, cuts: &[Cut], outcome: &Outcome, folder: &Path) -> String {
+    let story = &session.story;
+    let since = |at: Nanos| format_duration(at.saturating_sub(story.command.0));
+    let mut text = match cuts {
+        [one] => format!("the power was cut at {}", since(story.time(one.position))),
+        _ => format!("the power was cut at {} flushes", cuts.len()),
+    };
+    if outcome.checked > 0 {
+        text += &format!("; {} of {} states repaired", outcome.repaired, outcome.checked);
+    }
+    if outcome.findings.is_empty() {
+        text += "; nothing is wrong with what is left";
+    }
+    for Finding { at, drive, what, .. } in &outcome.findings {
+        let drive = drive.as_ref().map_or(String::new(), |name| format!("drive {name}: "));
+        text += &format!("\n  cut at {}: {drive}{what}", since(*at));
+    }
+    text + &format!(
+        "\n  the disks after the last cut are {}/*.after-cut.*; media of the experiment are as they \
+         were",
+        folder.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_read() {
+        let when = |word: &str| word.parse::<When>();
+        assert_eq!(when("1.5s"), Ok(When::At(1_500_000_000)));
+        assert_eq!(when("io:1000"), Ok(When::Io(1000)));
+        assert_eq!(when("random"), Ok(When::Random));
+        assert_eq!(when("flushes:1ms..2s"), Ok(When::Flushes(1_000_000, 2_000_000_000)));
+        for wrong in ["", "io:", "io:0", "flushes:1s", "flushes:2s..1s", "soon", "at:1s"] {
+            assert!(when(wrong).unwrap_err().contains("flushes:1s..2s"), "{wrong}");
+        }
+    }
+}
