@@ -56,19 +56,28 @@ impl Backing {
         Self { file, label, capacity, direct, block, punches, grows, flush_failed, partial }
     }
 
-    fn failed(&self, command: &Command, source: io::Error) -> MediumError {
+    pub(crate) fn failed(&self, command: &Command, source: io::Error) -> MediumError {
         let Command { operation, offset, length, .. } = *command;
         MediumError::Os { medium: self.label.clone(), operation, offset, length, source }
     }
 
-    fn flush(&self, command: &Command) -> Result<(), MediumError> {
-        if self.flush_failed.load(Ordering::Relaxed) {
-            return Err(MediumError::Lost { medium: self.label.clone() });
+    /// A flush has failed, after which none is believed.
+    pub(crate) fn lost(&self, command: &Command, source: io::Error) -> MediumError {
+        self.flush_failed.store(true, Ordering::Relaxed);
+        self.failed(command, source)
+    }
+
+    /// Whether a flush that ended well can be believed.
+    pub(crate) fn believed(&self) -> Result<(), MediumError> {
+        match self.flush_failed.load(Ordering::Relaxed) {
+            true => Err(MediumError::Lost { medium: self.label.clone() }),
+            false => Ok(()),
         }
-        self.file.sync_data().map_err(|source| {
-            self.flush_failed.store(true, Ordering::Relaxed);
-            self.failed(command, source)
-        })
+    }
+
+    fn flush(&self, command: &Command) -> Result<(), MediumError> {
+        self.believed()?;
+        self.file.sync_data().map_err(|source| self.lost(command, source))
     }
 
     fn read(&self, offset: u64, data: &mut [u8], bounce: &mut Bounce) -> io::Result<()> {
@@ -155,6 +164,13 @@ impl Backing {
     }
 }
 
+impl Drop for Backing {
+    /// Unlocks it now: a ring of the kernel's may hold the file a little longer.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+    }
+}
+
 impl Perform for Backing {
     fn capacity(&self) -> u64 {
         self.capacity
@@ -186,10 +202,10 @@ impl Perform for Backing {
         };
         if let Err(source) = outcome {
             // A durable write also reports, once, what was lost of others.
-            if fua {
-                self.flush_failed.store(true, Ordering::Relaxed);
-            }
-            return Err(self.failed(command, source));
+            return Err(match fua {
+                true => self.lost(command, source),
+                false => self.failed(command, source),
+            });
         }
         if fua && matches!(operation, Operation::Discard | Operation::WriteZeroes) {
             return self.flush(command);

@@ -1,6 +1,7 @@
 //! Several host files side by side, as one medium: what a disk image and those
 //! below it lie in.
 
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use stasis_block::{Command, Operation};
@@ -48,6 +49,7 @@ impl HostFiles {
             let medium = match options.execution {
                 Execution::Synchronous => delayed(Synchronous::new(backing), options),
                 Execution::Asynchronous => delayed(Workers::new(backing), options),
+                Execution::Polled => crate::uring::polled(backing)?,
             };
             opened.push((capacity, medium));
             capacity += size.next_multiple_of(STEP);
@@ -107,5 +109,9 @@ impl Medium for HostFiles {
 
     fn discard_zeroes(&self) -> bool {
         self.files.first().is_some_and(|(_, medium)| medium.discard_zeroes())
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.files.iter().flat_map(|(_, medium)| medium.descriptors()).collect()
     }
 }

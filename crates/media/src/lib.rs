@@ -17,6 +17,7 @@
 //!   allocates where a range is written for the first time).
 //! - Two runs never share an image: files and devices are locked.
 
+mod aligned;
 mod backing;
 mod delay;
 mod direct;
@@ -28,6 +29,7 @@ mod open;
 mod ram;
 mod spec;
 mod synchronous;
+mod uring;
 mod workers;
 
 pub use error::{MediumError, OpenError, SpecError};
@@ -36,6 +38,8 @@ pub use host::{HostFile, HostFiles};
 pub use image::{Durability, ImageSettings};
 pub use ram::Ram;
 pub use spec::{MediumSpec, OpenOptions};
+
+use std::os::fd::RawFd;
 
 use stasis_block::{Command, Operation};
 
@@ -56,6 +60,10 @@ pub enum Execution {
     Synchronous,
     /// While the caller does other things.
     Asynchronous,
+    /// While the caller polls, or waits for [`Medium::descriptors`]: by
+    /// io_uring where the kernel has it. An I/O may start as late as at the
+    /// next [`Medium::poll`].
+    Polled,
 }
 
 /// An I/O that a medium has finished.
@@ -93,6 +101,14 @@ pub trait Medium: Send {
     fn discard_zeroes(&self) -> bool {
         true
     }
+
+    /// Descriptors of which one is readable whenever [`Medium::poll`] has
+    /// something to give, until it did. None where nothing finishes but while
+    /// the medium is called, and under [`Execution::Asynchronous`]. Never
+    /// changes.
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
 }
 
 impl<M: Medium + ?Sized> Medium for Box<M> {
@@ -113,6 +129,9 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
     }
     fn discard_zeroes(&self) -> bool {
         (**self).discard_zeroes()
+    }
+    fn descriptors(&self) -> Vec<RawFd> {
+        (**self).descriptors()
     }
 }
 

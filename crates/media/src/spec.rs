@@ -135,6 +135,7 @@ impl MediumSpec {
         Ok(match options.execution {
             Execution::Synchronous => delayed(Synchronous::new(backing), options),
             Execution::Asynchronous => delayed(Workers::new(backing), options),
+            Execution::Polled => crate::uring::polled(backing)?,
         })
     }
 }

@@ -9,6 +9,9 @@ use std::thread::JoinHandle;
 
 use stasis_block::{Command, Operation};
 
+use rustix::event::{eventfd, EventfdFlags};
+use rustix::fd::{AsRawFd, OwnedFd, RawFd};
+
 use crate::direct::Bounce;
 use crate::{Finished, Medium, MediumError, Ticket};
 
@@ -47,6 +50,8 @@ struct Shared<B> {
     state: Mutex<State>,
     work: Condvar,
     done: Condvar,
+    // Rung when an I/O has finished, for a caller that waits for descriptors.
+    bell: Option<OwnedFd>,
 }
 
 #[derive(Debug, Default)]
@@ -68,26 +73,32 @@ struct Job {
     change: Option<u64>,
 }
 
+/// Rings a bell.
+fn ring(bell: &OwnedFd) {
+    // It can only be full, and then it rings already.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
 /// Which of the changes (writes, discards, zeroes), counted in the order of
 /// submission, have finished.
 #[derive(Debug, Default)]
-struct Changes {
+pub(crate) struct Changes {
     // All changes before this one have finished.
-    first: u64,
+    pub(crate) first: u64,
     finished: VecDeque<bool>,
 }
 
 impl Changes {
-    fn start(&mut self) -> u64 {
+    pub(crate) fn start(&mut self) -> u64 {
         self.finished.push_back(false);
         self.started() - 1
     }
 
-    fn started(&self) -> u64 {
+    pub(crate) fn started(&self) -> u64 {
         self.first + self.finished.len() as u64
     }
 
-    fn finish(&mut self, change: u64) {
+    pub(crate) fn finish(&mut self, change: u64) {
         self.finished[(change - self.first) as usize] = true;
         while self.finished.front() == Some(&true) {
             self.finished.pop_front();
@@ -119,6 +130,9 @@ impl<B: Perform> Shared<B> {
         }
         state.finished.push(Finished { ticket, result, data });
         self.done.notify_one();
+        if let Some(bell) = &self.bell {
+            ring(bell);
+        }
         state
     }
 
@@ -142,8 +156,18 @@ impl<B: Perform> Shared<B> {
 
 impl<B: Perform> Workers<B> {
     pub(crate) fn new(backing: B) -> Self {
-        let shared =
-            Shared { backing, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() };
+        Self::with(backing, None)
+    }
+
+    /// With a descriptor to wait for ([`Medium::descriptors`]).
+    pub(crate) fn with_bell(backing: B) -> std::io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self::with(backing, Some(bell)))
+    }
+
+    fn with(backing: B, bell: Option<OwnedFd>) -> Self {
+        let (work, done) = (Condvar::new(), Condvar::new());
+        let shared = Shared { backing, state: Mutex::default(), work, done, bell };
         Self {
             shared: Arc::new(shared),
             threads: Vec::new(),
@@ -200,6 +224,10 @@ impl<B: Perform> Medium for Workers<B> {
     fn poll(&mut self, done: &mut Vec<Finished>) {
         if self.in_flight > 0 {
             let finished = &mut self.shared.lock().finished;
+            if let (false, Some(bell)) = (finished.is_empty(), &self.shared.bell) {
+                // Under the lock: what finishes later rings again.
+                let _ = rustix::io::read(bell, &mut [0; 8]);
+            }
             self.in_flight -= finished.len();
             done.append(finished);
         }
@@ -223,6 +251,10 @@ impl<B: Perform> Medium for Workers<B> {
 
     fn discard_zeroes(&self) -> bool {
         self.shared.backing.discard_zeroes()
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.shared.bell.iter().map(AsRawFd::as_raw_fd).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use stasis_memory::Pool;
 use crate::chain::Chain;
 use crate::config::{Config, ConfigError, NotifyPolicy};
 use crate::features::{self, feature};
-use crate::ring::{Fault, Ring};
+use crate::ring::{Fault, Ring, Track};
 use crate::slots::{Owner, Slots};
 use crate::{space, Memory};
 
@@ -199,6 +199,73 @@ impl Device {
         }
     }
 
+    /// Begins to serve a queue that another served before: `heads` are the
+    /// requests that it took and did not give back, in order, and
+    /// [`QueueSetup::next`] is the used ring's index. They are carried out
+    /// anew; `track` notes what is under way from now on.
+    ///
+    /// # Errors
+    /// As [`Device::start_queue`], and if one of `heads` is no request.
+    pub fn resume_queue(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        setup: &QueueSetup,
+        heads: &[u16],
+        track: Option<Box<dyn Track>>,
+    ) -> Result<(), Fault> {
+        self.start_queue(memory, queue, setup)?;
+        let result = self.carry_on(memory, queue, heads, track);
+        if let Err(fault) = result {
+            self.fail(fault);
+        }
+        result
+    }
+
+    fn carry_on(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        heads: &[u16],
+        track: Option<Box<dyn Track>>,
+    ) -> Result<(), Fault> {
+        let Some(Some(ring)) = self.rings.get_mut(usize::from(queue)) else { return Ok(()) };
+        let count = u16::try_from(heads.len()).unwrap_or(u16::MAX);
+        ring.resume(count, track)?;
+        for &head in heads {
+            self.statistics.requests += 1;
+            self.execute(memory, queue, head)?;
+        }
+        Ok(())
+    }
+
+    /// How the driver is to announce requests from now on, in every queue.
+    /// What it made available before it could see that is not announced:
+    /// [`Device::poll`] is to follow.
+    pub fn set_notify(&mut self, memory: &dyn Memory, notify: NotifyPolicy) {
+        self.config.notify = notify;
+        let rings = self.rings.iter_mut().flatten();
+        let result = rings.map(|ring| ring.set_notify(memory, notify)).find(Result::is_err);
+        if let Some(Err(fault)) = result {
+            self.fail(fault.into());
+        }
+    }
+
+    /// Takes nothing more from a queue; what was taken is still completed.
+    pub fn pause_queue(&mut self, queue: u16) {
+        if let Some(Some(ring)) = self.rings.get_mut(usize::from(queue)) {
+            ring.paused = true;
+        }
+    }
+
+    /// Requests taken from a queue and not given back.
+    pub fn queue_in_flight(&self, queue: u16) -> u16 {
+        match self.rings.get(usize::from(queue)) {
+            Some(Some(ring)) => ring.in_flight(),
+            _ => 0,
+        }
+    }
+
     /// Serves a queue no more, and forgets its requests at the drive; says how
     /// many it has gone through, modulo 2^16.
     pub fn stop_queue(&mut self, queue: u16) -> Option<u16> {
@@ -264,13 +331,17 @@ impl Device {
         // A guest that runs meanwhile may go on making requests that end at
         // once, for ever.
         let mut budget = 2 * u32::from(self.config.queue_size);
+        let mut taken = false;
         loop {
             let Some(Some(ring)) = self.rings.get(usize::from(queue)) else { return Ok(()) };
-            if self.fault.is_some() {
+            if self.fault.is_some() || ring.paused {
                 return Ok(());
             }
             let mut waiting = ring.waiting(memory)?;
             if waiting == 0 {
+                if self.config.notify == NotifyPolicy::Lazy && !taken {
+                    return Ok(());
+                }
                 ring.arm(memory)?;
                 // What came before the driver saw that is not notified.
                 waiting = ring.waiting(memory)?;
@@ -284,6 +355,7 @@ impl Device {
                     return Ok(());
                 }
                 budget -= 1;
+                taken = true;
                 let Some(Some(ring)) = self.rings.get_mut(usize::from(queue)) else {
                     return Ok(());
                 };

@@ -41,7 +41,7 @@ pub use config::{Config, ConfigError, NotifyPolicy};
 pub use device::{Device, Interrupt, QueueSetup, Request, Statistics};
 pub use features::feature;
 pub use pci::{Capability, PciDevice};
-pub use ring::Fault;
+pub use ring::{Fault, Track};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 
 /// Unit of the protocol's addresses and lengths in bytes, whatever the block

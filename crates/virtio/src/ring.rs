@@ -52,6 +52,18 @@ pub enum Fault {
     Request,
 }
 
+/// Notes which requests of a queue are under way, for a carrier that brings
+/// them through its own end. Each call comes before the driver can see what
+/// follows from it, but for [`Track::given`].
+pub trait Track: std::fmt::Debug + Send {
+    /// The request whose chain begins at `head` is taken.
+    fn taken(&mut self, head: u16);
+    /// It is about to be given back.
+    fn giving(&mut self, head: u16);
+    /// It was given back; the used ring's index is `used` now.
+    fn given(&mut self, head: u16, used: u16);
+}
+
 /// A split virtqueue.
 #[derive(Debug)]
 pub struct Ring {
@@ -66,6 +78,9 @@ pub struct Ring {
     in_flight: u16,
     event_index: bool,
     notify: NotifyPolicy,
+    /// Whether nothing more is taken.
+    pub paused: bool,
+    track: Option<Box<dyn Track>>,
 }
 
 impl Ring {
@@ -106,12 +121,46 @@ impl Ring {
             in_flight: 0,
             event_index,
             notify,
+            paused: false,
+            track: None,
         };
-        // With the event index the flags stay 0 (section 2.7.10.1).
-        let quiet = !event_index && notify == NotifyPolicy::Lazy;
-        memory.store(used, if quiet { NO_NOTIFY } else { 0 })?;
-        ring.arm(memory)?;
+        ring.announce(memory)?;
         Ok(ring)
+    }
+
+    /// Goes on with requests that were taken before: as many as `count`.
+    pub fn resume(&mut self, count: u16, track: Option<Box<dyn Track>>) -> Result<(), Fault> {
+        if count > self.size {
+            return Err(Fault::Available(count));
+        }
+        self.next_available = self.next_available.wrapping_add(count);
+        self.in_flight = count;
+        self.track = track;
+        Ok(())
+    }
+
+    /// Requests taken and not given back.
+    pub fn in_flight(&self) -> u16 {
+        self.in_flight
+    }
+
+    /// How the driver is to announce requests from now on.
+    pub fn set_notify(
+        &mut self,
+        memory: &dyn Memory,
+        notify: NotifyPolicy,
+    ) -> Result<(), OutOfMemoryRange> {
+        self.notify = notify;
+        self.announce(memory)
+    }
+
+    /// Tells the driver how it is to announce requests.
+    fn announce(&self, memory: &dyn Memory) -> Result<(), OutOfMemoryRange> {
+        // With the event index the flags stay 0 (section 2.7.10.1).
+        let quiet = !self.event_index && self.notify == NotifyPolicy::Lazy;
+        memory.store(self.used, if quiet { NO_NOTIFY } else { 0 })?;
+        fence(Ordering::SeqCst);
+        self.arm(memory)
     }
 
     pub fn size(&self) -> u16 {
@@ -137,6 +186,9 @@ impl Ring {
         }
         self.next_available = self.next_available.wrapping_add(1);
         self.in_flight += 1;
+        if let Some(track) = &mut self.track {
+            track.taken(head);
+        }
         Ok(head)
     }
 
@@ -153,12 +205,18 @@ impl Ring {
         entry[4..].copy_from_slice(&length.to_le_bytes());
         let place = u64::from(self.next_used % self.size);
         memory.write(self.used + ENTRIES + USED * place, &entry)?;
+        if let Some(track) = &mut self.track {
+            track.giving(head);
+        }
         // The driver sees the entry before the index that tells of it.
         fence(Ordering::Release);
         let old = self.next_used;
         self.next_used = old.wrapping_add(1);
         memory.store(self.used + INDEX, self.next_used)?;
         self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(track) = &mut self.track {
+            track.given(head, self.next_used);
+        }
         // And the index before its wish is read, or both sides could wait.
         fence(Ordering::SeqCst);
         if self.event_index {
