@@ -7,7 +7,7 @@ use stasis_block::units;
 use stasis_clock::Nanos;
 
 use crate::error::with_nearest;
-use crate::{CpuSpeed, DriveSpec, Engine, ExperimentError};
+use crate::{CpuSpeed, DriveSpec, Engine, ExperimentError, ServeSpec};
 
 /// An experiment. Its form in TOML:
 ///
@@ -28,6 +28,11 @@ use crate::{CpuSpeed, DriveSpec, Engine, ExperimentError};
 /// [guest]
 /// packages = ["stress-ng"]        # beside the usual ones
 /// files    = ["job.fio"]          # copied into the guest's /root
+///
+/// [serve]                         # for `stasis serve` only
+/// sockets = "/run/stasis"         # each drive's is NAME.sock in there
+/// poll    = "adaptive"            # always, adaptive, never
+/// threads = 1
 ///
 /// [[drive]]
 /// name   = "fast"
@@ -57,6 +62,8 @@ pub struct Experiment {
     pub machine: MachineSpec,
     /// The guest's system.
     pub guest: GuestSpec,
+    /// How `stasis serve` serves the drives.
+    pub serve: ServeSpec,
     /// The drives, in order.
     #[serde(rename = "drive")]
     pub drives: Vec<DriveSpec>,
@@ -159,10 +166,19 @@ impl Experiment {
                     .into(),
             );
         }
+        self.name_drives()
+    }
+
+    /// Gives every drive a name.
+    ///
+    /// # Errors
+    /// If two have the same.
+    pub fn name_drives(&mut self) -> Result<(), ExperimentError> {
         for index in 0..self.drives.len() {
             let name = self.drives[index].name.clone().unwrap_or_else(|| format!("drive{index}"));
             if self.drives[..index].iter().any(|other| other.name.as_ref() == Some(&name)) {
-                return wrong(format!("two drives have the name `{name}`"));
+                let message = format!("two drives have the name `{name}`");
+                return Err(ExperimentError::Value(message));
             }
             self.drives[index].name = Some(name);
         }

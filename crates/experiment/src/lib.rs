@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod layout;
 mod placement;
+mod serve;
 mod speed;
 
 pub use drive::{Doorbells, DriveSpec, Interface};
@@ -19,4 +20,5 @@ pub use error::ExperimentError;
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use layout::{PhysicalSpec, ZonesSpec, ZrwaSpec};
 pub use placement::PlacementSpec;
+pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;

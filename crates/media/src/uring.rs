@@ -324,8 +324,7 @@ impl Medium for Uring {
         );
         let before = self.changes.started();
         let change = changes.then(|| self.changes.start());
-        let alone =
-            changes && self.backing.direct && !is_whole(offset, length, self.backing.block);
+        let alone = changes && self.backing.direct && !is_whole(offset, length, self.backing.block);
         let slot = Slot { ticket, command, data, aligned: None, change, alone };
         let index = match self.free.pop() {
             Some(index) => {

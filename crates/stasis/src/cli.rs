@@ -34,6 +34,8 @@ enum Command {
     CrashTest(commands::crash_test::Arguments),
     /// Drive a model without a guest, with a fio job file's load or a trace
     Sim(Box<SimArguments>),
+    /// Serve drives in real time to QEMU and Cloud Hypervisor
+    Serve(commands::serve::Arguments),
     /// Repeat a publication's experiments and print its figures beside ours
     Reproduce(commands::reproduce::Arguments),
     /// A workload for the guest, see `commands::reproduce::load`
@@ -307,6 +309,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Run(arguments) => commands::run::main(*arguments),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => commands::sim::main(&arguments),
+        Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::GuestLoad(load) => commands::reproduce::load::main(&load),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),

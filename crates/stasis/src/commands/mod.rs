@@ -8,6 +8,7 @@ pub mod image;
 pub mod models;
 pub mod reproduce;
 pub mod run;
+pub mod serve;
 pub mod shell;
 pub mod sim;
 

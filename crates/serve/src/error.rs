@@ -1,0 +1,112 @@
+//! Everything that can go wrong when drives are served.
+
+use std::io;
+use std::path::PathBuf;
+
+use stasis_virtio::{ConfigError, Fault};
+
+/// Why something cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A client's memory cannot be used.
+    #[error("a client shares memory that cannot be: {0}")]
+    Memory(String),
+    /// A client's memory cannot be mapped.
+    #[error("cannot map {size} bytes of guest memory at {guest:#x}: {source}; the VMM has to share the guest's memory (QEMU: memory-backend-memfd,share=on)")]
+    Map {
+        /// Where it is in the guest.
+        guest: u64,
+        /// Bytes.
+        size: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The buffer of requests under way cannot be made or mapped.
+    #[error("the buffer of requests under way cannot be used: {source}")]
+    Inflight {
+        /// Why.
+        source: io::Error,
+    },
+    /// A queue of a wrong size.
+    #[error("a client gave a queue {size} entries, but it must be a power of two up to {most}; say queue-size={most} to the VMM")]
+    QueueSize {
+        /// Its entries.
+        size: u32,
+        /// Most of them.
+        most: u16,
+    },
+    /// There is no such queue.
+    #[error("there is no queue {0}; say queues = N in the drive's table to have more")]
+    NoQueue(u16),
+    /// A queue cannot be begun.
+    #[error("queue {queue} cannot be served: {fault}")]
+    Queue {
+        /// Which.
+        queue: u16,
+        /// Why.
+        fault: Fault,
+    },
+    /// A descriptor that is no eventfd.
+    #[error("a client gave something that is no eventfd to ring a queue with")]
+    NotEventfd,
+    /// The device cannot be as wished.
+    #[error("drive {name}: {source}")]
+    Device {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: ConfigError,
+    },
+    /// A thread or descriptor to wait with cannot be had.
+    #[error("cannot start a polling thread: {source}; see `ulimit -n` and `ulimit -u`")]
+    Wait {
+        /// Why.
+        source: io::Error,
+    },
+    /// A socket that another process listens on.
+    #[error(
+        "{0}: another program listens on this socket; stop it, or take its place with --replace"
+    )]
+    InUse(PathBuf),
+    /// A file at a socket's place.
+    #[error("{0}: this is no socket; remove it or choose another folder for the sockets")]
+    NoSocket(PathBuf),
+    /// A socket cannot be made.
+    #[error("cannot listen on {path}: {source}")]
+    Listen {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The drive's bytes cannot be reached.
+    #[error("drive {name}: {message}")]
+    Store {
+        /// Its name.
+        name: String,
+        /// Why.
+        message: String,
+    },
+    /// There is a drive of that name.
+    #[error("there is a drive `{0}` already")]
+    Exists(String),
+    /// There is none.
+    #[error("there is no drive `{0}`")]
+    Missing(String),
+    /// What was asked of a drive is not possible.
+    #[error("drive {name}: {message}")]
+    Impossible {
+        /// Its name.
+        name: String,
+        /// Why.
+        message: String,
+    },
+    /// Something of the system's.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}

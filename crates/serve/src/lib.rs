@@ -1,0 +1,45 @@
+//! Drives in real time, for the guests of other programs: each on a
+//! vhost-user-blk socket, which stock QEMU and Cloud Hypervisor connect to.
+//!
+//! A [`Server`] has polling threads; each serves many queues of many drives.
+//! While there is work it looks into the guests' rings by itself, and the
+//! guests need not ring. Where a drive has a model, a completion is held back
+//! until its time by the thread's own clock, and the error is recorded.
+//!
+//! Promises:
+//! - Guests and clients are hostile. Nothing outside the memory that a client
+//!   shares is touched; what it does wrong is said once, counted, and ends its
+//!   queue or its connection, never another drive's.
+//! - What was acknowledged is with the medium before it was acknowledged: a
+//!   server that is killed loses nothing of it. What was under way is found in
+//!   the client's buffer by the next server, which does it again.
+//! - A flush covers what was written before it.
+//! - An idle server waits, unless told to spin.
+//! - An I/O allocates nothing once the pools have grown to the load.
+//!
+//! The messages are read by the crate `vhost`; requests are served by
+//! [`stasis_virtio`], which both know nothing of each other.
+
+pub mod confine;
+mod error;
+pub mod inflight;
+pub mod log;
+mod mapping;
+mod memory;
+pub mod metrics;
+mod realtime;
+mod served;
+mod server;
+mod session;
+mod socket;
+mod statistics;
+pub mod systemd;
+mod worker;
+
+pub use error::ServeError;
+pub use memory::{GuestMemory, Place};
+pub use realtime::{Below, RealTime, Shared};
+pub use served::Store;
+pub use server::{NewDrive, OpenStore, Server};
+pub use statistics::{Counts, DriveReport, Summary};
+pub use worker::Poll;

@@ -1,0 +1,437 @@
+//! A drive on its polling thread: a virtio block device between a guest's
+//! memory and a drive in real time.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::Sender;
+use std::sync::Arc;
+
+use rustix::event::epoll;
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Layer, Submission};
+use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, QueueSetup, Request};
+
+use crate::inflight::Inflight;
+use crate::memory::GuestMemory;
+use crate::realtime::Shared;
+use crate::statistics::{Counts, Times};
+use crate::ServeError;
+
+/// What a drive's bytes go through: a drive in real time, and what may lie on
+/// top of it.
+pub struct Store {
+    /// The drive itself.
+    pub drive: Shared,
+    /// A layer on top of it, such as a disk image.
+    pub top: Option<Box<dyn Layer>>,
+}
+
+impl Store {
+    /// A drive alone.
+    pub fn new(drive: Shared) -> Self {
+        Self { drive, top: None }
+    }
+
+    /// Bytes.
+    pub fn capacity(&self) -> u64 {
+        match &self.top {
+            Some(top) => top.capacity(),
+            None => self.drive.lock().capacity(),
+        }
+    }
+
+    /// As [`Layer::discard_zeroes`].
+    pub fn discard_zeroes(&self) -> bool {
+        match &self.top {
+            Some(top) => top.discard_zeroes(),
+            None => self.drive.lock().discard_zeroes(),
+        }
+    }
+
+    fn submit(&mut self, now: Nanos, submission: Submission) {
+        match &mut self.top {
+            Some(top) => top.submit(now, submission),
+            None => self.drive.lock().submit(now, submission),
+        }
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        let mut drive = self.drive.lock();
+        match &mut self.top {
+            Some(top) => {
+                drive.turn(now);
+                drop(drive);
+                top.advance(now, done);
+            }
+            None => drive.advance(now, done),
+        }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        match &self.top {
+            Some(top) => top.next_event(),
+            None => self.drive.lock().next_event(),
+        }
+    }
+
+    /// Commands under way, those of the layer on top included.
+    pub fn in_flight(&self) -> usize {
+        let above = self.top.as_ref().map_or(0, |top| top.in_flight());
+        above + self.drive.lock().in_flight()
+    }
+}
+
+/// How a queue reaches its guest.
+#[derive(Debug, Default)]
+struct Link {
+    /// The guest rings here.
+    kick: Option<OwnedFd>,
+    /// The guest is rung here.
+    call: Option<OwnedFd>,
+    /// Somebody waits until the queue has nothing under way.
+    drained: Option<Sender<Option<u16>>>,
+}
+
+/// A drive as its thread knows it.
+pub struct Served {
+    /// Its name, for messages.
+    pub name: Arc<str>,
+    pub(crate) device: Device,
+    memory: Arc<GuestMemory>,
+    inflight: Option<Inflight>,
+    pub(crate) store: Store,
+    links: Vec<Link>,
+    running: u64,
+    epoll: Arc<OwnedFd>,
+    done: Vec<Done>,
+    pub(crate) counts: Counts,
+    pub(crate) times: Times,
+    timed: bool,
+    /// Why the connection cannot go on, until its owner has asked.
+    broken: Option<String>,
+    /// Whether that was said already.
+    said: bool,
+    said_errors: u64,
+    /// Called once when the connection cannot go on.
+    hang_up: Option<Box<dyn Fn() + Send>>,
+}
+
+impl Served {
+    pub(crate) fn new(
+        name: Arc<str>,
+        config: Config,
+        store: Store,
+        epoll: Arc<OwnedFd>,
+    ) -> Result<Self, ServeError> {
+        let queues = config.queues;
+        let device = Device::new(config)
+            .map_err(|source| ServeError::Device { name: name.to_string(), source })?;
+        let timed = store.drive.lock().is_timed();
+        for raw in store.drive.lock().descriptors() {
+            // SAFETY: the medium keeps its descriptors open for as long as it
+            // lives.
+            let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(raw) };
+            let data = epoll::EventData::new_u64(MEDIUM);
+            epoll::add(&*epoll, descriptor, data, epoll::EventFlags::IN)
+                .map_err(|source| ServeError::Wait { source: source.into() })?;
+        }
+        Ok(Self {
+            name,
+            device,
+            memory: Arc::default(),
+            inflight: None,
+            store,
+            links: (0..queues).map(|_| Link::default()).collect(),
+            running: 0,
+            epoll,
+            done: Vec::new(),
+            counts: Counts::default(),
+            times: Times::default(),
+            timed,
+            broken: None,
+            said: false,
+            said_errors: 0,
+            hang_up: None,
+        })
+    }
+
+    /// Whether a guest uses it.
+    pub fn is_running(&self) -> bool {
+        self.running != 0
+    }
+
+    /// Another memory of the guest's, from now on.
+    pub(crate) fn set_memory(&mut self, memory: Arc<GuestMemory>) {
+        self.memory = memory;
+    }
+
+    pub(crate) fn set_inflight(&mut self, inflight: Option<Inflight>) {
+        self.inflight = inflight;
+    }
+
+    pub(crate) fn set_hang_up(&mut self, hang_up: Option<Box<dyn Fn() + Send>>) {
+        self.hang_up = hang_up;
+        self.broken = None;
+        self.said = false;
+    }
+
+    /// What the guest's driver has accepted.
+    pub(crate) fn accept(&mut self, features: u64) -> bool {
+        if self.running == 0 {
+            self.device.reset();
+            self.said = false;
+        }
+        self.device.accept(features)
+    }
+
+    /// Where the guest is rung about a queue.
+    pub(crate) fn set_call(&mut self, queue: u16, call: Option<OwnedFd>) {
+        if let Some(link) = self.links.get_mut(usize::from(queue)) {
+            link.call = call;
+            // What came meanwhile was not heard.
+            if self.running & 1 << queue != 0 {
+                ring(&link.call);
+            }
+        }
+    }
+
+    /// Begins to serve a queue, which goes on where it was.
+    pub(crate) fn start_queue(
+        &mut self,
+        queue: u16,
+        mut setup: QueueSetup,
+        kick: OwnedFd,
+    ) -> Result<(), ServeError> {
+        let fault = |fault| ServeError::Queue { queue, fault };
+        let Some(link) = self.links.get_mut(usize::from(queue)) else {
+            return Err(ServeError::NoQueue(queue));
+        };
+        let data = epoll::EventData::new_u64(kick.as_raw_fd() as u64);
+        epoll::add(&*self.epoll, &kick, data, epoll::EventFlags::IN)
+            .map_err(|source| ServeError::Wait { source: source.into() })?;
+        link.kick = Some(kick);
+        let memory = &*self.memory;
+        let mut heads = Vec::new();
+        let mut track = None;
+        if let Some(inflight) = &self.inflight {
+            // Where the used ring is says how many were given back.
+            if let Ok(used) = stasis_memory::Memory::load(memory, setup.used.wrapping_add(2)) {
+                if let Some((under_way, log)) = inflight.queue(queue, setup.size, used) {
+                    if !under_way.is_empty() {
+                        setup.next = used;
+                    }
+                    heads = under_way;
+                    track = Some(Box::new(log) as Box<dyn stasis_virtio::Track>);
+                }
+            }
+        }
+        self.counts.resumed += heads.len() as u64;
+        self.device.resume_queue(memory, queue, &setup, &heads, track).map_err(fault)?;
+        self.running |= 1 << queue;
+        Ok(())
+    }
+
+    /// Takes nothing more from a queue; tells `drained` where it stopped, once
+    /// nothing of it is under way.
+    pub(crate) fn stop_queue(&mut self, queue: u16, drained: Sender<Option<u16>>) {
+        self.device.pause_queue(queue);
+        if let Some(link) = self.links.get_mut(usize::from(queue)) {
+            link.drained = Some(drained);
+        }
+    }
+
+    /// The client has gone: everything of its guest's is forgotten.
+    pub(crate) fn disconnect(&mut self) {
+        for queue in 0..self.links.len() as u16 {
+            self.close_queue(queue);
+            self.links[usize::from(queue)] = Link::default();
+        }
+        self.device.reset();
+        self.memory = Arc::default();
+        self.inflight = None;
+        self.hang_up = None;
+        self.broken = None;
+        self.said = false;
+    }
+
+    fn close_queue(&mut self, queue: u16) -> Option<u16> {
+        self.running &= !(1 << queue);
+        let link = self.links.get_mut(usize::from(queue))?;
+        if let Some(kick) = link.kick.take() {
+            // Before it is closed: the client has it open as well, so that
+            // closing it alone would leave it in.
+            let _ = epoll::delete(&*self.epoll, &kick);
+        }
+        self.device.stop_queue(queue)
+    }
+
+    /// Whether the guest announces requests from now on, or is polled.
+    pub(crate) fn listen(&mut self, listen: bool) {
+        if self.running != 0 {
+            let policy = if listen { NotifyPolicy::Exact } else { NotifyPolicy::Lazy };
+            self.device.set_notify(&*self.memory, policy);
+        }
+    }
+
+    /// When something is to be looked at even if nothing rings.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.store.next_event()
+    }
+
+    /// Does what there is to do; whether there was anything.
+    pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
+        let mut work = false;
+        if self.running != 0 {
+            self.device.poll(&*self.memory);
+            work |= self.submit(now);
+        }
+        let mut done = std::mem::take(&mut self.done);
+        self.store.advance(now, &mut done);
+        if !done.is_empty() {
+            work = true;
+            self.complete(&mut done, clock);
+        }
+        self.done = done;
+        if work {
+            self.submit(now);
+            self.ring();
+            self.check();
+        }
+        if self.links.iter().any(|link| link.drained.is_some()) {
+            self.answer_drained();
+        }
+        work
+    }
+
+    fn submit(&mut self, now: Nanos) -> bool {
+        let mut any = false;
+        while let Some(Request { tag, queue, command, data, .. }) = self.device.pop_request() {
+            any = true;
+            self.store.submit(now, Submission { tag, queue, command, data });
+        }
+        any
+    }
+
+    fn complete(&mut self, done: &mut Vec<Done>, clock: &impl Fn() -> Nanos) {
+        for Done { tag, command, status, data, submit, at, .. } in done.drain(..) {
+            let bytes = command.length;
+            self.device.complete(&*self.memory, tag, status, data);
+            // The guest can see it as of now.
+            let seen = clock();
+            self.counts.add(command.operation, bytes, status);
+            self.times.add(command.operation, seen.saturating_sub(submit));
+            if self.timed {
+                self.times.error.add(seen.saturating_sub(at));
+            }
+        }
+    }
+
+    fn ring(&mut self) {
+        while let Some(interrupt) = self.device.pop_interrupt() {
+            match interrupt {
+                Interrupt::Queue(queue) => {
+                    if let Some(link) = self.links.get(usize::from(queue)) {
+                        ring(&link.call);
+                    }
+                }
+                // Nobody can be told but by the connection's owner, who is.
+                Interrupt::Configuration => {}
+            }
+        }
+    }
+
+    /// Looks for what ends the connection, and for errors of the medium.
+    fn check(&mut self) {
+        if let Some(fault) = self.device.fault() {
+            if !self.said {
+                self.said = true;
+                self.counts.faults += 1;
+                crate::log::warn(&self.name, &format!("{fault}; the guest must reset the drive"));
+            }
+        }
+        let broken =
+            self.memory.is_broken() || self.inflight.as_ref().is_some_and(Inflight::is_broken);
+        if broken && self.broken.is_none() {
+            let message = "the client has taken away memory that it had shared";
+            self.counts.faults += 1;
+            self.broken = Some(message.into());
+            crate::log::warn(&self.name, &format!("{message}; its connection ends"));
+            if let Some(hang_up) = &self.hang_up {
+                hang_up();
+            }
+        }
+        let error = match &mut self.store.top {
+            Some(top) => top.take_error(),
+            None => self.store.drive.lock().take_error(),
+        };
+        if let Some(error) = error {
+            // The first says what there is to say.
+            self.said_errors += 1;
+            if self.said_errors == 1 {
+                crate::log::warn(
+                    &self.name,
+                    &format!("{error} (said once; later ones are counted)"),
+                );
+            }
+        }
+    }
+
+    fn answer_drained(&mut self) {
+        for queue in 0..self.links.len() as u16 {
+            let link = &mut self.links[usize::from(queue)];
+            let over = self.device.queue_in_flight(queue) == 0 || self.device.fault().is_some();
+            if !over || link.drained.is_none() {
+                continue;
+            }
+            let drained = link.drained.take();
+            let at = self.close_queue(queue);
+            if let Some(drained) = drained {
+                let _ = drained.send(at);
+            }
+        }
+    }
+
+    /// Requests of the guest's under way.
+    pub fn in_flight(&self) -> usize {
+        self.device.in_flight()
+    }
+
+    /// Whether a model holds completions back, from now on.
+    pub(crate) fn set_timed(&mut self, timed: bool) {
+        self.timed = timed;
+    }
+
+    /// Waits for what is under way, makes all of it durable and closes it.
+    pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
+        let mut done = Vec::new();
+        while self.store.in_flight() > 0 {
+            let before = self.store.in_flight();
+            self.store.advance(clock(), &mut done);
+            done.clear();
+            if self.store.in_flight() == before {
+                std::thread::yield_now();
+            }
+        }
+        let failed =
+            format!("{}: the last flush failed; what was not flushed may be lost", self.name);
+        let flush = stasis_block::Command::flush();
+        let (status, _) = match &mut self.store.top {
+            Some(top) => top.instant(flush, Vec::new()),
+            None => self.store.drive.lock().instant(flush, Vec::new()),
+        };
+        match status == stasis_block::Status::Ok {
+            true => Ok(()),
+            false => Err(failed),
+        }
+    }
+}
+
+/// What a descriptor of a medium's says in the events of a thread.
+pub(crate) const MEDIUM: u64 = u64::MAX - 1;
+
+/// Rings whoever listens.
+fn ring(call: &Option<OwnedFd>) {
+    if let Some(call) = call {
+        // It can only be full, and then it rings already.
+        let _ = rustix::io::write(call, &1u64.to_ne_bytes());
+    }
+}

@@ -1,0 +1,240 @@
+//! All drives, their threads and their sockets.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use stasis_block::Model;
+use stasis_virtio::Config;
+
+use crate::served::{Served, Store};
+use crate::session::Target;
+use crate::socket::Socket;
+use crate::statistics::DriveReport;
+use crate::worker::{DriveId, Poll, Worker};
+use crate::ServeError;
+
+/// Makes a drive's store, on the thread that is to serve it.
+pub type OpenStore = Box<dyn FnOnce() -> Result<Store, String> + Send>;
+
+/// A drive that is to be served.
+pub struct NewDrive {
+    /// Its name, which no other has.
+    pub name: String,
+    /// Where its socket is.
+    pub path: PathBuf,
+    /// The socket, if it is there already: systemd's, or an earlier server's.
+    pub listener: Option<UnixListener>,
+    /// What the guest sees; the capacity is the store's.
+    pub config: Config,
+    /// What times it, for reports.
+    pub model: String,
+    /// Where its bytes are, for reports.
+    pub medium: String,
+    /// Where its bytes are.
+    pub open: OpenStore,
+}
+
+/// A drive that is served.
+struct Entry {
+    id: DriveId,
+    worker: usize,
+    socket: Socket,
+    model: String,
+    medium: String,
+}
+
+/// A server.
+pub struct Server {
+    workers: Vec<Arc<Worker>>,
+    started: Instant,
+    drives: Mutex<(DriveId, BTreeMap<String, Entry>)>,
+}
+
+impl Server {
+    /// A server of no drives, with `threads` polling threads.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn new(threads: usize, poll: Poll) -> Result<Self, ServeError> {
+        let started = Instant::now();
+        let workers = (0..threads.max(1))
+            .map(|number| Worker::start(number, poll, started).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { workers, started, drives: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (DriveId, BTreeMap<String, Entry>)> {
+        self.drives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves one more drive.
+    ///
+    /// # Errors
+    /// If its store or its socket cannot be had.
+    pub fn attach(&self, new: NewDrive) -> Result<(), ServeError> {
+        let NewDrive { name, path, listener, config, model, medium, open } = new;
+        let mut drives = self.lock();
+        if drives.1.contains_key(&name) {
+            return Err(ServeError::Exists(name));
+        }
+        let own = listener.is_none();
+        let listener = match listener {
+            Some(listener) => listener,
+            None => crate::socket::listen(&path)?,
+        };
+        let id = drives.0;
+        drives.0 += 1;
+        let least = self.workers.iter().enumerate();
+        let least = least.min_by_key(|(_, worker)| worker.load.load(Ordering::Relaxed));
+        let Some((number, worker)) = least else { return Err(ServeError::Missing(name)) };
+        let (queues, queue_size) = (config.queues, config.queue_size);
+        let shared: Arc<str> = name.as_str().into();
+        let label = Arc::clone(&shared);
+        let opened = worker.call(move |state| {
+            let store =
+                open().map_err(|message| ServeError::Store { name: label.to_string(), message })?;
+            let mut config = config;
+            config.capacity =
+                store.capacity() / u64::from(config.block_size) * u64::from(config.block_size);
+            config.discard_zeroes = store.discard_zeroes();
+            let served = Served::new(label, config, store, state.epoll.clone())?;
+            state.drives.insert(id, served);
+            Ok(())
+        });
+        match opened {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                if own {
+                    let _ = std::fs::remove_file(&path);
+                }
+                return Err(error);
+            }
+            None => return Err(ServeError::Missing(name)),
+        }
+        worker.load.fetch_add(1, Ordering::Relaxed);
+        let target =
+            Target { worker: Arc::clone(worker), drive: id, name: shared, queues, queue_size };
+        let socket = Socket::start(listener, path, own, target)?;
+        drives.1.insert(name, Entry { id, worker: number, socket, model, medium });
+        Ok(())
+    }
+
+    /// Serves a drive no more: its client is disconnected, what is under way
+    /// ends, all is made durable.
+    ///
+    /// # Errors
+    /// If there is no such drive, or it could not be made durable.
+    pub fn detach(&self, name: &str) -> Result<(), ServeError> {
+        let entry = self.lock().1.remove(name);
+        let entry = entry.ok_or_else(|| ServeError::Missing(name.into()))?;
+        self.end(name, entry)
+    }
+
+    fn end(&self, name: &str, entry: Entry) -> Result<(), ServeError> {
+        let Entry { id, worker, socket, .. } = entry;
+        drop(socket);
+        let worker = &self.workers[worker];
+        worker.load.fetch_sub(1, Ordering::Relaxed);
+        let ended = worker.call(move |state| {
+            let started = state.started;
+            let clock = || started.elapsed().as_nanos() as u64;
+            state.drives.remove(&id).map(|served| served.finish(&clock))
+        });
+        match ended.flatten() {
+            Some(Err(message)) => Err(ServeError::Store { name: name.into(), message }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends everything; the first error, after all is done.
+    ///
+    /// # Errors
+    /// As [`Server::detach`].
+    pub fn stop(&self) -> Result<(), ServeError> {
+        let drives = std::mem::take(&mut self.lock().1);
+        let ended = drives.into_iter().map(|(name, entry)| self.end(&name, entry));
+        ended.fold(Ok(()), |result, ended| result.and(ended))
+    }
+
+    /// The sockets, for another server to go on with; this one leaves them
+    /// where they are.
+    ///
+    /// # Errors
+    /// If descriptors are short.
+    pub fn hand_over(&self) -> Result<Vec<(String, OwnedFd)>, ServeError> {
+        let mut drives = self.lock();
+        let sockets = drives.1.iter_mut().map(|(name, entry)| {
+            let socket = entry.socket.hand_over();
+            Ok((
+                name.clone(),
+                socket
+                    .map_err(|source| ServeError::System { what: "hand a socket over", source })?,
+            ))
+        });
+        sockets.collect()
+    }
+
+    /// The names of all drives.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().1.keys().cloned().collect()
+    }
+
+    /// All drives.
+    pub fn report(&self) -> Vec<DriveReport> {
+        let drives = self.lock();
+        let report = drives.1.iter().filter_map(|(name, entry)| {
+            let known = self.workers[entry.worker].with(entry.id, |served| served.snapshot())?;
+            Some(DriveReport {
+                name: name.clone(),
+                socket: entry.socket.path().display().to_string(),
+                capacity: known.capacity,
+                model: entry.model.clone(),
+                medium: entry.medium.clone(),
+                thread: entry.worker,
+                in_use: known.in_use,
+                in_flight: known.in_flight,
+                counts: known.counts,
+                read: known.read,
+                write: known.write,
+                flush: known.flush,
+                timing_error: known.timing_error,
+            })
+        });
+        report.collect()
+    }
+
+    /// Times a drive otherwise from now on; `None`: without a model.
+    ///
+    /// # Errors
+    /// If there is no such drive.
+    pub fn set_model(
+        &self,
+        name: &str,
+        label: String,
+        model: Option<Box<dyn Model>>,
+    ) -> Result<(), ServeError> {
+        let mut drives = self.lock();
+        let missing = || ServeError::Missing(name.into());
+        let entry = drives.1.get_mut(name).ok_or_else(missing)?;
+        entry.model = label;
+        let id = entry.id;
+        let changed = self.workers[entry.worker].call(move |state| {
+            let now = state.now();
+            let served = state.drives.get_mut(&id)?;
+            served.set_timed(model.is_some());
+            served.store.drive.lock().set_model(now, model);
+            Some(())
+        });
+        changed.flatten().ok_or_else(missing)
+    }
+
+    /// Since when it serves.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+}

@@ -1,0 +1,218 @@
+//! A drive's socket: it takes one client at a time and turns others away.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+use crate::session::{Session, Target};
+use crate::ServeError;
+
+/// How long a client may take for a message that it has begun.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Listens at `path`; takes the place of a socket that nobody listens on.
+///
+/// # Errors
+/// If somebody does, or it cannot be made.
+pub fn listen(path: &Path) -> Result<UnixListener, ServeError> {
+    let failed = |source| ServeError::Listen { path: path.to_owned(), source };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ServeError::NoSocket(path.to_owned()));
+        }
+        Ok(_) => {
+            if UnixStream::connect(path).is_ok() {
+                return Err(ServeError::InUse(path.to_owned()));
+            }
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    Ok(listener)
+}
+
+/// A socket with its thread.
+pub(crate) struct Socket {
+    path: PathBuf,
+    /// Whether the path is ours to remove.
+    own: bool,
+    listener: Arc<UnixListener>,
+    stop: Arc<OwnedFd>,
+    /// The client's connection, to end it from outside.
+    client: Arc<Mutex<Option<UnixStream>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Socket {
+    /// Takes clients for a drive.
+    pub(crate) fn start(
+        listener: UnixListener,
+        path: PathBuf,
+        own: bool,
+        target: Target,
+    ) -> Result<Self, ServeError> {
+        let failed = |source: io::Error| ServeError::Listen { path: path.clone(), source };
+        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = Arc::new(listener);
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+        let stop = Arc::new(stop);
+        let client = Arc::new(Mutex::new(None));
+        let accepting = Accepting {
+            listener: Arc::clone(&listener),
+            stop: Arc::clone(&stop),
+            client: Arc::clone(&client),
+            target,
+        };
+        let thread = std::thread::Builder::new()
+            .name("socket".into())
+            .spawn(move || accepting.run())
+            .map_err(failed)?;
+        Ok(Self { path, own, listener, stop, client, thread: Some(thread) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The socket itself, for another server to go on with.
+    pub(crate) fn hand_over(&mut self) -> io::Result<OwnedFd> {
+        self.own = false;
+        self.listener.as_fd().try_clone_to_owned()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(client) = &*lock(&self.client) {
+            let _ = client.shutdown(std::net::Shutdown::Both);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if self.own {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+struct Accepting {
+    listener: Arc<UnixListener>,
+    stop: Arc<OwnedFd>,
+    client: Arc<Mutex<Option<UnixStream>>>,
+    target: Target,
+}
+
+impl Accepting {
+    fn run(&self) {
+        loop {
+            let mut fds = [
+                PollFd::new(&*self.listener, PollFlags::IN),
+                PollFd::new(&*self.stop, PollFlags::IN),
+            ];
+            if poll(&mut fds, None).is_err() {
+                continue;
+            }
+            if fds[1].revents().intersects(PollFlags::IN) {
+                return;
+            }
+            let Ok((stream, _)) = self.listener.accept() else { continue };
+            self.serve(stream);
+        }
+    }
+
+    /// Serves a client until it goes.
+    fn serve(&self, stream: UnixStream) {
+        let warn = |message: &str| crate::log::warn(&self.target.name, message);
+        let prepared = stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .and_then(|()| Ok((stream.try_clone()?, stream.try_clone()?)));
+        let (look, end) = match prepared {
+            Ok(clones) => clones,
+            Err(error) => return warn(&format!("cannot serve a client: {error}")),
+        };
+        let hang_up = end.try_clone();
+        *lock(&self.client) = Some(end);
+        let (worker, drive) = (self.target.worker.clone(), self.target.drive);
+        worker.with(drive, move |served| {
+            served.counts.connections += 1;
+            served.set_hang_up(hang_up.ok().map(|stream| {
+                Box::new(move || {
+                    let _ = stream.shutdown(std::net::Shutdown::Both);
+                }) as Box<dyn Fn() + Send>
+            }));
+        });
+        let session = Arc::new(Mutex::new(Session::new(self.target.clone())));
+        let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
+        loop {
+            let mut fds = [
+                PollFd::new(&look, PollFlags::IN),
+                PollFd::new(&*self.listener, PollFlags::IN),
+                PollFd::new(&*self.stop, PollFlags::IN),
+            ];
+            if poll(&mut fds, None).is_err() {
+                continue;
+            }
+            let gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+            let [client, other, stop] = fds.map(|fd| !fd.revents().is_empty());
+            if stop {
+                break;
+            }
+            // A client that comes after this one has gone is the next one.
+            if other && !gone {
+                self.turn_away();
+            }
+            if !client {
+                continue;
+            }
+            match handler.handle_request() {
+                Ok(()) => {}
+                Err(Error::Disconnected) => break,
+                // A message that this server does not know is skipped by all.
+                Err(Error::SocketBroken(_)) => break,
+                Err(error) => {
+                    let patience = PATIENCE.as_secs();
+                    let what = match &error {
+                        Error::SocketRetry(_) | Error::PartialMessage => {
+                            format!("a client sent half a message and no more for {patience} s")
+                        }
+                        _ => format!("a client's message cannot be served: {error}"),
+                    };
+                    warn(&format!("{what}; its connection ends"));
+                    worker.with(drive, |served| served.counts.faults += 1);
+                    break;
+                }
+            }
+        }
+        *lock(&self.client) = None;
+        drop(handler);
+        drop(session);
+    }
+
+    /// A second client: closing its connection tells it.
+    fn turn_away(&self) {
+        if self.listener.accept().is_ok() {
+            crate::log::warn(
+                &self.target.name,
+                "a second client was turned away: a drive serves one guest at a time",
+            );
+            self.target.worker.with(self.target.drive, |served| served.counts.refused += 1);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What a drive has done, and how long that took.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use stasis_block::{Operation, Status};
+use stasis_clock::Nanos;
+
+/// Counts since the server began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards and writes of zeroes.
+    pub discards: u64,
+    /// Of all these, those that failed.
+    pub failed: u64,
+    /// What the guest or the client did that ended its queues or connection.
+    pub faults: u64,
+    /// Requests that an earlier server had left under way.
+    pub resumed: u64,
+    /// Clients that connected.
+    pub connections: u64,
+    /// Clients that were turned away.
+    pub refused: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, operation: Operation, bytes: u64, status: Status) {
+        let good = status == Status::Ok;
+        self.failed += u64::from(!good);
+        let bytes = if good { bytes } else { 0 };
+        match operation {
+            Operation::Read => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+            }
+            Operation::Write => {
+                self.writes += 1;
+                self.written_bytes += bytes;
+            }
+            Operation::Flush => self.flushes += 1,
+            _ => self.discards += 1,
+        }
+    }
+}
+
+/// How often each duration came.
+#[derive(Debug, Clone)]
+pub struct Durations(Histogram<u64>);
+
+/// Longest duration told apart (ns): what takes longer counts as this.
+const LONGEST: u64 = 60_000_000_000;
+
+impl Default for Durations {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST, 3);
+        // The bounds are right: three digits, 1 to a minute.
+        Self(histogram.unwrap_or_else(|_| Histogram::new(3).expect("three digits are possible")))
+    }
+}
+
+impl Durations {
+    pub(crate) fn add(&mut self, nanos: Nanos) {
+        self.0.saturating_record(nanos.clamp(1, LONGEST));
+    }
+
+    /// What it comes to.
+    pub fn summary(&self) -> Summary {
+        let at = |quantile| self.0.value_at_quantile(quantile);
+        Summary {
+            count: self.0.len(),
+            mean_ns: if self.0.is_empty() { 0.0 } else { self.0.mean() },
+            p50_ns: at(0.5),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
+            max_ns: self.0.max(),
+        }
+    }
+}
+
+/// A distribution in a few numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean_ns: f64,
+    /// Their median.
+    pub p50_ns: u64,
+    /// What 99 % are within.
+    pub p99_ns: u64,
+    /// What 99.9 % are within.
+    pub p999_ns: u64,
+    /// The largest.
+    pub max_ns: u64,
+}
+
+/// How long things took.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Times {
+    read: Durations,
+    write: Durations,
+    flush: Durations,
+    /// How much later than the model said a completion was seen in the ring.
+    pub(crate) error: Durations,
+}
+
+impl Times {
+    pub(crate) fn add(&mut self, operation: Operation, nanos: Nanos) {
+        match operation {
+            Operation::Read => self.read.add(nanos),
+            Operation::Write => self.write.add(nanos),
+            Operation::Flush => self.flush.add(nanos),
+            _ => {}
+        }
+    }
+}
+
+/// A drive, as the control interface and the end of a run tell it.
+#[derive(Debug, Clone, Serialize)]
+pub struct DriveReport {
+    /// Its name.
+    pub name: String,
+    /// Its socket.
+    pub socket: String,
+    /// Its size in bytes.
+    pub capacity: u64,
+    /// What times it.
+    pub model: String,
+    /// Where its bytes are.
+    pub medium: String,
+    /// The thread that serves it.
+    pub thread: usize,
+    /// Whether a guest uses it now.
+    pub in_use: bool,
+    /// The guest's requests under way.
+    pub in_flight: usize,
+    /// What it has done.
+    pub counts: Counts,
+    /// From when a read was seen in the ring until its completion was.
+    pub read: Summary,
+    /// The same of writes.
+    pub write: Summary,
+    /// The same of flushes.
+    pub flush: Summary,
+    /// How much later than the model said completions were seen in the ring.
+    pub timing_error: Option<Summary>,
+}
+
+/// The part of a report that its thread knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) capacity: u64,
+    pub(crate) in_use: bool,
+    pub(crate) in_flight: usize,
+    pub(crate) counts: Counts,
+    pub(crate) read: Summary,
+    pub(crate) write: Summary,
+    pub(crate) flush: Summary,
+    pub(crate) timing_error: Option<Summary>,
+}
+
+impl crate::served::Served {
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let times = &self.times;
+        let error = times.error.summary();
+        Snapshot {
+            capacity: self.device.config().capacity,
+            in_use: self.is_running(),
+            in_flight: self.in_flight(),
+            counts: self.counts,
+            read: times.read.summary(),
+            write: times.write.summary(),
+            flush: times.flush.summary(),
+            timing_error: (error.count > 0).then_some(error),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A polling thread: goes round the drives that it serves.
+//!
+//! While there is work it spins, and guests need not ring. When there was none
+//! for a while it asks them to, and waits. How long it spins before that adapts
+//! as KVM's halt polling does: waits that end soon make it longer, long ones
+//! shorter.
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
+use serde::{Deserialize, Serialize};
+use stasis_clock::Nanos;
+
+use crate::served::{Served, MEDIUM};
+use crate::ServeError;
+
+/// How a thread looks for work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Poll {
+    /// It never waits: the least latency, at the price of a core.
+    Always,
+    /// It spins while there is work, then waits.
+    #[default]
+    Adaptive,
+    /// It waits whenever there is nothing to do.
+    Never,
+}
+
+/// Names a drive on its thread.
+pub type DriveId = u64;
+
+/// Longest that a thread spins without work before it waits (ns).
+const MOST_SPIN: Nanos = 200_000;
+/// What spinning begins with (ns).
+const FIRST_SPIN: Nanos = 10_000;
+/// How much earlier than a completion's time a thread stops waiting (ns): what
+/// the host's timers may be late by.
+const LEAD: Nanos = 60_000;
+/// What the thread's own bell says in its events.
+const BELL: u64 = u64::MAX;
+
+/// Something that is done on the thread.
+type Job = Box<dyn FnOnce(&mut State) + Send>;
+
+/// What a thread has.
+pub(crate) struct State {
+    pub(crate) drives: BTreeMap<DriveId, Served>,
+    pub(crate) epoll: Arc<OwnedFd>,
+    pub(crate) started: Instant,
+    stop: bool,
+}
+
+impl State {
+    pub(crate) fn now(&self) -> Nanos {
+        self.started.elapsed().as_nanos() as Nanos
+    }
+}
+
+/// A polling thread, as others see it.
+pub struct Worker {
+    jobs: Sender<Job>,
+    shared: Arc<Common>,
+    thread: Option<JoinHandle<()>>,
+    /// Drives that it serves.
+    pub(crate) load: AtomicU64,
+}
+
+struct Common {
+    bell: OwnedFd,
+    /// Whether there are jobs.
+    called: AtomicBool,
+}
+
+impl Worker {
+    /// Starts a thread.
+    ///
+    /// # Errors
+    /// If the system has no more threads or descriptors.
+    pub fn start(number: usize, poll: Poll, started: Instant) -> Result<Self, ServeError> {
+        let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
+            .map_err(failed)?;
+        let (jobs, inbox) = channel();
+        let shared = Arc::new(Common { bell, called: AtomicBool::new(false) });
+        let common = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name(format!("poll{number}"))
+            .spawn(move || {
+                let state =
+                    State { drives: BTreeMap::new(), epoll: epoll.into(), started, stop: false };
+                Thread { state, common, inbox, poll, window: 0, last_work: 0 }.run();
+            })
+            .map_err(|source| ServeError::Wait { source })?;
+        Ok(Self { jobs, shared, thread: Some(thread), load: AtomicU64::new(0) })
+    }
+
+    /// Does something on the thread and waits for its result; `None` if the
+    /// thread is no more.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut State) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, result) = channel();
+        let job = Box::new(move |state: &mut State| {
+            let _ = answer.send(job(state));
+        });
+        self.jobs.send(job).ok()?;
+        self.shared.called.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
+        result.recv().ok()
+    }
+
+    /// Does something with a drive; `None` if it is not there any more.
+    pub(crate) fn with<R: Send + 'static>(
+        &self,
+        drive: DriveId,
+        job: impl FnOnce(&mut Served) -> R + Send + 'static,
+    ) -> Option<R> {
+        self.call(move |state| state.drives.get_mut(&drive).map(job)).flatten()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.call(|state| state.stop = true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Thread {
+    state: State,
+    common: Arc<Common>,
+    inbox: Receiver<Job>,
+    poll: Poll,
+    /// How long to spin without work.
+    window: Nanos,
+    last_work: Nanos,
+}
+
+impl Thread {
+    fn run(mut self) {
+        // A completion's time is met more exactly so (prctl(2)).
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        if self.poll == Poll::Never {
+            self.listen(true);
+        }
+        while !self.state.stop {
+            let mut work = false;
+            if self.common.called.swap(false, Ordering::Acquire) {
+                while let Ok(job) = self.inbox.try_recv() {
+                    job(&mut self.state);
+                }
+                // Queues that have just begun are polled, or listened to.
+                self.listen(self.poll == Poll::Never);
+                work = true;
+            }
+            let now = self.state.now();
+            work |= self.turn(now);
+            if work {
+                self.last_work = now;
+                continue;
+            }
+            match self.poll {
+                Poll::Always => std::hint::spin_loop(),
+                Poll::Adaptive if now - self.last_work < self.window => std::hint::spin_loop(),
+                Poll::Adaptive => self.wait(now, LEAD),
+                Poll::Never => self.wait(now, 0),
+            }
+        }
+    }
+
+    /// Looks at each drive; whether there was anything to do.
+    fn turn(&mut self, now: Nanos) -> bool {
+        let started = self.state.started;
+        let clock = || started.elapsed().as_nanos() as Nanos;
+        let mut work = false;
+        let mut dead = None;
+        for (&id, drive) in &mut self.state.drives {
+            match catch_unwind(AssertUnwindSafe(|| drive.turn(now, &clock))) {
+                Ok(any) => work |= any,
+                Err(_) => dead = Some(id),
+            }
+        }
+        if let Some(id) = dead {
+            // The others go on.
+            if let Some(drive) = self.state.drives.remove(&id) {
+                crate::log::warn(&drive.name, "a bug ended this drive; please report it");
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(drive)));
+            }
+        }
+        work
+    }
+
+    fn listen(&mut self, listen: bool) {
+        self.state.drives.values_mut().for_each(|drive| drive.listen(listen));
+    }
+
+    /// Waits until something rings, or a completion's time comes near.
+    fn wait(&mut self, now: Nanos, lead: Nanos) {
+        let next = self.state.drives.values().filter_map(Served::next_event).min();
+        let limit = next.map(|at| at.saturating_sub(now));
+        if limit.is_some_and(|limit| limit <= lead) {
+            std::hint::spin_loop();
+            return;
+        }
+        if self.poll == Poll::Adaptive {
+            self.listen(true);
+            if self.turn(now) {
+                self.listen(false);
+                self.last_work = now;
+                return;
+            }
+        }
+        let limit = limit.map(|limit| limit - lead);
+        let timeout = limit.map(|nanos| Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
+        });
+        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 64];
+        let found = epoll::wait(&*self.state.epoll, &mut events, timeout.as_ref());
+        let mut rung = false;
+        if let Ok((events, _)) = found {
+            for event in events.iter() {
+                match event.data.u64() {
+                    MEDIUM => rung = true,
+                    BELL => {
+                        let _ = rustix::io::read(&self.common.bell, &mut [0; 8]);
+                    }
+                    kick => {
+                        rung = true;
+                        // SAFETY: a queue's kick, which is taken out of the set
+                        // before it is closed.
+                        let kick = unsafe { BorrowedFd::borrow_raw(kick as i32) };
+                        let _ = rustix::io::read(kick, &mut [0; 8]);
+                    }
+                }
+            }
+        }
+        if self.poll == Poll::Adaptive {
+            self.listen(false);
+            let after = self.state.now();
+            if rung {
+                self.window = if after - now < MOST_SPIN {
+                    (self.window * 2).clamp(FIRST_SPIN, MOST_SPIN)
+                } else {
+                    self.window / 2
+                };
+                self.last_work = after;
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! From a drive's description to what a server serves.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use stasis_drive::Layer;
+use stasis_experiment::DriveSpec;
+use stasis_media::{Execution, MediumSpec, OpenOptions};
+use stasis_models::{BuildContext, Model, ModelSpec, ModelTable};
+use stasis_serve::{Below, NewDrive, RealTime, Shared, Store};
+use stasis_virtio::{Config, NotifyPolicy};
+
+/// Most queues that a client can ask for, unless the drive says otherwise.
+const QUEUES: u16 = 16;
+/// Entries of a queue at most.
+const QUEUE_SIZE: u16 = 1024;
+/// Most pieces of a request: what fits the queues of 128 entries that VMMs make
+/// if nothing else is said.
+const SEGMENTS: u16 = 126;
+/// Most bytes of a piece.
+const SEGMENT: u32 = 64 << 10;
+
+/// A drive to be served in `folder`.
+pub fn new(
+    spec: &DriveSpec,
+    index: usize,
+    seed: u64,
+    base: &Path,
+    folder: &Path,
+) -> Result<NewDrive> {
+    let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
+    let context = format!("drive {name}");
+    checked(spec, index, seed, base, folder, name).context(context)
+}
+
+fn checked(
+    spec: &DriveSpec,
+    index: usize,
+    seed: u64,
+    base: &Path,
+    folder: &Path,
+    name: String,
+) -> Result<NewDrive> {
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        bail!(
+            "its name is part of its socket's and may have letters, digits, `-`, `_` and `.` only"
+        );
+    }
+    if spec.delay > 0 {
+        bail!("`delay` plays a slow medium where time stands still; in real time take a model, such as model=fixed:5ms");
+    }
+    if spec.zones.is_some() || spec.physical.is_some() {
+        bail!("zones and Open-Channel are NVMe's; a served drive is a virtio block device");
+    }
+    let mut model = spec.model.clone();
+    model.resolve(base)?;
+    let seed = crate::engine::drive_seed(seed, u16::try_from(index)?);
+    let opening = Opening {
+        index: u16::try_from(index)?,
+        name: name.clone(),
+        model: model.clone(),
+        medium: spec.medium.clone(),
+        base: base.to_owned(),
+        seed,
+        path: spec.path.unwrap_or(0),
+    };
+    let config = Config {
+        capacity: 0,
+        block_size: u32::try_from(spec.block_size)?,
+        identifier: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
+        queues: spec.queues.unwrap_or(QUEUES).clamp(1, 64),
+        queue_size: QUEUE_SIZE,
+        max_segments: SEGMENTS,
+        max_segment_bytes: SEGMENT,
+        notify: NotifyPolicy::Lazy,
+        ..Config::default()
+    };
+    Ok(NewDrive {
+        path: folder.join(format!("{name}.sock")),
+        listener: None,
+        config,
+        model: model.label(),
+        medium: spec.medium.label(),
+        open: Box::new(move || opening.open().map_err(|error| format!("{error:#}"))),
+        name,
+    })
+}
+
+/// What the thread that serves a drive needs to open it.
+struct Opening {
+    index: u16,
+    name: String,
+    model: ModelSpec,
+    medium: MediumSpec,
+    base: std::path::PathBuf,
+    seed: u64,
+    path: u64,
+}
+
+impl Opening {
+    fn open(self) -> Result<Store> {
+        let Self { index, name, model, medium, base, seed, path } = self;
+        let options =
+            OpenOptions { execution: Execution::Polled, delay: Duration::ZERO, base: &base };
+        let (image, medium) = match &medium {
+            MediumSpec::Qcow2 { path, settings } => {
+                let (opening, medium) = stasis_image::open_files(&base.join(path), true, &options)?;
+                (Some((opening, *settings)), medium)
+            }
+            medium => (None, medium.open(&options)?),
+        };
+        let model = build(&model, seed, medium.capacity(), path)?;
+        let drive = Shared::new(RealTime::new(index, name, model, medium, false));
+        let mut store = Store::new(drive.clone());
+        if let Some((opening, settings)) = image {
+            let below: Box<dyn Layer> = Box::new(Below::new(&drive));
+            store.top = Some(Box::new(opening.open(below, settings)?));
+        }
+        Ok(store)
+    }
+}
+
+/// What times a drive; nothing does where it takes no time.
+pub fn build(
+    model: &ModelSpec,
+    seed: u64,
+    capacity: u64,
+    path: u64,
+) -> Result<Option<Box<dyn Model>>> {
+    if *model.table() == ModelTable::Null {
+        return Ok(None);
+    }
+    Ok(Some(model.build(&BuildContext { seed, capacity, path })?))
+}
