@@ -225,6 +225,13 @@ impl Served {
             }
         }
         self.counts.resumed += heads.len() as u64;
+        if !heads.is_empty() {
+            let count = heads.len();
+            crate::log::warn(
+                &self.name,
+                &format!("{count} requests that were under way are done again"),
+            );
+        }
         self.device.resume_queue(memory, queue, &setup, &heads, track).map_err(fault)?;
         self.running |= 1 << queue;
         Ok(())

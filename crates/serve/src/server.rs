@@ -157,8 +157,12 @@ impl Server {
     /// As [`Server::detach`].
     pub fn stop(&self) -> Result<(), ServeError> {
         let drives = std::mem::take(&mut self.lock().1);
-        let ended = drives.into_iter().map(|(name, entry)| self.end(&name, entry));
-        ended.fold(Ok(()), |result, ended| result.and(ended))
+        let mut result = Ok(());
+        for (name, entry) in drives {
+            // All of them, whatever becomes of one.
+            result = result.and(self.end(&name, entry));
+        }
+        result
     }
 
     /// The sockets, for another server to go on with; this one leaves them

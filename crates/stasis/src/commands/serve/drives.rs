@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use stasis_drive::Layer;
 use stasis_experiment::DriveSpec;
-use stasis_media::{Execution, MediumSpec, OpenOptions};
+use stasis_media::{Execution, MediumSpec, OpenError, OpenOptions};
 use stasis_models::{BuildContext, Model, ModelSpec, ModelTable};
 use stasis_serve::{Below, NewDrive, RealTime, Shared, Store};
 use stasis_virtio::{Config, NotifyPolicy};
@@ -98,6 +98,28 @@ struct Opening {
     path: u64,
 }
 
+/// How long to wait for a medium that is locked: a server that was killed still
+/// has it until the kernel has ended its I/Os.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Opens what may be locked for a moment yet.
+fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
+    let start = std::time::Instant::now();
+    loop {
+        match open() {
+            Err(error) if start.elapsed() < PATIENCE && is_locked(&error) => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_locked(error: &anyhow::Error) -> bool {
+    let locked = |cause: &OpenError| matches!(cause, OpenError::Locked(_));
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(locked))
+}
+
 impl Opening {
     fn open(self) -> Result<Store> {
         let Self { index, name, model, medium, base, seed, path } = self;
@@ -108,7 +130,7 @@ impl Opening {
                 let (opening, medium) = stasis_image::open_files(&base.join(path), true, &options)?;
                 (Some((opening, *settings)), medium)
             }
-            medium => (None, medium.open(&options)?),
+            medium => (None, patiently(|| Ok(medium.open(&options)?))?),
         };
         let model = build(&model, seed, medium.capacity(), path)?;
         let drive = Shared::new(RealTime::new(index, name, model, medium, false));
