@@ -4,30 +4,32 @@
 # The file system must mount and then be sound. Steps that were durable LAG_MS before
 # the cut must be there, and with any step all that came before it.
 #
-# The environment says when the power was cut (STASIS_CUT, ns), and the file
-# /run/stasis/lines what the work had said, each line after its time (ns).
+# The environment says when the power was cut (STASIS_CUT_NS), where the lines are that
+# the work had written by then (STASIS_OUTPUT_LINES), and when it had (STASIS_OUTPUT_TIMES).
 use strict;
 use warnings;
 
 my ($kind, $lag) = @ARGV;
 my $drive = '/dev/vda';
-my $until = $ENV{STASIS_CUT} - 1e6 * ($lag || 0);
+my $until = $ENV{STASIS_CUT_NS} - 1e6 * ($lag || 0);
 my $database = $kind =~ /^(wal|rollback)$/;
 
 # The last step that must be there, and the last that anybody knows of.
 my ($told, $begun) = (-1, -1);
-open my $lines, '<', '/run/stasis/lines' or die "no lines: $!\n";
+open my $lines, '<', $ENV{STASIS_OUTPUT_LINES} or die "no lines: $!\n";
+open my $times, '<', $ENV{STASIS_OUTPUT_TIMES} or die "no times: $!\n";
 while (<$lines>) {
-    next if !/^(\d+) step (\d+)$/;
-    $told = $2 if $1 <= $until;
-    $begun = $2 + 1;
+    my $time = <$times>;
+    next if !/^step (\d+)$/;
+    $told = $1 if $time <= $until;
+    $begun = $1 + 1;
 }
 # Nobody was told that this is a file system.
 exit 0 if $told < 0;
 
 my $type = $database ? 'ext4' : $kind;
-if (system("mount -t $type $drive /mnt 2>/run/stasis/mount") != 0) {
-    broken("it does not mount: " . slurp('/run/stasis/mount') . `dmesg | tail -n 5`);
+if (system("mount -t $type $drive /mnt 2>/run/mount-errors") != 0) {
+    broken("it does not mount: " . slurp('/run/mount-errors') . `dmesg | tail -n 5`);
 }
 my @places = $database ? steps_of_database() : steps_of_files();
 # The last step that is there. It may be there in part; what came before it may not.

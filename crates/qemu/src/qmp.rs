@@ -36,7 +36,7 @@ pub struct Qmp<'a> {
     stream: UnixStream,
     buffer: Vec<u8>,
     events: VecDeque<Value>,
-    stopped: &'a dyn Fn() -> bool,
+    stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl std::fmt::Debug for Qmp<'_> {
@@ -53,7 +53,10 @@ impl<'a> Qmp<'a> {
     ///
     /// # Errors
     /// There is no QEMU that answers.
-    pub fn new(stream: UnixStream, stopped: &'a dyn Fn() -> bool) -> Result<Self, QmpError> {
+    pub fn new(
+        stream: UnixStream,
+        stopped: &'a (dyn Fn() -> bool + Sync),
+    ) -> Result<Self, QmpError> {
         let mut qmp = Self { stream, buffer: Vec::new(), events: VecDeque::new(), stopped };
         let deadline = Instant::now() + ANSWER;
         while qmp.message(deadline)?.get("QMP").is_none() {}
@@ -62,7 +65,7 @@ impl<'a> Qmp<'a> {
     }
 
     /// From now on asks `stopped` instead.
-    pub fn ask<'b>(self, stopped: &'b dyn Fn() -> bool) -> Qmp<'b> {
+    pub fn ask<'b>(self, stopped: &'b (dyn Fn() -> bool + Sync)) -> Qmp<'b> {
         Qmp { stream: self.stream, buffer: self.buffer, events: self.events, stopped }
     }
 

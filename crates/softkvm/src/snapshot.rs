@@ -54,7 +54,7 @@ impl Snapshot {
         host: &Host,
         kernel: &Kernel,
         log: &Path,
-        stopped: &dyn Fn() -> bool,
+        stopped: &(dyn Fn() -> bool + Sync),
         progress: &mut dyn FnMut(&str, Option<f64>),
     ) -> Result<Self, Error> {
         let parent = host.cache.join("softkvm/machines");
@@ -166,7 +166,7 @@ fn build(
     kernel: &Kernel,
     folder: &Path,
     log: &Path,
-    stopped: &dyn Fn() -> bool,
+    stopped: &(dyn Fn() -> bool + Sync),
     progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<(), Error> {
     progress("booting the software KVM host (kept for later runs)", None);
@@ -262,7 +262,7 @@ pub(crate) fn restore(
     folder: &Path,
     job: &Path,
     log: &Path,
-    stopped: &dyn Fn() -> bool,
+    stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Restored, Error> {
     let path = folder.join("place");
     let place = fs::read_to_string(&path).map_err(Error::io("cannot read", &path))?;

@@ -14,6 +14,8 @@ use stasis_qemu::{Checker, Config, Disks, Finding, Task};
 const LIMIT: Duration = Duration::from_secs(120);
 /// The lines that the workload had written.
 const LINES: &str = "root/stasis-lines";
+/// When the machine had them (ns), a line each.
+const TIMES: &str = "root/stasis-times";
 /// How a line begins that says that something was repaired.
 const REPAIRED: &str = "repaired";
 
@@ -62,18 +64,22 @@ impl Disks for StateDisks<'_> {
 impl Check for GuestCheck {
     fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String> {
         let mut lines = Vec::new();
-        for (_, line) in state.lines() {
+        let mut times = String::new();
+        for (at, line) in state.lines() {
             lines.extend_from_slice(line);
             lines.push(b'\n');
+            times += &format!("{at}\n");
         }
         let environment = [
             ("STASIS_OUTPUT_LINES", format!("/{LINES}")),
+            ("STASIS_OUTPUT_TIMES", format!("/{TIMES}")),
             ("STASIS_LINE_COUNT", state.lines().len().to_string()),
             ("STASIS_CUT_NS", state.at().to_string()),
         ];
         let mut files: Vec<(&str, &[u8])> =
             self.files.iter().map(|(path, content)| (path.as_str(), &content[..])).collect();
         files.push((LINES, &lines));
+        files.push((TIMES, times.as_bytes()));
         let found = self.checker.check(&mut StateDisks(state), &files, &environment);
         let Finding { status, said } = found.map_err(|error| error.to_string())?;
         Ok(match status {

@@ -6,6 +6,7 @@ pub mod power_cut;
 mod session;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -87,6 +88,9 @@ pub struct Arguments {
     /// Run the check on one of N states
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     check_every: u64,
+    /// How many guests check at the same time [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    checkers: Option<std::num::NonZeroUsize>,
     /// Make a mistake below the guest: dropped-barrier, early-acknowledgement or swapped-tables
     #[arg(long, value_name = "MISTAKE", value_parser = plant)]
     plant: Option<Plant>,
@@ -148,16 +152,17 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         Some(earlier) => recording.folder.clone_from(earlier),
         None => record(&experiment, &base, &stop, &recording)?,
     }
-    let mut session = Session::open(&recording.file())?;
+    let session = Session::open(&recording.file())?;
     let command = arguments.check.as_ref().or(experiment.check.as_ref());
-    let mut check = command
-        .map(|command| {
+    let (session, outcome, seconds) = match command {
+        None => explore(arguments, session, &stop)?,
+        Some(command) => {
             let files = run::input::pack(&experiment.guest.files, &base)?;
             let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
-            GuestCheck::new(guest, command, &files, &stop)
-        })
-        .transpose()?;
-    let (outcome, seconds) = explore(arguments, &mut session, check.as_mut(), &stop)?;
+            let check = || GuestCheck::new(guest.clone(), command, &files, &stop);
+            explore_in_guests(arguments, session, &recording.file(), check, &stop)?
+        }
+    };
     let report = report(arguments, &session, &outcome, seconds, &recording);
     let path = folder.join(FILE);
     let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
@@ -191,24 +196,27 @@ fn record(
     Ok(())
 }
 
-fn explore(
-    arguments: &Arguments,
-    session: &mut Session,
-    check: Option<&mut GuestCheck>,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Outcome, f64)> {
-    let span = session.story.span();
+/// The states that are asked for.
+fn cuts(arguments: &Arguments, session: &Session) -> Vec<stasis_crash::Cut> {
     let numbers = match arguments.state {
         Some(number) => number..number.saturating_add(1),
         None => 0..arguments.states,
     };
-    let cuts = session.cuts(arguments.seed, span, numbers);
+    session.cuts(arguments.seed, session.story.span(), numbers)
+}
+
+fn explore(
+    arguments: &Arguments,
+    mut session: Session,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Session, Outcome, f64)> {
+    let cuts = cuts(arguments, &session);
     let mut steps = Steps::new();
     let begun = Instant::now();
     let mut second = qemu_img_finds;
     let mut looks = Looks {
         native: true,
-        check: check.map(|check| check as &mut dyn stasis_crash::Check),
+        check: None,
         check_every: arguments.check_every,
         second: Some(&mut second),
         second_every: 500,
@@ -216,13 +224,35 @@ fn explore(
     };
     let total = cuts.len() as u64;
     let outcome = session.explore(&cuts, &mut looks, |outcome| {
-        if outcome.checked > 0 || outcome.cuts.is_multiple_of(16) {
+        if outcome.cuts.is_multiple_of(16) {
             let text = format!("{} of {total} power cuts", outcome.cuts);
             steps.step(&text, Some(outcome.cuts as f64 / total as f64));
         }
         !stop.load(Ordering::Relaxed)
     })?;
-    Ok((outcome, begun.elapsed().as_secs_f64()))
+    Ok((session, outcome, begun.elapsed().as_secs_f64()))
+}
+
+/// The same with a check, in several guests at once.
+fn explore_in_guests(
+    arguments: &Arguments,
+    session: Session,
+    record: &Path,
+    check: impl Fn() -> Result<GuestCheck>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Session, Outcome, f64)> {
+    let cuts = cuts(arguments, &session);
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let count = arguments.checkers.map_or_else(processors, usize::from).min(cuts.len().max(1));
+    let checks = (0..count).map(|_| check()).collect::<Result<_>>()?;
+    let mut steps = Steps::new();
+    let begun = Instant::now();
+    let total = cuts.len() as u64;
+    let outcome = together::explore(record, &cuts, checks, arguments.check_every, stop, |done| {
+        let text = format!("{done} of {total} power cuts");
+        steps.step(&text, Some(done as f64 / total as f64));
+    })?;
+    Ok((session, outcome, begun.elapsed().as_secs_f64()))
 }
 
 /// What `qemu-img check` has against an image; nothing where it is not there.
@@ -255,12 +285,14 @@ fn report<'a>(
     let drives = &session.story.drives;
     let count = |commands: usize| commands as u64;
     let repeat = |finding: &Finding| {
+        let check = arguments.check.as_ref().map(|check| format!(" --check '{check}'"));
         format!(
-            "stasis crash-test {} --record {} --seed {} --state {}",
+            "stasis crash-test {} --record {} --seed {} --state {}{}",
             arguments.experiment.display(),
             recording.folder.display(),
             arguments.seed,
-            finding.state
+            finding.state,
+            check.unwrap_or_default()
         )
     };
     Report {

@@ -1,0 +1,81 @@
+//! States that several guests check at the same time.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{anyhow, Result};
+use stasis_crash::Cut;
+
+use super::check::GuestCheck;
+use super::session::{Looks, Outcome, Session};
+
+/// Looks at `cuts`, each of `checks` at a part of them, which is a walk of its own
+/// through the record in the file `record`. `on` hears now and then how many are
+/// done. Asks for no second opinions.
+pub fn explore(
+    record: &Path,
+    cuts: &[Cut],
+    checks: Vec<GuestCheck>,
+    check_every: u64,
+    stop: &AtomicBool,
+    mut on: impl FnMut(u64),
+) -> Result<Outcome> {
+    let part = cuts.len().div_ceil(checks.len().max(1)).max(1);
+    let done = AtomicU64::new(0);
+    // An error of one ends the others.
+    let failed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (cuts, mut check) in cuts.chunks(part).zip(checks) {
+            let (done, failed) = (&done, &failed);
+            threads.push(scope.spawn(move || {
+                let mut looks = Looks {
+                    native: true,
+                    check: Some(&mut check),
+                    check_every,
+                    second: None,
+                    second_every: u64::MAX,
+                    keep: None,
+                };
+                let outcome = Session::open(record).and_then(|mut session| {
+                    session.explore(cuts, &mut looks, |_| {
+                        done.fetch_add(1, Ordering::Relaxed);
+                        !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed)
+                    })
+                });
+                if outcome.is_err() {
+                    failed.store(true, Ordering::Relaxed);
+                }
+                outcome
+            }));
+        }
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            on(done.load(Ordering::Relaxed));
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+        let mut whole = Outcome::default();
+        for thread in threads {
+            match thread.join().map_err(|_| anyhow!("a thread of the test failed"))? {
+                Ok(outcome) => whole.add(outcome),
+                // A check that is under way when somebody stops it ends so.
+                Err(_) if stop.load(Ordering::Relaxed) => whole.stopped = true,
+                Err(error) => return Err(error),
+            }
+        }
+        whole.findings.sort_by_key(|finding| finding.state);
+        Ok(whole)
+    })
+}
+
+impl Outcome {
+    /// Adds what came out of other states.
+    fn add(&mut self, other: Self) {
+        self.cuts += other.cuts;
+        self.distinct += other.distinct;
+        self.checked += other.checked;
+        self.repaired += other.repaired;
+        self.findings.extend(other.findings);
+        self.stopped |= other.stopped;
+    }
+}
