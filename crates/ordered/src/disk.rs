@@ -176,7 +176,9 @@ mod tests {
     const CAPACITY: u64 = 8 << 20;
     const BLOCK: usize = 64 << 10;
 
-    fn disk() -> (Disk<Arc<File>, Arc<File>>, Arc<File>, Arc<Power>) {
+    type Simulated = Disk<Arc<File>, Arc<File>>;
+
+    fn disk() -> (Simulated, Arc<File>, Arc<Power>) {
         let power = Power::new();
         let file = |bytes: u64| Arc::new(File::new(vec![0; bytes as usize], power.clone(), 1));
         let (log, image) = (file(HEADS + RING), file(CAPACITY));
@@ -195,7 +197,7 @@ mod tests {
         (disk.unwrap(), image, power)
     }
 
-    fn check(disk: &Disk<Arc<File>, Arc<File>>, model: &[u8]) {
+    fn check(disk: &Simulated, model: &[u8]) {
         let mut found = vec![1; model.len()];
         disk.read(0, &mut found).unwrap();
         assert!(found == model);
@@ -208,7 +210,7 @@ mod tests {
         let mut model = vec![0; CAPACITY as usize];
         let mut write = |number: usize| {
             let at = number % (CAPACITY as usize / BLOCK) * BLOCK;
-            let result = disk.write(at as u64, &[number as u8; BLOCK], number % 5 == 0);
+            let result = disk.write(at as u64, &[number as u8; BLOCK], number.is_multiple_of(5));
             if result.is_ok() {
                 model[at..at + BLOCK].fill(number as u8);
             }

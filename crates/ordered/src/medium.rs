@@ -1,0 +1,215 @@
+//! An ordered disk as a medium: below a model, an image, or a server's queues.
+
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use stasis_block::{Command, Operation};
+use stasis_media::{Finished, Medium, MediumError, Ticket};
+
+use crate::{Disk, DiskError, Durability};
+
+/// An I/O that waits for the log to be durable.
+#[derive(Debug)]
+struct Waiting {
+    ticket: Ticket,
+    command: Command,
+    data: Vec<u8>,
+}
+
+/// A disk whose I/Os are done when they are submitted, but for those that wait
+/// for the host's disk: a thread does these.
+pub struct OrderedMedium {
+    disk: Arc<Disk>,
+    durability: Durability,
+    finished: Vec<Finished>,
+    waiting: usize,
+    // `None` where the thread has been told to end.
+    to_thread: Option<Sender<Waiting>>,
+    from_thread: Receiver<Finished>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl OrderedMedium {
+    /// `disk`, which was opened with `durability`. Others may use it as well.
+    ///
+    /// # Errors
+    /// The host has no thread left.
+    pub fn new(disk: Arc<Disk>, durability: Durability) -> std::io::Result<Self> {
+        let (to_thread, work) = channel::<Waiting>();
+        let (done, from_thread) = channel();
+        let worker = disk.clone();
+        let thread =
+            std::thread::Builder::new().name("stasis-durable".into()).spawn(move || {
+                while let Ok(first) = work.recv() {
+                    // One sync is enough for all that wait.
+                    let all: Vec<Waiting> = std::iter::once(first).chain(work.try_iter()).collect();
+                    let result = worker.make_durable();
+                    for Waiting { ticket, command, data } in all {
+                        let result = result.clone().map_err(|error| told(&command, error));
+                        if done.send(Finished { ticket, result, data }).is_err() {
+                            return;
+                        }
+                    }
+                }
+            })?;
+        Ok(Self {
+            disk,
+            durability,
+            finished: Vec::new(),
+            waiting: 0,
+            to_thread: Some(to_thread),
+            from_thread,
+            thread: Some(thread),
+        })
+    }
+
+    /// Does what does not wait; whether the log has to be durable for it to end.
+    fn perform(&self, command: &Command, data: &mut [u8]) -> Result<bool, DiskError> {
+        let Command { operation, offset, length, fua, source, .. } = *command;
+        match operation {
+            Operation::Read | Operation::Verify => {
+                if operation == Operation::Verify {
+                    return Ok(false);
+                }
+                self.disk.read(offset, data)?;
+            }
+            Operation::Write => self.disk.write(offset, data, false)?,
+            Operation::Discard => self.disk.discard(offset, length)?,
+            Operation::WriteZeroes => self.disk.write_zeroes(offset, length, false)?,
+            Operation::Copy => {
+                let mut bytes = vec![0; length as usize];
+                self.disk.read(source, &mut bytes)?;
+                self.disk.write(offset, &bytes, false)?;
+            }
+            Operation::Flush if fua || self.durability != Durability::Ordered => return Ok(true),
+            Operation::Flush => self.disk.flush()?,
+            Operation::Barrier if self.durability == Durability::Flush => return Ok(true),
+            Operation::Barrier => self.disk.barrier()?,
+        }
+        Ok(fua && !matches!(operation, Operation::Read | Operation::Barrier))
+    }
+}
+
+/// The error of the disk as a medium's.
+fn told(command: &Command, error: DiskError) -> MediumError {
+    let Command { operation, offset, length, .. } = *command;
+    match error {
+        DiskError::OutOfRange { offset, length, capacity } => {
+            MediumError::OutOfRange { operation, offset, length, capacity }
+        }
+        DiskError::Lost { path, .. } => MediumError::Lost { medium: path },
+        DiskError::Host { path, source, .. } => {
+            let source = match source.raw_os_error() {
+                Some(number) => std::io::Error::from_raw_os_error(number),
+                None => source.kind().into(),
+            };
+            MediumError::Os { medium: path, operation, offset, length, source }
+        }
+    }
+}
+
+impl Medium for OrderedMedium {
+    fn capacity(&self) -> u64 {
+        self.disk.capacity()
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command, mut data: Vec<u8>) {
+        let moves = matches!(command.operation, Operation::Read | Operation::Write);
+        let buffer = data.len() as u64;
+        let result = if moves && buffer != command.length {
+            let Command { operation, length, .. } = command;
+            Err(MediumError::Buffer { operation, buffer, length })
+        } else {
+            self.perform(&command, &mut data).map_err(|error| told(&command, error))
+        };
+        match (result, &self.to_thread) {
+            (Ok(true), Some(thread)) => {
+                self.waiting += 1;
+                // The thread ends after this is gone.
+                let _ = thread.send(Waiting { ticket, command, data });
+            }
+            (result, _) => {
+                self.finished.push(Finished { ticket, result: result.map(|_| ()), data });
+            }
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        done.append(&mut self.finished);
+        let before = done.len();
+        done.extend(self.from_thread.try_iter());
+        self.waiting -= done.len() - before;
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        let before = done.len();
+        self.poll(done);
+        if done.len() == before && self.waiting > 0 {
+            if let Ok(finished) = self.from_thread.recv() {
+                self.waiting -= 1;
+                done.push(finished);
+            }
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.finished.len() + self.waiting
+    }
+}
+
+impl Drop for OrderedMedium {
+    fn drop(&mut self) {
+        self.to_thread = None;
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, LEAST_LOG};
+
+    fn run(medium: &mut OrderedMedium, command: Command, data: Vec<u8>) -> Finished {
+        medium.submit(9, command, data);
+        let mut done = Vec::new();
+        medium.wait(&mut done);
+        assert_eq!((done.len(), medium.in_flight(), done[0].ticket), (1, 0, 9));
+        done.pop().unwrap()
+    }
+
+    #[test]
+    fn it_is_a_medium_in_each_way() {
+        for durability in Durability::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            let image = folder.path().join("disk");
+            Disk::create(&image, 1 << 20).unwrap();
+            let options = Options { durability, log_bytes: LEAST_LOG, ..Options::default() };
+            let disk = Arc::new(Disk::open(&image, options).unwrap().0);
+            let mut medium = OrderedMedium::new(disk.clone(), durability).unwrap();
+            let write = Command::new(Operation::Write, 4096, 1024);
+            run(&mut medium, write, vec![3; 1024]).result.unwrap();
+            let copy = Command { source: 4096, ..Command::new(Operation::Copy, 8192, 512) };
+            run(&mut medium, copy, vec![]).result.unwrap();
+            let read = Command::new(Operation::Read, 7680, 1536);
+            let found = run(&mut medium, read, vec![1; 1536]);
+            assert!(found.data == [vec![0; 512], vec![3; 512], vec![0; 512]].concat());
+            run(&mut medium, Command::flush(), vec![]).result.unwrap();
+            assert_eq!(disk.counters().durable > 0, durability != Durability::Ordered);
+            let before = disk.counters().durable;
+            run(&mut medium, Command::barrier(), vec![]).result.unwrap();
+            assert_eq!(disk.counters().durable > before, durability == Durability::Flush);
+            let before = disk.counters().durable;
+            run(&mut medium, Command { fua: true, ..write }, vec![4; 1024]).result.unwrap();
+            assert!(disk.counters().durable > before, "FUA is durable whatever the way");
+            let beyond = Command::new(Operation::Write, 1 << 20, 512);
+            let error = run(&mut medium, beyond, vec![0; 512]).result.unwrap_err();
+            assert!(matches!(error, MediumError::OutOfRange { .. }));
+            let error = run(&mut medium, write, vec![0; 512]).result.unwrap_err();
+            assert!(matches!(error, MediumError::Buffer { .. }));
+        }
+    }
+}
