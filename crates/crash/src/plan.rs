@@ -79,7 +79,7 @@ impl Plan {
             _ => story.position(from + draw(3) % (to - from + 1)).clamp(first, last),
         };
         let manner = match (draw(4) % 8, number % 4) {
-            (0..=2, 0) | (0, _) => Manner::Least,
+            (0..=5, 0) | (0, _) => Manner::Least,
             (1, 1..) => Manner::Most,
             _ => Manner::Random(draw(5)),
         };

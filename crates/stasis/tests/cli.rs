@@ -36,9 +36,18 @@ fn data(name: &str) -> String {
 #[test]
 fn every_subcommand_has_help_with_its_options() {
     let help = output(&["--help"]);
-    for name in
-        ["run", "sim", "guest", "image", "models", "calibrate", "doctor", "completions", "man"]
-    {
+    for name in [
+        "run",
+        "crash-test",
+        "sim",
+        "guest",
+        "image",
+        "models",
+        "calibrate",
+        "doctor",
+        "completions",
+        "man",
+    ] {
         assert!(help.contains(&format!("\n  {name} ")), "{name}:\n{help}");
         assert!(output(&[name, "--help"]).contains("Usage: stasis"), "{name}");
     }
@@ -183,6 +192,34 @@ fn a_reader_that_leaves_early_is_no_error() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn wrong_words_of_power_cuts_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [file, record] = ["e.toml", "run.record"].map(name);
+    let error = failure(&["run", "--power-cut", "soon", "--", "true"], 2);
+    assert!(error.contains("io:1000") && error.contains("flushes:1s..2s"), "{error}");
+    assert!(failure(&["run", "--check", "true", "--", "true"], 2).contains("--power-cut"));
+    let error = failure(&["run", "--power-cut", "1s", "--results", &name("r"), "--", "true"], 125);
+    assert!(error.contains("no drive"), "{error}");
+    fn words<'a>(file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        [&["crash-test", file], more].concat()
+    }
+    assert!(failure(&words(&file, &[]), 125).contains("e.toml"));
+    std::fs::write(&file, "command = ['true']\n").unwrap();
+    assert!(failure(&words(&file, &[]), 125).contains("no drives"));
+    assert!(failure(&words(&file, &["--plant", "bug"]), 2).contains("dropped-barrier"));
+    let drive = "[[drive]]\nmodel = 'fixed:1us'\nmedium = { device = '/dev/null' }\n";
+    std::fs::write(&file, format!("command = ['true']\n{drive}")).unwrap();
+    let from = folder.path().to_str().unwrap();
+    let again = words(&file, &["--record", from, "--results", from]);
+    assert!(failure(&again, 125).contains("run.record"));
+    std::fs::write(&record, "not one").unwrap();
+    assert!(failure(&again, 125).contains("no record"));
+    std::fs::write(&record, b"stasis record 1\n\x01\0\0\0\0\0\0\0x").unwrap();
+    assert!(failure(&again, 125).contains("record again"));
 }
 
 #[test]

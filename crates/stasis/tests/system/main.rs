@@ -6,6 +6,7 @@
 mod bad_input;
 mod clock;
 mod commands;
+mod crash;
 mod drives;
 mod ends;
 mod flash;

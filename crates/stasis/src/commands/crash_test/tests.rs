@@ -175,7 +175,7 @@ const WAYS: [Option<Durability>; 4] =
 fn no_way_breaks_its_promise() {
     let folder = tempfile::tempdir().unwrap();
     for way in WAYS {
-        for seed in 0..4 {
+        for seed in 0..3 {
             let mut session = record(folder.path(), way, None, seed);
             let outcome = explore(&mut session, seed, 300);
             assert!(outcome.findings.is_empty(), "{way:?} {seed}: {:#?}", outcome.findings);
@@ -189,14 +189,9 @@ fn each_planted_mistake_is_found_within_200_states() {
     let folder = tempfile::tempdir().unwrap();
     for way in WAYS {
         for plant in Plant::ALL {
-            for seed in 0..6 {
+            for seed in 0..4 {
                 let mut session = record(folder.path(), way, Some(plant), seed);
                 let outcome = explore(&mut session, seed ^ 5, 200);
-                let first = outcome.findings.iter().map(|finding| finding.state).min();
-                println!(
-                    "{way:?} {plant:?} {seed}: {} findings, {first:?}",
-                    outcome.findings.len()
-                );
                 assert!(!outcome.findings.is_empty(), "{way:?} {plant:?} {seed}");
             }
         }
@@ -213,7 +208,7 @@ fn a_state_is_the_same_alone_as_among_others() {
     let cuts = session.cuts(8, session.story.span(), one.state..one.state + 1);
     let mut looks = Looks { native: true, ..Looks::default() };
     let alone = session.explore(&cuts, &mut looks, |_| true).unwrap().findings;
-    assert_eq!(alone, [one.clone()]);
+    assert_eq!(alone, std::slice::from_ref(one));
     assert!(all
         .iter()
         .any(|finding| matches!(finding.kind, Kind::Image | Kind::Order | Kind::Lost)));

@@ -1,0 +1,101 @@
+//! The power of a recorded run is cut: an ext4 file system on a disk image.
+
+use crate::support::Bench;
+
+const RUN: &str = "set -eu
+mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/vda
+mount /dev/vda /mnt
+sync
+echo ready
+for number in 1 2 3 4 5 6 7 8; do
+  echo \"line $number\" >>/mnt/log
+  head -c 9000 /dev/urandom >/mnt/file$((number % 3))
+  sync /mnt/log
+  echo \"durable $number\"
+done
+";
+
+const CHECK: &str = "set -eu
+grep -q ^ready \"$STASIS_OUTPUT_LINES\" || exit 0
+mount /dev/vda /mnt
+durable=$(grep -c ^durable \"$STASIS_OUTPUT_LINES\" || true)
+found=$(cat /mnt/log 2>/dev/null | wc -l)
+echo \"$durable durable, $found found\"
+[ \"$found\" -ge \"$durable\" ]
+umount /mnt
+fsck.ext4 -fn /dev/vda
+";
+
+#[test]
+fn ext4_on_an_image_survives_power_cuts_and_planted_mistakes_are_found() {
+    let bench = Bench::new();
+    let image = bench.path("disk.qcow2");
+    let create = bench.command(&["image", "create", image.to_str().unwrap(), "32MiB"]);
+    bench.finish(create).expect(0);
+    let before = bench.bytes("disk.qcow2");
+    std::fs::write(bench.path("run.sh"), RUN).unwrap();
+    std::fs::write(bench.path("check.sh"), CHECK).unwrap();
+    std::fs::write(
+        bench.path("crash.toml"),
+        "engine = 'exact'\ncommand = ['sh', '/root/run.sh']\ncheck = 'sh /root/check.sh'\nresults = 'r'\n\
+         [guest]\nfiles = ['run.sh', 'check.sh']\n\
+         [[drive]]\nname = 'disk'\nmodel = 'fixed:100us'\nbarrier = '5us'\ninterface = 'virtio-blk'\n\
+         medium = { qcow2 = 'disk.qcow2', durability = 'barrier' }\n",
+    )
+    .unwrap();
+    let test = |more: &[&str]| {
+        bench.finish(bench.command(&[&["crash-test", "crash.toml"], more].concat()))
+    };
+
+    test(&["--states", "400", "--check-every", "40"]).expect(0);
+    let report = bench.json("r/crash-test.json");
+    assert_eq!(report["cuts"], 400);
+    assert!(report["distinct"].as_u64() > Some(100), "{report}");
+    assert!(report["checked"].as_u64() > Some(3), "{report}");
+    assert!(bench.bytes("disk.qcow2") == before, "the experiment's own image is left alone");
+
+    // One state again, alone.
+    test(&["--record", "r", "--state", "40", "--json"]).expect(0);
+
+    // A drive that lies, and the command line that repeats what was found.
+    test(&[
+        "--plant",
+        "early-acknowledgement",
+        "--states",
+        "200",
+        "--check",
+        "true",
+        "--results",
+        "p",
+    ])
+    .expect(1);
+    let report = bench.json("p/crash-test.json");
+    let finding = &report["findings"][0];
+    let state = finding["state"].to_string();
+    assert!(report["repeat"][0].as_str().unwrap().contains(&format!("--state {state}")));
+    test(&["--record", "p", "--check", "true", "--state", &state, "--results", "q"]).expect(1);
+    let again = bench.json("q/crash-test.json");
+    assert_eq!(&again["findings"][0], finding);
+}
+
+#[test]
+fn a_run_ends_with_a_power_cut_and_a_check() {
+    let bench = Bench::new();
+    let run = bench.run(&[
+        "--engine=exact",
+        "--results=r",
+        "--drive=model=fixed:100us,medium=ram:16MiB,name=d,interface=virtio-blk",
+        "--power-cut=io:3",
+        "--check=head -c 4 /dev/vda; echo; wc -l <$STASIS_OUTPUT_LINES",
+        "--",
+        "sh",
+        "-c",
+        "printf kept | dd of=/dev/vda conv=sync,fsync status=none; echo first; \
+         printf lost | dd of=/dev/vda conv=sync,fsync status=none; echo second",
+    ]);
+    run.expect(0);
+    assert!(run.stderr.contains("the power was cut"), "{}", run.stderr);
+    let disk = bench.bytes("r/d.after-cut.img");
+    assert_eq!(disk.len(), 16 << 20);
+    assert!(&disk[..4] == b"kept" || &disk[..4] == b"lost", "flushed before the cut");
+}
