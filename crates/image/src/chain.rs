@@ -46,6 +46,27 @@ pub struct Found {
     pub snapshots: Vec<Snapshot>,
 }
 
+impl Found {
+    /// The files below that were written after the one above them, so that what
+    /// is read through them may not fit: the format does not say what they were.
+    ///
+    /// # Errors
+    /// An [`ImageError`] if the time of a file cannot be read.
+    pub fn newer_below(&self) -> Result<Vec<PathBuf>, ImageError> {
+        let written = |link: &Link| {
+            let metadata = std::fs::metadata(&link.path);
+            metadata.and_then(|file| file.modified()).map_err(os(&link.path, "read its time"))
+        };
+        let mut newer = Vec::new();
+        for pair in self.links.windows(2) {
+            if written(&pair[1])? > written(&pair[0])? {
+                newer.push(pair[1].path.clone());
+            }
+        }
+        Ok(newer)
+    }
+}
+
 fn os(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> ImageError {
     let path = path.to_owned();
     move |source| ImageError::Os { path, what, source }

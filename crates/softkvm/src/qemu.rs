@@ -154,9 +154,10 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
             }
             for (index, drive) in host.drives.iter().enumerate() {
                 let read_only = if drive.read_only { "on" } else { "off" };
+                // Without room QEMU would stop, and wait for someone to say go on.
                 let options = format!(
                     "if=none,id=drive{index},format=raw,cache=writeback,discard=unmap,\
-                     read-only={read_only},file="
+                     werror=report,rerror=report,read-only={read_only},file="
                 );
                 add("-drive", with_path(&options, &absolute(&drive.path)));
             }

@@ -17,6 +17,7 @@ use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 use super::plan::{device_names, Plan, PlannedDrive};
 use super::recording::{self, Recording, WorkingCopy};
 use super::{local, soft, RunError};
+use crate::commands::image::newer_below;
 use crate::commands::run::relay::Relay;
 
 /// The guest's date at the start where a run must repeat: 2026-01-01 UTC.
@@ -201,6 +202,9 @@ struct Held {
 fn hold(medium: &MediumSpec, written: bool, options: &OpenOptions) -> Result<Held> {
     if let MediumSpec::Qcow2 { path, .. } = medium {
         let (opening, medium) = stasis_image::open_files(path, written, options)?;
+        for newer in opening.found().newer_below()? {
+            eprintln!("stasis: {}", newer_below(&newer));
+        }
         let mut links = opening.found().links.clone();
         for link in &mut links {
             link.path = std::fs::canonicalize(&link.path)

@@ -10,6 +10,7 @@ mod crash;
 mod drives;
 mod ends;
 mod flash;
+mod images;
 mod repeat;
 mod replay;
 mod support;

@@ -189,6 +189,16 @@ pub fn guest_file(name: &str) -> String {
 
 /// A program of `tests/guest`, compiled so that it needs no libraries.
 pub fn guest_program(name: &str) -> String {
+    compiled(&guest_file(&format!("{name}.rs")), name)
+}
+
+/// A program of `examples`, likewise.
+pub fn example(name: &str) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    compiled(examples.join(format!("{name}.rs")).to_str().unwrap(), name)
+}
+
+fn compiled(source: &str, name: &str) -> String {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().unwrap());
     let program = folder.path().join(name);
@@ -196,11 +206,7 @@ pub fn guest_program(name: &str) -> String {
     let status = Command::new(Path::new(env!("CARGO")).with_file_name("rustc"))
         .args(["--edition=2021", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols"])
         .args(["--target", "x86_64-unknown-linux-gnu"])
-        .args([
-            OsStr::new(&guest_file(&format!("{name}.rs"))),
-            OsStr::new("-o"),
-            program.as_os_str(),
-        ])
+        .args([OsStr::new(source), OsStr::new("-o"), program.as_os_str()])
         .status();
     assert!(status.unwrap().success());
     program.to_str().unwrap().to_owned()

@@ -22,6 +22,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
     let (header, report) = (&found.header, &found.report);
     let below: Vec<_> =
         found.links.iter().skip(1).map(|link| link.path.display().to_string()).collect();
+    let newer = found.newer_below()?;
     let snapshots: Vec<_> = found
         .snapshots
         .iter()
@@ -42,6 +43,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
             "leaked_clusters": report.leaks,
             "end": report.end,
             "below": below,
+            "newer_below": newer,
             "snapshots": snapshots,
         });
         format!("{value:#}\n")
@@ -58,6 +60,9 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
         for name in below {
             writeln!(text, "below: {name}")?;
         }
+        for path in newer {
+            writeln!(text, "{}", newer_below(&path))?;
+        }
         for one in &found.snapshots {
             writeln!(text, "snapshot: {} ({}), {}", one.name, one.id, format_size(one.size))?;
         }
@@ -65,6 +70,14 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be known of a backing file that changed.
+pub fn newer_below(path: &Path) -> String {
+    format!(
+        "{} was written after the image above it: what is read through it may not be what it was",
+        path.display()
+    )
 }
 
 /// `stasis image check`.
