@@ -13,9 +13,10 @@
 //! - `priority`: a direct write of the real-time class of I/O priority. Linux
 //!   gives the class to virtio-blk with each request: the write, and all before
 //!   it, is durable when it ends. Nothing has to be flushed.
-//! - `dsync`: a direct write with `RWF_DSYNC`. On NVMe Linux makes one write with
-//!   FUA of it, which is durable when it ends. virtio-blk has no FUA, so that there
-//!   it is a write and a flush, and the flush an order.
+//! - `dsync`: a direct write with `RWF_DSYNC`. On NVMe Linux makes a write with FUA
+//!   of it, which is durable when it ends (and on a block device itself a flush,
+//!   which is an order). virtio-blk has no FUA, so that there it is a write and a
+//!   flush, and the flush an order.
 //!
 //! It prints how long each write took on average (us).
 

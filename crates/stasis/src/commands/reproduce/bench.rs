@@ -218,6 +218,11 @@ impl Done {
         self.jobs.iter().find(|job| job.0 == name).map(|job| &job.1)
     }
 
+    /// The I/Os while the command ran, in the order of completion.
+    pub fn ios(&self) -> Result<Vec<ios::Io>> {
+        ios::read(&self.folder)
+    }
+
     /// Delivered latencies (ns) of one operation, in the order of completion.
     pub fn delivered(&self, operation: &str) -> Result<Vec<f64>> {
         ios::delivered(&self.folder, operation)

@@ -5,35 +5,64 @@ use std::path::Path;
 use anyhow::{ensure, Context, Result};
 use stasis_report::{CSV_HEADER, IOS_FILE};
 
-/// Delivered latencies (ns) of one operation while the command ran, in the order
-/// of completion.
-pub fn delivered(folder: &Path, operation: &str) -> Result<Vec<f64>> {
+/// A row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Io {
+    pub drive: String,
+    pub operation: String,
+    pub bytes: u64,
+    /// When it was submitted (ns).
+    pub submit: u64,
+    /// From submission to delivery (ns).
+    pub latency: f64,
+}
+
+/// The I/Os while the command ran, in the order of completion.
+pub fn read(folder: &Path) -> Result<Vec<Io>> {
     let path = folder.join(IOS_FILE);
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read the I/Os {}", path.display()))?;
-    parse(&text, operation).with_context(|| format!("{}", path.display()))
+    parse(&text).with_context(|| format!("{}", path.display()))
 }
 
-fn parse(text: &str, operation: &str) -> Result<Vec<f64>> {
+/// Delivered latencies (ns) of one operation while the command ran, in the order
+/// of completion.
+pub fn delivered(folder: &Path, operation: &str) -> Result<Vec<f64>> {
+    Ok(latencies(&read(folder)?, operation))
+}
+
+fn latencies(ios: &[Io], operation: &str) -> Vec<f64> {
+    ios.iter().filter(|io| io.operation == operation).map(|io| io.latency).collect()
+}
+
+fn parse(text: &str) -> Result<Vec<Io>> {
     let mut lines = text.lines();
     ensure!(lines.next() == Some(CSV_HEADER), "is no table of I/Os");
-    let mut latencies = Vec::new();
+    let mut ios = Vec::new();
     for (index, line) in lines.enumerate() {
         // From the end: a drive's name may hold commas.
-        let mut fields = line.rsplit(',');
+        let mut fields = line.rsplitn(15, ',');
         let mut field = || fields.next().unwrap_or_default();
         let _order_to_fua: [&str; 5] = std::array::from_fn(|_| field());
         let (_status, delivered, _target, submit) = (field(), field(), field(), field());
-        let (_queue, _bytes, _lba, kind, phase) = (field(), field(), field(), field(), field());
-        if kind != operation || phase != "command" {
+        let (_queue, bytes, _lba, operation, phase) = (field(), field(), field(), field(), field());
+        let drive = field();
+        if phase != "command" {
             continue;
         }
         let number = |text: &str| {
             text.parse::<u64>().with_context(|| format!("line {}: `{text}`", index + 2))
         };
-        latencies.push(number(delivered)?.saturating_sub(number(submit)?) as f64);
+        let submit = number(submit)?;
+        ios.push(Io {
+            drive: drive.trim_matches('"').to_owned(),
+            operation: operation.to_owned(),
+            bytes: number(bytes)?,
+            submit,
+            latency: number(delivered)?.saturating_sub(submit) as f64,
+        });
     }
-    Ok(latencies)
+    Ok(ios)
 }
 
 #[cfg(test)]
@@ -46,11 +75,14 @@ mod tests {
             "{CSV_HEADER}\n\"a,b\",boot,read,0,512,1,0,5,9,ok,0,0,0,0,0\na,command,read,8,512,1,10,20,30,ok,0,0,0,0,0\n\
              a,command,write,8,512,1,10,20,50,ok,0,0,0,0,0\n\"x,y\",command,read,8,512,1,11,20,40,ok,0,0,0,0,0\n"
         );
-        assert_eq!(parse(&rows, "read").unwrap(), [20.0, 29.0]);
-        assert_eq!(parse(&rows, "write").unwrap(), [40.0]);
-        assert!(parse("a,b\n", "read").is_err());
+        let ios = parse(&rows).unwrap();
+        assert_eq!(latencies(&ios, "read"), [20.0, 29.0]);
+        assert_eq!(latencies(&ios, "write"), [40.0]);
+        let drives: Vec<_> = ios.iter().map(|io| (io.drive.as_str(), io.bytes)).collect();
+        assert_eq!(drives, [("a", 512), ("a", 512), ("x,y", 512)]);
+        assert!(parse("a,b\n").is_err());
         let broken = format!("{CSV_HEADER}\na,command,read,8,512,1,x,20,30,ok,0,0,0,0,0\n");
-        let error = format!("{:#}", parse(&broken, "read").unwrap_err());
+        let error = format!("{:#}", parse(&broken).unwrap_err());
         assert!(error.contains("line 2"), "{error}");
     }
 }

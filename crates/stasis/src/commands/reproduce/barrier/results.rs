@@ -2,14 +2,15 @@
 
 use anyhow::{Context, Result};
 use stasis_image::Counters;
-use stasis_report::{DriveSummary, OperationSummary};
+use stasis_report::DriveSummary;
 
 use super::load::Outcome;
-use super::workloads::{Form, Workload};
+use super::workloads::{Form, Workload, RECORD};
 use crate::commands::reproduce::bench::Done;
+use crate::commands::reproduce::ios::Io;
 
-/// A workload in one configuration. Counts and times are those of its drive less
-/// those of one that was only prepared.
+/// A workload in one configuration. Counts are those of its drive less those of
+/// one that was only prepared.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// Operations, and the time that they took (ns).
@@ -23,7 +24,8 @@ pub struct Measured {
     pub lag_most_flushes: u64,
     pub lag_most_bytes: u64,
     pub lag_longest: u64,
-    /// What the guest waited for its flushes and writes (ns).
+    /// What the guest waited for its flushes and writes, where one is under way at a
+    /// time (ns).
     pub flush_ns: f64,
     pub write_ns: f64,
 }
@@ -51,9 +53,9 @@ impl Measured {
         let (counts, other) = (counters(busy)?, counters(idle)?);
         let less = |of: fn(&Counters) -> u64| of(&counts).saturating_sub(of(&other));
         let lag_flushes = less(|counters| counters.lag_flushes);
-        let took = |of: fn(&DriveSummary) -> &OperationSummary| {
-            let time = |drive| of(drive).count as f64 * of(drive).delivered_ns.mean;
-            time(busy) - time(idle)
+        let (flush_ns, write_ns) = match workload.one_at_a_time {
+            true => waits(&run.ios()?, workload.name, operations, ns),
+            false => (0.0, 0.0),
         };
         Ok(Self {
             operations,
@@ -65,8 +67,8 @@ impl Measured {
             lag_most_flushes: counts.lag_most_flushes,
             lag_most_bytes: counts.lag_most_bytes,
             lag_longest: counts.lag_longest,
-            flush_ns: took(|drive| &drive.flush),
-            write_ns: took(|drive| &drive.write),
+            flush_ns,
+            write_ns,
         })
     }
 
@@ -74,6 +76,19 @@ impl Measured {
     pub fn rate(&self) -> f64 {
         self.operations as f64 / (self.ns / 1e9)
     }
+}
+
+/// What the guest waited for a drive's flushes and writes (ns) in the time `ns` from
+/// the first of so many records on: its last writes of that length.
+fn waits(ios: &[Io], drive: &str, records: u64, ns: f64) -> (f64, f64) {
+    let of_drive = || ios.iter().filter(|io| io.drive == drive);
+    let written = of_drive().rev().filter(|io| io.operation == "write" && io.bytes == RECORD);
+    let first = written.take(records as usize).last().map_or(u64::MAX, |io| io.submit);
+    let inside = |io: &&Io| (first..=first.saturating_add(ns as u64)).contains(&io.submit);
+    let waited = |operation: &str| {
+        of_drive().filter(inside).filter(|io| io.operation == operation).map(|io| io.latency).sum()
+    };
+    (waited("flush"), waited("write"))
 }
 
 /// What the image counted.
@@ -97,6 +112,29 @@ fn dd(text: &str) -> Result<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_there_before_is_not_counted() {
+        let io = |drive: &str, operation: &str, bytes, submit, latency| Io {
+            drive: drive.into(),
+            operation: operation.into(),
+            bytes,
+            submit,
+            latency,
+        };
+        let ios = [
+            io("a", "write", RECORD, 0, 1000.0),
+            io("a", "flush", 0, 10, 500.0),
+            io("a", "write", RECORD, 100, 20.0),
+            io("b", "flush", 0, 110, 7.0),
+            io("a", "flush", 0, 120, 30.0),
+            io("a", "write", 4096, 150, 5.0),
+            io("a", "write", RECORD, 160, 20.0),
+            io("a", "flush", 0, 180, 30.0),
+            io("a", "flush", 0, 300, 30.0),
+        ];
+        assert_eq!(waits(&ios, "a", 2, 110.0), (60.0, 45.0));
+    }
 
     #[test]
     fn dd_is_understood() {
