@@ -85,6 +85,36 @@ impl<T: Transport> Client<T> {
         InputReader { client: self, at: 0, length: 0, ended: false }
     }
 
+    /// Everything is prepared for the command; whether it may begin.
+    ///
+    /// # Errors
+    /// The machine refuses, or its answer makes no sense.
+    pub fn ready(&mut self) -> Result<bool, ClientError> {
+        let kind = kind::READY;
+        match take_u32(self.call(kind, 0)?) {
+            Some((go, [])) => Ok(go != 0),
+            _ => Err(ClientError::Malformed { kind, cause: "it is no number".into() }),
+        }
+    }
+
+    /// From now on the page at this address says when the guest needs help.
+    ///
+    /// # Errors
+    /// The machine refuses: it has no such memory.
+    pub fn help_page(&mut self, address: u64) -> Result<(), ClientError> {
+        self.payload()[..8].copy_from_slice(&address.to_le_bytes());
+        self.call(kind::HELP_PAGE, 8).map(drop)
+    }
+
+    /// The guest begins or ends to need help: for those without a page.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn help(&mut self, on: bool) -> Result<(), ClientError> {
+        self.payload()[..4].copy_from_slice(&u32::from(on).to_le_bytes());
+        self.call(kind::HELP, 4).map(drop)
+    }
+
     /// The command begins now.
     ///
     /// # Errors

@@ -178,7 +178,12 @@ impl Host {
             Request::Exited { .. } | Request::NotStarted { .. } => self.phase = Phase::Collecting,
             Request::Results { bytes } => self.results_ended = bytes.is_empty(),
             Request::Finished => self.phase = Phase::Finished,
-            Request::ReadInput { .. } | Request::Output { .. } | Request::Log { .. } => {}
+            Request::ReadInput { .. }
+            | Request::Ready
+            | Request::HelpPage { .. }
+            | Request::Help { .. }
+            | Request::Output { .. }
+            | Request::Log { .. } => {}
         }
         Ok(request)
     }
@@ -214,7 +219,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::FINISHED).contains(&kind) {
+        if !(kind::HELLO..=kind::HELP).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -239,11 +244,16 @@ impl Host {
             Request::Hello => {
                 self.phase == Phase::Greeting || self.repeats && self.phase == Phase::Collecting
             }
-            Request::ReadInput { .. } | Request::Started => self.phase == Phase::Preparing,
+            Request::ReadInput { .. } | Request::Ready | Request::Started => {
+                self.phase == Phase::Preparing
+            }
             Request::Output { .. } | Request::Exited { .. } => self.phase == Phase::Running,
             Request::NotStarted { .. } => matches!(self.phase, Phase::Preparing | Phase::Running),
             Request::Results { .. } => self.phase == Phase::Collecting && !self.results_ended,
             Request::Log { .. } => self.phase != Phase::Finished,
+            Request::HelpPage { .. } | Request::Help { .. } => {
+                !matches!(self.phase, Phase::Greeting | Phase::Finished)
+            }
             Request::Finished => !matches!(self.phase, Phase::Greeting | Phase::Finished),
         };
         if !fits {
@@ -261,6 +271,15 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
             (max, []) if max > 0 => Request::ReadInput { max: (max as usize).min(MAX_PAYLOAD) },
             _ => return None,
         },
+        kind::HELP_PAGE => {
+            let address = u64::from_le_bytes(payload.try_into().ok()?);
+            Request::HelpPage { address }
+        }
+        kind::HELP => match take_u32(payload)? {
+            (on @ (0 | 1), []) => Request::Help { on: on == 1 },
+            _ => return None,
+        },
+        kind::READY if payload.is_empty() => Request::Ready,
         kind::STARTED if payload.is_empty() => Request::Started,
         kind::OUTPUT => {
             let (stream, bytes) = take_u32(payload)?;

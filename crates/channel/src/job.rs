@@ -48,6 +48,15 @@ pub struct Job {
     /// Whether `/results` is sent after the command.
     #[serde(default = "yes")]
     pub send_results: bool,
+    /// Whether the command is to begin when it can in all machines.
+    #[serde(default)]
+    pub together: bool,
+    /// The I/O scheduler to put before each of the drives; empty: as it is.
+    #[serde(default)]
+    pub scheduler: String,
+    /// Whether the guest is to say when its bfq raises weights.
+    #[serde(default)]
+    pub coordinate: bool,
 }
 
 fn yes() -> bool {
@@ -77,6 +86,9 @@ impl Job {
             limit_ms: 0,
             keep_processes: false,
             send_results: true,
+            together: false,
+            scheduler: String::new(),
+            coordinate: false,
         }
     }
 }

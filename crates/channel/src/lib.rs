@@ -11,6 +11,7 @@
 //! or allocate more than the mailbox's size.
 
 mod client;
+pub mod help;
 mod host;
 mod job;
 mod message;

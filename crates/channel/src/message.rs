@@ -13,6 +13,9 @@ pub(crate) mod kind {
     pub const RESULTS: u32 = 7;
     pub const LOG: u32 = 8;
     pub const FINISHED: u32 = 9;
+    pub const READY: u32 = 10;
+    pub const HELP_PAGE: u32 = 11;
+    pub const HELP: u32 = 12;
 }
 
 /// Where the command wrote a piece of its output.
@@ -35,6 +38,21 @@ pub enum Request<'a> {
     ReadInput {
         /// Longest answer the guest takes, in bytes.
         max: usize,
+    },
+    /// Everything is prepared for the command, which is to begin when it is in
+    /// all machines. Answer: [`Response::Bytes`], a `u32`: 1 if so, 0 to ask
+    /// again a little later.
+    Ready,
+    /// From now on the guest says by a page of its memory when it needs help
+    /// (see [`crate::help`]).
+    HelpPage {
+        /// Where the page is, as the guest's hardware sees it.
+        address: u64,
+    },
+    /// The guest begins or ends to need help: for those without a page.
+    Help {
+        /// Whether it begins.
+        on: bool,
     },
     /// The command begins now.
     Started,

@@ -104,6 +104,10 @@ pub trait Layer {
     /// [`VendorError`] if the drive does not know it, or it is not possible.
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError>;
 
+    /// The guest begins or ends to need help from those it shares the drive
+    /// with. Only a shared drive can give it.
+    fn help(&mut self, _now: Nanos, _on: bool) {}
+
     /// What happened inside until `now` (ns), as JSON.
     fn inside(&self, now: Nanos) -> Option<String>;
 

@@ -17,6 +17,7 @@ mod history;
 mod layer;
 mod recorder;
 mod scheduled;
+mod shared;
 mod slots;
 mod statistics;
 
@@ -25,4 +26,5 @@ pub use history::{Cut, Event, History, Survival, SECTOR};
 pub use layer::{Done, Layer, Submission};
 pub use recorder::{Recorder, Witness};
 pub use scheduled::{Scheduled, Tenant};
+pub use shared::{Disk, LoadSpec, Region, Shared};
 pub use statistics::{Counter, Statistics};

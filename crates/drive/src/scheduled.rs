@@ -5,7 +5,9 @@ use std::time::Duration;
 use stasis_block::{Command, Health, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
-use stasis_scheduler::{Gate, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec};
+use stasis_scheduler::{
+    Gate, GroupId, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec,
+};
 
 use crate::slots::Slots;
 use crate::{Done, Layer, Statistics, Submission};
@@ -13,6 +15,13 @@ use crate::{Done, Layer, Statistics, Submission};
 /// One of those who share a drive: a machine, or a host workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(QueueId);
+
+impl Tenant {
+    /// A small number of its own among the drive's tenants.
+    pub(crate) fn index(self) -> usize {
+        self.0 .0 as usize
+    }
+}
 
 // A command that waits or is in flight.
 struct Held {
@@ -37,7 +46,8 @@ pub struct Scheduled {
     gate: Gate,
     first: Tenant,
     slots: Slots<Held>,
-    submitted: u64,
+    // Of each tenant.
+    submitted: Vec<u64>,
     // Completed, and not yet handed out.
     due: Vec<(Tenant, Done)>,
     done: Vec<Done>,
@@ -49,7 +59,7 @@ impl Scheduled {
         let mut gate = Gate::new(spec.build(), spec.depth);
         let first = Tenant(gate.scheduler().create(0, &QueueSpec::default()));
         let (slots, due, done) = (Slots::default(), Vec::new(), Vec::new());
-        Self { lower, gate, first, slots, submitted: 0, due, done }
+        Self { lower, gate, first, slots, submitted: Vec::new(), due, done }
     }
 
     /// The tenant whose commands come through [`Layer::submit`].
@@ -60,6 +70,11 @@ impl Scheduled {
     /// One more tenant.
     pub fn add_tenant(&mut self, now: Nanos, spec: &QueueSpec) -> Tenant {
         Tenant(self.gate.scheduler().create(now, spec))
+    }
+
+    /// A group that tenants can share, of this weight.
+    pub fn create_group(&mut self, weight: u32) -> GroupId {
+        self.gate.scheduler().create_group(weight)
     }
 
     /// A tenant begins or ends to ask for help.
@@ -80,8 +95,11 @@ impl Scheduled {
         // What completes before it does not depend on when that was asked for.
         self.catch_up(now);
         let Submission { tag, queue, command, data } = submission;
-        let order = self.submitted;
-        self.submitted += 1;
+        if self.submitted.len() <= tenant.index() {
+            self.submitted.resize(tenant.index() + 1, 0);
+        }
+        let order = self.submitted[tenant.index()];
+        self.submitted[tenant.index()] += 1;
         let held = Held { tenant, tag, queue, command, submit: now, order, data };
         let slot = self.slots.insert(held);
         if let Err(refused) = self.gate.submit(now, tenant.0, &Request::new(slot, command)) {

@@ -5,6 +5,7 @@ use stasis_block::units;
 use stasis_clock::Nanos;
 use stasis_media::{Durability, MediumSpec};
 use stasis_models::ModelSpec;
+use stasis_scheduler::SchedulerSpec;
 
 use crate::error::{nearest, ExperimentError};
 use crate::layout::{PhysicalSpec, ZoneWords, ZonesSpec};
@@ -89,6 +90,10 @@ pub struct DriveSpec {
     /// How the guest can say which data belongs together.
     #[serde(default)]
     pub placement: PlacementSpec,
+    /// Which of the requests that wait it gets next; without one, it gets each
+    /// as it comes.
+    #[serde(default)]
+    pub scheduler: Option<SchedulerSpec>,
     /// Serial number, as the guest sees it.
     #[serde(default)]
     pub serial: Option<String>,
@@ -113,7 +118,7 @@ fn default_namespaces() -> u32 {
     1
 }
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "name",
     "interface",
     "model",
@@ -127,6 +132,7 @@ const KEYS: [&str; 20] = [
     "block-size",
     "namespaces",
     "placement",
+    "scheduler",
     "serial",
     "path",
     "physical",
@@ -149,7 +155,7 @@ impl DriveSpec {
         let (mut path, mut doorbells) = (None, Doorbells::default());
         let (mut barrier, mut durability, mut max_lag) = (None, None, None);
         let (mut namespaces, mut placement) = (default_namespaces(), PlacementSpec::default());
-        let (mut zones, mut physical) = (ZoneWords::default(), None);
+        let (mut zones, mut physical, mut scheduler) = (ZoneWords::default(), None, None);
         for pair in word.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(wrong(format!(
@@ -231,6 +237,11 @@ impl DriveSpec {
                 }
                 "physical" => physical = Some(PhysicalSpec::parse(value).map_err(wrong)?),
                 key if ZoneWords::KEYS.contains(&key) => zones.take(key, value).map_err(wrong)?,
+                "scheduler" => {
+                    scheduler = Some(
+                        SchedulerSpec::parse(value).map_err(|error| wrong(error.to_string()))?,
+                    );
+                }
                 "serial" => serial = Some(value.to_owned()),
                 other => {
                     let nearest = nearest(other, KEYS.into_iter());
@@ -268,6 +279,7 @@ impl DriveSpec {
             block_size,
             namespaces,
             placement,
+            scheduler,
             serial,
             path,
             zones: zones.finish().map_err(wrong)?,
@@ -364,6 +376,7 @@ mod tests {
             ("model=fixed:100uss,medium=ram:1GiB", "us"),
             ("model=null,medium=qcow2:d,durability=orderd", "did you mean `ordered`?"),
             ("model=null,medium=ram:1GiB,durability=ordered", "medium=qcow2:PATH"),
+            ("model=null,medium=ram:1GiB,scheduler=bfg", "did you mean `bfq`?"),
             ("nonsense", "KEY=VALUE"),
             ("model=null,medium=ram:1GiB,zone-sice=64MiB", "did you mean `zone-size`?"),
             ("model=null,medium=ram:1GiB,zone-capacity=64MiB", "zone-size is missing"),

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
 
-use crate::error::with_nearest;
-use crate::{CpuSpeed, DriveSpec, Engine, ExperimentError, ServeSpec};
+use crate::error::{nearest, with_nearest};
+use crate::{
+    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ServeSpec, WorkloadSpec,
+};
 
 /// An experiment. Its form in TOML:
 ///
@@ -38,7 +40,13 @@ use crate::{CpuSpeed, DriveSpec, Engine, ExperimentError, ServeSpec};
 /// name   = "fast"
 /// model  = "dcpmm"
 /// medium = { ram = "1GiB" }
+/// scheduler = "bfq"
+///
+/// [[workload]]
+/// pattern = "5r-seq"
 /// ```
+///
+/// Several machines stand in tables `[[machine]]`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Experiment {
@@ -58,8 +66,8 @@ pub struct Experiment {
     /// Most wall-clock time of everything (ns).
     #[serde(with = "units::duration_option")]
     pub wall_limit: Option<Nanos>,
-    /// The machine.
-    pub machine: MachineSpec,
+    /// The machine, or several.
+    pub machine: Machines,
     /// The guest's system.
     pub guest: GuestSpec,
     /// How `stasis serve` serves the drives.
@@ -67,12 +75,31 @@ pub struct Experiment {
     /// The drives, in order.
     #[serde(rename = "drive")]
     pub drives: Vec<DriveSpec>,
+    /// Host workloads on the drives.
+    #[serde(rename = "workload")]
+    pub workloads: Vec<WorkloadSpec>,
 }
 
 /// The machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MachineSpec {
+    /// Its name, where there are several; by default `machine0`, ...
+    pub name: Option<String>,
+    /// What runs in it; by default what the experiment says.
+    pub command: Vec<String>,
+    /// Whether the run goes on until this machine's command has ended.
+    pub wait: bool,
+    /// The I/O scheduler that its kernel puts before each of its drives.
+    pub guest_scheduler: Option<String>,
+    /// Whether its bfq tells the host's when it raises weights.
+    pub coordinate: bool,
+    /// Drives of its own, where there are several machines.
+    #[serde(rename = "drive")]
+    pub drives: Vec<DriveSpec>,
+    /// Its virtual disks on shared drives.
+    #[serde(rename = "disk")]
+    pub disks: Vec<DiskSpec>,
     /// Processors, 1 to 64.
     pub vcpus: u32,
     /// Memory in bytes.
@@ -94,6 +121,13 @@ pub struct MachineSpec {
 impl Default for MachineSpec {
     fn default() -> Self {
         Self {
+            name: None,
+            command: Vec::new(),
+            wait: true,
+            guest_scheduler: None,
+            coordinate: false,
+            drives: Vec::new(),
+            disks: Vec::new(),
             vcpus: 1,
             memory: 1 << 30,
             cpu_speed: None,
@@ -137,6 +171,13 @@ impl Experiment {
         for (index, drive) in experiment.drives.iter().enumerate() {
             drive.check().map_err(|message| wrong(format!("drive {index}: {message}")))?;
         }
+        for (index, machine) in experiment.machine.all().iter().enumerate() {
+            for (number, drive) in machine.drives.iter().enumerate() {
+                drive.check().map_err(|message| {
+                    wrong(format!("machine {index}, drive {number}: {message}"))
+                })?;
+            }
+        }
         Ok(experiment)
     }
 
@@ -145,45 +186,177 @@ impl Experiment {
     /// # Errors
     /// Names the value and what it must be.
     pub fn finish(&mut self) -> Result<(), ExperimentError> {
-        let wrong = |message: String| Err(ExperimentError::Value(message));
-        if !(1..=64).contains(&self.machine.vcpus) {
-            return wrong(format!("vcpus is {}, but must be 1 to 64", self.machine.vcpus));
-        }
-        if self.machine.memory < LEAST_MEMORY {
-            return wrong(format!(
-                "memory is {}, but a guest needs at least {}",
-                units::format_size(self.machine.memory),
-                units::format_size(LEAST_MEMORY)
-            ));
-        }
-        if self.machine.slice == 0 {
-            return wrong("slice is 0, but must be some time, for example 20us".into());
-        }
-        if self.command.is_empty() {
-            return wrong(
-                "no command: say what to run in the guest after `--`, for example \
-                 `stasis run -- uname -a`"
-                    .into(),
-            );
-        }
-        self.name_drives()
+        self.name_drives()?;
+        self.name_all();
+        self.check().map_err(ExperimentError::Value)
     }
 
-    /// Gives every drive a name.
+    /// Gives every drive of the experiment's own a name.
     ///
     /// # Errors
     /// If two have the same.
     pub fn name_drives(&mut self) -> Result<(), ExperimentError> {
-        for index in 0..self.drives.len() {
-            let name = self.drives[index].name.clone().unwrap_or_else(|| format!("drive{index}"));
-            if self.drives[..index].iter().any(|other| other.name.as_ref() == Some(&name)) {
-                let message = format!("two drives have the name `{name}`");
-                return Err(ExperimentError::Value(message));
+        for (index, drive) in self.drives.iter_mut().enumerate() {
+            drive.name.get_or_insert_with(|| format!("drive{index}"));
+        }
+        let names = self.drives.iter().map(|drive| &drive.name);
+        once("drives", names).map_err(ExperimentError::Value)
+    }
+
+    fn name_all(&mut self) {
+        for (index, load) in self.workloads.iter_mut().enumerate() {
+            load.name.get_or_insert_with(|| format!("workload{index}"));
+        }
+        for (index, machine) in self.machine.several_mut().iter_mut().enumerate() {
+            let name = machine.name.get_or_insert_with(|| format!("machine{index}")).clone();
+            for (number, drive) in machine.drives.iter_mut().enumerate() {
+                drive.name.get_or_insert_with(|| format!("{name}.drive{number}"));
             }
-            self.drives[index].name = Some(name);
+            for disk in &mut machine.disks {
+                disk.name.get_or_insert_with(|| format!("{name}.{}", disk.on));
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.command.is_empty() && self.machine.all().iter().any(|m| m.command.is_empty()) {
+            return Err("no command: say what to run in the guest after `--`, for example \
+                        `stasis run -- uname -a`"
+                .into());
+        }
+        if self.machine.several().is_empty() {
+            self.machine.check()?;
+            let one = &*self.machine;
+            if one.name.is_some() || !one.command.is_empty() || !one.wait {
+                return Err("[machine] is one machine: name, command and wait are for several, \
+                            in [[machine]]"
+                    .into());
+            }
+            if !one.drives.is_empty() || !one.disks.is_empty() {
+                return Err(
+                    "[machine] has the experiment's drives; its own [[machine.drive]] and \
+                            [[machine.disk]] are for several machines, in [[machine]]"
+                        .into(),
+                );
+            }
+        } else {
+            self.check_several()?;
+        }
+        let drives = self.machine.several().iter().flat_map(|machine| &machine.drives);
+        let names = self.drives.iter().chain(drives).map(|drive| &drive.name);
+        let disks = self.machine.several().iter().flat_map(|machine| &machine.disks);
+        once("drives", names.chain(disks.map(|disk| &disk.name)))?;
+        once("machines", self.machine.several().iter().map(|machine| &machine.name))?;
+        once("workloads", self.workloads.iter().map(|load| &load.name))?;
+        for load in &self.workloads {
+            let name = load.name.as_deref().unwrap_or_default();
+            load.check().map_err(|message| format!("workload {name}: {message}"))?;
+            self.drive_of(load).map_err(|message| format!("workload {name}: {message}"))?;
         }
         Ok(())
     }
+
+    fn check_several(&self) -> Result<(), String> {
+        for machine in self.machine.several() {
+            let name = machine.name.as_deref().unwrap_or_default();
+            let of = |message: String| format!("machine {name}: {message}");
+            if !is_name(name) {
+                return Err(of("its name may have letters, digits, `-`, `_` and `.` only".into()));
+            }
+            machine.check().map_err(of)?;
+            if machine.rewind {
+                return Err(of("rewind is for one machine alone".into()));
+            }
+            let first = &self.machine.several()[0];
+            if machine.cpu_speed != first.cpu_speed || machine.slice != first.slice {
+                return Err(of("cpu-speed and slice must be the same for all machines".into()));
+            }
+            for disk in &machine.disks {
+                self.drive_named(&disk.on).map_err(of)?;
+                disk.queue().map_err(of)?;
+            }
+        }
+        if !self.machine.several().iter().any(|machine| machine.wait) {
+            return Err("no machine is waited for: leave `wait = false` out of one".into());
+        }
+        Ok(())
+    }
+
+    /// The place among the drives of the one with this name.
+    ///
+    /// # Errors
+    /// Names the nearest.
+    pub fn drive_named(&self, name: &str) -> Result<usize, String> {
+        let names = || self.drives.iter().filter_map(|drive| drive.name.as_deref());
+        names().position(|other| other == name).ok_or_else(|| {
+            let nearest = nearest(name, names());
+            let guess = if nearest.is_empty() {
+                "there is no [[drive]]".into()
+            } else {
+                format!("did you mean `{nearest}`?")
+            };
+            format!("there is no drive `{name}` to share; {guess}")
+        })
+    }
+
+    /// The place among the drives of the one that a workload is on.
+    ///
+    /// # Errors
+    /// If it names none of them.
+    pub fn drive_of(&self, load: &WorkloadSpec) -> Result<usize, String> {
+        match (&load.drive, self.drives.len()) {
+            (Some(name), _) => self.drive_named(name),
+            (None, 1) => Ok(0),
+            (None, count) => Err(format!("say which drive it is on: there are {count}")),
+        }
+    }
+}
+
+impl MachineSpec {
+    fn check(&self) -> Result<(), String> {
+        if !(1..=64).contains(&self.vcpus) {
+            return Err(format!("vcpus is {}, but must be 1 to 64", self.vcpus));
+        }
+        if self.memory < LEAST_MEMORY {
+            return Err(format!(
+                "memory is {}, but a guest needs at least {}",
+                units::format_size(self.memory),
+                units::format_size(LEAST_MEMORY)
+            ));
+        }
+        if self.slice == 0 {
+            return Err("slice is 0, but must be some time, for example 20us".into());
+        }
+        if let Some(word) = &self.guest_scheduler {
+            if !GUEST_SCHEDULERS.contains(&word.as_str()) {
+                let nearest = nearest(word, GUEST_SCHEDULERS.into_iter());
+                return Err(format!("unknown guest-scheduler `{word}`; did you mean `{nearest}`?"));
+            }
+        }
+        if self.coordinate && self.guest_scheduler.as_deref() != Some("bfq") {
+            return Err("coordinate needs guest-scheduler = \"bfq\": it is what tells".into());
+        }
+        Ok(())
+    }
+}
+
+/// Linux's I/O schedulers (Documentation/block).
+const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
+
+/// Whether a name can be a folder's, and a mark in the output.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.chars().all(plain) && !name.starts_with('.')
+}
+
+fn once<'a>(what: &str, names: impl Iterator<Item = &'a Option<String>>) -> Result<(), String> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names.flatten() {
+        if !seen.insert(name) {
+            return Err(format!("two {what} have the name `{name}`"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -229,11 +402,55 @@ mod tests {
     }
 
     #[test]
+    fn machines_share_a_drive() {
+        let good = "command = ['true']\n\
+             [[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = { ram = '1GiB' }\nscheduler = 'bfq'\n\
+             [[machine]]\nname = 'web'\nguest-scheduler = 'bfq'\ncoordinate = true\n\
+             [[machine.disk]]\non = 'disk'\nsize = '256MiB'\nweight = 200\n\
+             [[machine]]\nname = 'db'\nwait = false\ncommand = ['sh']\n\
+             [[machine.disk]]\non = 'disk'\noffset = '256MiB'\nsize = '256MiB'\nioprio = 'idle'\n\
+             [[workload]]\nname = 'readers'\npattern = '5r-seq'\noffset = '512MiB'\n";
+        let finish = |text: &str| {
+            let mut experiment = read(text).map_err(|error| error.to_string())?;
+            experiment.finish().map_err(|error| error.to_string())?;
+            Ok::<_, String>(experiment)
+        };
+        let experiment = finish(good).unwrap();
+        assert_eq!(experiment.machine.all().len(), 2);
+        let disks: Vec<_> =
+            experiment.machine.all().iter().flat_map(|machine| &machine.disks).collect();
+        assert_eq!(disks[1].name.as_deref(), Some("db.disk"));
+        assert_eq!(disks[0].queue().unwrap().weight, Some(200));
+        assert_eq!(experiment.drive_of(&experiment.workloads[0]), Ok(0));
+        for (from, to, expected) in [
+            ("'db'", "'web'", "two machines have the name `web`"),
+            ("'db'", "'d/b'", "letters, digits"),
+            ("on = 'disk'", "on = 'disc'", "did you mean `disk`?"),
+            ("'bfq'\n[[machine]]", "'bfg'\n[[machine]]", "did you mean `bfq`?"),
+            ("wait = false", "rewind = true", "rewind"),
+            ("name = 'web'", "name = 'web'\nwait = false", "no machine is waited for"),
+            ("'idle'", "'idel'", "did you mean `idle`?"),
+            ("5r-seq", "5r-sec", "2r2w-seq"),
+            ("weight = 200", "weight = 2000", "1 to 1000"),
+            ("wait = false", "slice = '1us'", "the same for all"),
+            ("offset = '512MiB'", "offset = '512MiB'\ndrive = 'disc'", "did you mean `disk`?"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let message = finish(&good.replacen(from, to, 1)).unwrap_err();
+            assert!(message.contains(expected), "{from} -> {to}: {message}");
+        }
+    }
+
+    #[test]
     fn impossible_values_are_refused() {
         for change in [
             |e: &mut Experiment| e.machine.vcpus = 65,
             |e: &mut Experiment| e.machine.memory = 1 << 20,
             |e: &mut Experiment| e.command.clear(),
+            |e: &mut Experiment| e.machine.guest_scheduler = Some("cfq".into()),
+            |e: &mut Experiment| e.machine.coordinate = true,
+            |e: &mut Experiment| e.machine.command = vec!["true".into()],
+            |e: &mut Experiment| e.workloads.push(WorkloadSpec::default()),
         ] {
             let mut experiment = Experiment { command: vec!["true".into()], ..Default::default() };
             assert!(experiment.clone().finish().is_ok());

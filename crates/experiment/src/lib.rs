@@ -13,6 +13,7 @@ mod layout;
 mod placement;
 mod serve;
 mod speed;
+mod tenants;
 
 pub use drive::{Doorbells, DriveSpec, Interface};
 pub use engine::Engine;
@@ -22,3 +23,4 @@ pub use layout::{PhysicalSpec, ZonesSpec, ZrwaSpec};
 pub use placement::PlacementSpec;
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
+pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};

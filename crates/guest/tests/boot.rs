@@ -134,7 +134,8 @@ fn serve(qemu: &mut Child, mut mailbox: SharedFile, job: &Job, input: &[u8]) -> 
                 run.input_ended = piece.is_empty();
                 Response::Bytes(&piece)
             }
-            Request::Started => Response::Done,
+            Request::Ready => Response::Bytes(&[1, 0, 0, 0]),
+            Request::HelpPage { .. } | Request::Help { .. } | Request::Started => Response::Done,
             Request::Output { stream, bytes } => {
                 let text = String::from_utf8_lossy(bytes);
                 match stream {

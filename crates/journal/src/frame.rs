@@ -38,6 +38,7 @@ pub fn encode(entry: &Entry, out: &mut Vec<u8>) {
         }
     };
     match entry {
+        Entry::From(machine) => frames(b'm', &machine.to_le_bytes(), LIMIT),
         Entry::Output(bytes) => frames(b'o', bytes, LIMIT),
         Entry::ErrorOutput(bytes) => frames(b'x', bytes, LIMIT),
         Entry::Console(bytes) => frames(b'c', bytes, LIMIT),
@@ -110,6 +111,9 @@ impl Decoder {
 
 fn decode(kind: u8, payload: &[u8]) -> Result<Entry, FrameError> {
     Ok(match kind {
+        b'm' => Entry::From(u16::from_le_bytes(
+            payload.try_into().map_err(|_| FrameError::Payload("machine"))?,
+        )),
         b'o' => Entry::Output(payload.to_vec()),
         b'x' => Entry::ErrorOutput(payload.to_vec()),
         b'c' => Entry::Console(payload.to_vec()),

@@ -11,7 +11,7 @@ mod outcome;
 mod record;
 
 pub use frame::{encode, Decoder, FrameError};
-pub use outcome::{Ending, Exits, Outcome, Overshoot};
+pub use outcome::{Ending, Exits, MachineOutcome, Outcome, Overshoot};
 pub use record::IoRecord;
 
 use stasis_clock::Nanos;
@@ -19,6 +19,9 @@ use stasis_clock::Nanos;
 /// One thing that a run tells.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
+    /// Where there are several machines: output, console and results that
+    /// follow are this one's. Before the first, they are machine 0's.
+    From(u16),
     /// Bytes the command in the guest wrote to its standard output.
     Output(Vec<u8>),
     /// Bytes the command in the guest wrote to its standard error.

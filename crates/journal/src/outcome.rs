@@ -94,4 +94,26 @@ pub struct Outcome {
     /// What each drive's model did inside, as JSON, where it has an inside.
     #[serde(default)]
     pub inside: Vec<Option<String>>,
+    /// How each of several machines ended.
+    #[serde(default)]
+    pub machines: Vec<MachineOutcome>,
+    /// What those who share a drive got of it, as JSON, for each such drive.
+    #[serde(default)]
+    pub shared: Vec<String>,
+}
+
+/// How one of several machines ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineOutcome {
+    /// Its name in the experiment.
+    pub name: String,
+    /// Why it ended; none for one that went on until the others had.
+    pub ending: Option<Ending>,
+    /// When its command began (ns of virtual time).
+    pub started_ns: Option<Nanos>,
+    /// Virtual time of its command (ns).
+    pub virtual_ns: Option<Nanos>,
+    /// How often it asked for help in a way that makes no sense.
+    #[serde(default)]
+    pub refused_help: u64,
 }

@@ -1,6 +1,6 @@
 //! Boots a kernel and shows what it says: `boot VMLINUX INITRAMFS [VCPUS]`.
 use stasis_journal::{Entry, Journal};
-use stasis_machine::{run, Config, Speed};
+use stasis_machine::{run, Config, MachineConfig, Speed};
 
 struct Terminal(std::time::Instant);
 impl Journal for Terminal {
@@ -22,22 +22,28 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let vmlinux = std::fs::read(&args[1]).unwrap();
     let initramfs = std::fs::read(&args[2]).unwrap();
-    let config = Config {
+    let machine = MachineConfig {
+        name: String::new(),
         vcpus: args.get(3).map_or(1, |n| n.parse().unwrap()),
         memory: 512 << 20,
-        speed: Speed::Times(5.0),
-        vmlinux: &vmlinux,
-        initramfs: &initramfs,
         command_line: args.get(4).map_or("", |s| s),
-        root_length: 0,
-        fill_root: &mut |_| Ok(()),
         job: stasis_channel::Job::new(vec!["true".into()]),
         input: Box::new(std::io::empty()),
         drives: vec![],
         seed: 1,
-        repeatable: true,
         random: false,
         rewind: None,
+        waited: true,
+    };
+    let config = Config {
+        machines: vec![machine],
+        shared: vec![],
+        speed: Speed::Times(5.0),
+        vmlinux: &vmlinux,
+        initramfs: &initramfs,
+        root_length: 0,
+        fill_root: &mut |_| Ok(()),
+        repeatable: true,
         slice: 20_000,
         virtual_limit: None,
         wall_limit: None,

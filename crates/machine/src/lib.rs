@@ -1,4 +1,4 @@
-//! A KVM virtual machine whose clock belongs to the experiment.
+//! KVM virtual machines whose one clock belongs to the experiment.
 //!
 //! Guest time passes only while a processor runs guest code. Whatever the host
 //! does between an exit and the next entry takes none (`clock`); timers,
@@ -34,7 +34,7 @@ mod vcpu;
 
 pub use boot::BootError;
 pub use error::Error;
-pub use machine::{run, Config, Controller, DriveConfig, Rewind, Speed};
+pub use machine::{run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
 
 /// Most processors of a machine.
 pub const PROCESSORS_LIMIT: u32 = 64;

@@ -28,8 +28,6 @@ pub struct Statistics {
     pub exits: Exits,
     /// How late slices ended.
     pub overshoot: Histogram,
-    /// How the command ended, as the agent told.
-    pub status: Option<Ending>,
     boot_wall: Duration,
     started_wall: Instant,
     started_frozen: Duration,
@@ -58,7 +56,6 @@ impl Statistics {
             skipped: 0,
             exits: Exits::default(),
             overshoot: Histogram::default(),
-            status: None,
             boot_wall: Duration::ZERO,
             started_wall: born,
             started_frozen: Duration::ZERO,
@@ -117,6 +114,8 @@ impl Statistics {
             calibration: calibrate::describe(&clock.costs),
             tsc_khz: clock.scale().khz(),
             inside,
+            machines: Vec::new(),
+            shared: Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_block::Operation;
-use stasis_journal::{Ending, Exits, Outcome, Overshoot};
+use stasis_journal::{Ending, Exits, MachineOutcome, Outcome, Overshoot};
 use std::time::Duration;
 
 use crate::latency::{Latency, Method};
@@ -156,12 +156,17 @@ impl Summary {
             _ => None,
         };
         for (drive, inside) in drives.iter_mut().zip(&outcome.inside) {
-            // What is no JSON is kept as a text.
-            drive.inside = inside.as_ref().map(|inside| {
-                serde_json::from_str(inside).unwrap_or_else(|_| Value::String(inside.clone()))
-            });
+            drive.inside = inside.as_deref().map(json_or_text);
         }
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
+        // Of several machines, and of drives that are shared, where there are any.
+        let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
+        let shared: Vec<Value> = outcome.shared.iter().map(|text| json_or_text(text)).collect();
+        for (name, rows) in [("machines", machines), ("shared", shared)] {
+            if !rows.is_empty() {
+                extra.insert(name.into(), rows.into());
+            }
+        }
         Self {
             engine: engine.to_owned(),
             ending: ending_name(&outcome.ending).to_owned(),
@@ -234,6 +239,23 @@ pub fn exit_status(ending: &Ending) -> i32 {
     }
 }
 
+/// What is no JSON is kept as a text.
+fn json_or_text(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+fn machine(outcome: &MachineOutcome) -> Value {
+    let ending = outcome.ending.as_ref();
+    serde_json::json!({
+        "name": outcome.name,
+        "ending": ending.map_or("went-on", ending_name),
+        "exit_status": ending.map(exit_status),
+        "started_seconds": outcome.started_ns.map(seconds),
+        "virtual_seconds": outcome.virtual_ns.map(seconds),
+        "refused_help": outcome.refused_help,
+    })
+}
+
 fn ending_name(ending: &Ending) -> &'static str {
     match ending {
         Ending::Exited(_) => "exited",
@@ -276,6 +298,8 @@ mod tests {
             calibration: Vec::new(),
             tsc_khz: 7,
             inside: Vec::new(),
+            machines: Vec::new(),
+            shared: Vec::new(),
         };
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);

@@ -30,6 +30,8 @@ fn outcome(wall_ns: u64) -> Outcome {
         overshoot: Overshoot { p50: 1, p99: 20, max: 300 },
         calibration: vec![("io".to_owned(), 2880)],
         inside: Vec::new(),
+        machines: Vec::new(),
+        shared: Vec::new(),
         tsc_khz: 5_000_000,
     }
 }

@@ -72,7 +72,8 @@ impl QueueSpec {
         Self { weight: Some(weight), ..Self::default() }
     }
 
-    fn effective_weight(&self) -> u32 {
+    /// Its weight: its own, or its priority's.
+    pub fn effective_weight(&self) -> u32 {
         let weight = self.weight.unwrap_or_else(|| self.priority.weight());
         weight.clamp(*WEIGHTS.start(), *WEIGHTS.end())
     }

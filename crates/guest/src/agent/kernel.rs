@@ -87,6 +87,15 @@ pub(super) fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
     Ok(())
 }
 
+/// Puts an I/O scheduler before a drive, a name below `/dev`; the kernel loads
+/// its module.
+pub(super) fn set_scheduler(drive: &str, scheduler: &str) -> Result<(), AgentError> {
+    let file = format!("/sys/block/{drive}/queue/scheduler");
+    fs::write(&file, scheduler).map_err(|e| {
+        AgentError::new("choose the I/O scheduler", format!("{scheduler} in {file}"), e)
+    })
+}
+
 /// Sets the host name.
 pub(super) fn set_hostname(name: &str) -> Result<(), AgentError> {
     nix::unistd::sethostname(name).map_err(|e| AgentError::new("set the host name to", name, e))

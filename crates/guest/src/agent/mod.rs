@@ -4,6 +4,7 @@
 //! wall-clock time that the user waits for, so there is little of it.
 
 mod command;
+mod coordinate;
 mod device;
 mod error;
 mod kernel;
@@ -14,6 +15,7 @@ mod wait;
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::reboot::{reboot, RebootMode};
 use stasis_channel::{Client, Job, Transport};
@@ -94,7 +96,25 @@ fn surroundings<T: Transport>(
     if job.has_input {
         tar_input(client)?;
     }
-    job.drives.iter().try_for_each(|name| announcements.wait_for(name))
+    for name in &job.drives {
+        announcements.wait_for(name)?;
+        if !job.scheduler.is_empty() {
+            kernel::set_scheduler(name, &job.scheduler)?;
+        }
+    }
+    if job.coordinate {
+        let watcher = coordinate::start()?;
+        client.help_page(watcher.page)?;
+        // It is to watch as long as the guest runs.
+        std::mem::forget(watcher);
+    }
+    if job.together {
+        // Between two looks the guest has nothing to do: its time is skipped.
+        while !client.ready()? {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
 }
 
 fn send_results<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use stasis_channel::{Host, Job, Mailbox, Request, Response, Stream, MAILBOX_SIZE};
+use stasis_channel::{Host, Job, Mailbox, Refusal, Request, Response, Stream, MAILBOX_SIZE};
 use stasis_journal::{Entry, Journal};
 
 use crate::memory::Mapping;
@@ -13,6 +13,12 @@ use crate::memory::Mapping;
 pub enum Told {
     /// Nothing.
     Nothing,
+    /// The machine could begin with its command.
+    Ready,
+    /// A page of the guest's says from now on when it needs help.
+    HelpPage(u64),
+    /// The guest begins or ends to need help.
+    Help(bool),
     /// The command begins now.
     Started,
     /// The command has ended with this status.
@@ -65,11 +71,18 @@ impl ChannelDevice {
         &self.mailbox
     }
 
-    /// The guest rang: answers its request.
+    /// The guest rang: answers its request. `ready`: the other machines could
+    /// begin with their commands. `is_memory`: whether the page at an address
+    /// is the guest's memory.
     ///
     /// # Errors
     /// The journal's.
-    pub fn doorbell(&mut self, journal: &mut dyn Journal) -> std::io::Result<Told> {
+    pub fn doorbell(
+        &mut self,
+        journal: &mut dyn Journal,
+        ready: bool,
+        is_memory: impl Fn(u64) -> bool,
+    ) -> std::io::Result<Told> {
         let mut mailbox = MailboxMemory(&self.mailbox);
         let request = match self.host.receive(&mut mailbox) {
             Ok(request) => request,
@@ -96,6 +109,18 @@ impl ChannelDevice {
                 Host::respond(&mut mailbox, Response::Bytes(&self.buffer[..length]));
                 return Ok(told);
             }
+            Request::Ready => {
+                Host::respond(&mut mailbox, Response::Bytes(&u32::from(ready).to_le_bytes()));
+                return Ok(Told::Ready);
+            }
+            Request::HelpPage { address } => {
+                let known = is_memory(address);
+                let answer =
+                    if known { Response::Done } else { Response::Refused(Refusal::Failed) };
+                Host::respond(&mut mailbox, answer);
+                return Ok(if known { Told::HelpPage(address) } else { Told::Nothing });
+            }
+            Request::Help { on } => told = Told::Help(on),
             Request::Started => told = Told::Started,
             Request::Output { stream: Stream::Output, bytes } => {
                 journal.entry(Entry::Output(bytes.to_vec()))?;

@@ -75,6 +75,11 @@ impl DriveDevice {
         either!(self, device => device.advance(memory, now, boot, record));
     }
 
+    /// The guest begins or ends to need help at its drives.
+    pub fn help(&mut self, now: Nanos, on: bool) {
+        either!(self, device => device.help(now, on));
+    }
+
     /// The next MSI-X vector to signal.
     pub fn pop_interrupt(&mut self) -> Option<u16> {
         either!(self, device => device.pop_interrupt())

@@ -140,6 +140,11 @@ impl NvmeDevice {
         self.submit(now);
     }
 
+    /// The guest begins or ends to need help.
+    pub fn help(&mut self, now: Nanos, on: bool) {
+        self.drive.help(now, on);
+    }
+
     /// The next MSI-X vector to signal.
     pub fn pop_interrupt(&mut self) -> Option<u16> {
         self.controller.pop_interrupt()

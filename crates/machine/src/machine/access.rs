@@ -1,6 +1,7 @@
 //! Accesses of the guest to registers: MSRs, the APIC, devices' memory.
 
-use super::{After, Machine};
+use super::line::Line;
+use super::one::{After, Machine};
 use crate::apic::Effect;
 use crate::error::Error;
 use crate::layout;
@@ -13,9 +14,10 @@ pub(super) const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
 /// Linux's early attempt to calibrate by it at once (`quick_pit_calibrate`).
 pub(super) const PIT: std::ops::RangeInclusive<u16> = 0x40..=0x43;
 
-impl Machine<'_> {
+impl Machine {
     pub(super) fn write_msr(
         &mut self,
+        line: &mut Line,
         index: usize,
         number: u32,
         value: u64,
@@ -23,19 +25,25 @@ impl Machine<'_> {
         if number == TSC_DEADLINE {
             self.processors[index].apic.set_deadline(value);
         } else if X2APIC.contains(&number) {
-            self.write_apic(index, number & 0xff, value)?;
+            self.write_apic(line, index, number & 0xff, value)?;
         }
         // MSRs that KVM does not know take any value.
         Ok(After::Continue)
     }
 
-    fn write_apic(&mut self, index: usize, register: u32, value: u64) -> Result<(), Error> {
+    fn write_apic(
+        &mut self,
+        line: &mut Line,
+        index: usize,
+        register: u32,
+        value: u64,
+    ) -> Result<(), Error> {
         let x2apic = self.vcpus[index].x2apic();
-        let now = self.clock.now_ns();
+        let now = line.clock.now_ns();
         let apic = &mut self.processors[index].apic;
         apic.set_x2apic(x2apic);
         if let Effect::Send(message) = apic.write(register, value, now) {
-            self.send(Some(index), message);
+            self.send(line, Some(index), message);
             self.startups()?;
         }
         Ok(())
@@ -43,12 +51,13 @@ impl Machine<'_> {
 
     pub(super) fn mmio_write(
         &mut self,
+        line: &mut Line,
         index: usize,
         address: u64,
         data: &[u8],
     ) -> Result<After, Error> {
         if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
-            self.write_apic(index, (offset >> 4) as u32, word(data))?;
+            self.write_apic(line, index, (offset >> 4) as u32, word(data))?;
             return Ok(After::Continue);
         }
         if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
@@ -60,26 +69,28 @@ impl Machine<'_> {
             (1, stasis_channel::REGISTERS_BAR)
                 if place.offset == stasis_channel::DOORBELL_OFFSET =>
             {
-                return self.ring();
+                return self.ring(line);
             }
             (slot, 0) if slot >= 2 => {
-                let now = self.clock.now_ns();
+                let now = line.clock.now_ns();
                 let drive = slot - 2;
                 if self.drives[drive].is_doorbell(place.offset) {
-                    self.statistics.exits.doorbell += 1;
+                    line.statistics.exits.doorbell += 1;
                 }
+                // What it asks for is for what it submits now, too.
+                self.look_for_help(line);
                 self.drives[drive].write(&self.memory, now, place.offset, data);
                 if let Some(rewind) = &mut self.rewind {
-                    rewind.floor = self.clock.now();
-                    rewind.hold_until = self.clock.now() + rewind.window;
+                    rewind.floor = line.clock.now();
+                    rewind.hold_until = line.clock.now() + rewind.window;
                 }
-                self.interrupts(drive);
+                self.interrupts(line, drive);
             }
             (slot, 4) => {
                 let message =
                     self.bus.function(slot).msix().and_then(|msix| msix.write(place.offset, data));
                 if let Some(message) = message {
-                    self.send(None, message);
+                    self.send(line, None, message);
                 }
             }
             _ => {}

@@ -1,6 +1,6 @@
-//! Makes a machine: KVM, memory, devices, calibration, and the kernel loaded.
+//! Makes machines: KVM, memory, devices, calibration, and the kernel loaded.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kvm_bindings::{
     kvm_enable_cap, kvm_userspace_memory_region, KVM_CAP_VCPU_ATTRIBUTES,
@@ -15,8 +15,10 @@ use stasis_nvme::ShadowPolicy;
 use stasis_virtio::{NotifyPolicy, PciDevice};
 
 use super::access::TSC_DEADLINE;
-use super::config::{Config, Controller, DriveConfig, Speed};
-use super::{Machine, RewindState, BATCH, LONGEST_SLICE};
+use super::config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
+use super::line::{Line, BATCH};
+use super::one::{Machine, RewindState};
+use super::Run;
 use crate::apic::Apic;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
@@ -31,6 +33,9 @@ use crate::time::Scale;
 use crate::vcpu::{Processor, State, Vcpu};
 use crate::{acpi, calibrate, cpuid, layout, PROCESSORS_LIMIT};
 
+/// The longest slice, in the host's time: the stop flag is looked at between.
+const LONGEST_SLICE: Duration = Duration::from_millis(20);
+
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
 // Class: system peripheral, other.
@@ -41,32 +46,131 @@ const CHANNEL: Identity = Identity {
     revision: stasis_channel::REVISION,
 };
 
-impl<'j> Machine<'j> {
+impl<'j> Run<'j> {
     pub(super) fn new(config: Config<'_>, journal: &'j mut dyn Journal) -> Result<Self, Error> {
         let born = Instant::now();
-        if !(1..=PROCESSORS_LIMIT).contains(&config.vcpus) {
-            return Err(Error::Limit(format!(
-                "{} vCPUs asked for, but a machine has 1 to {PROCESSORS_LIMIT}",
-                config.vcpus
-            )));
-        }
-        if config.drives.len() > SLOTS - 2 {
-            return Err(Error::Limit(format!(
-                "{} drives asked for, but a machine has at most {}",
-                config.drives.len(),
-                SLOTS - 2
-            )));
+        let several = config.machines.len() > 1;
+        for machine in &config.machines {
+            check(machine).map_err(|text| {
+                Error::Limit(if several { format!("{}: {text}", machine.name) } else { text })
+            })?;
         }
         journal.entry(Entry::Stage(Stage::Preparing)).map_err(Error::Journal)?;
         let kvm = Kvm::new().map_err(Error::kvm("open /dev/kvm"))?;
+        let (mut machines, mut kernels, mut processors) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, mut machine) in config.machines.into_iter().enumerate() {
+            let (vcpus, first) = (machine.vcpus, processors.len());
+            processors.extend((0..vcpus as usize).map(|index| (number, index)));
+            kernels.push((vcpus, machine.command_line, machine.seed));
+            let root = (config.root_length, &mut *config.fill_root);
+            let rewind = machine.rewind.take();
+            let made = Machine::new(&kvm, machine, number as u16, first, root, config.repeatable)?;
+            machines.push((made, rewind));
+        }
+        let Some((one, _)) = machines.first_mut() else {
+            return Err(Error::Limit("there is no machine to run".into()));
+        };
+        let vcpu = &mut one.vcpus[0];
+        let host_khz =
+            u64::from(vcpu.fd().get_tsc_khz().map_err(Error::kvm("read the TSC's frequency"))?);
+        let scale = Scale::new(match config.speed {
+            Speed::Khz(khz) => khz,
+            Speed::Times(times) => (host_khz as f64 * times) as u64,
+        });
+        let mut kick = Kick::new(host_khz).map_err(Error::Timer)?;
+        let mut quiet = if config.repeatable { Quiet::find(host_khz) } else { None };
+        journal.entry(Entry::Stage(Stage::Calibrating)).map_err(Error::Journal)?;
+        let mapped = boot::write_tables(&one.memory).map_err(|_| boot::BootError::TooSmall)?;
+        calibrate::touch(&one.memory, vcpu, &mapped)?;
+        let costs = calibrate::measure(&one.memory, vcpu, &mut kick, quiet.as_mut())?;
+        let mut clock = Clock::new(scale);
+        clock.costs = costs;
+
+        for ((machine, _), &(vcpus, command_line, seed)) in machines.iter_mut().zip(&kernels) {
+            let command_line =
+                format!("{BASE_COMMAND_LINE} tsc_early_khz={} {command_line}", scale.khz());
+            let kernel = Kernel {
+                vmlinux: config.vmlinux,
+                initramfs: config.initramfs,
+                command_line: command_line.trim_end(),
+                seed: expand_seed(seed),
+            };
+            machine.load(vcpus, &kernel)?;
+        }
+        journal.entry(Entry::Stage(Stage::Booting)).map_err(Error::Journal)?;
+        let window = |rewind: Rewind| scale.to_ticks(rewind.window);
+        let machines: Vec<Machine> = machines
+            .into_iter()
+            .map(|(machine, rewind)| {
+                let state = |window| RewindState { window, hold_until: 0, floor: 0 };
+                Machine { rewind: rewind.map(window).map(state), ..machine }
+            })
+            .collect();
+        let line = Line {
+            kick,
+            clock,
+            quiet,
+            slept: true,
+            slice: scale.to_ticks(config.slice).max(1),
+            longest_slice: (host_khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64,
+            current: 0,
+            slice_end: 0,
+            count: processors.len(),
+            preparing: machines.len(),
+            journal,
+            from: several.then_some(0),
+            records: Vec::with_capacity(BATCH),
+            recorded_bytes: 0,
+            statistics: Statistics::new(born),
+        };
+        Ok(Self {
+            line,
+            machines,
+            shared: config.shared,
+            processors,
+            virtual_limit: config.virtual_limit,
+            wall_limit: config.wall_limit,
+            stop: config.stop,
+        })
+    }
+}
+
+fn check(config: &MachineConfig) -> Result<(), String> {
+    if !(1..=PROCESSORS_LIMIT).contains(&config.vcpus) {
+        return Err(format!(
+            "{} vCPUs asked for, but a machine has 1 to {PROCESSORS_LIMIT}",
+            config.vcpus
+        ));
+    }
+    if config.drives.len() > SLOTS - 2 {
+        return Err(format!(
+            "{} drives asked for, but a machine has at most {}",
+            config.drives.len(),
+            SLOTS - 2
+        ));
+    }
+    Ok(())
+}
+
+/// Length of the root file system, and what fills its memory.
+type Root<'a, 'b> = (u64, &'a mut (dyn FnMut(&mut [u8]) -> std::io::Result<()> + 'b));
+
+impl Machine {
+    fn new(
+        kvm: &Kvm,
+        config: MachineConfig<'_>,
+        number: u16,
+        first: usize,
+        (root_length, fill_root): Root,
+        repeatable: bool,
+    ) -> Result<Self, Error> {
         let vm = kvm.create_vm().map_err(Error::kvm("create a virtual machine"))?;
         prepare_vm(&vm)?;
-        let mut memory = GuestMemory::new(config.memory, config.root_length)
+        let mut memory = GuestMemory::new(config.memory, root_length)
             .map_err(|error| Error::Memory(config.memory >> 20, error))?;
         if let Some(root) = memory.root_mut() {
             let bytes = root.mapping_mut().as_mut_slice();
-            (config.fill_root)(&mut bytes[..config.root_length as usize])
-                .map_err(Error::Journal)?;
+            fill_root(&mut bytes[..root_length as usize]).map_err(Error::Journal)?;
         }
         let channel = ChannelDevice::new(config.job, config.input)
             .map_err(|error| Error::Memory(4, error))?;
@@ -107,88 +211,54 @@ impl<'j> Machine<'j> {
             .map_err(Error::kvm("read the supported CPUID"))?;
         let mut vcpus = Vec::new();
         for index in 0..config.vcpus {
-            let cpuid =
-                cpuid::filter(&supported, index, config.vcpus, config.random, config.repeatable);
+            let cpuid = cpuid::filter(&supported, index, config.vcpus, config.random, repeatable);
             vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
         }
-        let host_khz =
-            u64::from(vcpus[0].fd().get_tsc_khz().map_err(Error::kvm("read the TSC's frequency"))?);
-        let scale = Scale::new(match config.speed {
-            Speed::Khz(khz) => khz,
-            Speed::Times(times) => (host_khz as f64 * times) as u64,
-        });
-        let mut kick = Kick::new(host_khz).map_err(Error::Timer)?;
-        let mut quiet = if config.repeatable { Quiet::find(host_khz) } else { None };
-        journal.entry(Entry::Stage(Stage::Calibrating)).map_err(Error::Journal)?;
-        let mapped = boot::write_tables(&memory).map_err(|_| boot::BootError::TooSmall)?;
-        calibrate::touch(&memory, &mut vcpus[0], &mapped)?;
-        let costs = calibrate::measure(&memory, &mut vcpus[0], &mut kick, quiet.as_mut())?;
-        let mut clock = Clock::new(scale);
-        clock.costs = costs;
-
-        acpi::write(&memory, config.vcpus as u8).map_err(|_| boot::BootError::TooSmall)?;
-        let command_line =
-            format!("{BASE_COMMAND_LINE} tsc_early_khz={} {}", scale.khz(), config.command_line);
-        let entry = boot::load(
-            &memory,
-            &Kernel {
-                vmlinux: config.vmlinux,
-                initramfs: config.initramfs,
-                command_line: command_line.trim_end(),
-                seed: expand_seed(config.seed),
-            },
-        )?;
-        let mut sregs = vcpus[0].fd().get_sregs().map_err(Error::kvm("read registers"))?;
-        boot::long_mode(&mut sregs);
-        vcpus[0].fd().set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
-        vcpus[0]
-            .fd()
-            .set_regs(&boot::entry_registers(entry))
-            .map_err(Error::kvm("set registers"))?;
         let processors = (0..config.vcpus)
             .map(|index| Processor {
                 apic: Apic::new(index),
                 state: if index == 0 { State::Runnable } else { State::Waiting },
             })
             .collect();
-        journal.entry(Entry::Stage(Stage::Booting)).map_err(Error::Journal)?;
-        let rewind = config.rewind.map(|rewind| RewindState {
-            window: scale.to_ticks(rewind.window),
-            hold_until: 0,
-            floor: 0,
-        });
-        let longest_slice = (host_khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64;
-        let lazy = drives.iter().any(DriveDevice::is_lazy);
         Ok(Self {
-            lazy,
+            lazy: drives.iter().any(DriveDevice::is_lazy),
             processors,
             _vm: vm,
             vcpus,
             memory,
-            clock,
-            kick,
-            quiet,
             bus,
             channel,
             drives,
             serial: Serial::default(),
             io_apic: IoApic::new(config.vcpus),
             cmos: Cmos::default(),
-            rewind,
-            slice: scale.to_ticks(config.slice).max(1),
-            longest_slice,
-            current: 0,
-            slice_end: 0,
-            slept: true,
-            journal,
-            records: Vec::with_capacity(BATCH),
-            recorded_bytes: 0,
-            statistics: Statistics::new(born),
+            rewind: None,
             starting: Vec::new(),
-            virtual_limit: config.virtual_limit,
-            wall_limit: config.wall_limit,
-            stop: config.stop,
+            number,
+            first,
+            name: config.name,
+            waited: config.waited,
+            prepared: false,
+            started: None,
+            ended: None,
+            ending: None,
+            help_page: None,
+            asks_help: false,
+            refused_help: 0,
+            finished: false,
         })
+    }
+
+    /// Puts the kernel into memory, and the first processor before it.
+    fn load(&mut self, vcpus: u32, kernel: &Kernel) -> Result<(), Error> {
+        boot::write_tables(&self.memory).map_err(|_| boot::BootError::TooSmall)?;
+        acpi::write(&self.memory, vcpus as u8).map_err(|_| boot::BootError::TooSmall)?;
+        let entry = boot::load(&self.memory, kernel)?;
+        let fd = self.vcpus[0].fd();
+        let mut sregs = fd.get_sregs().map_err(Error::kvm("read registers"))?;
+        boot::long_mode(&mut sregs);
+        fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
+        fd.set_regs(&boot::entry_registers(entry)).map_err(Error::kvm("set registers"))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_drive::Layer;
+use stasis_drive::{Layer, Shared};
 
 /// One drive of a machine.
 pub struct DriveConfig {
@@ -35,23 +35,15 @@ pub struct Rewind {
 }
 
 /// What a machine is made of.
-pub struct Config<'a> {
-    /// Processors, 1 to [`PROCESSORS_LIMIT`].
+pub struct MachineConfig<'a> {
+    /// Its name.
+    pub name: String,
+    /// Processors, 1 to [`crate::PROCESSORS_LIMIT`].
     pub vcpus: u32,
     /// Memory in bytes.
     pub memory: u64,
-    /// Processor speed: how many times as fast as it ticks the TSC is declared.
-    pub speed: Speed,
-    /// The kernel (vmlinux).
-    pub vmlinux: &'a [u8],
-    /// The initramfs.
-    pub initramfs: &'a [u8],
     /// Added to the kernel's command line.
     pub command_line: &'a str,
-    /// Length of the root file system in bytes.
-    pub root_length: u64,
-    /// Fills the root file system's memory.
-    pub fill_root: &'a mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
     /// What the guest is to do.
     pub job: Job,
     /// Files for the guest, as a tar stream.
@@ -60,15 +52,35 @@ pub struct Config<'a> {
     pub drives: Vec<DriveConfig>,
     /// Seed of everything random in the guest.
     pub seed: u64,
-    /// Whether the host repeats itself to the instruction (`exact`).
-    pub repeatable: bool,
     /// Whether RDRAND and RDSEED are visible.
     pub random: bool,
-    /// Rewind, if wanted.
+    /// Rewind, if wanted; only where the machine is alone.
     pub rewind: Option<Rewind>,
+    /// Whether the run goes on until its command has ended.
+    pub waited: bool,
+}
+
+/// What a run is made of.
+pub struct Config<'a> {
+    /// The machines, at least one.
+    pub machines: Vec<MachineConfig<'a>>,
+    /// Drives that they share.
+    pub shared: Vec<Shared>,
+    /// Processor speed: how many times as fast as it ticks the TSC is declared.
+    pub speed: Speed,
+    /// The kernel (vmlinux).
+    pub vmlinux: &'a [u8],
+    /// The initramfs.
+    pub initramfs: &'a [u8],
+    /// Length of the root file system in bytes.
+    pub root_length: u64,
+    /// Fills a machine's root file system's memory.
+    pub fill_root: &'a mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
+    /// Whether the host repeats itself to the instruction (`exact`).
+    pub repeatable: bool,
     /// Length of a processor's slice while others could run too (ns of virtual time).
     pub slice: Nanos,
-    /// Most virtual time for the command (ns).
+    /// Most virtual time for the commands (ns).
     pub virtual_limit: Option<Nanos>,
     /// Most wall-clock time for everything.
     pub wall_limit: Option<Duration>,

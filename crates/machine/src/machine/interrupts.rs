@@ -1,23 +1,24 @@
 //! Interrupts between devices and processors.
 
-use super::Machine;
+use super::line::Line;
+use super::one::Machine;
 use crate::apic::{Delivery, Destination, Message};
 use crate::error::Error;
 use crate::vcpu::State;
 
-impl Machine<'_> {
+impl Machine {
     // Slots: the host bridge, the channel, then the drives.
-    pub(super) fn interrupts(&mut self, drive: usize) {
+    pub(super) fn interrupts(&mut self, line: &mut Line, drive: usize) {
         while let Some(vector) = self.drives[drive].pop_interrupt() {
             let message = self.bus.function(drive + 2).msix().and_then(|msix| msix.signal(vector));
             if let Some(message) = message {
-                self.send(None, message);
+                self.send(line, None, message);
             }
         }
     }
 
     /// Prepares an interrupt for the next entry; whether there is one.
-    pub(super) fn inject(&mut self, index: usize) -> Result<bool, Error> {
+    pub(super) fn inject(&mut self, line: &Line, index: usize) -> Result<bool, Error> {
         let (vcpu, processor) = (&mut self.vcpus[index], &mut self.processors[index]);
         let Some(vector) = processor.apic.pending() else {
             vcpu.request_window(false);
@@ -31,13 +32,13 @@ impl Machine<'_> {
         processor.apic.accept(vector);
         vcpu.request_window(processor.apic.pending().is_some());
         if let Some(rewind) = &mut self.rewind {
-            rewind.floor = rewind.floor.max(self.clock.now());
+            rewind.floor = rewind.floor.max(line.clock.now());
         }
         Ok(true)
     }
 
     /// Delivers `message` from processor `sender` or a device.
-    pub(super) fn send(&mut self, sender: Option<usize>, message: Message) {
+    pub(super) fn send(&mut self, line: &mut Line, sender: Option<usize>, message: Message) {
         let mut yielded = false;
         for index in 0..self.processors.len() {
             let matches = match message.destination {
@@ -58,8 +59,7 @@ impl Machine<'_> {
                     // sender would spend on waiting is its own time.
                     if sender.is_some_and(|sender| sender != index) && !yielded {
                         yielded = true;
-                        self.slice_end = self.clock.now();
-                        self.current = (index + self.processors.len() - 1) % self.processors.len();
+                        line.yield_to(self.first + index);
                     }
                 }
                 Delivery::Startup if processor.state == State::Waiting => {

@@ -2,10 +2,11 @@
 //! asks for.
 
 use kvm_ioctls::VcpuExit;
-use stasis_journal::{Ending, Entry};
+use stasis_journal::Entry;
 
 use super::access::{put, within, PIT, TSC_DEADLINE, X2APIC};
-use super::{After, Machine};
+use super::line::Line;
+use super::one::{After, Machine};
 use crate::clock::Way;
 use crate::devices::{cmos, Serial};
 use crate::error::Error;
@@ -22,102 +23,102 @@ const GRAIN: u64 = 400;
 /// host counts as having been away (ticks).
 const KICK_TOLERANCE: u64 = 20_000;
 
-impl Machine<'_> {
-    /// Runs processor `index` until the next event, the end of its slice, or
-    /// an exit of its own.
-    pub(super) fn slice(&mut self, index: usize) -> Result<After, Error> {
-        let now = self.clock.now();
-        let mut until = self.next_event().unwrap_or(u64::MAX);
-        let alone = !self
-            .processors
-            .iter()
-            .enumerate()
-            .any(|(other, processor)| other != index && processor.state == State::Runnable);
+impl Machine {
+    /// Runs processor `index` until `until` (ticks), the end of its slice, or
+    /// an exit of its own; `alone`: no other of any machine could run.
+    pub(super) fn slice(
+        &mut self,
+        line: &mut Line,
+        index: usize,
+        mut until: u64,
+        alone: bool,
+    ) -> Result<After, Error> {
+        let now = line.clock.now();
         if !alone || self.lazy {
-            until = until.min(self.slice_end);
+            until = until.min(line.slice_end);
         }
-        let slack = self.clock.costs.slack as u64;
+        let slack = line.clock.costs.slack as u64;
         if until <= now.saturating_add(slack + GRAIN) {
             // Too little to enter for: the clock is set forward to the event.
-            self.clock.set(until.max(now));
+            line.clock.set(until.max(now));
             return Ok(After::Continue);
         }
-        if let Some(quiet) = &mut self.quiet {
+        if let Some(quiet) = &mut line.quiet {
             if host_tsc().saturating_add(SHORTEST_STAY) >= quiet.end() {
                 quiet.wait();
-                self.slept = true;
+                line.slept = true;
             }
         }
-        if std::mem::take(&mut self.slept) {
+        if std::mem::take(&mut line.slept) {
             self.vcpus[index].settle()?;
         }
-        let injecting = self.inject(index)?;
+        let injecting = self.inject(line, index)?;
         let vcpu = &mut self.vcpus[index];
         let aim = vcpu.immediate_exit();
-        self.kick.aim(aim);
-        if self.kick.take_fired(host_tsc()).is_some() {
+        line.kick.aim(aim);
+        if line.kick.take_fired(host_tsc()).is_some() {
             // It fired while the host was at work: it has nothing to end.
             // SAFETY: a byte of a vCPU that is not running.
             unsafe { aim.write_volatile(0) };
         }
         let entry = host_tsc();
-        let costs = &self.clock.costs;
+        let costs = &line.clock.costs;
         let mut due = entry
             .saturating_add(until - now)
             .saturating_add_signed(costs.arm + costs.enter - costs.slack)
-            .min(entry + self.longest_slice);
-        if let Some(quiet) = &self.quiet {
+            .min(entry + line.longest_slice);
+        if let Some(quiet) = &line.quiet {
             due = due.min(quiet.end());
         }
         // An earlier time that is still armed does no harm; it is cheaper to
         // be kicked early now and then than to set the timer for each entry.
-        if self.kick.armed().is_none_or(|armed| armed > due || armed < entry) {
-            self.kick.arm(due);
+        if line.kick.armed().is_none_or(|armed| armed > due || armed < entry) {
+            line.kick.arm(due);
         }
-        let entered = self.clock.now();
-        let (exit, after) = vcpu.run(&mut self.clock, injecting)?;
-        self.statistics.exits.total += 1;
-        let exits = &mut self.statistics.exits;
+        let entered = line.clock.now();
+        let (exit, after) = vcpu.run(&mut line.clock, injecting)?;
+        line.statistics.exits.total += 1;
+        let exits = &mut line.statistics.exits;
         macro_rules! left {
             ($way:expr) => {{
-                self.clock.leave($way, after);
-                if let Some(due) = self.kick.take_fired(after) {
+                line.clock.leave($way, after);
+                if let Some(due) = line.kick.take_fired(after) {
                     // SAFETY: a byte of a vCPU that is not running.
                     unsafe { aim.write_volatile(0) };
-                    self.clock.cap(due);
+                    line.clock.cap(due);
                 }
             }};
         }
         let outcome = match exit {
             VcpuExit::Intr => {
                 exits.total -= 1;
-                match self.kick.take_fired(after) {
+                match line.kick.take_fired(after) {
                     Some(due) => {
                         // SAFETY: a byte of a vCPU that is not running.
                         unsafe { aim.write_volatile(0) };
                         let measured = {
-                            self.clock.leave(Way::Kick, after);
-                            self.clock.now()
+                            line.clock.leave(Way::Kick, after);
+                            line.clock.now()
                         };
-                        self.clock.leave_at(due);
+                        line.clock.leave_at(due);
                         // Much later than due: the host was away while the
                         // guest ran on. Or an earlier setting's signal.
-                        let late = measured.saturating_sub(self.clock.now());
+                        let late = measured.saturating_sub(line.clock.now());
                         let astray = due >= after;
-                        if late > KICK_TOLERANCE.max(slack) || self.quiet.is_none() || astray {
-                            self.clock.set(measured.max(entered));
+                        if late > KICK_TOLERANCE.max(slack) || line.quiet.is_none() || astray {
+                            line.clock.set(measured.max(entered));
                         }
-                        let stopped = self.clock.now();
+                        let stopped = line.clock.now();
                         if stopped + slack >= until {
                             exits.kick += 1;
                             exits.total += 1;
                             let over = stopped.saturating_sub(until);
-                            self.statistics.overshoot.add(self.clock.scale().to_ns(over));
-                            self.clock.set(stopped.max(until));
+                            line.statistics.overshoot.add(line.clock.scale().to_ns(over));
+                            line.clock.set(stopped.max(until));
                         }
                     }
                     // Another signal: the stop flag, most likely.
-                    None => self.clock.leave(Way::Kick, after),
+                    None => line.clock.leave(Way::Kick, after),
                 }
                 return Ok(After::Continue);
             }
@@ -137,7 +138,7 @@ impl Machine<'_> {
                 exits.msr += 1;
                 let (number, value) = (write.index, write.data);
                 *write.error = 0;
-                self.write_msr(index, number, value)?
+                self.write_msr(line, index, number, value)?
             }
             VcpuExit::X86Rdmsr(read) => {
                 left!(Way::MsrRead);
@@ -147,7 +148,7 @@ impl Machine<'_> {
                 *read.data = match read.index {
                     TSC_DEADLINE => apic.deadline(),
                     msr if X2APIC.contains(&msr) => {
-                        apic.read(msr & 0xff, self.clock.now_ns()).unwrap_or(0)
+                        apic.read(msr & 0xff, line.clock.now_ns()).unwrap_or(0)
                     }
                     // MSRs that KVM does not know read as zero.
                     _ => 0,
@@ -160,14 +161,14 @@ impl Machine<'_> {
                 let mut bytes = [0; 8];
                 let length = data.len().min(8);
                 bytes[..length].copy_from_slice(&data[..length]);
-                self.mmio_write(index, address, &bytes[..length])?
+                self.mmio_write(line, index, address, &bytes[..length])?
             }
             VcpuExit::MmioRead(address, into) => {
                 left!(Way::MmioRead);
                 exits.mmio += 1;
                 into.fill(0xff);
                 if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
-                    let now = self.clock.now_ns();
+                    let now = line.clock.now_ns();
                     let value = self.processors[index].apic.read((offset >> 4) as u32, now);
                     put(into, value.unwrap_or(0));
                 } else if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
@@ -191,8 +192,8 @@ impl Machine<'_> {
                 exits.io += 1;
                 if Serial::owns(port) {
                     for &byte in data {
-                        if let Some(line) = self.serial.write(port, byte) {
-                            self.journal.entry(Entry::Console(line)).map_err(Error::Journal)?;
+                        if let Some(text) = self.serial.write(port, byte) {
+                            line.tell_from(self.number, Entry::Console(text))?;
                         }
                     }
                 } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {
@@ -205,7 +206,7 @@ impl Machine<'_> {
                             .msix()
                             .map(|msix| msix.released());
                         for message in released.into_iter().flatten() {
-                            self.send(None, message);
+                            self.send(line, None, message);
                         }
                     }
                 }
@@ -228,7 +229,7 @@ impl Machine<'_> {
             }
             VcpuExit::Shutdown => {
                 left!(Way::Other);
-                After::End(Ending::Panicked)
+                After::Panicked
             }
             other => {
                 let what = format!("{other:?}");
@@ -236,7 +237,7 @@ impl Machine<'_> {
             }
         };
         if let Some(rewind) = &mut self.rewind {
-            rewind.floor = rewind.floor.max(self.clock.now());
+            rewind.floor = rewind.floor.max(line.clock.now());
         }
         Ok(outcome)
     }

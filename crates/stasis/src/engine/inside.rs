@@ -22,7 +22,7 @@ pub fn run(inside: &mut Inside, job: Vec<u8>) {
 fn execute(inside: &mut Inside, job: &[u8]) -> Result<Entry> {
     let InnerJob { mut plan, passed } =
         serde_json::from_slice(job).context("cannot read the job")?;
-    for (drive, place) in plan.drives.iter_mut().zip(passed) {
+    for (drive, place) in plan.media_mut().zip(passed) {
         if let Some(index) = place {
             for (depth, link) in drive.links.iter_mut().enumerate() {
                 link.path =

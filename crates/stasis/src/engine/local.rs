@@ -1,7 +1,7 @@
 //! Runs a planned machine in this process.
 
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{Level, Planted, Stream};
-use stasis_drive::{Drive, Layer};
+use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared};
 use stasis_experiment::{CpuSpeed, Doorbells, Interface};
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
-use stasis_machine::{Config, Controller, DriveConfig, Rewind, Speed};
+use stasis_machine::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_models::BuildContext;
 use stasis_virtio::NotifyPolicy;
+use stasis_workload::JobFile;
 
 use super::plan::{drive_seed, input, Plan, PlannedDrive};
 use super::recording::Drained;
@@ -105,45 +106,55 @@ pub fn run(
 ) -> Result<Outcome> {
     let vmlinux = whole(inputs, input::VMLINUX)?;
     let initramfs = whole(inputs, input::INITRAMFS)?;
-    let files: Box<dyn Read + Send> = if plan.job.has_input {
-        Box::new(Cursor::new(whole(inputs, input::FILES)?))
+    let files = if plan.machines.iter().any(|machine| machine.job.has_input) {
+        whole(inputs, input::FILES)?
     } else {
-        Box::new(std::io::empty())
+        Vec::new()
     };
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
     let stream = plan.record.then(Stream::default);
-    let drives = plan
-        .drives
-        .iter()
-        .enumerate()
-        .map(|(index, drive)| {
-            build(index, drive, &plan, stream.as_ref())
-                .with_context(|| format!("drive {}", drive.name))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let mut journal = Drained { stream: stream.unwrap_or_default(), journal };
+    let shared = shared(&plan, stream.as_ref())?;
+    let rewind = Rewind { window: REWIND_WINDOW_NS };
+    let mut index = 0;
+    let mut machines = Vec::new();
+    for machine in &plan.machines {
+        let mut drives = Vec::new();
+        for drive in &machine.drives {
+            let config = config(index, drive, &plan, &shared, stream.as_ref());
+            drives.push(config.with_context(|| format!("drive {}", drive.name))?);
+            index += 1;
+        }
+        machines.push(MachineConfig {
+            name: machine.name.clone(),
+            vcpus: machine.spec.vcpus,
+            memory: machine.spec.memory,
+            command_line: &machine.spec.kernel_command_line,
+            job: machine.job.clone(),
+            input: Box::new(Cursor::new(files.clone())),
+            drives,
+            seed: plan.seed,
+            random: machine.spec.random,
+            rewind: machine.spec.rewind.then_some(rewind),
+            waited: machine.spec.wait,
+        });
+    }
+    let slice = plan.machines.first().context("there is no machine")?.spec.slice;
+    let mut journal = Drained { stream: stream.clone().unwrap_or_default(), journal };
     let outcome = stasis_machine::run(
         Config {
-            vcpus: plan.machine.vcpus,
-            memory: plan.machine.memory,
+            machines,
+            shared,
             speed: match plan.cpu_speed {
                 CpuSpeed::Khz(khz) => Speed::Khz(khz),
                 CpuSpeed::Times(times) => Speed::Times(times),
             },
             vmlinux: &vmlinux,
             initramfs: &initramfs,
-            command_line: &plan.machine.kernel_command_line,
             root_length,
             fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
-            job: plan.job,
-            input: files,
-            drives,
-            seed: plan.seed,
             repeatable: plan.repeatable,
-            random: plan.machine.random,
-            rewind: plan.machine.rewind.then_some(Rewind { window: REWIND_WINDOW_NS }),
-            slice: plan.machine.slice,
+            slice,
             virtual_limit: plan.virtual_limit,
             wall_limit,
             stop,
@@ -153,12 +164,59 @@ pub fn run(
     Ok(outcome)
 }
 
-fn build(
+/// The shared drives with their host workloads.
+fn shared(plan: &Plan, stream: Option<&Stream>) -> Result<Vec<Shared>> {
+    let mut shared = Vec::new();
+    for drive in &plan.shared {
+        let layer = build(drive, plan, stream).with_context(|| format!("drive {}", drive.name))?;
+        let scheduler = drive.scheduler.context("a shared drive has a scheduler")?;
+        shared.push(Shared::new(&scheduler, layer));
+    }
+    for (index, load) in plan.workloads.iter().enumerate() {
+        let place = &load.place;
+        let spec = LoadSpec {
+            name: load.name.clone(),
+            jobs: JobFile::parse(&load.job, &|_| None)?,
+            region: Region { offset: place.offset, length: place.length },
+            queue: place.tenant.queue().map_err(|error| anyhow!(error))?,
+            group: load.group_weight,
+            seed: drive_seed(plan.seed ^ WORKLOADS, u16::try_from(index)?),
+        };
+        let on = shared.get(place.drive).context("there is no such shared drive")?;
+        on.add_load(&spec).with_context(|| format!("workload {}", load.name))?;
+    }
+    Ok(shared)
+}
+
+/// Workloads draw other numbers than drives.
+const WORKLOADS: u64 = 0x6c6f_6164;
+
+/// A drive as its machine gets it.
+fn config(
     index: usize,
     drive: &PlannedDrive,
     plan: &Plan,
+    shared: &[Shared],
     stream: Option<&Stream>,
 ) -> Result<DriveConfig> {
+    let mut layer: Box<dyn Layer> = match &drive.on {
+        Some(place) => {
+            let on = shared.get(place.drive).context("there is no such shared drive")?;
+            let region = Region { offset: place.offset, length: place.length };
+            let queue = place.tenant.queue().map_err(|error| anyhow!(error))?;
+            Box::new(on.disk(u16::try_from(index)?, drive.name.clone(), region, &queue))
+        }
+        None => build(drive, plan, stream)?,
+    };
+    if let Some(stream) = stream {
+        layer = Box::new(stream.record(layer, Level::Guest));
+    }
+    let controller = controller(drive, &*layer)?;
+    Ok(DriveConfig { drive: layer, controller })
+}
+
+/// A drive on its medium.
+fn build(drive: &PlannedDrive, plan: &Plan, stream: Option<&Stream>) -> Result<Box<dyn Layer>> {
     let execution = if plan.repeatable { Execution::Synchronous } else { Execution::Asynchronous };
     let delay = Duration::from_nanos(drive.delay);
     let options = OpenOptions { execution, delay, base: Path::new("/") };
@@ -170,7 +228,7 @@ fn build(
         medium => (None, medium.open(&options)?),
     };
     let capacity = medium.capacity();
-    let drive_index = u16::try_from(index)?;
+    let drive_index = drive.number;
     let seed = drive_seed(plan.seed, drive_index);
     let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
     let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium);
@@ -179,7 +237,8 @@ fn build(
     }
     let mut layer: Box<dyn Layer> = Box::new(layer);
     // Without anything between them both ends are one.
-    if let Some(stream) = stream.filter(|_| image.is_some() || plan.plant.is_some()) {
+    let between = image.is_some() || plan.plant.is_some() || drive.scheduler.is_some();
+    if let Some(stream) = stream.filter(|_| between) {
         layer = Box::new(stream.record(layer, Level::Drive));
     }
     if let Some(plant) = plan.plant {
@@ -188,11 +247,7 @@ fn build(
     if let Some((opening, settings)) = image {
         layer = Box::new(opening.open(layer, settings)?);
     }
-    if let Some(stream) = stream {
-        layer = Box::new(stream.record(layer, Level::Guest));
-    }
-    let controller = controller(drive, &*layer)?;
-    Ok(DriveConfig { drive: layer, controller })
+    Ok(layer)
 }
 
 /// What the guest sees `drive` as.

@@ -6,6 +6,7 @@ mod local;
 mod plan;
 pub mod recording;
 mod setting;
+mod sharing;
 pub mod soft;
 
 use std::time::Duration;
@@ -64,5 +65,7 @@ pub fn unfinished(ending: Ending, virtual_ns: u64, wall: Duration) -> Outcome {
         calibration: Vec::new(),
         tsc_khz: 0,
         inside: Vec::new(),
+        machines: Vec::new(),
+        shared: Vec::new(),
     }
 }

@@ -1,14 +1,15 @@
-//! A machine as the process that runs it needs it: everything resolved, no
+//! A run as the process that runs it needs it: everything resolved, no
 //! path but those of media, and nothing that depends on where it runs.
 
 use serde::{Deserialize, Serialize};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
 use stasis_experiment::{
-    CpuSpeed, Doorbells, Interface, MachineSpec, PhysicalSpec, PlacementSpec, ZonesSpec,
+    CpuSpeed, Doorbells, Interface, MachineSpec, PhysicalSpec, PlacementSpec, TenantSpec, ZonesSpec,
 };
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
+use stasis_scheduler::SchedulerSpec;
 
 /// Names of the files that a machine reads.
 pub mod input {
@@ -27,20 +28,18 @@ pub fn drive_seed(seed: u64, index: u16) -> u64 {
     seed.wrapping_add(u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// A machine to run.
+/// A run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
-    /// The machine.
-    pub machine: MachineSpec,
+    /// The machines, at least one.
+    pub machines: Vec<PlannedMachine>,
     /// The processors' speed.
     pub cpu_speed: CpuSpeed,
     /// Whether the host repeats itself to the instruction.
     pub repeatable: bool,
     /// Seed of everything random.
     pub seed: u64,
-    /// What the guest is to do.
-    pub job: Job,
-    /// Most virtual time of the command (ns).
+    /// Most virtual time of the commands (ns).
     pub virtual_limit: Option<Nanos>,
     /// Whether it tells what the drives are asked.
     #[serde(default)]
@@ -48,8 +47,63 @@ pub struct Plan {
     /// A mistake below what the guest sees.
     #[serde(default)]
     pub plant: Option<stasis_crash::Plant>,
+    /// Drives below a scheduler.
+    pub shared: Vec<PlannedDrive>,
+    /// Host workloads on them.
+    pub workloads: Vec<PlannedWorkload>,
+}
+
+impl Plan {
+    /// Every drive that has a medium of its own.
+    pub fn media(&self) -> impl Iterator<Item = &PlannedDrive> {
+        let own = self.machines.iter().flat_map(|machine| &machine.drives);
+        self.shared.iter().chain(own.filter(|drive| drive.on.is_none()))
+    }
+
+    /// The same, to change.
+    pub fn media_mut(&mut self) -> impl Iterator<Item = &mut PlannedDrive> {
+        let own = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
+        self.shared.iter_mut().chain(own.filter(|drive| drive.on.is_none()))
+    }
+}
+
+/// A machine of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlannedMachine {
+    /// Its name.
+    pub name: String,
+    /// The machine.
+    pub spec: MachineSpec,
+    /// What the guest is to do.
+    pub job: Job,
     /// The drives, in order.
     pub drives: Vec<PlannedDrive>,
+}
+
+/// A place on a shared drive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Place {
+    /// Which shared drive.
+    pub drive: usize,
+    /// Its first byte there.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// What its owner is to the scheduler.
+    pub tenant: TenantSpec,
+}
+
+/// A host workload of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlannedWorkload {
+    /// Its name.
+    pub name: String,
+    /// Its jobs, as a fio job file's text.
+    pub job: String,
+    /// Where it does them, and as whom.
+    pub place: Place,
+    /// The share that all its threads have together.
+    pub group_weight: Option<u32>,
 }
 
 /// A drive of a planned machine.
@@ -57,6 +111,8 @@ pub struct Plan {
 pub struct PlannedDrive {
     /// Its name in the results.
     pub name: String,
+    /// Its number among the experiment's drives: part of its seed.
+    pub number: u16,
     /// Its serial number.
     pub serial: String,
     /// When its commands complete.
@@ -88,6 +144,10 @@ pub struct PlannedDrive {
     pub zones: Option<ZonesSpec>,
     /// Its geometry, if it is an Open-Channel drive.
     pub physical: Option<PhysicalSpec>,
+    /// Which of the requests that wait it gets next, if it is shared.
+    pub scheduler: Option<SchedulerSpec>,
+    /// Where on a shared drive it lies; then that one's model and medium count.
+    pub on: Option<Place>,
 }
 
 /// The guest kernel's names of drives, in order: each driver counts its own.

@@ -10,12 +10,13 @@ use anyhow::{bail, Context, Result};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
 use stasis_crash::{Head, HeadDrive};
-use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface};
+use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest::build::Guest;
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 
-use super::plan::{device_names, Plan, PlannedDrive};
+use super::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
 use super::recording::{self, Recording, WorkingCopy};
+use super::sharing::Sharing;
 use super::{local, soft, RunError};
 use crate::commands::image::newer_below;
 use crate::commands::run::relay::Relay;
@@ -49,6 +50,7 @@ pub struct Setting<'a> {
 pub struct Prepared<'a> {
     setting: Setting<'a>,
     plan: Plan,
+    shown: Vec<stasis_report::Drive>,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn Medium>>,
     /// What a recorded run works on, gone at its end.
@@ -62,43 +64,65 @@ impl<'a> Setting<'a> {
     /// Opens and checks everything that can be wrong before a machine is made.
     pub fn prepare(self) -> Result<Prepared<'a>> {
         let experiment = self.experiment;
-        let mut drives = Vec::new();
+        if self.recording.is_some() && !experiment.machine.several().is_empty() {
+            bail!("power cuts are for one machine: give it a table [machine] of its own");
+        }
         let (mut media, mut copies, mut heads) = (Vec::new(), Vec::new(), Vec::new());
+        let mut top = Vec::new();
         for (index, spec) in experiment.drives.iter().enumerate() {
-            let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
-            let (drive, medium) =
-                self.drive(index, spec, &name).with_context(|| format!("drive {name}"))?;
-            let (drive, head) =
-                self.record(index, drive, &mut copies).with_context(|| format!("drive {name}"))?;
-            drives.push(drive);
+            let vcpus = experiment.machine.vcpus;
+            let (drive, medium) = self.drive(index, spec, vcpus)?;
+            let (drive, head) = self
+                .record(index, drive, &mut copies)
+                .with_context(|| format!("drive {}", spec.name.as_deref().unwrap_or_default()))?;
+            top.push((drive, medium.capacity()));
             media.push(medium);
             heads.push(head);
         }
-        let exact = self.engine == Engine::Exact;
-        let cpu_speed = self.cpu_speed();
-        let mut job = Job::new(experiment.command.clone());
-        job.has_input = !self.input.is_empty();
-        job.seed = experiment.seed;
-        job.drives = device_names(drives.iter().map(|drive| drive.interface));
-        job.realtime_ns = if exact {
-            FIXED_DATE_NS
-        } else {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            u64::try_from(now.as_nanos()).unwrap_or(FIXED_DATE_NS)
-        };
+        let sharing = Sharing::new(experiment, top);
+        let workloads = sharing.workloads(self.base)?;
+        let (mut machines, mut shown) = (Vec::new(), Vec::new());
+        if experiment.machine.several().is_empty() {
+            let drives = sharing.of_the_one_machine();
+            shown.extend(
+                drives.iter().zip(&experiment.drives).map(|(drive, spec)| show(drive, spec)),
+            );
+            machines.push(self.machine(&experiment.machine, drives));
+        }
+        let mut number = experiment.drives.len();
+        for machine in experiment.machine.several() {
+            let mut drives = Vec::new();
+            for spec in &machine.drives {
+                let (drive, medium) = self.drive(number, spec, machine.vcpus)?;
+                number += 1;
+                media.push(medium);
+                shown.push(show(&drive, spec));
+                drives.push(drive);
+            }
+            for disk in &machine.disks {
+                let serial = format!("STASIS{}", shown.len());
+                let drive = sharing.disk(machine, disk, serial).with_context(|| {
+                    format!("disk {}", disk.name.as_deref().unwrap_or_default())
+                })?;
+                shown.push(sharing.show(&drive));
+                drives.push(drive);
+            }
+            machines.push(self.machine(machine, drives));
+        }
+        sharing.check_overlaps(&machines, &workloads)?;
         let plan = Plan {
-            machine: experiment.machine.clone(),
-            cpu_speed,
-            repeatable: exact,
+            machines,
+            cpu_speed: self.cpu_speed(),
+            repeatable: self.engine == Engine::Exact,
             seed: experiment.seed,
-            job,
             virtual_limit: experiment.virtual_limit,
             record: self.recording.is_some(),
             plant: self.recording.and_then(|recording| recording.plant),
-            drives,
+            shared: sharing.into_drives(),
+            workloads,
         };
         let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
-        Ok(Prepared { setting: self, plan, media, copies, heads, wall_limit })
+        Ok(Prepared { setting: self, plan, shown, media, copies, heads, wall_limit })
     }
 
     /// The same drive, on a copy of its medium where it is recorded.
@@ -115,6 +139,30 @@ impl<'a> Setting<'a> {
         }
         copies.extend(recording.copy(index, &mut drive, &mut head)?);
         Ok((drive, head))
+    }
+
+    fn machine(&self, spec: &MachineSpec, drives: Vec<PlannedDrive>) -> PlannedMachine {
+        let experiment = self.experiment;
+        let command = if spec.command.is_empty() { &experiment.command } else { &spec.command };
+        let mut job = Job::new(command.clone());
+        job.has_input = !self.input.is_empty();
+        job.seed = experiment.seed;
+        job.drives = device_names(drives.iter().map(|drive| drive.interface));
+        job.together = !experiment.machine.several().is_empty();
+        job.coordinate = spec.coordinate;
+        job.scheduler = spec.guest_scheduler.clone().unwrap_or_default();
+        if let (true, Some(name)) = (job.together, &spec.name) {
+            // Underscores and dots are no part of a host's name.
+            job.hostname = name.replace(['_', '.'], "-");
+        }
+        job.realtime_ns = if self.engine == Engine::Exact {
+            FIXED_DATE_NS
+        } else {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(now.as_nanos()).unwrap_or(FIXED_DATE_NS)
+        };
+        let name = spec.name.clone().unwrap_or_default();
+        PlannedMachine { name, spec: spec.clone(), job, drives }
     }
 
     /// What the guest's own software adds to a read as fio sees it (ns).
@@ -139,7 +187,19 @@ impl<'a> Setting<'a> {
         &self,
         index: usize,
         spec: &DriveSpec,
+        vcpus: u32,
+    ) -> Result<(PlannedDrive, Box<dyn Medium>)> {
+        let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
+        let planned = self.plan_drive(index, spec, &name, vcpus);
+        planned.with_context(|| format!("drive {name}"))
+    }
+
+    fn plan_drive(
+        &self,
+        index: usize,
+        spec: &DriveSpec,
         name: &str,
+        vcpus: u32,
     ) -> Result<(PlannedDrive, Box<dyn Medium>)> {
         let mut model = spec.model.clone();
         model.resolve(self.base)?;
@@ -165,9 +225,10 @@ impl<'a> Setting<'a> {
                 spec.namespaces
             );
         }
-        let queues = spec.queues.unwrap_or(self.experiment.machine.vcpus.min(64) as u16);
+        let queues = spec.queues.unwrap_or(vcpus.min(64) as u16);
         let drive = PlannedDrive {
             name: name.to_owned(),
+            number: u16::try_from(index)?,
             serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
             model,
             medium: absolute(&spec.medium, self.base)?,
@@ -183,11 +244,28 @@ impl<'a> Setting<'a> {
             placement: spec.placement,
             zones: spec.zones.clone(),
             physical: spec.physical.clone(),
+            scheduler: spec.scheduler,
+            on: None,
         };
         if spec.interface == Interface::Nvme {
             super::controller::of(&drive, medium.capacity(), medium.discard_zeroes())?.check()?;
         }
         Ok((drive, medium))
+    }
+}
+
+/// A drive with a medium of its own as results name it.
+fn show(drive: &PlannedDrive, spec: &DriveSpec) -> stasis_report::Drive {
+    stasis_report::Drive {
+        name: drive.name.clone(),
+        model: drive.model.label(),
+        interface: drive.interface.name().into(),
+        medium: match spec.delay {
+            0 => spec.medium.label(),
+            delay => {
+                format!("{} + {}", spec.medium.label(), stasis_block::units::format_duration(delay))
+            }
+        },
     }
 }
 
@@ -239,25 +317,13 @@ fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
 impl Prepared<'_> {
     /// The drives as results name them.
     pub fn drives(&self) -> Vec<stasis_report::Drive> {
-        let specs = &self.setting.experiment.drives;
-        self.plan
-            .drives
-            .iter()
-            .zip(specs)
-            .map(|(drive, spec)| stasis_report::Drive {
-                name: drive.name.clone(),
-                model: drive.model.label(),
-                interface: spec.interface.name().into(),
-                medium: match spec.delay {
-                    0 => spec.medium.label(),
-                    delay => format!(
-                        "{} + {}",
-                        spec.medium.label(),
-                        stasis_block::units::format_duration(delay)
-                    ),
-                },
-            })
-            .collect()
+        self.shown.clone()
+    }
+
+    /// The names of several machines; none where there is only one.
+    pub fn machines(&self) -> Vec<String> {
+        let several = self.plan.machines.iter().filter(|machine| machine.spec.name.is_some());
+        several.map(|machine| machine.name.clone()).collect()
     }
 
     /// What has to be known of the run beside what its drives are asked.

@@ -38,7 +38,7 @@ pub fn cache() -> Option<PathBuf> {
 pub struct InnerJob {
     /// The machine.
     pub plan: Plan,
-    /// Which passed drive holds each of the machine's drives.
+    /// Which passed drive holds each of the run's media.
     pub passed: Vec<Option<usize>>,
 }
 
@@ -52,8 +52,10 @@ pub fn run(
 ) -> Result<(), RunError> {
     let mut drives = Vec::new();
     let mut passed = Vec::new();
-    let mut memory = plan.machine.memory + OVERHEAD;
-    for drive in &plan.drives {
+    let machines = plan.machines.len() as u64;
+    let mut memory =
+        plan.machines.iter().map(|machine| machine.spec.memory).sum::<u64>() + OVERHEAD;
+    for drive in plan.media() {
         let place = match &drive.medium {
             MediumSpec::Ram { size } => {
                 memory += size;
@@ -83,12 +85,14 @@ pub fn run(
         Input { name: input::ROOT.into(), path: guest.root.clone() },
     ];
     for file in &inputs {
-        memory += std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
+        let length = std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
+        // Each machine has its own root file system.
+        memory += length * if file.name == input::ROOT { machines } else { 1 };
     }
     let archive = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
     if !setting.input.is_empty() {
         std::fs::write(archive.path(), setting.input).context("cannot write a temporary file")?;
-        memory += 2 * setting.input.len() as u64;
+        memory += (1 + machines) * setting.input.len() as u64;
         inputs.push(Input { name: input::FILES.into(), path: archive.path().to_owned() });
     }
     let cache = cache().context(NO_CACHE)?;
@@ -103,7 +107,7 @@ pub fn run(
         log: None,
     };
     let images: Vec<PathBuf> =
-        plan.drives.iter().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
+        plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
     let job = serde_json::to_vec(&InnerJob { plan, passed }).context("cannot write the job")?;
     let control = Control { stop: Arc::clone(stop), wall_limit };
     // The relay shows progress and takes entries, but not both at once.

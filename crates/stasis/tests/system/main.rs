@@ -14,5 +14,6 @@ mod images;
 mod repeat;
 mod replay;
 mod support;
+mod tenants;
 mod virtio;
 mod zoned;

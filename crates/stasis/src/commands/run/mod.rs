@@ -171,7 +171,7 @@ pub fn execute_recorded(
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create the results folder {}", folder.display()))?;
     let recorder = Recorder::create(&folder, prepared.drives())?;
-    let mut relay = Relay::new(recorder, &folder, show)?;
+    let mut relay = Relay::new(recorder, &folder, show, prepared.machines())?;
     if let Some(recording) = recording {
         let path = recording.file();
         let begun = File::create(&path)
@@ -207,8 +207,10 @@ pub fn execute_recorded(
     let mut extra = Map::new();
     extra.insert("command".into(), experiment.command.clone().into());
     extra.insert("seed".into(), experiment.seed.into());
-    extra.insert("vcpus".into(), experiment.machine.vcpus.into());
-    extra.insert("memory".into(), experiment.machine.memory.into());
+    if experiment.machine.several().is_empty() {
+        extra.insert("vcpus".into(), experiment.machine.vcpus.into());
+        extra.insert("memory".into(), experiment.machine.memory.into());
+    }
     extra.insert("kernel".into(), Value::String(guest.kernel_release.clone()));
     let summary = recorder.finish(&outcome, chosen.name(), begun.elapsed(), extra)?;
     let status = stasis_report::exit_status(&outcome.ending);

@@ -25,7 +25,11 @@ pub struct Relay {
     /// Where the command's output goes instead of the terminal.
     output: Option<File>,
     console: Vec<u8>,
-    results: Option<File>,
+    /// Names of several machines, and the rest of each one's lines.
+    machines: Vec<Speaker>,
+    /// Whose entries come now.
+    from: usize,
+    results: Vec<Option<File>>,
     folder: PathBuf,
     /// Where what the drives are asked goes.
     pub record: Option<RecordWriter<BufWriter<File>>>,
@@ -46,8 +50,13 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Writes into `folder`.
-    pub fn new(recorder: Recorder, folder: &Path, show: Show) -> Result<Self> {
+    /// Writes into `folder`. `machines`: the names of several, none for one.
+    pub fn new(
+        recorder: Recorder,
+        folder: &Path,
+        show: Show,
+        machines: Vec<String>,
+    ) -> Result<Self> {
         let output = if show.output {
             None
         } else {
@@ -61,7 +70,9 @@ impl Relay {
             show_console: show.console,
             output,
             console: Vec::new(),
-            results: None,
+            results: (0..machines.len().max(1)).map(|_| None).collect(),
+            machines: machines.into_iter().map(Speaker::new).collect(),
+            from: 0,
             folder: folder.to_owned(),
             record: None,
             outcome: None,
@@ -82,12 +93,24 @@ impl Relay {
     /// Unpacks the results and gives the recorder back.
     pub fn finish(mut self) -> io::Result<(Recorder, Option<Outcome>)> {
         self.progress.clear();
-        if let Some(mut file) = self.results.take() {
+        for from in 0..self.machines.len() {
+            self.from = from;
+            let (rest, errors) = self.machines[from].rest();
+            self.say(&rest, false)?;
+            self.say(&errors, true)?;
+        }
+        for (from, file) in self.results.iter_mut().enumerate() {
+            let Some(mut file) = file.take() else { continue };
             file.rewind()?;
+            let folder = match self.machines.get(from) {
+                Some(machine) => self.folder.join(&machine.name),
+                None => self.folder.clone(),
+            };
+            std::fs::create_dir_all(&folder)?;
             let mut archive = tar::Archive::new(file);
             archive.set_overwrite(true);
             archive.set_preserve_mtime(false);
-            archive.unpack(&self.folder)?;
+            archive.unpack(&folder)?;
         }
         Ok((self.recorder, self.outcome))
     }
@@ -104,6 +127,31 @@ impl Relay {
         self.record.as_mut().map_or(Ok(()), |record| record.frame(&frame))
     }
 
+    /// Where there are several machines: the whole lines, each with its
+    /// machine's name.
+    fn marked(&mut self, bytes: Vec<u8>, error: bool) -> Vec<u8> {
+        match self.machines.get_mut(self.from) {
+            Some(machine) => machine.lines(&bytes, error),
+            None => bytes,
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Some(file) = &mut self.output {
+            return file.write_all(bytes);
+        }
+        self.progress.clear();
+        if error {
+            return io::stderr().lock().write_all(bytes);
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()
+    }
+
     fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
         self.recorder.record(records).map_err(io::Error::other)
     }
@@ -118,20 +166,16 @@ impl Journal for Relay {
                     record.piece(&bytes)?;
                 }
             }
-            Entry::Output(bytes) | Entry::ErrorOutput(bytes) if self.output.is_some() => {
-                if let Some(file) = &mut self.output {
-                    file.write_all(&bytes)?;
-                }
+            Entry::From(machine) => {
+                self.from = usize::from(machine).min(self.results.len() - 1);
             }
             Entry::Output(bytes) => {
-                self.progress.clear();
-                let mut out = io::stdout().lock();
-                out.write_all(&bytes)?;
-                out.flush()?;
+                let bytes = self.marked(bytes, false);
+                self.say(&bytes, false)?;
             }
             Entry::ErrorOutput(bytes) => {
-                self.progress.clear();
-                io::stderr().lock().write_all(&bytes)?;
+                let bytes = self.marked(bytes, true);
+                self.say(&bytes, true)?;
             }
             Entry::Console(bytes) => {
                 if self.show_console {
@@ -162,10 +206,11 @@ impl Journal for Relay {
             }
             Entry::Ios(records) => self.ios(&records)?,
             Entry::Results(bytes) => {
-                if self.results.is_none() {
-                    self.results = Some(tempfile::tempfile()?);
+                let results = &mut self.results[self.from];
+                if results.is_none() {
+                    *results = Some(tempfile::tempfile()?);
                 }
-                if let Some(file) = &mut self.results {
+                if let Some(file) = results {
                     file.write_all(&bytes)?;
                 }
             }
@@ -173,5 +218,66 @@ impl Journal for Relay {
             Entry::Failed(message) => self.failed = Some(message),
         }
         Ok(())
+    }
+}
+
+/// The longest line that is kept until its end comes (bytes).
+const LONGEST_LINE: usize = 64 << 10;
+
+/// One of several machines, whose lines are marked.
+struct Speaker {
+    name: String,
+    /// What has no end of line yet, of output and of errors.
+    begun: [Vec<u8>; 2],
+}
+
+impl Speaker {
+    fn new(name: String) -> Self {
+        Self { name, begun: [Vec::new(), Vec::new()] }
+    }
+
+    /// The lines that are whole with these bytes.
+    fn lines(&mut self, bytes: &[u8], error: bool) -> Vec<u8> {
+        let begun = &mut self.begun[usize::from(error)];
+        begun.extend_from_slice(bytes);
+        let end = match begun.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => last + 1,
+            None if begun.len() > LONGEST_LINE => begun.len(),
+            None => return Vec::new(),
+        };
+        let rest = begun.split_off(end);
+        mark(&self.name, &std::mem::replace(begun, rest))
+    }
+
+    /// What is left at the end.
+    fn rest(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let [output, errors] = std::mem::take(&mut self.begun);
+        (mark(&self.name, &output), mark(&self.name, &errors))
+    }
+}
+
+fn mark(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut marked = Vec::new();
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        marked.extend_from_slice(format!("[{name}] ").as_bytes());
+        marked.extend_from_slice(line);
+        if !line.ends_with(b"\n") {
+            marked.push(b'\n');
+        }
+    }
+    marked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Speaker;
+
+    #[test]
+    fn lines_are_marked_when_they_are_whole() {
+        let mut web = Speaker::new("web".into());
+        assert_eq!(web.lines(b"a", false), b"");
+        assert_eq!(web.lines(b"E\n", true), b"[web] E\n");
+        assert_eq!(web.lines(b"b\nc\n\nd", false), b"[web] ab\n[web] c\n[web] \n");
+        assert_eq!(web.rest(), (b"[web] d\n".to_vec(), Vec::new()));
     }
 }

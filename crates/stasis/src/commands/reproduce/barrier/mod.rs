@@ -52,7 +52,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             let experiment = Experiment {
                 engine: settings.engine,
                 command: ["sh", "-e", "-c", &script(&sizes)].map(str::to_owned).to_vec(),
-                machine: MachineSpec { memory: sizes.memory, ..MachineSpec::default() },
+                machine: MachineSpec { memory: sizes.memory, ..MachineSpec::default() }.into(),
                 drives: drives.collect::<Result<_>>()?,
                 ..Experiment::default()
             };

@@ -80,7 +80,7 @@ fn experiment(
     Experiment {
         engine: settings.engine,
         command: ["sh", "-e", "-c", script].map(str::to_owned).to_vec(),
-        machine: MachineSpec { vcpus, memory, ..MachineSpec::default() },
+        machine: MachineSpec { vcpus, memory, ..MachineSpec::default() }.into(),
         drives,
         ..Experiment::default()
     }

@@ -96,7 +96,7 @@ fn experiment(
     Experiment {
         engine: settings.engine,
         command,
-        machine: MachineSpec { vcpus, memory: MEMORY, ..MachineSpec::default() },
+        machine: MachineSpec { vcpus, memory: MEMORY, ..MachineSpec::default() }.into(),
         drives: vec![drive],
         ..Experiment::default()
     }

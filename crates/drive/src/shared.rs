@@ -1,0 +1,249 @@
+//! A drive that several share: virtual disks of machines, and host workloads.
+
+mod disk;
+mod load;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use serde_json::{json, Value};
+use stasis_clock::Nanos;
+use stasis_scheduler::{QueueSpec, SchedulerSpec, SECTOR};
+use stasis_workload::{JobError, JobFile};
+
+use crate::{Done, Layer, Scheduled, Submission, Tenant};
+pub use disk::Disk;
+use load::HostLoad;
+
+/// Whose a tenant's commands are.
+#[derive(Debug, Clone, Copy)]
+enum Owner {
+    /// Nobody's: the scheduler's first, which this does not use.
+    None,
+    Disk(usize),
+    Load(usize),
+}
+
+// A virtual disk's end here.
+struct Member {
+    name: String,
+    tenant: Tenant,
+    weight: u32,
+    due: Vec<Done>,
+    in_flight: usize,
+}
+
+/// A region of a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// A host workload: the jobs of a fio job file, each thread a tenant.
+#[derive(Debug, Clone)]
+pub struct LoadSpec {
+    /// Its name in the results.
+    pub name: String,
+    /// What it does.
+    pub jobs: JobFile,
+    /// Where, within the drive.
+    pub region: Region,
+    /// What each of its threads is to the scheduler.
+    pub queue: QueueSpec,
+    /// If its threads share what this weight gives them all.
+    pub group: Option<u32>,
+    /// Seed of its random offsets.
+    pub seed: u64,
+}
+
+struct Inner {
+    scheduled: Scheduled,
+    spec: SchedulerSpec,
+    owners: Vec<Owner>,
+    members: Vec<Member>,
+    loads: Vec<HostLoad>,
+    done: Vec<(Tenant, Done)>,
+    now: Nanos,
+}
+
+/// A drive below a scheduler, as all who share it hold it.
+///
+/// Workloads begin with [`Shared::start`] and never end of themselves unless
+/// their jobs do: who holds the drive stops asking. Whoever advances one disk
+/// brings everybody's events up to that time, each at its own.
+#[derive(Clone)]
+pub struct Shared(Rc<RefCell<Inner>>);
+
+impl Shared {
+    /// Puts the scheduler before `lower`, in which nothing is in flight.
+    pub fn new(spec: &SchedulerSpec, lower: Box<dyn Layer>) -> Self {
+        let scheduled = Scheduled::new(spec, lower);
+        let (owners, members, loads) = (Vec::new(), Vec::new(), Vec::new());
+        let inner =
+            Inner { scheduled, spec: *spec, owners, members, loads, done: Vec::new(), now: 0 };
+        Self(Rc::new(RefCell::new(inner)))
+    }
+
+    /// A virtual disk on `region`, in results number `index` with this name.
+    /// Regions may overlap, as partitions of a real drive may.
+    pub fn disk(&self, index: u16, name: String, region: Region, queue: &QueueSpec) -> Disk {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.now;
+        let tenant = inner.scheduled.add_tenant(now, queue);
+        let number = inner.members.len();
+        let weight = queue.effective_weight();
+        let (due, in_flight, tag) = (Vec::new(), 0, name.clone());
+        inner.members.push(Member { name: tag, tenant, weight, due, in_flight });
+        inner.owns(tenant, Owner::Disk(number));
+        drop(inner);
+        Disk::new(self.clone(), number, index, name, region)
+    }
+
+    /// A host workload, which begins with [`Shared::start`].
+    ///
+    /// # Errors
+    /// [`JobError`] if its jobs do not fit its region.
+    pub fn add_load(&self, spec: &LoadSpec) -> Result<(), JobError> {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.now;
+        let mut load = HostLoad::new(spec)?;
+        let group = spec.group.map(|weight| inner.scheduled.create_group(weight));
+        let queue = QueueSpec { group, ..spec.queue };
+        let number = inner.loads.len();
+        for _ in 0..load.threads_wanted() {
+            let tenant = inner.scheduled.add_tenant(now, &queue);
+            load.add_thread(tenant);
+            inner.owns(tenant, Owner::Load(number));
+        }
+        inner.loads.push(load);
+        Ok(())
+    }
+
+    /// The workloads begin; the first call counts.
+    pub fn start(&self, now: Nanos) {
+        let mut inner = self.0.borrow_mut();
+        inner.catch_up(now);
+        inner.loads.iter_mut().for_each(|load| load.start(now));
+    }
+
+    /// The owner of the disk with this place among the drive's begins or ends
+    /// to ask for help.
+    fn help(&self, now: Nanos, number: usize, on: bool) {
+        let mut inner = self.0.borrow_mut();
+        inner.catch_up(now);
+        let tenant = inner.members[number].tenant;
+        inner.scheduled.help(now, tenant, on);
+    }
+
+    /// What everybody got until `now`, as JSON.
+    pub fn report(&self, now: Nanos) -> String {
+        self.0.borrow().report(now).to_string()
+    }
+}
+
+impl Inner {
+    fn owns(&mut self, tenant: Tenant, owner: Owner) {
+        let place = tenant.index();
+        if self.owners.len() <= place {
+            self.owners.resize(place + 1, Owner::None);
+        }
+        self.owners[place] = owner;
+    }
+
+    /// When a workload next submits, and which.
+    fn next_submission(&self) -> Option<(Nanos, usize)> {
+        let times = self.loads.iter().enumerate();
+        times.filter_map(|(number, load)| Some((load.next_at()?.max(self.now), number))).min()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let submission = self.next_submission().map(|(at, _)| at);
+        self.scheduled.next_event().into_iter().chain(submission).min()
+    }
+
+    /// Works every event up to `now`, each at its own time; completions come
+    /// before submissions.
+    fn catch_up(&mut self, now: Nanos) {
+        loop {
+            let event = self.scheduled.next_event().filter(|&at| at <= now);
+            let submission = self.next_submission().filter(|&(at, _)| at <= now);
+            match (event, submission) {
+                (None, None) => break,
+                (Some(event), next) if next.is_none_or(|(at, _)| event <= at) => {
+                    self.complete(event);
+                }
+                (_, Some((at, number))) => {
+                    self.now = at;
+                    if let Some((tenant, submission)) = self.loads[number].take() {
+                        self.scheduled.submit_from(at, tenant, submission);
+                    }
+                }
+                (Some(event), None) => self.complete(event),
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn complete(&mut self, at: Nanos) {
+        self.now = self.now.max(at);
+        let mut done = std::mem::take(&mut self.done);
+        self.scheduled.advance_tenants(self.now, &mut done);
+        for (tenant, done) in done.drain(..) {
+            match self.owners.get(tenant.index()) {
+                Some(&Owner::Disk(number)) => {
+                    let member = &mut self.members[number];
+                    member.in_flight -= 1;
+                    member.due.push(done);
+                }
+                Some(&Owner::Load(number)) => self.loads[number].completed(done),
+                Some(Owner::None) | None => debug_assert!(false, "a tenant without an owner"),
+            }
+        }
+        self.done = done;
+    }
+
+    fn report(&self, now: Nanos) -> Value {
+        let got = |tenant| {
+            let got = self.scheduled.tenant_statistics(now, tenant);
+            json!({ "requests": got.requests, "bytes": got.sectors * SECTOR })
+        };
+        let tenants: Vec<Value> = self
+            .members
+            .iter()
+            .map(|member| {
+                let mut row = got(member.tenant);
+                let help = self.scheduled.tenant_statistics(now, member.tenant);
+                row["name"] = member.name.as_str().into();
+                row["weight"] = member.weight.into();
+                row["help_calls"] = help.help_calls.into();
+                row["helped_seconds"] = seconds(help.helped);
+                row["unhelped_seconds"] = seconds(help.unhelped);
+                row
+            })
+            .collect();
+        let loads: Vec<Value> = self.loads.iter().map(|load| load.report(now, got)).collect();
+        let model = self.scheduled.inside(now).map(|inside| {
+            serde_json::from_str(&inside).unwrap_or_else(|_| Value::String(inside.clone()))
+        });
+        json!({
+            "name": self.scheduled.name(),
+            "scheduler": self.spec,
+            "tenants": tenants,
+            "workloads": loads,
+            "inside": model,
+        })
+    }
+}
+
+fn seconds(ns: Nanos) -> Value {
+    (ns as f64 / 1e9).into()
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_tuple("Shared").field(&self.0.borrow().scheduled).finish()
+    }
+}

@@ -1,0 +1,148 @@
+//! A host workload on a shared drive, and what it got.
+
+use serde_json::{json, Value};
+use stasis_block::{Operation, Status};
+use stasis_clock::{Nanos, SECOND};
+use stasis_workload::{Io, JobError, Load, Workload};
+
+use super::{seconds, LoadSpec, Submission};
+use crate::{Done, Tenant};
+
+/// How long each sample of the rate is (the publication's: vIrtical D3.6, 8).
+const SAMPLE: Nanos = 2 * SECOND;
+/// Samples that are kept: more than a day.
+const SAMPLES: usize = 65_536;
+
+pub(super) struct HostLoad {
+    name: String,
+    load: Load,
+    threads: Vec<Tenant>,
+    wanted: u32,
+    offset: u64,
+    weight: u32,
+    group: Option<u32>,
+    started: Option<Nanos>,
+    broken: bool,
+    ios: u64,
+    bytes: u64,
+    errors: u64,
+    latency: u128,
+    longest: Nanos,
+    // Bytes of each sample's time.
+    samples: Vec<u64>,
+    // Buffers that are free.
+    buffers: Vec<Vec<u8>>,
+}
+
+impl HostLoad {
+    pub(super) fn new(spec: &LoadSpec) -> Result<Self, JobError> {
+        let wanted = spec.jobs.jobs.iter().map(|job| job.numjobs).sum();
+        Ok(Self {
+            name: spec.name.clone(),
+            load: Load::new(&spec.jobs, spec.region.length, spec.seed, 0)?,
+            threads: Vec::new(),
+            wanted,
+            offset: spec.region.offset,
+            weight: spec.queue.effective_weight(),
+            group: spec.group,
+            started: None,
+            broken: false,
+            ios: 0,
+            bytes: 0,
+            errors: 0,
+            latency: 0,
+            longest: 0,
+            samples: Vec::new(),
+            buffers: Vec::new(),
+        })
+    }
+
+    pub(super) fn threads_wanted(&self) -> u32 {
+        self.wanted
+    }
+
+    pub(super) fn add_thread(&mut self, tenant: Tenant) {
+        self.threads.push(tenant);
+    }
+
+    pub(super) fn start(&mut self, now: Nanos) {
+        self.started.get_or_insert(now);
+    }
+
+    pub(super) fn next_at(&self) -> Option<Nanos> {
+        let started = self.started.filter(|_| !self.broken)?;
+        Some(started.saturating_add(self.load.next_at()?))
+    }
+
+    /// What it submits now, and as whom.
+    pub(super) fn take(&mut self) -> Option<(Tenant, Submission)> {
+        let Io { thread, command, .. } = match self.load.take() {
+            Ok(io) => io?,
+            Err(_) => {
+                // A job's I/Os come from no file; were it so, they end here.
+                self.broken = true;
+                return None;
+            }
+        };
+        let tenant = *self.threads.get(usize::from(thread))?;
+        let mut command = command;
+        if command.operation != Operation::Flush {
+            command.offset = command.offset.saturating_add(self.offset);
+        }
+        let moves = matches!(command.operation, Operation::Read | Operation::Write);
+        let mut data = Vec::new();
+        if moves {
+            data = self.buffers.pop().unwrap_or_default();
+            data.resize(usize::try_from(command.length).unwrap_or(usize::MAX), 0);
+        }
+        Some((tenant, Submission { tag: u32::from(thread), queue: thread, command, data }))
+    }
+
+    pub(super) fn completed(&mut self, done: Done) {
+        let Done { queue, command, status, data, submit, at, .. } = done;
+        if data.capacity() > 0 {
+            self.buffers.push(data);
+        }
+        let started = self.started.unwrap_or(0);
+        self.load.complete(at.saturating_sub(started), queue);
+        let latency = at.saturating_sub(submit);
+        (self.ios, self.latency) = (self.ios + 1, self.latency + u128::from(latency));
+        self.longest = self.longest.max(latency);
+        if status != Status::Ok {
+            self.errors += 1;
+            return;
+        }
+        self.bytes += command.length;
+        let sample = (at.saturating_sub(started) / SAMPLE) as usize;
+        if sample < SAMPLES {
+            if self.samples.len() <= sample {
+                self.samples.resize(sample + 1, 0);
+            }
+            self.samples[sample] += command.length;
+        }
+    }
+
+    pub(super) fn report(&self, now: Nanos, got: impl Fn(Tenant) -> Value) -> Value {
+        let started = self.started.unwrap_or(now);
+        let time = now.saturating_sub(started);
+        // The last sample is not over: it would be too small.
+        let whole = (time / SAMPLE) as usize;
+        let rate = |&bytes: &u64| bytes as f64 / (SAMPLE as f64 / 1e9);
+        let rates: Vec<f64> = self.samples.iter().take(whole).map(rate).collect();
+        let threads: Vec<Value> = self.threads.iter().map(|&tenant| got(tenant)).collect();
+        json!({
+            "name": self.name,
+            "weight": self.weight,
+            "group_weight": self.group,
+            "seconds": seconds(time),
+            "ios": self.ios,
+            "bytes": self.bytes,
+            "errors": self.errors,
+            "bytes_per_second": if time > 0 { self.bytes as f64 * 1e9 / time as f64 } else { 0.0 },
+            "mean_latency_ns": self.latency.checked_div(u128::from(self.ios)).unwrap_or(0) as u64,
+            "longest_latency_ns": self.longest,
+            "threads": threads,
+            "bytes_per_second_each_2s": rates,
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Disks and workloads on one shared drive.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::Latencies;
+use serde_json::Value;
+use stasis_block::{Command, Operation, Status};
+use stasis_drive::{Disk, Drive, Layer, LoadSpec, Region, Shared, Submission};
+use stasis_media::{Execution, MediumSpec, OpenOptions};
+use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
+use stasis_workload::JobFile;
+
+const PART: u64 = 64 * 4096;
+const MILLISECOND: u64 = 1_000_000;
+
+fn drive() -> Box<dyn Layer> {
+    let (execution, delay) = (Execution::Synchronous, Duration::ZERO);
+    let options = OpenOptions { execution, delay, base: Path::new(".") };
+    let medium = MediumSpec::Ram { size: 4 * PART }.open(&options).unwrap();
+    Box::new(Drive::new(3, "shared".into(), Latencies::new(1, 50_000), medium))
+}
+
+fn spec(kind: &str) -> SchedulerSpec {
+    SchedulerSpec::parse(kind).unwrap()
+}
+
+fn load(jobs: &str, weight: u32) -> LoadSpec {
+    LoadSpec {
+        name: "load".into(),
+        jobs: JobFile::parse(jobs, &|_| None).unwrap(),
+        region: Region { offset: 2 * PART, length: 2 * PART },
+        queue: QueueSpec::weighted(weight),
+        group: None,
+        seed: 1,
+    }
+}
+
+const READERS: &str =
+    "[r]\nrw=read\nbs=4k\nnumjobs=2\nsize=128k\noffset_increment=128k\ntime_based=1\nruntime=100d\n";
+
+fn report(shared: &Shared, now: u64) -> Value {
+    serde_json::from_str(&shared.report(now)).unwrap()
+}
+
+/// Reads and writes of one disk, one after the other, each at a multiple of
+/// `step`, up to `end`.
+fn work(disk: &mut Disk, end: u64, step: u64, late: u64) -> Vec<(u64, Status)> {
+    let (mut now, mut tag, mut done, mut times) = (0, 0, Vec::new(), Vec::new());
+    while now < end {
+        let operation = if tag % 3 == 0 { Operation::Write } else { Operation::Read };
+        let command = Command::new(operation, u64::from(tag * 7 % 64) * 4096, 4096);
+        disk.submit(now, Submission { tag, queue: 0, command, data: vec![tag as u8; 4096] });
+        while done.is_empty() {
+            now = now.max(disk.next_event().unwrap()) + late;
+            disk.advance(now, &mut done);
+        }
+        for done in done.drain(..) {
+            assert_eq!((done.tag, done.command, done.order), (tag, command, u64::from(tag)));
+            times.push((done.at - done.submit, done.status));
+        }
+        now = now / step * step + step;
+        tag += 1;
+    }
+    times
+}
+
+/// A disk keeps to its place, and sees its own offsets.
+#[test]
+fn a_disk_is_a_place_of_its_own() {
+    let shared = Shared::new(&spec("bfq"), drive());
+    let region = |number: u64| Region { offset: number * PART, length: PART };
+    let mut disks: Vec<Disk> = (0..2)
+        .map(|number| {
+            let name = format!("disk{number}");
+            shared.disk(number as u16, name, region(number), &QueueSpec::default())
+        })
+        .collect();
+    for (number, disk) in disks.iter_mut().enumerate() {
+        assert_eq!((disk.capacity(), disk.index()), (PART, number as u16));
+        let write = Command::new(Operation::Write, PART - 4096, 4096);
+        assert_eq!(disk.instant(write, vec![number as u8 + 1; 4096]).0, Status::Ok);
+        let past = Command::new(Operation::Read, PART - 2048, 4096);
+        assert_eq!(disk.instant(past, vec![0; 4096]).0, Status::ReadError);
+    }
+    let mut all =
+        shared.disk(9, "all".into(), Region { offset: 0, length: 2 * PART }, &QueueSpec::default());
+    for number in 0..2u8 {
+        let read = Command::new(Operation::Read, u64::from(number + 1) * PART - 4096, 4096);
+        assert_eq!(all.instant(read, vec![0; 4096]), (Status::Ok, vec![number + 1; 4096]));
+    }
+}
+
+/// Who waits longer for an event than it takes changes nobody's times, and what
+/// a workload got is counted.
+#[test]
+fn workloads_go_on_beside_a_disk_whoever_looks_when() {
+    for (kind, _) in KINDS {
+        let run = |late: u64| {
+            let shared = Shared::new(&spec(kind), drive());
+            let region = Region { offset: 0, length: PART };
+            let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
+            shared.add_load(&load(READERS, 100)).unwrap();
+            assert_eq!(report(&shared, 0)["workloads"][0]["ios"], 0, "not before the start");
+            shared.start(0);
+            let times = work(&mut disk, 200 * MILLISECOND, MILLISECOND, late);
+            assert!(times.iter().all(|(_, status)| *status == Status::Ok));
+            let report = report(&shared, 200 * MILLISECOND);
+            let load = &report["workloads"][0];
+            assert!(load["ios"].as_u64() > Some(1000), "{kind}: {load}");
+            assert_eq!(load["errors"], 0);
+            assert_eq!(load["bytes"].as_u64(), load["ios"].as_u64().map(|ios| ios * 4096));
+            assert_eq!(report["tenants"][0]["requests"].as_u64(), Some(times.len() as u64));
+            times
+        };
+        assert_eq!(run(0), run(7_000), "{kind}: times depend on who looks when");
+    }
+}
+
+/// Help makes a disk's requests quick beside readers, and ends by itself.
+#[test]
+fn help_is_given_and_bounded() {
+    let run = |help: bool| {
+        let table = serde_json::json!({
+            "kind": "bfq", "low_latency": false, "help_burst": "100ms", "help_share": 0.0,
+            "idle": "1ms", "max_budget": "256KiB",
+        });
+        let serde_json::Value::Object(table) = table else { unreachable!() };
+        let shared = Shared::new(&SchedulerSpec::of_table(table).unwrap(), drive());
+        let region = Region { offset: 0, length: PART };
+        let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
+        shared.add_load(&load(READERS, 100)).unwrap();
+        shared.start(0);
+        disk.help(0, help);
+        disk.help(0, help);
+        let times = work(&mut disk, 300 * MILLISECOND, 1000, 0);
+        let report = report(&shared, 300 * MILLISECOND);
+        let helped = report["tenants"][0]["helped_seconds"].as_f64().unwrap();
+        let calls = report["tenants"][0]["help_calls"].as_u64().unwrap();
+        (times.len(), helped, calls)
+    };
+    let (helped, plain) = (run(true), run(false));
+    assert_eq!((helped.2, plain.2), (1, 0));
+    assert!((helped.1 - 0.1).abs() < 1e-3 && plain.1 == 0.0, "{helped:?}");
+    // A third of the time at more than nine tenths of the drive instead of one
+    // third, then as without.
+    assert!(helped.0 * 10 > plain.0 * 13 && helped.0 * 10 < plain.0 * 17, "{helped:?} {plain:?}");
+}
+
+/// A workload that does not fit its place is refused.
+#[test]
+fn a_workload_that_does_not_fit_is_refused() {
+    let shared = Shared::new(&spec("none"), drive());
+    let spec = load("[r]\nrw=read\nbs=1m\nsize=1m\noffset=1g\n", 100);
+    assert!(shared.add_load(&spec).is_err());
+}

@@ -1,0 +1,338 @@
+//! Who shares a drive: several machines with their virtual disks, and host
+//! workloads.
+
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use stasis_block::units;
+use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
+
+use crate::drive::Interface;
+use crate::error::nearest;
+use crate::{Doorbells, MachineSpec};
+
+/// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Machines {
+    one: MachineSpec,
+    many: Vec<MachineSpec>,
+}
+
+impl Machines {
+    /// Those of `[[machine]]`; none where there is only one machine.
+    pub fn several(&self) -> &[MachineSpec] {
+        &self.many
+    }
+
+    pub(crate) fn several_mut(&mut self) -> &mut [MachineSpec] {
+        &mut self.many
+    }
+
+    /// Every machine.
+    pub fn all(&self) -> &[MachineSpec] {
+        if self.many.is_empty() {
+            std::slice::from_ref(&self.one)
+        } else {
+            &self.many
+        }
+    }
+}
+
+impl From<MachineSpec> for Machines {
+    fn from(one: MachineSpec) -> Self {
+        Self { one, many: Vec::new() }
+    }
+}
+
+/// The one machine, where there is only one.
+impl Deref for Machines {
+    type Target = MachineSpec;
+
+    fn deref(&self) -> &MachineSpec {
+        &self.one
+    }
+}
+
+impl DerefMut for Machines {
+    fn deref_mut(&mut self) -> &mut MachineSpec {
+        &mut self.one
+    }
+}
+
+impl Serialize for Machines {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.many.is_empty() {
+            self.one.serialize(serializer)
+        } else {
+            self.many.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Machines {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reads;
+        impl<'de> Visitor<'de> for Reads {
+            type Value = Machines;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+                formatter.write_str("a table [machine], or tables [[machine]]")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Machines, A::Error> {
+                let one = MachineSpec::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Machines { one, many: Vec::new() })
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Machines, A::Error> {
+                let many = Vec::deserialize(SeqAccessDeserializer::new(seq))?;
+                Ok(Machines { one: MachineSpec::default(), many })
+            }
+        }
+        deserializer.deserialize_any(Reads)
+    }
+}
+
+/// What a tenant is to the scheduler of the drive it shares.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TenantSpec {
+    /// Its share against others, 1 to 1000.
+    pub weight: Option<u32>,
+    /// Its I/O priority, such as `best-effort/4`.
+    pub ioprio: Option<String>,
+}
+
+impl TenantSpec {
+    /// The same as a queue of the scheduler.
+    ///
+    /// # Errors
+    /// Names the value and what it must be.
+    pub fn queue(&self) -> Result<QueueSpec, String> {
+        if let Some(weight) = self.weight.filter(|weight| !WEIGHTS.contains(weight)) {
+            return Err(weight_error("weight", weight));
+        }
+        let priority = self.ioprio.as_deref().map(priority).transpose()?.unwrap_or_default();
+        Ok(QueueSpec { weight: self.weight, priority, group: None })
+    }
+}
+
+fn weight_error(key: &str, weight: u32) -> String {
+    format!("{key} is {weight}, but must be {} to {}", WEIGHTS.start(), WEIGHTS.end())
+}
+
+const CLASSES: [(&str, Class); 3] =
+    [("real-time", Class::RealTime), ("best-effort", Class::BestEffort), ("idle", Class::Idle)];
+
+/// Reads `CLASS` or `CLASS/LEVEL`.
+fn priority(word: &str) -> Result<Priority, String> {
+    let (class, level) = word.split_once('/').map_or((word, None), |(c, l)| (c, Some(l)));
+    let Some((_, found)) = CLASSES.iter().find(|(name, _)| *name == class) else {
+        let nearest = nearest(class, CLASSES.iter().map(|(name, _)| *name));
+        return Err(format!("unknown ioprio `{word}`; did you mean `{nearest}`?"));
+    };
+    let level = match level {
+        None => Priority::DEFAULT_LEVEL,
+        Some(level) => level
+            .parse()
+            .ok()
+            .filter(|level| *level <= Priority::LOWEST)
+            .ok_or_else(|| format!("ioprio is `{word}`, but its level must be 0 to 7"))?,
+    };
+    Ok(Priority { class: *found, level })
+}
+
+/// A machine's virtual disk on a shared drive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DiskSpec {
+    /// The drive it lies on.
+    pub on: String,
+    /// Where it begins there.
+    #[serde(default, with = "units::size")]
+    pub offset: u64,
+    /// Its size; by default what is left of the drive.
+    #[serde(default, with = "units::size_option")]
+    pub size: Option<u64>,
+    /// Its name in the results; by default the machine's and the drive's.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What it looks like to the guest.
+    #[serde(default = "virtio")]
+    pub interface: Interface,
+    /// I/O queues or queue pairs; by default one for each vCPU.
+    #[serde(default)]
+    pub queues: Option<u16>,
+    /// Whether submissions leave the guest.
+    #[serde(default)]
+    pub doorbells: Doorbells,
+    /// Serial number, as the guest sees it.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// Its share against others, 1 to 1000.
+    #[serde(default)]
+    pub weight: Option<u32>,
+    /// Its I/O priority, such as `best-effort/4`.
+    #[serde(default)]
+    pub ioprio: Option<String>,
+}
+
+fn virtio() -> Interface {
+    Interface::VirtioBlk
+}
+
+impl DiskSpec {
+    /// What it is to the scheduler.
+    ///
+    /// # Errors
+    /// Names the value and what it must be.
+    pub fn queue(&self) -> Result<QueueSpec, String> {
+        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone() }.queue()
+    }
+}
+
+/// A host workload on a shared drive.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct WorkloadSpec {
+    /// Its name in the results; by default `workload0`, ...
+    pub name: Option<String>,
+    /// The drive; may be left out where there is only one.
+    pub drive: Option<String>,
+    /// What it does, in a word: `5r-seq`, `1r-rand`, `2r2w-seq`.
+    pub pattern: Option<String>,
+    /// What it does, as a fio job file's text.
+    pub job: Option<String>,
+    /// What it does: a fio job file.
+    pub job_file: Option<PathBuf>,
+    /// Where its region begins.
+    #[serde(with = "units::size")]
+    pub offset: u64,
+    /// Length of its region; by default what is left of the drive.
+    #[serde(with = "units::size_option")]
+    pub size: Option<u64>,
+    /// The share of each of its threads against others, 1 to 1000.
+    pub weight: Option<u32>,
+    /// Its threads' I/O priority.
+    pub ioprio: Option<String>,
+    /// The share that all its threads have together.
+    pub group_weight: Option<u32>,
+}
+
+impl WorkloadSpec {
+    /// What each of its threads is to the scheduler.
+    ///
+    /// # Errors
+    /// Names the value and what it must be.
+    pub fn queue(&self) -> Result<QueueSpec, String> {
+        if let Some(weight) = self.group_weight.filter(|weight| !WEIGHTS.contains(weight)) {
+            return Err(weight_error("group-weight", weight));
+        }
+        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone() }.queue()
+    }
+
+    /// What can be wrong with it alone.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let said = [self.pattern.is_some(), self.job.is_some(), self.job_file.is_some()];
+        if said.into_iter().filter(|said| *said).count() != 1 {
+            return Err("say what it does by one of pattern, job and job-file".into());
+        }
+        if let Some(pattern) = &self.pattern {
+            jobs_of_pattern(pattern, 1 << 40)?;
+        }
+        self.queue().map(drop)
+    }
+}
+
+/// Bytes of a sequential reader's or writer's request: what Linux's read-ahead
+/// asks for (`VM_READAHEAD_PAGES`, 128 KiB).
+const SEQUENTIAL: u64 = 128 << 10;
+/// Bytes of a random one's: a page.
+const RANDOM: u64 = 4 << 10;
+
+/// The fio jobs of a word such as `2r2w-seq`: readers and writers, each with a
+/// file of its own in a region of `length` bytes, that go on for ever.
+///
+/// # Errors
+/// Says what such words are.
+pub fn jobs_of_pattern(word: &str, length: u64) -> Result<String, String> {
+    let wrong = || {
+        format!("pattern is `{word}`; write such as 1r-seq, 5r-rand or 2r2w-seq: readers, writers")
+    };
+    let (counts, kind) = word.split_once('-').ok_or_else(wrong)?;
+    let random = match kind {
+        "seq" => false,
+        "rand" => true,
+        _ => return Err(wrong()),
+    };
+    let (mut readers, mut writers, mut number) = (0u32, 0u32, String::new());
+    for letter in counts.chars() {
+        match letter {
+            '0'..='9' if number.len() < 4 => number.push(letter),
+            'r' if readers == 0 => readers = std::mem::take(&mut number).parse().unwrap_or(0),
+            'w' if writers == 0 => writers = std::mem::take(&mut number).parse().unwrap_or(0),
+            _ => return Err(wrong()),
+        }
+    }
+    if !number.is_empty() || readers + writers == 0 {
+        return Err(wrong());
+    }
+    let block = if random { RANDOM } else { SEQUENTIAL };
+    let each = length / u64::from(readers + writers) / block * block;
+    if each == 0 {
+        return Err(format!("pattern {word} needs at least {block} bytes for each of its files"));
+    }
+    let mut text = String::new();
+    for (name, count, place, rw) in
+        [("readers", readers, 0, "read"), ("writers", writers, readers, "write")]
+    {
+        if count > 0 {
+            let rw = if random { format!("rand{rw}") } else { rw.into() };
+            // Half an age of virtual time: the machines' commands end first.
+            text += &format!(
+                "[{name}]\nrw={rw}\nbs={block}\nnumjobs={count}\noffset={}\nsize={each}\n\
+                 offset_increment={each}\ntime_based=1\nruntime=1000d\nnorandommap=1\n",
+                u64::from(place) * each
+            );
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stasis_workload::JobFile;
+
+    #[test]
+    fn patterns_are_jobs() {
+        let jobs = |word: &str| {
+            let text = jobs_of_pattern(word, 1 << 30)?;
+            Ok::<_, String>(JobFile::parse(&text, &|_| None).unwrap())
+        };
+        let file = jobs("2r3w-rand").unwrap();
+        assert_eq!(file.warnings, [""; 0]);
+        assert_eq!(file.jobs.iter().map(|job| job.numjobs).collect::<Vec<_>>(), [2, 3]);
+        assert!(file.jobs.iter().all(|job| job.random && job.time_based));
+        assert!(file.least_capacity().is_some_and(|least| least <= 1 << 30));
+        assert!(!jobs("1r-seq").unwrap().jobs[0].random);
+        for wrong in ["5r", "r-seq", "5-seq", "5x-seq", "5r-sequ", "0r-seq", "1r1r-seq", "-seq"] {
+            assert!(jobs(wrong).unwrap_err().contains("5r-rand"), "{wrong}");
+        }
+        assert!(jobs_of_pattern("4r-seq", 1000).unwrap_err().contains("131072"));
+    }
+
+    #[test]
+    fn priorities_are_words() {
+        let read = |word| priority(word).map(|p| (p.class, p.level));
+        assert_eq!(read("real-time/0"), Ok((Class::RealTime, 0)));
+        assert_eq!(read("idle"), Ok((Class::Idle, 4)));
+        assert!(read("best-effort/8").unwrap_err().contains("0 to 7"));
+        assert!(read("realtime").unwrap_err().contains("did you mean `real-time`?"));
+        let tenant = TenantSpec { weight: Some(0), ioprio: None };
+        assert!(tenant.queue().unwrap_err().contains("1 to 1000"));
+    }
+}

@@ -1,0 +1,74 @@
+//! What all machines of a run share: the clock, the host's processor, the
+//! journal.
+
+use stasis_journal::{Entry, IoRecord, Journal};
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::kick::Kick;
+use crate::quiet::Quiet;
+use crate::statistics::Statistics;
+
+/// I/O records that go to the journal together.
+pub(super) const BATCH: usize = 512;
+/// What those I/Os moved at most (bytes): a journal may want to know of it.
+pub(super) const BATCH_BYTES: u64 = 4 << 20;
+
+/// The timeline.
+pub(super) struct Line<'j> {
+    pub(super) kick: Kick,
+    pub(super) clock: Clock,
+    pub(super) quiet: Option<Quiet>,
+    /// Whether the host has slept since the last entry.
+    pub(super) slept: bool,
+    pub(super) slice: u64,
+    pub(super) longest_slice: u64,
+    /// The place of the processor whose turn it is, and until when.
+    pub(super) current: usize,
+    pub(super) slice_end: u64,
+    /// Processors of all machines.
+    pub(super) count: usize,
+    /// Machines that are still preparing.
+    pub(super) preparing: usize,
+    pub(super) journal: &'j mut dyn Journal,
+    /// Whose entries the journal takes now, where there are several machines.
+    pub(super) from: Option<u16>,
+    pub(super) records: Vec<IoRecord>,
+    pub(super) recorded_bytes: u64,
+    pub(super) statistics: Statistics,
+}
+
+impl Line<'_> {
+    pub(super) fn flush_records(&mut self) -> Result<(), Error> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        self.recorded_bytes = 0;
+        let records = std::mem::replace(&mut self.records, Vec::with_capacity(BATCH));
+        self.tell(Entry::Ios(records))
+    }
+
+    pub(super) fn tell(&mut self, entry: Entry) -> Result<(), Error> {
+        self.journal.entry(entry).map_err(Error::Journal)
+    }
+
+    /// Says whose entries follow, if that is not known.
+    pub(super) fn say_from(&mut self, machine: u16) -> Result<(), Error> {
+        if self.from.is_some_and(|from| from != machine) {
+            self.from = Some(machine);
+            self.tell(Entry::From(machine))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_from(&mut self, machine: u16, entry: Entry) -> Result<(), Error> {
+        self.say_from(machine)?;
+        self.tell(entry)
+    }
+
+    /// The processor at `place` goes next, if it can.
+    pub(super) fn yield_to(&mut self, place: usize) {
+        self.slice_end = self.clock.now();
+        self.current = (place + self.count - 1) % self.count;
+    }
+}

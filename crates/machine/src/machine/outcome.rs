@@ -1,0 +1,39 @@
+//! A run's end, told.
+
+use stasis_journal::{Ending, Entry, MachineOutcome, Outcome};
+
+use super::Run;
+use crate::error::Error;
+
+impl Run<'_> {
+    pub(super) fn outcome(mut self, ending: Ending) -> Result<Outcome, Error> {
+        let frozen = self.frozen();
+        self.line.statistics.finish(&self.line.clock, frozen);
+        self.line.flush_records()?;
+        if matches!(ending, Ending::Hung | Ending::Panicked | Ending::VirtualLimit) {
+            self.show_processors()?;
+        }
+        for machine in &mut self.machines {
+            let rest = machine.serial.rest();
+            if !rest.is_empty() {
+                self.line.tell_from(machine.number, Entry::Console(rest))?;
+            }
+        }
+        let now = self.line.clock.now_ns();
+        let drives = self.machines.iter().flat_map(|machine| &machine.drives);
+        let inside = drives.map(|drive| drive.drive().inside(now)).collect();
+        let mut outcome = self.line.statistics.outcome(ending, &self.line.clock, frozen, inside);
+        if self.machines.len() > 1 {
+            let of = |machine: &super::Machine| MachineOutcome {
+                name: machine.name.clone(),
+                ending: machine.ending.clone(),
+                started_ns: machine.started,
+                refused_help: machine.refused_help,
+                virtual_ns: machine.started.map(|started| machine.ended.unwrap_or(now) - started),
+            };
+            outcome.machines = self.machines.iter().map(of).collect();
+        }
+        outcome.shared = self.shared.iter().map(|shared| shared.report(now)).collect();
+        Ok(outcome)
+    }
+}
