@@ -39,14 +39,19 @@ pub struct ImageDisk {
     /// The same in the present state.
     state: File,
     links: Vec<Link>,
-    // The sectors of the state that are not certain.
-    changed: Vec<u64>,
+    // The sectors of the state that are not certain, and what they hold.
+    changed: HashMap<u64, Content>,
+    // Writes that are gathered.
+    run: (u64, Vec<u8>),
     // What files below and compressed clusters hold, by sector of the disk.
     below: HashMap<u64, Content>,
     // What the image's file held before the run.
     before: HashMap<u64, Content>,
     opened: Option<(Image, Vec<Extent>)>,
 }
+
+/// Bytes that are written at once.
+const GATHERED: usize = 1 << 20;
 
 /// An image that is not what an image may be.
 #[derive(Debug)]
@@ -94,9 +99,10 @@ impl Disk {
                     let format = if *raw { Format::Raw } else { Format::Qcow2 };
                     links.push(Link { path: path.clone(), format });
                 }
-                let (changed, below, before) = (Vec::new(), HashMap::new(), HashMap::new());
+                let (changed, below, before) = (HashMap::new(), HashMap::new(), HashMap::new());
+                let run = (0, Vec::new());
                 let opened = None;
-                let disk = ImageDisk { base, state, links, changed, below, before, opened };
+                let disk = ImageDisk { base, state, links, changed, run, below, before, opened };
                 Ok(Self::Image(Box::new(disk)))
             }
             (base, _) => Ok(Self::Raw(Raw { base: base.map(|(_, file)| file) })),
@@ -111,6 +117,7 @@ impl Disk {
     /// Takes over what became certain.
     pub fn settle(&mut self, sector: u64, content: Content, contents: &Contents) -> Result<()> {
         if let Self::Image(image) = self {
+            image.changed.remove(&sector);
             image.write(sector, contents.bytes(content))?;
         }
         Ok(())
@@ -125,10 +132,13 @@ impl Disk {
         contents: &Contents,
     ) -> Result<Result<(), Unsound>> {
         let Self::Image(image) = self else { return Ok(Ok(())) };
-        image.restore(walk, drive, contents)?;
-        for (sector, content) in remains.each() {
-            image.write(sector, contents.bytes(content))?;
-            image.changed.push(sector);
+        image.take_back(walk, drive, remains, contents)?;
+        let mut sectors: Vec<(u64, Content)> = remains.each().collect();
+        sectors.sort_unstable_by_key(|(sector, _)| *sector);
+        for (sector, content) in sectors {
+            if image.changed.insert(sector, content) != Some(content) {
+                image.write(sector, contents.bytes(content))?;
+            }
         }
         image.open()
     }
@@ -325,13 +335,40 @@ fn read_image(image: &mut Image, offset: u64, length: usize) -> io::Result<Vec<u
 impl ImageDisk {
     fn write(&mut self, sector: u64, bytes: &[u8]) -> Result<()> {
         self.opened = None;
-        self.state
-            .write_all_at(bytes, sector * SECTOR as u64)
-            .context("cannot write the state's file in memory")
+        let (first, gathered) = &mut self.run;
+        let next = *first + (gathered.len() / SECTOR) as u64;
+        if next != sector || gathered.len() >= GATHERED {
+            self.write_out()?;
+            self.run.0 = sector;
+        }
+        self.run.1.extend_from_slice(bytes);
+        Ok(())
     }
 
-    fn restore(&mut self, walk: &Walk, drive: usize, contents: &Contents) -> Result<()> {
-        for sector in std::mem::take(&mut self.changed) {
+    fn write_out(&mut self) -> Result<()> {
+        let (first, gathered) = &mut self.run;
+        if !gathered.is_empty() {
+            self.state
+                .write_all_at(gathered, *first * SECTOR as u64)
+                .context("cannot write the state's file in memory")?;
+            gathered.clear();
+        }
+        Ok(())
+    }
+
+    /// Takes back what the next state, which leaves `remains`, does not have.
+    fn take_back(
+        &mut self,
+        walk: &Walk,
+        drive: usize,
+        remains: &Remains,
+        contents: &Contents,
+    ) -> Result<()> {
+        let mut gone: Vec<u64> =
+            self.changed.keys().copied().filter(|s| remains.get(*s).is_none()).collect();
+        gone.sort_unstable();
+        for sector in gone {
+            self.changed.remove(&sector);
             match walk.settled(drive).get(sector) {
                 Some(content) => self.write(sector, contents.bytes(content))?,
                 None => {
@@ -351,7 +388,10 @@ impl ImageDisk {
             delay: Duration::ZERO,
             base: Path::new(""),
         };
-        self.opened = None;
+        self.write_out()?;
+        if self.opened.is_some() {
+            return Ok(Ok(())); // nothing has changed
+        }
         let opened = || -> Result<(Image, Vec<Extent>), ImageError> {
             let (opening, medium) = stasis_image::open_links(self.links.clone(), false, &options)?;
             let drive = Drive::new(0, "state".into(), Box::new(Timeless::default()), medium);
