@@ -1,6 +1,6 @@
 # After a power cut: the file system mounts, is clean, and has every line that
-# was said to be durable. (With durability = "ordered" the last lines may be
-# gone; what is there must be a beginning.)
+# was said to be durable. With durability = "ordered" the last lines may be gone,
+# and what is there must be a beginning: check = "STASIS_ORDERED=1 sh ...".
 set -eu
 if ! grep -q '^ready$' "$STASIS_OUTPUT_LINES"; then
   exit 0 # there was no file system yet

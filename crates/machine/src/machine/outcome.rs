@@ -10,6 +10,8 @@ impl Run<'_> {
         let frozen = self.frozen();
         self.line.statistics.finish(&self.line.clock, frozen);
         self.line.flush_records()?;
+        // The last that is told of the drives: what their end does is not a guest's.
+        self.line.tell(Entry::Progress(self.line.clock.now_ns()))?;
         if matches!(ending, Ending::Hung | Ending::Panicked | Ending::VirtualLimit) {
             self.show_processors()?;
         }

@@ -134,7 +134,8 @@ pub fn run(
     std::fs::create_dir_all(&folder)?;
     let recording = Recording { folder: folder.clone(), plant: None };
     let mut done = run::execute_recorded(&experiment, base, stop, show, Some(&recording))?;
-    if stop.load(Ordering::Relaxed) {
+    // Stopped, or never begun.
+    if stop.load(Ordering::Relaxed) || (125..=127).contains(&done.status) {
         return Ok(done);
     }
     let mut session = Session::open(&recording.file())?;
