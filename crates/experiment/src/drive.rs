@@ -256,13 +256,14 @@ impl DriveSpec {
             return Err(wrong("medium is missing; for example medium=ram:1GiB".into()));
         };
         match &mut medium {
-            MediumSpec::Qcow2 { settings, .. } => {
+            MediumSpec::Qcow2 { settings, .. } | MediumSpec::Ordered { settings, .. } => {
                 settings.durability = durability.unwrap_or(settings.durability);
                 settings.max_lag = max_lag.unwrap_or(settings.max_lag);
             }
             _ if durability.is_some() || max_lag.is_some() => {
                 return Err(wrong(
-                    "durability and max-lag are for images; write medium=qcow2:PATH".into(),
+                    "durability and max-lag are for images; write medium=qcow2:PATH or medium=ordered:PATH"
+                        .into(),
                 ))
             }
             _ => {}

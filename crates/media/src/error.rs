@@ -83,7 +83,7 @@ pub enum SpecError {
     /// The kind of medium is unknown.
     #[error(
         "medium `{word}`: unknown kind `{kind}`; did you mean `{nearest}`? \
-         Write `ram:SIZE`, `file:PATH`, `qcow2:PATH` or `device:PATH`"
+         Write `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`"
     )]
     Kind {
         /// What was written.
@@ -94,7 +94,7 @@ pub enum SpecError {
         nearest: &'static str,
     },
     /// The kind stands without its size or path, or the other way round.
-    #[error("medium `{word}`: write `ram:SIZE`, `file:PATH`, `qcow2:PATH` or `device:PATH`")]
+    #[error("medium `{word}`: write `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`")]
     Incomplete {
         /// What was written.
         word: String,
@@ -108,7 +108,7 @@ pub enum SpecError {
         source: UnitError,
     },
     /// A table without, or with more than one of, `ram`, `file` and `device`.
-    #[error("a medium needs exactly one of `ram`, `file`, `qcow2` and `device`, and has {found}")]
+    #[error("a medium needs exactly one of `ram`, `file`, `qcow2`, `ordered` and `device`, and has {found}")]
     OneKind {
         /// What it has.
         found: String,
@@ -143,6 +143,12 @@ pub enum OpenError {
     /// The path is an image that only the image layer opens.
     #[error("{}: a disk image in qcow2 has no bytes of its own", .0.display())]
     Image(PathBuf),
+    /// The path is a disk whose flushes are orders, which takes real time.
+    #[error(
+        "{}: an ordered disk works in real time, for `stasis serve`; write file:PATH or qcow2:PATH here",
+        .0.display()
+    )]
+    RealTime(PathBuf),
     /// There is no such file, and none is made.
     #[error("{}: there is no such file; name one that is there", .0.display())]
     NotFound(PathBuf),

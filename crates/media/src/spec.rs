@@ -14,11 +14,12 @@ use crate::delay::Delayed;
 use crate::synchronous::Synchronous;
 use crate::workers::Workers;
 use crate::{
-    open, Execution, ImageSettings, Medium, OpenError, Ram, SpecError, MINIMUM_CAPACITY, SECTOR,
+    open, Durability, Execution, ImageSettings, Medium, OpenError, Ram, SpecError,
+    MINIMUM_CAPACITY, SECTOR,
 };
 
 /// The description of a medium: `ram:1GiB`, `file:disk.img`,
-/// `qcow2:disk.qcow2` or `device:/dev/sdb`, or a table such as
+/// `qcow2:disk.qcow2`, `ordered:disk.img` or `device:/dev/sdb`, or a table such as
 /// `{ file = "disk.img", size = "1GiB", direct = true }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MediumSpec {
@@ -44,6 +45,16 @@ pub enum MediumSpec {
         /// What the guest's flushes mean.
         settings: ImageSettings,
     },
+    /// A raw image in which the guest's flushes may be orders, in real time.
+    /// `stasis serve` opens it.
+    Ordered {
+        /// Where it is; relative to [`OpenOptions::base`].
+        path: PathBuf,
+        /// Its size in bytes. With it, a missing image is made.
+        size: Option<u64>,
+        /// What the guest's flushes mean.
+        settings: ImageSettings,
+    },
     /// A block device.
     Device {
         /// Its node, such as `/dev/sdb`.
@@ -64,9 +75,24 @@ pub struct OpenOptions<'a> {
     pub base: &'a Path,
 }
 
-const KINDS: [&str; 4] = ["ram", "file", "qcow2", "device"];
-const KEYS: [&str; 9] =
-    ["ram", "file", "qcow2", "device", "size", "direct", "durability", "max-lag", "max-lag-bytes"];
+const KINDS: [&str; 5] = ["ram", "file", "qcow2", "ordered", "device"];
+const KEYS: [&str; 10] = [
+    "ram",
+    "file",
+    "qcow2",
+    "ordered",
+    "device",
+    "size",
+    "direct",
+    "durability",
+    "max-lag",
+    "max-lag-bytes",
+];
+
+/// Settings of an ordered disk where nothing is said.
+fn ordered() -> ImageSettings {
+    ImageSettings { durability: Durability::Ordered, ..ImageSettings::default() }
+}
 
 fn nearest<const N: usize>(word: &str, among: [&'static str; N]) -> &'static str {
     let distance = |right: &&str| strsim::damerau_levenshtein(&word.to_lowercase(), right);
@@ -74,7 +100,7 @@ fn nearest<const N: usize>(word: &str, among: [&'static str; N]) -> &'static str
 }
 
 impl MediumSpec {
-    /// Reads `ram:SIZE`, `file:PATH`, `qcow2:PATH` or `device:PATH`.
+    /// Reads `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`.
     ///
     /// # Errors
     /// A [`SpecError`] that names what is wrong and the nearest right word.
@@ -98,6 +124,7 @@ impl MediumSpec {
             },
             "file" => Self::File { path, size: None, direct: false },
             "qcow2" => Self::Qcow2 { path, settings: ImageSettings::default() },
+            "ordered" => Self::Ordered { path, size: None, settings: ordered() },
             _ => Self::Device { path, direct: true },
         })
     }
@@ -108,6 +135,7 @@ impl MediumSpec {
             Self::Ram { size } => format!("ram:{}", format_size(*size)),
             Self::File { path, .. } => format!("file:{}", path.display()),
             Self::Qcow2 { path, .. } => format!("qcow2:{}", path.display()),
+            Self::Ordered { path, .. } => format!("ordered:{}", path.display()),
             Self::Device { path, .. } => format!("device:{}", path.display()),
         }
     }
@@ -128,6 +156,7 @@ impl MediumSpec {
                 open::file(&options.base.join(path), &self.label(), *size, *direct)?
             }
             Self::Qcow2 { path, .. } => return Err(OpenError::Image(path.clone())),
+            Self::Ordered { path, .. } => return Err(OpenError::RealTime(path.clone())),
             Self::Device { path, direct } => {
                 open::device(&options.base.join(path), &self.label(), *direct)?
             }
@@ -177,17 +206,15 @@ impl Serialize for MediumSpec {
                 }
             }
             Self::Qcow2 { path, settings } => {
-                let usual = ImageSettings::default();
                 map.serialize_entry("qcow2", path)?;
-                if settings.durability != usual.durability {
-                    map.serialize_entry("durability", &settings.durability)?;
+                serialize_settings(&mut map, settings, &ImageSettings::default())?;
+            }
+            Self::Ordered { path, size, settings } => {
+                map.serialize_entry("ordered", path)?;
+                if let Some(size) = size {
+                    map.serialize_entry("size", &format_size(*size))?;
                 }
-                if settings.max_lag != usual.max_lag {
-                    map.serialize_entry("max-lag", &format_duration(settings.max_lag))?;
-                }
-                if settings.max_lag_bytes != usual.max_lag_bytes {
-                    map.serialize_entry("max-lag-bytes", &format_size(settings.max_lag_bytes))?;
-                }
+                serialize_settings(&mut map, settings, &ordered())?;
             }
             Self::Device { path, direct } => {
                 map.serialize_entry("device", path)?;
@@ -198,6 +225,23 @@ impl Serialize for MediumSpec {
         }
         map.end()
     }
+}
+
+fn serialize_settings<M: SerializeMap>(
+    map: &mut M,
+    settings: &ImageSettings,
+    usual: &ImageSettings,
+) -> Result<(), M::Error> {
+    if settings.durability != usual.durability {
+        map.serialize_entry("durability", &settings.durability)?;
+    }
+    if settings.max_lag != usual.max_lag {
+        map.serialize_entry("max-lag", &format_duration(settings.max_lag))?;
+    }
+    if settings.max_lag_bytes != usual.max_lag_bytes {
+        map.serialize_entry("max-lag-bytes", &format_size(settings.max_lag_bytes))?;
+    }
+    Ok(())
 }
 
 impl<'de> Deserialize<'de> for MediumSpec {
@@ -222,40 +266,59 @@ struct Table {
     file: Option<PathBuf>,
     device: Option<PathBuf>,
     qcow2: Option<PathBuf>,
-    settings: Option<ImageSettings>,
+    ordered: Option<PathBuf>,
+    durability: Option<Durability>,
+    max_lag: Option<u64>,
+    max_lag_bytes: Option<u64>,
     size: Option<u64>,
     direct: Option<bool>,
 }
 
 impl Table {
     fn into_spec(self) -> Result<MediumSpec, SpecError> {
-        let Self { ram, file, device, qcow2, settings, size, direct } = self;
+        let Self { ram, file, device, qcow2, ordered: image, size, direct, .. } = self;
+        let said =
+            self.durability.is_some() || self.max_lag.is_some() || self.max_lag_bytes.is_some();
+        let settings = |usual: ImageSettings| ImageSettings {
+            durability: self.durability.unwrap_or(usual.durability),
+            max_lag: self.max_lag.unwrap_or(usual.max_lag),
+            max_lag_bytes: self.max_lag_bytes.unwrap_or(usual.max_lag_bytes),
+        };
         let misplaced = |present: bool, kind, key| match present {
             true => Err(SpecError::Misplaced { kind, key }),
             false => Ok(()),
         };
-        let image = qcow2.is_some();
-        misplaced(settings.is_some() && !image, "raw", "durability")?;
-        match (ram, file, device, qcow2) {
-            (None, None, None, Some(path)) => {
+        misplaced(said && qcow2.is_none() && image.is_none(), "raw", "durability")?;
+        match (ram, file, device, qcow2, image) {
+            (None, None, None, Some(path), None) => {
                 misplaced(size.is_some(), "qcow2", "size")?;
                 misplaced(direct.is_some(), "qcow2", "direct")?;
-                Ok(MediumSpec::Qcow2 { path, settings: settings.unwrap_or_default() })
+                Ok(MediumSpec::Qcow2 { path, settings: settings(ImageSettings::default()) })
             }
-            (Some(bytes), None, None, None) => {
+            (None, None, None, None, Some(path)) => {
+                misplaced(direct.is_some(), "ordered", "direct")?;
+                Ok(MediumSpec::Ordered { path, size, settings: settings(ordered()) })
+            }
+            (Some(bytes), None, None, None, None) => {
                 misplaced(size.is_some(), "ram", "size")?;
                 misplaced(direct.is_some(), "ram", "direct")?;
                 Ok(MediumSpec::Ram { size: bytes })
             }
-            (None, Some(path), None, None) => {
+            (None, Some(path), None, None, None) => {
                 Ok(MediumSpec::File { path, size, direct: direct.unwrap_or(false) })
             }
-            (None, None, Some(path), None) => {
+            (None, None, Some(path), None, None) => {
                 misplaced(size.is_some(), "device", "size")?;
                 Ok(MediumSpec::Device { path, direct: direct.unwrap_or(true) })
             }
-            (ram, file, device, qcow2) => {
-                let present = [ram.is_some(), file.is_some(), qcow2.is_some(), device.is_some()];
+            (ram, file, device, qcow2, image) => {
+                let present = [
+                    ram.is_some(),
+                    file.is_some(),
+                    qcow2.is_some(),
+                    image.is_some(),
+                    device.is_some(),
+                ];
                 let found: Vec<_> = KINDS
                     .iter()
                     .zip(present)
@@ -290,16 +353,16 @@ impl<'de> Visitor<'de> for SpecVisitor {
                 "ram" => table.ram = Some(map.next_value::<Size>()?.0),
                 "file" => table.file = Some(map.next_value()?),
                 "device" => table.device = Some(map.next_value()?),
+                "ordered" => table.ordered = Some(map.next_value()?),
                 "qcow2" => table.qcow2 = Some(map.next_value()?),
                 "durability" => {
-                    table.settings.get_or_insert_default().durability = map.next_value()?;
+                    table.durability = Some(map.next_value()?);
                 }
                 "max-lag" => {
-                    table.settings.get_or_insert_default().max_lag = map.next_value::<Lag>()?.0;
+                    table.max_lag = Some(map.next_value::<Lag>()?.0);
                 }
                 "max-lag-bytes" => {
-                    table.settings.get_or_insert_default().max_lag_bytes =
-                        map.next_value::<Size>()?.0;
+                    table.max_lag_bytes = Some(map.next_value::<Size>()?.0);
                 }
                 "size" => table.size = Some(map.next_value::<Size>()?.0),
                 "direct" => table.direct = Some(map.next_value()?),
@@ -316,7 +379,6 @@ impl<'de> Visitor<'de> for SpecVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Durability;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -337,6 +399,11 @@ mod tests {
             path: "disk.qcow2".into(),
             settings: ImageSettings { durability, max_lag, ..ImageSettings::default() },
         };
+        let ordered = |size, durability| MediumSpec::Ordered {
+            path: "disk.img".into(),
+            size,
+            settings: ImageSettings { durability, ..ImageSettings::default() },
+        };
         let device = |direct| MediumSpec::Device { path: "/dev/sdb".into(), direct };
         for (text, spec) in [
             ("'ram:1GiB'", ram.clone()),
@@ -351,6 +418,15 @@ mod tests {
             (
                 "{ qcow2 = 'disk.qcow2', durability = 'ordered', max-lag = '10ms' }",
                 image(Durability::Ordered, 10_000_000),
+            ),
+            ("'ordered:disk.img'", ordered(None, Durability::Ordered)),
+            (
+                "{ ordered = 'disk.img', size = '1MiB' }",
+                ordered(Some(1 << 20), Durability::Ordered),
+            ),
+            (
+                "{ ordered = 'disk.img', durability = 'barrier' }",
+                ordered(None, Durability::Barrier),
             ),
             ("'device:/dev/sdb'", device(true)),
             ("{ device = '/dev/sdb' }", device(true)),
@@ -380,6 +456,7 @@ mod tests {
             ("{ size = '1GiB' }", ["exactly one of", "none of them"]),
             ("{ ram = '1GiB', file = 'x' }", ["exactly one of", "`ram` and `file`"]),
             ("{ ram = '1GiB', direct = true }", ["`ram` medium", "no `direct`"]),
+            ("{ ordered = 'x', direct = true }", ["`ordered` medium", "no `direct`"]),
             ("{ device = '/dev/sdb', size = 1 }", ["`device` medium", "no `size`"]),
             ("{ file = 'x', durability = 'flush' }", ["`raw` medium", "no `durability`"]),
             ("{ qcow2 = 'x', durability = 'flsh' }", ["flsh", "ordered"]),

@@ -1,9 +1,9 @@
 //! sqlite and fio in a guest under stock QEMU, each on an ordered disk and on
 //! QEMU's own qcow2 images with cache=writeback and cache=unsafe, in turns.
 //!
-//! `guest FOLDER [ROUNDS]`: images are made in FOLDER. The ordered disk is served
-//! by the example `nbd`, which must have been built, to QEMU's NBD client. Needs
-//! QEMU and a guest (`stasis guest build`), and prints operations a second of
+//! `guest FOLDER [ROUNDS [STASIS]]`: images are made in FOLDER. The ordered disk is
+//! served by `STASIS serve` to QEMU's vhost-user-blk, or without STASIS by the
+//! example `nbd`, which must have been built, to QEMU's NBD client. Needs QEMU and a guest (`stasis guest build`), and prints operations a second of
 //! each, medians of the rounds, and their ratios.
 
 use std::collections::BTreeMap;
@@ -52,14 +52,25 @@ fn beside(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(std::env::current_exe()?.with_file_name(name))
 }
 
-fn serve(folder: &Path, socket: &Path) -> Result<Child, Box<dyn Error>> {
+fn serve(folder: &Path, socket: &Path, stasis: Option<&str>) -> Result<Child, Box<dyn Error>> {
     let _ = std::fs::remove_file(socket);
-    let mut child = Command::new(beside("nbd")?)
-        .arg(folder.join("ordered.img"))
-        .arg(socket)
-        .args(["2048", "ordered"])
-        .stdin(Stdio::piped())
-        .spawn()?;
+    let image = folder.join("ordered.img");
+    let mut child = match stasis {
+        Some(stasis) => {
+            if !image.exists() {
+                stasis_ordered::Disk::create(&image, 2 << 30)?;
+            }
+            let drive = format!("name=ordered,model=null,medium=ordered:{}", image.display());
+            let mut command = Command::new(stasis);
+            command.args(["serve", "--drive", &drive, "--sockets"]).arg(folder).spawn()?
+        }
+        None => Command::new(beside("nbd")?)
+            .arg(image)
+            .arg(socket)
+            .args(["2048", "ordered"])
+            .stdin(Stdio::piped())
+            .spawn()?,
+    };
     while !socket.exists() {
         if let Some(status) = child.try_wait()? {
             return Err(format!("nbd: {status}").into());
@@ -69,8 +80,11 @@ fn serve(folder: &Path, socket: &Path) -> Result<Child, Box<dyn Error>> {
     Ok(child)
 }
 
-fn drive(kind: &str, folder: &Path, socket: &Path) -> Result<Drive, Box<dyn Error>> {
+fn drive(kind: &str, folder: &Path, socket: &Path, user: bool) -> Result<Drive, Box<dyn Error>> {
     let cache = match kind {
+        "ordered" if user => {
+            return Ok(Drive::new(Backend::VhostUser { socket: socket.into() }));
+        }
         "ordered" => {
             let path = socket.display();
             return Ok(Drive::new(Backend::Other(format!(
@@ -96,17 +110,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(arguments.next().ok_or("use: guest FOLDER [ROUNDS]")?);
     let rounds = arguments.next().map_or(Ok(3), |text| text.parse::<usize>())?;
     let folder = folder.canonicalize()?;
+    let stasis = arguments.next();
     let guest = guest()?;
     let mut figures: BTreeMap<String, [Vec<f64>; 3]> = BTreeMap::new();
     for _ in 0..rounds {
         for (index, kind) in KINDS.into_iter().enumerate() {
-            let socket = folder.join("socket");
+            let socket = folder.join("ordered.sock");
             let mut server = match kind {
-                "ordered" => Some(serve(&folder, &socket)?),
+                "ordered" => Some(serve(&folder, &socket, stasis.as_deref())?),
                 _ => None,
             };
             let mut config = Config::new(guest.clone());
-            config.drives = vec![drive(kind, &folder, &socket)?];
+            config.drives = vec![drive(kind, &folder, &socket, stasis.is_some())?];
+            config.shared_memory = stasis.is_some();
             let mut vm = Vm::start(&config)?;
             let (outcome, said) = vm.shell(SCRIPT)?;
             let said = String::from_utf8_lossy(&said);
@@ -115,8 +131,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             vm.stop()?;
             if let Some(server) = &mut server {
-                // The end of its input is its end.
+                // The end of its input is the example's end.
                 drop(server.stdin.take());
+                if stasis.is_some() {
+                    server.kill()?;
+                }
                 server.wait()?;
             }
             for line in said.lines().filter_map(|line| line.strip_prefix("RESULT ")) {

@@ -1,9 +1,11 @@
 //! An ordered disk as a medium: below a model, an image, or a server's queues.
 
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use rustix::event::{eventfd, EventfdFlags};
 use stasis_block::{Command, Operation};
 use stasis_media::{Finished, Medium, MediumError, Ticket};
 
@@ -26,8 +28,13 @@ pub struct OrderedMedium {
     waiting: usize,
     // `None` where the thread has been told to end.
     to_thread: Option<Sender<Waiting>>,
-    from_thread: Receiver<Finished>,
+    // With whether the thread rings after it.
+    from_thread: Receiver<(Finished, bool)>,
     thread: Option<JoinHandle<()>>,
+    // Readable while the thread has finished something.
+    ready: Arc<OwnedFd>,
+    // Rings that were announced, less those that were heard.
+    rings: u64,
 }
 
 impl OrderedMedium {
@@ -39,18 +46,26 @@ impl OrderedMedium {
         let (to_thread, work) = channel::<Waiting>();
         let (done, from_thread) = channel();
         let worker = disk.clone();
+        let ready = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let ring = ready.clone();
         let thread =
             std::thread::Builder::new().name("stasis-durable".into()).spawn(move || {
                 while let Ok(first) = work.recv() {
                     // One sync is enough for all that wait.
                     let all: Vec<Waiting> = std::iter::once(first).chain(work.try_iter()).collect();
                     let result = worker.make_durable();
-                    for Waiting { ticket, command, data } in all {
+                    let mut heard = true;
+                    let last = all.len() - 1;
+                    for (index, Waiting { ticket, command, data }) in all.into_iter().enumerate() {
                         let result = result.clone().map_err(|error| told(&command, error));
-                        if done.send(Finished { ticket, result, data }).is_err() {
-                            return;
-                        }
+                        let finished = Finished { ticket, result, data };
+                        heard &= done.send((finished, index == last)).is_ok();
                     }
+                    if !heard {
+                        return;
+                    }
+                    // It can only fail where it is readable anyway.
+                    let _ = rustix::io::write(&ring, &1u64.to_ne_bytes());
                 }
             })?;
         Ok(Self {
@@ -61,6 +76,8 @@ impl OrderedMedium {
             to_thread: Some(to_thread),
             from_thread,
             thread: Some(thread),
+            ready,
+            rings: 0,
         })
     }
 
@@ -137,17 +154,33 @@ impl Medium for OrderedMedium {
 
     fn poll(&mut self, done: &mut Vec<Finished>) {
         done.append(&mut self.finished);
-        let before = done.len();
-        done.extend(self.from_thread.try_iter());
-        self.waiting -= done.len() - before;
+        if self.waiting == 0 && self.rings == 0 {
+            return;
+        }
+        while let Ok((finished, rings)) = self.from_thread.try_recv() {
+            self.waiting -= 1;
+            self.rings += u64::from(rings);
+            done.push(finished);
+        }
+        // Only what was announced: a ring of what is not yet taken has to stay.
+        let mut count = [0; 8];
+        if self.rings > 0 && rustix::io::read(&self.ready, &mut count).is_ok() {
+            let heard = u64::from_ne_bytes(count);
+            let early = heard.saturating_sub(self.rings);
+            self.rings = self.rings.saturating_sub(heard);
+            if early > 0 {
+                let _ = rustix::io::write(&self.ready, &early.to_ne_bytes());
+            }
+        }
     }
 
     fn wait(&mut self, done: &mut Vec<Finished>) {
         let before = done.len();
         self.poll(done);
         if done.len() == before && self.waiting > 0 {
-            if let Ok(finished) = self.from_thread.recv() {
+            if let Ok((finished, rings)) = self.from_thread.recv() {
                 self.waiting -= 1;
+                self.rings += u64::from(rings);
                 done.push(finished);
             }
         }
@@ -155,6 +188,10 @@ impl Medium for OrderedMedium {
 
     fn in_flight(&self) -> usize {
         self.finished.len() + self.waiting
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.ready.as_raw_fd()]
     }
 }
 
@@ -172,6 +209,27 @@ impl Drop for OrderedMedium {
 mod tests {
     use super::*;
     use crate::{Options, LEAST_LOG};
+    use rustix::event::{poll, PollFd, PollFlags, Timespec};
+
+    /// Without a call that waits: by its descriptor.
+    fn heard(medium: &mut OrderedMedium, command: Command) {
+        medium.submit(5, command, vec![]);
+        let mut done = Vec::new();
+        medium.poll(&mut done);
+        while done.is_empty() {
+            let ready = medium.ready.clone();
+            let mut descriptors = [PollFd::new(&ready, PollFlags::IN)];
+            poll(&mut descriptors, None).unwrap();
+            medium.poll(&mut done);
+        }
+        // In the end, and not at once, it is no longer readable.
+        while medium.rings > 0 {
+            medium.poll(&mut done);
+        }
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let count = poll(&mut [PollFd::new(&medium.ready, PollFlags::IN)], Some(&now)).unwrap();
+        assert_eq!((done.len(), count), (1, 0));
+    }
 
     fn run(medium: &mut OrderedMedium, command: Command, data: Vec<u8>) -> Finished {
         medium.submit(9, command, data);
@@ -205,6 +263,7 @@ mod tests {
             let before = disk.counters().durable;
             run(&mut medium, Command { fua: true, ..write }, vec![4; 1024]).result.unwrap();
             assert!(disk.counters().durable > before, "FUA is durable whatever the way");
+            heard(&mut medium, Command { fua: true, ..Command::flush() });
             let beyond = Command::new(Operation::Write, 1 << 20, 512);
             let error = run(&mut medium, beyond, vec![0; 512]).result.unwrap_err();
             assert!(matches!(error, MediumError::OutOfRange { .. }));

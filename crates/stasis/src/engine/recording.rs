@@ -55,7 +55,9 @@ impl Recording {
                  copied; take an image of it (file: or qcow2:)",
                 path.display()
             ),
-            MediumSpec::File { path, .. } | MediumSpec::Qcow2 { path, .. } => path.clone(),
+            MediumSpec::File { path, .. }
+            | MediumSpec::Ordered { path, .. }
+            | MediumSpec::Qcow2 { path, .. } => path.clone(),
         };
         let name = format!("drive{index}.before");
         let base = self.folder.join(&name);

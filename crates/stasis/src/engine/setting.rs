@@ -308,6 +308,9 @@ fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
         MediumSpec::Qcow2 { path, settings } => {
             MediumSpec::Qcow2 { path: whole(path)?, settings: *settings }
         }
+        MediumSpec::Ordered { path, size, settings } => {
+            MediumSpec::Ordered { path: whole(path)?, size: *size, settings: *settings }
+        }
         MediumSpec::Device { path, direct } => {
             MediumSpec::Device { path: whole(path)?, direct: *direct }
         }

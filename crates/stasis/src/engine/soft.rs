@@ -71,7 +71,9 @@ pub fn run(
                 }
                 Some(first)
             }
-            MediumSpec::File { path, .. } | MediumSpec::Device { path, .. } => {
+            MediumSpec::File { path, .. }
+            | MediumSpec::Ordered { path, .. }
+            | MediumSpec::Device { path, .. } => {
                 drives.push(PassedDrive { path: path.clone(), read_only: false });
                 Some(drives.len() - 1)
             }

@@ -1,13 +1,15 @@
 //! From a drive's description to what a server serves.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use stasis_drive::Layer;
 use stasis_experiment::DriveSpec;
-use stasis_media::{Execution, MediumSpec, OpenError, OpenOptions};
+use stasis_media::{Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions};
 use stasis_models::{BuildContext, Model, ModelSpec, ModelTable};
+use stasis_ordered::{Disk, OrderedMedium};
 use stasis_serve::{Below, NewDrive, RealTime, Shared, Store};
 use stasis_virtio::{Config, NotifyPolicy};
 
@@ -117,7 +119,11 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
 
 fn is_locked(error: &anyhow::Error) -> bool {
     let locked = |cause: &OpenError| matches!(cause, OpenError::Locked(_));
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(locked))
+    let ordered =
+        |cause: &stasis_ordered::OpenError| matches!(cause, stasis_ordered::OpenError::Locked(_));
+    error.chain().any(|cause| {
+        cause.downcast_ref().is_some_and(locked) || cause.downcast_ref().is_some_and(ordered)
+    })
 }
 
 impl Opening {
@@ -130,6 +136,11 @@ impl Opening {
                 let (opening, medium) = stasis_image::open_files(&base.join(path), true, &options)?;
                 (Some((opening, *settings)), medium)
             }
+            MediumSpec::Ordered { path, size, settings } => {
+                let path = base.join(path);
+                let medium = patiently(|| open_ordered(&path, *size, settings))?;
+                (None, Box::new(medium) as Box<dyn Medium>)
+            }
             medium => (None, patiently(|| Ok(medium.open(&options)?))?),
         };
         let model = build(&model, seed, medium.capacity(), path)?;
@@ -141,6 +152,23 @@ impl Opening {
         }
         Ok(store)
     }
+}
+
+/// A disk in a host's file whose flushes may be orders.
+fn open_ordered(path: &Path, size: Option<u64>, settings: &ImageSettings) -> Result<OrderedMedium> {
+    if let (Some(size), false) = (size, path.exists()) {
+        Disk::create(path, size)?;
+    }
+    let ImageSettings { durability, max_lag, max_lag_bytes } = *settings;
+    let usual = stasis_ordered::Options::default();
+    let options = stasis_ordered::Options { durability, max_lag, max_lag_bytes, ..usual };
+    let (disk, recovered) = Disk::open(path, options)?;
+    if recovered.replayed > 0 || recovered.cut > 0 {
+        let stasis_ordered::Recovered { replayed, cut } = recovered;
+        let told = format!("recovered: {replayed} bytes of the log carried, {cut} cut off");
+        stasis_serve::log::warn(&path.display().to_string(), &told);
+    }
+    Ok(OrderedMedium::new(Arc::new(disk), durability)?)
 }
 
 /// What times a drive; nothing does where it takes no time.
