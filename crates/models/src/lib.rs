@@ -18,6 +18,7 @@
 
 mod cached;
 pub mod calibrate;
+pub mod card;
 pub mod disk;
 mod distribution;
 mod empirical;
@@ -29,6 +30,7 @@ mod rate;
 pub mod rated;
 pub mod spec;
 
+pub use card::{Card, CardSpec};
 pub use disk::{Disk, DiskSpec, Queue};
 pub use distribution::Interpolation;
 pub use empirical::Empirical;

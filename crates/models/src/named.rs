@@ -9,6 +9,7 @@ mod flash;
 use stasis_block::Operation;
 use stasis_clock::{Nanos, MICROSECOND};
 
+use crate::card::CardSpec;
 use crate::disk::DiskSpec;
 use crate::distribution::Interpolation;
 use crate::profile::{Block, Observed, Profile};
@@ -113,6 +114,58 @@ pub static NAMED: &[NamedModel] = &[
                       maker's class of drive); track seek and the cache's 16 pieces fitted to \
                       Fig. 6; 125 MB/s at the outer edge",
         make: jpt39c,
+    },
+    NamedModel {
+        name: "mk6006gah",
+        summary: "Toshiba MK6006GAH, 60 GB 1.8-inch disk",
+        figures: &[
+            ("read peak rate", "10 MB/s"),
+            ("rotation", "4200 rpm"),
+            ("average access", "about 19 ms"),
+            ("buffer", "2 MB"),
+        ],
+        source: "vIrtical, deliverable D3.6, \"I/O Scheduler for virtualized systems\" (2014), Table 1 (size, peak \
+                 rate where it was measured); Tom's Hardware, \"1.8-inch Hard Drives: Small is Beautiful\" (2006): 4200 rpm, 2 MB \
+                 and 18.8 ms of access time for the maker's next drive of the class, MK8007GAH",
+        assumptions: "the peak rate is its interface's, as the disk of a single platter of the same density was seen at \
+                      22 MB/s; half that at the inner edge; average seek 11.7 ms (18.8 ms less half a rotation), \
+                      3 ms to the next track; the buffer for reading ahead by 1 MiB and writing",
+        make: mk6006gah,
+    },
+    NamedModel {
+        name: "sdhc-class-6",
+        summary: "Transcend microSDHC card, 8 GB, class 6",
+        figures: &[
+            ("read peak rate", "16 MB/s"),
+            ("random read of 4 KiB", "3.4 MB/s"),
+            ("sequential write", "at least 6 MB/s"),
+            ("random write of 4 KiB", "below 0.1 MB/s"),
+        ],
+        source: "vIrtical D3.6 (2014), Table 1 (size, peak rate); SD Association, speed class 6 (6 MB/s); Tom's Hardware, \"Round-Up: \
+                 15 microSDHC Cards\" (2011), random reads and writes of cards of class 6; how such cards write: \
+                 Bergmann, \"Optimizing Linux with cheap flash drives\", LWN.net (2011)",
+        assumptions: "the peak rate is that of 128 KiB; writes at 9 MB/s; estimates: units of 4 MiB, two of them open, \
+                      250 ms to close one; a flush takes no time",
+        make: || {
+            card([950, 1_000], [18_000_000, 9_000_000], 2, 250_000)
+        },
+    },
+    NamedModel {
+        name: "sem16g",
+        summary: "SanDisk SEM16G, 16 GB eMMC",
+        figures: &[
+            ("read peak rate", "70 MB/s"),
+            ("random read of 4 KiB", "2,600 IOPS"),
+            ("random write of 4 KiB", "about 190 IOPS"),
+        ],
+        source: "vIrtical D3.6 (2014), Table 1 (size, peak rate); AnandTech, \"SanDisk iNAND Extreme in 2014\" (eMMC of these years: \
+                 at most a few hundred random writes a second) and \"SanDisk Announces Optimized iNAND Extreme\" (2013: \
+                 4,000 random reads a second for its successor)",
+        assumptions: "the peak rate is that of 128 KiB; estimates: 340 us to a read's transfer, writes at 20 MB/s, units of \
+                      4 MiB, eight of them open, 5 ms to close one; a flush takes no time",
+        make: || {
+            card([340, 100], [85_500_000, 20_000_000], 8, 5_000)
+        },
     },
     NamedModel {
         name: "optane-p4800x",
@@ -290,6 +343,44 @@ fn jpt39c() -> ModelTable {
         write_cache_extents: 16,
         read_ahead: 1 << 20,
         ..basic
+    }))
+}
+
+fn mk6006gah() -> ModelTable {
+    let basic = DiskSpec::new(
+        60_000_000_000,
+        4200,
+        Rate::per_second(22_000_000),
+        3_000 * MICROSECOND,
+        11_700 * MICROSECOND,
+    );
+    ModelTable::Disk(Box::new(DiskSpec {
+        interface_rate: Rate::per_second(10_000_000),
+        write_cache: 1 << 20,
+        write_cache_extents: 16,
+        read_ahead: 1 << 20,
+        read_segments: 4,
+        // ATA without native queueing.
+        queue_depth: 1,
+        ..basic
+    }))
+}
+
+/// A card: of reads and writes what they take before their transfer (us) and
+/// its rate; units that can be open, and what closing one takes (us).
+fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> ModelTable {
+    let [read, write] = before.map(|us| Span::fixed(us * MICROSECOND));
+    let [read_rate, write_rate] = rates.map(Rate::per_second);
+    ModelTable::Card(Box::new(CardSpec {
+        read,
+        read_rate,
+        write,
+        write_rate,
+        unit: 4 << 20,
+        open_units,
+        close: Span::fixed(close * MICROSECOND),
+        flush: Span::default(),
+        discard: Span::default(),
     }))
 }
 

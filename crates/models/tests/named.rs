@@ -153,7 +153,8 @@ fn volatile_caches_and_barriers_are_known() {
         };
         let volatile = ["samsung-970-evo", "samsung-980-pro", "850-pro", "samsung-870-evo"]
             .contains(&named.name)
-            || ["jpt39c", "ultrastar-hc310", "flash-tlc", "mqsim-mlc"].contains(&named.name);
+            || ["jpt39c", "mk6006gah", "ultrastar-hc310", "flash-tlc", "mqsim-mlc"]
+                .contains(&named.name);
         assert_eq!(cache > 0, volatile, "{}", named.name);
         with_barrier.extend(build(named.name, 0).barrier().map(|_| named.name));
     }

@@ -14,12 +14,13 @@
 //! model = { kind = "fixed", latency = "20us", flush = "1ms", cache = { size = "64MiB", drain = "500MB/s" } }
 //! model = { kind = "disk", capacity = "1TB", rpm = 7200, outer_rate = "125MB/s", single_track_seek = "0.8ms", average_seek = "8.5ms", write_cache = "32MiB", read_ahead = "1MiB" }
 //! model = { kind = "flash", channels = 8, luns = 4, planes = 2, cells = "tlc", over_provisioning = 0.07, precondition = "steady" }
+//! model = { kind = "card", read = "1ms", read_rate = "18MB/s", write = "1ms", write_rate = "9MB/s", open_units = 2, close = "250ms" }
 //! model = { base = "jpt39c", write_cache = "0" }   # a named model with changes
 //! ```
 //!
 //! Every table may have a `label`, its name in results. The keys of each kind
 //! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] (with
-//! [`CacheSpec`] in each), [`DiskSpec`] and [`stasis_flash::Spec`].
+//! [`CacheSpec`] in each), [`CardSpec`], [`DiskSpec`] and [`stasis_flash::Spec`].
 
 mod cache;
 mod error;
@@ -45,6 +46,7 @@ pub use self::error::{BuildError, ResolveError, SpecError};
 pub use self::kinds::{ProfileSpec, RatedLatency, RatedSpec, Rating, SpansSpec};
 pub(crate) use self::reader::Reader;
 use crate::cached::Cached;
+use crate::card::{Card, CardSpec};
 use crate::disk::{Disk, DiskSpec};
 use crate::empirical::Empirical;
 use crate::latency::{Independent, Latency, Spans};
@@ -80,6 +82,8 @@ pub enum ModelTable {
     Rated(Box<RatedSpec>),
     /// A mechanical disk.
     Disk(Box<DiskSpec>),
+    /// A memory card.
+    Card(Box<CardSpec>),
     /// A flash SSD.
     Flash(Box<stasis_flash::Spec>),
 }
@@ -97,7 +101,7 @@ pub struct BuildContext {
 }
 
 /// The kinds as tables name them.
-const KINDS: [&str; 7] = ["null", "fixed", "uniform", "profile", "rated", "disk", "flash"];
+const KINDS: [&str; 8] = ["null", "fixed", "uniform", "profile", "rated", "disk", "card", "flash"];
 
 impl ModelSpec {
     /// A model described by a program.
@@ -191,7 +195,7 @@ impl ModelSpec {
             }
         };
         let label = label.or(changed).unwrap_or_else(|| kind.clone());
-        if kind == KINDS[6] {
+        if kind == KINDS[7] {
             let table = ModelTable::Flash(Box::new(flash(table)?));
             return Ok(Self { label, table });
         }
@@ -207,6 +211,7 @@ impl ModelSpec {
                 ModelTable::Profile(Box::new(spec))
             }
             "rated" => ModelTable::Rated(Box::new(RatedSpec::read(&mut reader(RatedSpec::KEYS)?)?)),
+            "card" => ModelTable::Card(Box::new(CardSpec::read(&mut reader(CardSpec::KEYS)?)?)),
             "disk" => ModelTable::Disk(Box::new(DiskSpec::read(&mut reader(DiskSpec::KEYS)?)?)),
             kind => return Err(unknown_kind(kind)),
         };
@@ -220,6 +225,7 @@ impl ModelSpec {
             ModelTable::Profile(spec) => serde_json::to_value(spec)?,
             ModelTable::Rated(spec) => serde_json::to_value(spec)?,
             ModelTable::Disk(spec) => serde_json::to_value(spec)?,
+            ModelTable::Card(spec) => serde_json::to_value(spec)?,
             ModelTable::Flash(spec) => serde_json::to_value(spec)?,
         };
         let mut map = Map::new();
@@ -316,6 +322,7 @@ impl ModelSpec {
                 })?;
                 Box::new(disk)
             }
+            ModelTable::Card(spec) => Box::new(Independent::new(Card::new(spec, seed), Some(1))),
             ModelTable::Flash(spec) => {
                 let ssd = Ssd::new(spec, context.capacity, seed);
                 Box::new(ssd.map_err(|cause| self.not_flash(cause))?)
@@ -359,7 +366,8 @@ impl ModelTable {
             Self::Profile(_) => KINDS[3],
             Self::Rated(_) => KINDS[4],
             Self::Disk(_) => KINDS[5],
-            Self::Flash(_) => KINDS[6],
+            Self::Card(_) => KINDS[6],
+            Self::Flash(_) => KINDS[7],
         }
     }
 }

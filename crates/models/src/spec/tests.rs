@@ -21,7 +21,7 @@ fn the_documented_forms_are_understood() {
         .filter_map(|line| line.strip_prefix("//! model = "))
         .map(|line| line.split("  #").next().unwrap_or(line))
         .collect();
-    assert_eq!(lines.len(), 12);
+    assert_eq!(lines.len(), 13);
     for line in lines {
         let spec = from_toml(line).unwrap_or_else(|e| panic!("{line}: {e}"));
         let drive = Drive { model: spec };
@@ -89,6 +89,7 @@ fn no_key_is_forgotten() {
         (profile, ProfileSpec::KEYS),
         (rated, RatedSpec::KEYS),
         (disk, DiskSpec::KEYS),
+        (ModelSpec::parse("sdhc-class-6").unwrap(), crate::card::CardSpec::KEYS),
     ] {
         let map = spec.to_map().unwrap();
         let mut written: Vec<_> = map.keys().map(String::as_str).collect();
