@@ -168,9 +168,9 @@ impl Session {
             let promised: Vec<_> =
                 judges.iter().map(|(judge, _)| judge.promised(cut.position, at)).collect();
             let prints: Vec<u128> = remains.iter().map(|remains| remains.print).collect();
+            let mut state = State { story, walk: &walk, remains: &remains, cut, at };
             if seen.insert((promised, prints.clone())) {
                 outcome.distinct += 1;
-                let mut state = State { story, walk: &walk, remains: &remains, cut, at };
                 if looks.native {
                     state.natively(disks, &judges, contents, &mut outcome)?;
                 }
@@ -179,12 +179,12 @@ impl Session {
                         state.ask_another(disks, *second, &mut outcome)?;
                     }
                 }
-                let lines = story.lines.partition_point(|(when, ..)| *when <= cut.position);
-                let turn = cut.number % looks.check_every == 0;
-                if let Some(check) = looks.check.as_mut().filter(|_| turn || cuts.len() == 1) {
-                    if checked.insert((lines, prints)) {
-                        state.check(disks, contents, *check, lines, &mut outcome)?;
-                    }
+            }
+            let lines = story.lines.partition_point(|(when, ..)| *when <= cut.position);
+            let turn = cut.number % looks.check_every == 0 || cuts.len() == 1;
+            if let Some(check) = looks.check.as_mut().filter(|_| turn) {
+                if checked.insert((lines, prints)) {
+                    state.check(disks, contents, *check, lines, &mut outcome)?;
                 }
             }
             if let Some(folder) = looks.keep.filter(|_| outcome.cuts == cuts.len() as u64) {
