@@ -116,7 +116,7 @@ sub files_beside { my ($must, $last, $why) = @_;
 }
 
 sub steps_of_database {
-    my $all = `sqlite3 -batch /mnt/db "PRAGMA integrity_check; SELECT step FROM head; SELECT count(*), min(step), max(step) FROM steps; SELECT step, text FROM steps;" 2>&1`;
+    my $all = `sqlite3 -batch /mnt/db "PRAGMA integrity_check; SELECT coalesce((SELECT step FROM head), 0); SELECT count(*), min(step), max(step) FROM steps; SELECT step, text FROM steps;" 2>&1`;
     # Before the tables are there.
     return (['/mnt/db', 0, 1, 1]) if $all =~ /no such table/;
     my ($sound, $head, $counts, @rows) = split /\n/, $all;

@@ -81,8 +81,8 @@ sub database {
     my $journal = $_[0] eq 'wal' ? 'wal' : 'delete';
     open my $sql, '|-', 'stdbuf -oL sqlite3 -batch -bail /mnt/db' or die;
     print $sql "PRAGMA journal_mode=$journal; PRAGMA synchronous=EXTRA; PRAGMA wal_autocheckpoint=50;
-        CREATE TABLE head(id INTEGER PRIMARY KEY, step);
-        CREATE TABLE steps(step INTEGER PRIMARY KEY, text); INSERT INTO head VALUES(1, 0);\n";
+        BEGIN; CREATE TABLE head(id INTEGER PRIMARY KEY, step);
+        CREATE TABLE steps(step INTEGER PRIMARY KEY, text); INSERT INTO head VALUES(1, 0); COMMIT;\n";
     for my $step (1 .. $steps) {
         my $text = text($step, 200 + $step % 3000);
         chomp $text;

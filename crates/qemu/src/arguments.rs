@@ -16,11 +16,13 @@ const MOST_LOW: u64 = 2 << 30;
 ///   again, which makes the start of a program six times as slow.
 /// - `mitigations=off`, `init_on_alloc=0`, `lsm=none`, `audit=0`: nothing to be
 ///   protected from in here.
+/// - `no_timer_check`: on a busy host an emulated timer can be too late for the
+///   kernel's check of it, which then panics.
 /// - `panic=-1`: a panic ends QEMU at once (`-no-reboot`).
 /// - `rcupdate.rcu_expedited=1 cryptomgr.notests`: a quicker boot.
 /// - `STASIS_PORT=1` reaches the agent in its environment.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none \
-     audit=0 nokaslr norandmaps rcupdate.rcu_expedited=1 cryptomgr.notests STASIS_PORT=1";
+     audit=0 nokaslr norandmaps no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests STASIS_PORT=1";
 
 /// Descriptors that QEMU inherits, and files that it writes.
 pub(crate) struct Ends<'a> {

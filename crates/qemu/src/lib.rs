@@ -18,6 +18,7 @@ mod checker;
 mod config;
 mod error;
 mod port;
+mod said;
 mod scratch;
 mod vm;
 

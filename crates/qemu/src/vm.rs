@@ -3,11 +3,12 @@
 use crate::arguments::{arguments, Ends};
 use crate::port::{Failure, Port};
 use crate::probe::{probe, KvmState};
-use crate::process::{find_qemu, tail, Process};
+use crate::process::{find_qemu, Process};
 use crate::qmp::Qmp;
+use crate::said::{console, ended, said};
 use crate::{Accelerator, Config, Error};
 use stasis_channel::{Host, Job, Mailbox, Request, Response, Stream, MAX_PAYLOAD};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
@@ -277,32 +278,6 @@ impl Vm {
             Failure::TooLong(length) => Error::Frame { length },
             Failure::System(source) => Error::System { what: "wait for the guest", source },
         }
-    }
-}
-
-fn ended(mut process: Process, folder: &TempDir) -> Error {
-    Error::Ended { said: said(&mut process, folder) }
-}
-
-/// The end of the console, and of QEMU's own complaints.
-fn said(process: &mut Process, folder: &TempDir) -> String {
-    // Its descriptors are closed, so its end is near.
-    let _ = process.wait();
-    let log = File::open(folder.path().join("log"));
-    let log = log.and_then(|mut log| tail(&mut log)).unwrap_or_default();
-    let console = console(folder);
-    [console, log].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
-}
-
-/// The last lines of the console. A panic's reason stands above what follows it.
-fn console(folder: &TempDir) -> String {
-    let path = folder.path().join("console");
-    let end = File::open(&path).and_then(|mut console| tail(&mut console)).unwrap_or_default();
-    let whole = fs::read(&path).unwrap_or_default();
-    let whole = String::from_utf8_lossy(&whole);
-    match whole.lines().rev().find(|line| line.contains("Kernel panic")) {
-        Some(reason) if !end.contains(reason) => format!("{reason}\n{end}"),
-        _ => end,
     }
 }
 

@@ -14,6 +14,9 @@ use std::time::Duration;
 fn guest() -> Guest {
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "-p", "stasis-guest", "--example", "init"]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
     assert!(command.status().unwrap().success());
     // Beside this test's own: TARGET/PROFILE/deps/vm-HASH.
     let this = std::env::current_exe().unwrap();
