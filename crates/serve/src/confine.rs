@@ -2,7 +2,6 @@
 //! in it is of little use to a guest.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -120,8 +119,6 @@ pub fn become_user(user: &str) -> Result<(), ServeError> {
         }),
     };
     let (uid, gid): (u32, u32) = ids.ok_or_else(|| failed(missing()))?;
-    let name = CString::new(user).map_err(|_| failed(missing()))?;
-    drop(name);
     // SAFETY: plain calls; the C library's apply to all threads.
     let results = unsafe {
         [
@@ -136,37 +133,44 @@ pub fn become_user(user: &str) -> Result<(), ServeError> {
     }
 }
 
-/// Leaves of the file system only what is beneath `folders` and `files`, and of
-/// the kernel only the calls that serving takes, in this thread and all that it
-/// starts: to be called before the others are started. What this kernel does
-/// not have is said, and left out.
+fn failed(error: &dyn std::fmt::Display) -> ServeError {
+    ServeError::System {
+        what: "confine the server (unconfined = true goes without)",
+        source: io::Error::other(error.to_string()),
+    }
+}
+
+/// Leaves of the file system only what is beneath `folders`, to this thread and
+/// all that it starts: to be called before the others are started. A kernel
+/// without Landlock is said, and left as it is.
 ///
 /// # Errors
 /// If the kernel refuses what it says that it has.
-pub fn confine(folders: &[PathBuf]) -> Result<(), ServeError> {
-    let failed = |error: String| ServeError::System {
-        what: "confine the server (say unconfined = true to go without)",
-        source: io::Error::other(error),
-    };
-    match landlock(folders) {
-        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => {
-            crate::log::warn("confinement", "this kernel has no Landlock; files stay reachable");
-        }
-        Ok(_) => {}
-        Err(error) => return Err(failed(error.to_string())),
+pub fn landlock(folders: &[PathBuf]) -> Result<(), ServeError> {
+    let status = restrict(folders).map_err(|error| failed(&error))?;
+    if status.ruleset == RulesetStatus::NotEnforced {
+        crate::log::warn("confinement", "this kernel has no Landlock; files stay reachable");
     }
-    let filter = filter().map_err(|error| failed(error.to_string()))?;
-    seccompiler::apply_filter_all_threads(&filter).map_err(|error| failed(error.to_string()))
+    Ok(())
 }
 
-fn landlock(folders: &[PathBuf]) -> Result<RestrictionStatus, landlock::RulesetError> {
+/// Leaves of the kernel only the calls that serving takes, to all threads.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn calls() -> Result<(), ServeError> {
+    let filter = filter().map_err(|error| failed(&error))?;
+    seccompiler::apply_filter_all_threads(&filter).map_err(|error| failed(&error))
+}
+
+fn restrict(folders: &[PathBuf]) -> Result<RestrictionStatus, landlock::RulesetError> {
     // Linux 5.19; what an older kernel does not know is left out.
     let abi = ABI::V2;
     // The last one tells ordered disks whether the host or the program failed.
     let read: &[&Path] = &[
         Path::new("/proc/self"),
         Path::new("/sys"),
-        Path::new("/etc/localtime"),
+        Path::new("/etc"),
         Path::new("/proc/sys/kernel/random/boot_id"),
     ];
     Ruleset::default()

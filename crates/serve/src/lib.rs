@@ -21,6 +21,7 @@
 //! [`stasis_virtio`], which both know nothing of each other.
 
 pub mod confine;
+pub mod control;
 mod error;
 pub mod inflight;
 pub mod log;
@@ -41,5 +42,6 @@ pub use memory::{GuestMemory, Place};
 pub use realtime::{Below, RealTime, Shared};
 pub use served::Store;
 pub use server::{NewDrive, OpenStore, Server};
+pub use socket::listen;
 pub use statistics::{Counts, DriveReport, Summary};
 pub use worker::Poll;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Once;
 
 use rustix::mm::{MapFlags, ProtFlags};
@@ -34,6 +34,14 @@ static ENTRIES: [Entry; MOST] = [const {
         broken: AtomicBool::new(false),
     }
 }; MOST];
+
+/// How often a mapping broke, so that who has many need not look at each.
+static BREAKS: AtomicU64 = AtomicU64::new(0);
+
+/// How often a mapping broke so far.
+pub fn breaks() -> u64 {
+    BREAKS.load(Ordering::Relaxed)
+}
 
 /// A range of a file, mapped and shared with its owner.
 #[derive(Debug)]
@@ -180,6 +188,7 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
             (entry.start.load(Ordering::Acquire), entry.length.load(Ordering::Relaxed));
         if start != 0 && (start..start + length).contains(&address) {
             entry.broken.store(true, Ordering::Relaxed);
+            BREAKS.fetch_add(1, Ordering::Relaxed);
             // SAFETY: replaces a mapping of this module's, all of it, by memory
             // that is there; who reads it gets zeroes. mmap is a bare system
             // call.

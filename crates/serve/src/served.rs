@@ -6,13 +6,15 @@ use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
 use rustix::event::epoll;
+use stasis_block::{Command, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
+use stasis_media::{Finished, Medium, MediumError, Ticket};
 use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, QueueSetup, Request};
 
 use crate::inflight::Inflight;
 use crate::memory::GuestMemory;
-use crate::realtime::Shared;
+use crate::realtime::{RealTime, Shared};
 use crate::statistics::{Counts, Times};
 use crate::ServeError;
 
@@ -113,6 +115,10 @@ pub struct Served {
     said_errors: u64,
     /// Called once when the connection cannot go on.
     hang_up: Option<Box<dyn Fn() + Send>>,
+    /// Where the client is told of changes.
+    back: Option<OwnedFd>,
+    /// Mappings that had broken when they were last looked at.
+    breaks: u64,
 }
 
 impl Served {
@@ -126,14 +132,7 @@ impl Served {
         let device = Device::new(config)
             .map_err(|source| ServeError::Device { name: name.to_string(), source })?;
         let timed = store.drive.lock().is_timed();
-        for raw in store.drive.lock().descriptors() {
-            // SAFETY: the medium keeps its descriptors open for as long as it
-            // lives.
-            let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(raw) };
-            let data = epoll::EventData::new_u64(MEDIUM);
-            epoll::add(&*epoll, descriptor, data, epoll::EventFlags::IN)
-                .map_err(|source| ServeError::Wait { source: source.into() })?;
-        }
+        watch(&epoll, &store)?;
         Ok(Self {
             name,
             device,
@@ -151,6 +150,8 @@ impl Served {
             said: false,
             said_errors: 0,
             hang_up: None,
+            back: None,
+            breaks: crate::mapping::breaks(),
         })
     }
 
@@ -256,6 +257,7 @@ impl Served {
         self.memory = Arc::default();
         self.inflight = None;
         self.hang_up = None;
+        self.back = None;
         self.broken = None;
         self.said = false;
     }
@@ -298,7 +300,11 @@ impl Served {
             self.complete(&mut done, clock);
         }
         self.done = done;
-        if work {
+        // A fault and a broken mapping are found where nothing comes of it.
+        let fault = !self.said && self.device.fault().is_some();
+        let breaks = crate::mapping::breaks();
+        if work || fault || breaks != self.breaks {
+            self.breaks = breaks;
             self.submit(now);
             self.ring();
             self.check();
@@ -340,10 +346,28 @@ impl Served {
                         ring(&link.call);
                     }
                 }
-                // Nobody can be told but by the connection's owner, who is.
-                Interrupt::Configuration => {}
+                Interrupt::Configuration => self.tell_configuration(),
             }
         }
+    }
+
+    /// Tells the client that the drive's size is another one (vhost-user
+    /// specification, `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`): request 2 of
+    /// version 1, without a body.
+    fn tell_configuration(&mut self) {
+        if let Some(back) = &self.back {
+            let message: Vec<u8> = [2u32, 1, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
+            let _ = rustix::net::send(
+                back,
+                &message,
+                rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL,
+            );
+        }
+    }
+
+    /// Where the client is told of changes.
+    pub(crate) fn set_back(&mut self, back: Option<OwnedFd>) {
+        self.back = back;
     }
 
     /// Looks for what ends the connection, and for errors of the medium.
@@ -407,25 +431,59 @@ impl Served {
         self.timed = timed;
     }
 
-    /// Waits for what is under way, makes all of it durable and closes it.
-    pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
+    /// Waits for what is under way at the store.
+    fn quiesce(&mut self, clock: &impl Fn() -> Nanos) {
         let mut done = Vec::new();
         while self.store.in_flight() > 0 {
             let before = self.store.in_flight();
             self.store.advance(clock(), &mut done);
-            done.clear();
+            self.complete(&mut done, clock);
             if self.store.in_flight() == before {
                 std::thread::yield_now();
             }
         }
-        let failed =
-            format!("{}: the last flush failed; what was not flushed may be lost", self.name);
-        let flush = stasis_block::Command::flush();
+        self.ring();
+    }
+
+    /// Takes another store: what `open` makes once the old one is closed.
+    pub(crate) fn replace_store(
+        &mut self,
+        open: crate::server::OpenStore,
+        clock: &impl Fn() -> Nanos,
+    ) -> Result<u64, String> {
+        self.quiesce(clock);
+        // Nothing is lost by what cannot be opened again.
+        let flush = Command::flush();
         let (status, _) = match &mut self.store.top {
             Some(top) => top.instant(flush, Vec::new()),
             None => self.store.drive.lock().instant(flush, Vec::new()),
         };
-        match status == stasis_block::Status::Ok {
+        if status != Status::Ok {
+            return Err("what was written could not be made durable; its size stays".into());
+        }
+        let nothing =
+            RealTime::new(0, self.name.to_string(), None, Box::new(Nothing::default()), false);
+        self.store = Store::new(Shared::new(nothing));
+        self.store = open()?;
+        watch(&self.epoll, &self.store).map_err(|error| error.to_string())?;
+        let block = u64::from(self.device.config().block_size);
+        let capacity = self.store.capacity() / block * block;
+        self.device.resize(capacity).map_err(|error| error.to_string())?;
+        self.ring();
+        Ok(capacity)
+    }
+
+    /// Waits for what is under way, makes all of it durable and closes it.
+    pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
+        self.quiesce(clock);
+        let failed =
+            format!("{}: the last flush failed; what was not flushed may be lost", self.name);
+        let flush = Command::flush();
+        let (status, _) = match &mut self.store.top {
+            Some(top) => top.instant(flush, Vec::new()),
+            None => self.store.drive.lock().instant(flush, Vec::new()),
+        };
+        match status == Status::Ok {
             true => Ok(()),
             false => Err(failed),
         }
@@ -434,6 +492,47 @@ impl Served {
 
 /// What a descriptor of a medium's says in the events of a thread.
 pub(crate) const MEDIUM: u64 = u64::MAX - 1;
+
+/// A medium that is not there: every I/O fails.
+#[derive(Default)]
+struct Nothing(Vec<Finished>);
+
+impl Medium for Nothing {
+    fn capacity(&self) -> u64 {
+        0
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        let Command { operation, offset, length, .. } = command;
+        let error = MediumError::OutOfRange { operation, offset, length, capacity: 0 };
+        self.0.push(Finished { ticket, result: Err(error), data });
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        done.append(&mut self.0);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        self.poll(done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Waits for a store's descriptors from now on.
+fn watch(epoll: &OwnedFd, store: &Store) -> Result<(), ServeError> {
+    for raw in store.drive.lock().descriptors() {
+        // SAFETY: the medium keeps its descriptors open for as long as it
+        // lives; closing them takes them out.
+        let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(raw) };
+        let data = epoll::EventData::new_u64(MEDIUM);
+        epoll::add(epoll, descriptor, data, epoll::EventFlags::IN)
+            .map_err(|source| ServeError::Wait { source: source.into() })?;
+    }
+    Ok(())
+}
 
 /// Rings whoever listens.
 fn ring(call: &Option<OwnedFd>) {

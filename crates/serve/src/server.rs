@@ -237,6 +237,27 @@ impl Server {
         changed.flatten().ok_or_else(missing)
     }
 
+    /// Gives a drive another store, of another size, which it gets once nothing
+    /// is under way and nobody has the old one; the guest is told. Says the new
+    /// size.
+    ///
+    /// # Errors
+    /// If there is no such drive, or the new store cannot be had: the drive
+    /// then fails every request.
+    pub fn resize(&self, name: &str, open: OpenStore) -> Result<u64, ServeError> {
+        let drives = self.lock();
+        let missing = || ServeError::Missing(name.into());
+        let entry = drives.1.get(name).ok_or_else(missing)?;
+        let id = entry.id;
+        let resized = self.workers[entry.worker].call(move |state| {
+            let started = state.started;
+            let clock = || started.elapsed().as_nanos() as u64;
+            state.drives.get_mut(&id).map(|served| served.replace_store(open, &clock))
+        });
+        let resized = resized.flatten().ok_or_else(missing)?;
+        resized.map_err(|message| ServeError::Store { name: name.into(), message })
+    }
+
     /// Since when it serves.
     pub fn started(&self) -> Instant {
         self.started

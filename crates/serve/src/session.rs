@@ -271,6 +271,7 @@ impl VhostUserBackendReqHandlerMut for Session {
             | Features::REPLY_ACK
             | Features::INFLIGHT_SHMFD
             | Features::RESET_DEVICE
+            | Features::BACKEND_REQ
             | Features::CONFIGURE_MEM_SLOTS)
     }
 

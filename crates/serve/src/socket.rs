@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::session::{Session, Target};
@@ -17,6 +18,14 @@ use crate::ServeError;
 
 /// How long a client may take for a message that it has begun.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A message's header: request, flags, bytes that follow (vhost-user
+/// specification, "Header").
+const HEADER: usize = 12;
+const SET_BACKEND_REQ_FD: u32 = 21;
+const VERSION: u32 = 1;
+const REPLY: u32 = 1 << 2;
+const NEED_REPLY: u32 = 1 << 3;
 
 /// Listens at `path`; takes the place of a socket that nobody listens on.
 ///
@@ -181,6 +190,9 @@ impl Accepting {
             if !client {
                 continue;
             }
+            if self.take_back_channel(&look) {
+                continue;
+            }
             match handler.handle_request() {
                 Ok(()) => {}
                 Err(Error::Disconnected) => break,
@@ -203,6 +215,44 @@ impl Accepting {
         *lock(&self.client) = None;
         drop(handler);
         drop(session);
+    }
+
+    /// Takes the socket on which the client wants to be told of changes: the
+    /// crate that reads messages has none of ours to tell. Whether there was
+    /// such a message.
+    fn take_back_channel(&self, stream: &UnixStream) -> bool {
+        let mut header = [0u8; HEADER];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = rustix::net::recv(stream, &mut header, flags);
+        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
+        let whole = peeked.is_ok_and(|(_, length)| length == HEADER);
+        if !whole || word(0) != SET_BACKEND_REQ_FD || word(8) != 0 {
+            return false;
+        }
+        let reply = word(4) & NEED_REPLY != 0;
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut vectors = [io::IoSliceMut::new(&mut header)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = rustix::net::recvmsg(stream, &mut vectors, &mut ancillary, flags);
+        let back = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        if received.is_err() {
+            return true;
+        }
+        let failed = u64::from(back.is_none());
+        self.target.worker.with(self.target.drive, |served| served.set_back(back));
+        if reply {
+            let mut answer = Vec::with_capacity(HEADER + 8);
+            for word in [SET_BACKEND_REQ_FD, VERSION | REPLY, 8] {
+                answer.extend(word.to_ne_bytes());
+            }
+            answer.extend(failed.to_ne_bytes());
+            let _ = io::Write::write_all(&mut &*stream, &answer);
+        }
+        true
     }
 
     /// A second client: closing its connection tells it.

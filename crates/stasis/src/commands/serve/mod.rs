@@ -1,15 +1,20 @@
 //! `stasis serve`: drives in real time on sockets.
 
+mod actions;
 mod drives;
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{DriveSpec, Experiment, Polling};
-use stasis_serve::{Poll, Server};
+use stasis_media::MediumSpec;
+use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
+
+use actions::Known;
 
 /// What `stasis serve` serves, and how.
 #[derive(Debug, clap::Args)]
@@ -28,6 +33,8 @@ Examples:
   stasis serve experiment.toml
   stasis serve --drive model=null,medium=file:disk.img --sockets /tmp/drives
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --poll always
+  stasis serve experiment.toml --replace
+  echo '{\"do\": \"statistics\"}' | socat - /run/stasis/control.sock
 
 Exit status: 0 once it was stopped (SIGTERM, SIGINT) and all is durable; 125 if something failed."
 )]
@@ -47,6 +54,21 @@ pub struct Arguments {
     /// Polling threads [default: 1]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Socket of the control interface [default: control.sock among the others]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Where Prometheus finds metrics, such as 127.0.0.1:9464 [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
+    /// Take the place of the server that runs with this control socket
+    #[arg(long)]
+    pub replace: bool,
+    /// User to become once everything is open: a name, or UID:GID
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Leave open every file and system call
+    #[arg(long)]
+    pub unconfined: bool,
     /// Do not say at the end what the drives did
     #[arg(long, short)]
     pub quiet: bool,
@@ -77,6 +99,10 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         };
     }
     serve.threads = arguments.threads.or(serve.threads);
+    serve.control = arguments.control.clone().or(serve.control.take());
+    serve.metrics = arguments.metrics.clone().or(serve.metrics.take());
+    serve.user = arguments.user.clone().or(serve.user.take());
+    serve.unconfined |= arguments.unconfined;
     if !(1..=64).contains(&serve.threads.unwrap_or(1)) {
         bail!("threads is {}, but must be 1 to 64", serve.threads.unwrap_or(1));
     }
@@ -88,31 +114,94 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
 
 /// `stasis serve`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let mut given = systemd::sockets();
     let (experiment, base) = experiment(arguments)?;
-    let folder = experiment.serve.sockets.clone().unwrap_or_else(|| "/run/stasis".into());
+    let serve = &experiment.serve;
+    let folder = serve.sockets.clone().unwrap_or_else(|| "/run/stasis".into());
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make the folder of sockets {}", folder.display()))?;
-    let poll = match experiment.serve.poll {
+    let poll = match serve.poll {
         Polling::Always => Poll::Always,
         Polling::Adaptive => Poll::Adaptive,
         Polling::Never => Poll::Never,
     };
+    let path = serve.control.clone().unwrap_or_else(|| folder.join("control.sock"));
+    if arguments.replace {
+        given.extend(control::take_over(&path)?);
+    }
+    let control = match given.remove("control") {
+        Some(listener) => listener,
+        None => listen_for_control(&path, arguments.replace)?,
+    };
     let mut signals = signals()?;
-    let server = Server::new(experiment.serve.threads.unwrap_or(1), poll)?;
+    if !serve.unconfined {
+        confine::landlock(&reachable(&experiment, &base, &folder))?;
+    }
+    let server = Arc::new(Server::new(serve.threads.unwrap_or(1), poll)?);
+    let known = Known::new(base.clone(), folder.clone(), experiment.seed);
     for (index, spec) in experiment.drives.iter().enumerate() {
-        let drive = drives::new(spec, index, experiment.seed, &base, &folder)?;
+        let mut drive = drives::new(spec, index, experiment.seed, &base, &folder)?;
+        drive.listener = given.remove(&drive.name);
         let (name, path) = (drive.name.clone(), drive.path.clone());
         server.attach(drive)?;
+        known.add(spec, index);
         eprintln!("stasis serve: {name}: {} on {}", spec.model.label(), path.display());
     }
+    if let Some(address) = &serve.metrics {
+        metrics::serve(address, &server)?;
+    }
+    let known = Arc::new(known);
+    control::serve(control, Arc::clone(&server), known.clone())?;
+    if let Some(user) = &serve.user {
+        confine::become_user(user)?;
+    }
+    if !serve.unconfined {
+        confine::calls()?;
+    }
+    systemd::notify("READY=1");
     signals.read_exact(&mut [0]).context("cannot wait for signals")?;
+    systemd::notify("STOPPING=1");
     let report = server.report();
     let stopped = server.stop();
+    if !known.is_replaced() {
+        let _ = std::fs::remove_file(&path);
+    }
     if !arguments.quiet {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
     stopped?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Listens for control. The server that was replaced has left its socket.
+fn listen_for_control(path: &Path, replace: bool) -> Result<std::os::unix::net::UnixListener> {
+    if replace {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(stasis_serve::listen(path)?)
+}
+
+/// The folders that the server needs of the file system.
+fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    if let Some(folder) = experiment.serve.control.as_deref().and_then(Path::parent) {
+        folders.push(folder.to_owned());
+    }
+    let here = |path: &Path| match path.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => path.to_owned(),
+    };
+    folders.push(here(base));
+    for drive in &experiment.drives {
+        match &drive.medium {
+            MediumSpec::File { path, .. } | MediumSpec::Qcow2 { path, .. } => {
+                folders.extend(base.join(path).parent().map(here));
+            }
+            MediumSpec::Device { path, .. } => folders.push(base.join(path)),
+            MediumSpec::Ram { .. } => {}
+        }
+    }
+    folders
 }
 
 /// What a drive has done, in a line.

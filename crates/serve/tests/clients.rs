@@ -1,0 +1,217 @@
+//! Clients of the server: good ones, bad ones, and several at a time.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use stasis_serve::{Poll, Server};
+use support::*;
+use vhost::VhostBackend;
+
+#[test]
+fn a_guest_reads_what_it_wrote_however_it_is_polled() {
+    for poll in [Poll::Always, Poll::Adaptive, Poll::Never] {
+        let folder = tempfile::tempdir().unwrap();
+        let server = server(folder.path(), poll);
+        let mut guest = Guest::connect(&socket(folder.path()));
+        for round in 0..20 {
+            guest.check(8 * round, round as u8 + 1);
+        }
+        let report = server.report().remove(0);
+        assert_eq!((report.counts.reads, report.counts.writes), (20, 20));
+        assert_eq!((report.counts.failed, report.counts.faults, report.in_use), (0, 0, true));
+        // Where it stopped is where it goes on.
+        assert_eq!(guest.frontend.get_vring_base(0).unwrap(), 40);
+        assert!(!server.report()[0].in_use);
+        server.stop().unwrap();
+        assert!(!socket(folder.path()).exists());
+    }
+}
+
+#[test]
+fn a_second_client_is_turned_away_and_the_first_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), Poll::Adaptive);
+    let path = socket(folder.path());
+    let mut guest = Guest::connect(&path);
+    guest.check(0, 1);
+    let mut second = UnixStream::connect(&path).unwrap();
+    assert_eq!(second.read(&mut [0; 16]).unwrap(), 0, "it is told by the end of its connection");
+    guest.check(8, 2);
+    assert_eq!(server.report()[0].counts.refused, 1);
+    // And when the first has gone, there is room.
+    drop(guest);
+    Guest::connect(&path).check(16, 3);
+}
+
+#[test]
+fn a_client_that_stalls_or_takes_its_memory_away_harms_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), Poll::Adaptive);
+    let good = tempfile::tempdir().unwrap();
+    server.attach(drive("other", good.path(), "ram:16MiB", None)).unwrap();
+    let mut other = Guest::connect(&good.path().join("other.sock"));
+    // Half a message, and no more.
+    let mut half = UnixStream::connect(socket(folder.path())).unwrap();
+    half.write_all(&[1, 0, 0, 0, 1, 0]).unwrap();
+    other.check(0, 1);
+    drop(half);
+    let mut bad = Guest::connect(&socket(folder.path()));
+    bad.check(0, 2);
+    bad.memory.set_len(4096).unwrap();
+    bad.kick.write(1).unwrap();
+    // Its connection ends: the server could not read its rings.
+    let mut ended = false;
+    for _ in 0..100 {
+        ended |= bad.frontend.get_features().is_err();
+        other.check(8, 3);
+        if ended {
+            break;
+        }
+        let _ = bad.kick.write(1);
+    }
+    assert!(ended, "the client that took its memory away is disconnected");
+    let report = server.report();
+    assert!(report[0].counts.faults > 0 && report[1].counts.faults == 0);
+    // It may come again.
+    Guest::connect(&socket(folder.path())).check(0, 4);
+}
+
+#[test]
+fn chains_that_loop_or_lie_end_the_queue_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), Poll::Adaptive);
+    type Lie = fn(&mut Guest);
+    let lies: [Lie; 5] = [
+        |guest| guest.describe(0, DATA, 16, 1, 0),
+        |guest| guest.describe(0, DATA, 16, 1, 5000),
+        |guest| guest.describe(0, DATA, u32::MAX, 2, 0),
+        |guest| guest.describe(0, DATA, 16, 4, 0),
+        |guest| guest.describe(0, DATA, 1, 0, 0),
+    ];
+    for (round, lie) in lies.into_iter().enumerate() {
+        let mut guest = Guest::connect(&socket(folder.path()));
+        guest.check(0, round as u8);
+        lie(&mut guest);
+        guest.submit(0);
+        // The connection is there; a reset is what the guest has to do.
+        let start = std::time::Instant::now();
+        while server.report()[0].counts.faults <= round as u64 {
+            assert!(guest.frontend.get_features().is_ok());
+            assert!(start.elapsed() < Duration::from_secs(20), "lie {round} is not seen");
+        }
+        guest.frontend.get_vring_base(0).unwrap();
+    }
+    Guest::connect(&socket(folder.path())).check(0, 9);
+}
+
+#[test]
+fn what_was_under_way_is_done_again_by_the_next_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Server::new(1, Poll::Adaptive).unwrap();
+    // So slow that nothing is acknowledged before the end.
+    first.attach(drive("d", folder.path(), "ram:16MiB", Some("fixed:20s"))).unwrap();
+    let path = socket(folder.path());
+    let mut guest = Guest::connect(&path);
+    for slot in 0..8 {
+        guest.put(DATA + 4096 * u64::from(slot), &[slot as u8 + 1; 4096]);
+        guest.request(slot, OUT, 8 * u64::from(slot));
+    }
+    while first.report()[0].in_flight < 8 {}
+    assert_eq!(guest.given(), 0);
+    // As a crash: nothing is told to the client, its memory stays as it is.
+    let copy = guest.memory.try_clone().unwrap();
+    first.set_model("d", "none".into(), None).unwrap();
+    drop(copy);
+    let second_folder = tempfile::tempdir().unwrap();
+    let second = server(second_folder.path(), Poll::Adaptive);
+    drop(first);
+    let mut guest = guest.reconnect(&socket(second_folder.path()));
+    assert!(guest.wait(8) || guest.given() == 8);
+    assert!((0..8).all(|slot| guest.status(slot) == 0));
+    assert_eq!(second.report()[0].counts.failed, 0);
+}
+
+#[test]
+fn completions_are_held_until_their_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::new(1, Poll::Adaptive).unwrap();
+    server.attach(drive("d", folder.path(), "ram:16MiB", Some("fixed:3ms"))).unwrap();
+    let mut guest = Guest::connect(&socket(folder.path()));
+    let start = std::time::Instant::now();
+    for round in 0..10 {
+        guest.check(0, round);
+    }
+    assert!(start.elapsed() >= 20 * Duration::from_millis(3));
+    let report = server.report().remove(0);
+    assert_eq!(report.timing_error.unwrap().count, 20);
+    assert!(report.read.p50_ns >= 3_000_000 - 3_000);
+    // And at once without a model.
+    server.set_model("d", "null".into(), None).unwrap();
+    guest.check(0, 77);
+    assert_eq!(server.report()[0].timing_error.unwrap().count, 20);
+}
+
+#[test]
+fn a_socket_in_use_and_a_file_in_its_place_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), Poll::Never);
+    let again = Server::new(1, Poll::Never).unwrap();
+    let error = again.attach(drive("d", folder.path(), "ram:16MiB", None)).unwrap_err().to_string();
+    assert!(error.contains("another program listens") && error.contains("--replace"), "{error}");
+    Guest::connect(&socket(folder.path())).check(0, 1);
+    drop(server);
+    std::fs::write(folder.path().join("d.sock"), "mine").unwrap();
+    let error = again.attach(drive("d", folder.path(), "ram:16MiB", None)).unwrap_err().to_string();
+    assert!(error.contains("no socket"), "{error}");
+    assert_eq!(std::fs::read(folder.path().join("d.sock")).unwrap(), b"mine");
+}
+
+/// Messages of a client that knows the form and keeps to no rule.
+fn message() -> impl Strategy<Value = Vec<u8>> {
+    let body = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..64),
+        prop::collection::vec(
+            prop::sample::select(vec![0u64, 1, 2, 63, 64, 1 << 20, u64::MAX]),
+            0..8
+        )
+        .prop_map(|words| words.into_iter().flat_map(u64::to_le_bytes).collect()),
+    ];
+    let length = prop_oneof![9 => Just(None), 1 => any::<u32>().prop_map(Some)];
+    (0u32..45, prop_oneof![9 => Just(1u32), 1 => any::<u32>()], body, length).prop_map(
+        |(request, flags, body, length)| {
+            let length = length.unwrap_or(body.len() as u32);
+            [request, flags, length].into_iter().flat_map(u32::to_le_bytes).chain(body).collect()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn no_messages_end_the_server(messages in prop::collection::vec(message(), 1..12)) {
+        use std::sync::OnceLock;
+        static SERVER: OnceLock<(tempfile::TempDir, std::sync::Arc<Server>)> = OnceLock::new();
+        let (folder, server) = SERVER.get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let server = server(folder.path(), Poll::Adaptive);
+            (folder, server)
+        });
+        let mut stream = UnixStream::connect(socket(folder.path())).unwrap();
+        for message in messages {
+            // The server hangs up when it has seen enough.
+            if stream.write_all(&message).is_err() {
+                break;
+            }
+        }
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+        drop(stream);
+        let before = server.report()[0].counts.connections;
+        Guest::connect(&socket(folder.path())).check(0, before as u8);
+    }
+}
