@@ -43,6 +43,7 @@ const CALLS: &[i64] = &[
     libc::SYS_fsync,
     libc::SYS_ftruncate,
     libc::SYS_futex,
+    libc::SYS_getcwd,
     libc::SYS_getpid,
     libc::SYS_getrandom,
     libc::SYS_getsockname,

@@ -235,6 +235,10 @@ impl Served {
         }
         self.device.resume_queue(memory, queue, &setup, &heads, track).map_err(fault)?;
         self.running |= 1 << queue;
+        // A server that was killed may have given requests back without ringing.
+        if let Some(link) = self.links.get(usize::from(queue)) {
+            ring(&link.call);
+        }
         Ok(())
     }
 

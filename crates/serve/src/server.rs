@@ -29,6 +29,8 @@ pub struct NewDrive {
     pub path: PathBuf,
     /// The socket, if it is there already: systemd's, or an earlier server's.
     pub listener: Option<UnixListener>,
+    /// Whether the path is removed in the end: unless it is systemd's.
+    pub own: bool,
     /// What the guest sees; the capacity is the store's.
     pub config: Config,
     /// What times it, for reports.
@@ -77,12 +79,11 @@ impl Server {
     /// # Errors
     /// If its store or its socket cannot be had.
     pub fn attach(&self, new: NewDrive) -> Result<(), ServeError> {
-        let NewDrive { name, path, listener, config, model, medium, open } = new;
+        let NewDrive { name, path, listener, own, config, model, medium, open } = new;
         let mut drives = self.lock();
         if drives.1.contains_key(&name) {
             return Err(ServeError::Exists(name));
         }
-        let own = listener.is_none();
         let listener = match listener {
             Some(listener) => listener,
             None => crate::socket::listen(&path)?,

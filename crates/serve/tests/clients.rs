@@ -136,6 +136,15 @@ fn what_was_under_way_is_done_again_by_the_next_server() {
 }
 
 #[test]
+fn a_guest_is_rung_when_its_queue_begins() {
+    // What an earlier server gave back without ringing would be missed for ever.
+    let folder = tempfile::tempdir().unwrap();
+    let _server = server(folder.path(), Poll::Adaptive);
+    let guest = Guest::connect(&socket(folder.path()));
+    assert!(guest.is_rung(Duration::from_secs(20)));
+}
+
+#[test]
 fn completions_are_held_until_their_time() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::new(1, Poll::Adaptive).unwrap();

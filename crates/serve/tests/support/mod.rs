@@ -44,6 +44,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
         name: name.into(),
         path: folder.join(format!("{name}.sock")),
         listener: None,
+        own: true,
         config: Config {
             queues: 2,
             queue_size: 256,
@@ -202,16 +203,21 @@ impl Guest {
         self.word(USED + 2)
     }
 
+    /// Whether the guest is rung within `limit`.
+    pub fn is_rung(&self, limit: Duration) -> bool {
+        // SAFETY: open as long as the guest is.
+        let call = unsafe { BorrowedFd::borrow_raw(self.call.as_raw_fd()) };
+        let mut fds = [PollFd::new(&call, PollFlags::IN)];
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+        poll(&mut fds, Some(&limit)).unwrap() > 0
+    }
+
     /// Waits until `count` more requests were given back; whether they were.
     pub fn wait(&mut self, count: u16) -> bool {
         let goal = self.seen.wrapping_add(count);
         let limit = Instant::now() + Duration::from_secs(20);
         while (self.given().wrapping_sub(goal) as i16) < 0 {
-            // SAFETY: open as long as the guest is.
-            let call = unsafe { BorrowedFd::borrow_raw(self.call.as_raw_fd()) };
-            let mut fds = [PollFd::new(&call, PollFlags::IN)];
-            let short = Timespec { tv_sec: 1, tv_nsec: 0 };
-            if poll(&mut fds, Some(&short)).unwrap() > 0 {
+            if self.is_rung(Duration::from_secs(1)) {
                 self.call.read().unwrap();
             }
             if Instant::now() > limit {

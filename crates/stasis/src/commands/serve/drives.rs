@@ -81,6 +81,7 @@ fn checked(
     Ok(NewDrive {
         path: folder.join(format!("{name}.sock")),
         listener: None,
+        own: true,
         config,
         model: model.label(),
         medium: spec.medium.label(),

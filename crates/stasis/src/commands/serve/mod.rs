@@ -126,9 +126,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         Polling::Never => Poll::Never,
     };
     let path = serve.control.clone().unwrap_or_else(|| folder.join("control.sock"));
-    if arguments.replace {
-        given.extend(control::take_over(&path)?);
-    }
+    let mut left = match arguments.replace {
+        true => control::take_over(&path)?,
+        false => Default::default(),
+    };
     let control = match given.remove("control") {
         Some(listener) => listener,
         None => listen_for_control(&path, arguments.replace)?,
@@ -141,7 +142,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let known = Known::new(base.clone(), folder.clone(), experiment.seed);
     for (index, spec) in experiment.drives.iter().enumerate() {
         let mut drive = drives::new(spec, index, experiment.seed, &base, &folder)?;
-        drive.listener = given.remove(&drive.name);
+        let name = &drive.name;
+        drive.own = !given.contains_key(name);
+        drive.listener = given.remove(name).or_else(|| left.remove(name));
         let (name, path) = (drive.name.clone(), drive.path.clone());
         server.attach(drive)?;
         known.add(spec, index);

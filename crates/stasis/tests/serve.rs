@@ -1,0 +1,130 @@
+//! `stasis serve` from outside: its control interface, its replacement, its end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{json, Value};
+
+struct Served {
+    process: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts a server, and waits until it says that it serves.
+fn serve(folder: &Path, more: &[&str]) -> Served {
+    let notify = folder.join(format!("notify-{}", more.len()));
+    let ready = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    ready.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let process = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["serve", "--drive", "name=d,model=null,medium=file:disk", "--sockets", "."])
+        .args(more)
+        .current_dir(folder)
+        .env("NOTIFY_SOCKET", &notify)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let served = Served { process, folder: folder.to_owned() };
+    let mut word = [0; 16];
+    let length = ready.recv(&mut word).expect("the server gets ready");
+    assert_eq!(&word[..length], b"READY=1");
+    served
+}
+
+impl Served {
+    fn ask(&self, request: &Value) -> Value {
+        let stream = UnixStream::connect(self.folder.join("control.sock")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        writeln!(&stream, "{request}").unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Waits for its end: its exit status, and what it said.
+    fn end(mut self) -> (i32, String) {
+        let limit = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < limit, "the server ends");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut said = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status.code().unwrap_or(-1), said)
+    }
+
+    fn terminate(&self) {
+        let kill = Command::new("kill").arg(self.process.id().to_string()).status();
+        assert!(kill.unwrap().success());
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::File::create(folder.path().join("disk")).unwrap().set_len(4 << 20).unwrap();
+    folder
+}
+
+#[test]
+fn drives_come_grow_and_go_while_it_serves() {
+    let folder = folder();
+    let server = serve(folder.path(), &[]);
+    let list = server.ask(&json!({ "do": "list" }));
+    assert_eq!(list["drives"][0]["name"], "d");
+    assert_eq!(list["drives"][0]["capacity"], 4 << 20);
+    let table = json!({ "name": "e", "model": "null", "medium": { "file": "e", "size": "8MiB" } });
+    let made = server.ask(&json!({ "do": "create", "drive": table }));
+    assert_eq!(made["drive"], "e", "{made}");
+    assert!(UnixStream::connect(folder.path().join("e.sock")).is_ok());
+    let again = server.ask(&json!({ "do": "create", "drive": table }));
+    assert!(again["error"].as_str().unwrap().contains("attach"), "{again}");
+    let grown = server.ask(&json!({ "do": "resize", "drive": "e", "size": "16MiB" }));
+    assert_eq!(grown["capacity"], 16 << 20, "{grown}");
+    assert_eq!(std::fs::metadata(folder.path().join("e")).unwrap().len(), 16 << 20);
+    let timed = server.ask(&json!({ "do": "timing", "drive": "e", "model": "fixed:1ms" }));
+    assert_eq!(timed["model"], "fixed:1ms", "{timed}");
+    let one = server.ask(&json!({ "do": "statistics", "drive": "e" }));
+    assert_eq!(one["drives"][0]["counts"]["failed"], 0);
+    assert!(server.ask(&json!({ "do": "statistics", "drive": "x" }))["error"].is_string());
+    assert!(server.ask(&json!({ "do": "lits" }))["error"].as_str().unwrap().contains("list"));
+    assert_eq!(server.ask(&json!({ "do": "detach", "drive": "e" }))["detached"], "e");
+    assert!(!folder.path().join("e.sock").exists());
+    let word = "name=e,model=null,medium=file:e";
+    assert_eq!(server.ask(&json!({ "do": "attach", "drive": word }))["drive"], "e");
+    server.terminate();
+    let (code, said) = server.end();
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("d: 0 reads"), "{said}");
+    assert!(!folder.path().join("d.sock").exists());
+}
+
+#[test]
+fn another_server_takes_its_place() {
+    let folder = folder();
+    let first = serve(folder.path(), &[]);
+    let refused = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["serve", "--drive", "name=d,model=null,medium=file:disk", "--sockets", "."])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(125) && said.contains("--replace"), "{said}");
+    let second = serve(folder.path(), &["--replace"]);
+    let (code, said) = first.end();
+    assert_eq!(code, 0, "{said}");
+    let list = second.ask(&json!({ "do": "list" }));
+    assert_eq!(list["drives"][0]["name"], "d");
+    assert!(UnixStream::connect(folder.path().join("d.sock")).is_ok());
+}
