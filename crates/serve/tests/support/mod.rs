@@ -2,7 +2,7 @@
 //! messages are those of the crate that Cloud Hypervisor uses.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub struct Guest {
 
 fn memory() -> File {
     let memory = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    let file = File::from(OwnedFd::from(memory));
+    let file = File::from(memory);
     file.set_len(MEMORY).unwrap();
     file
 }
