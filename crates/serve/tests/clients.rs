@@ -224,3 +224,24 @@ proptest! {
         Guest::connect(&socket(folder.path())).check(0, before as u8);
     }
 }
+
+/// `chrt -f 10 cargo test --release -p stasis-serve --test clients -- --ignored --nocapture`: what
+/// the error of a model is where the thread has a core.
+#[test]
+#[ignore = "a measurement, which needs a core of its own"]
+fn timing_errors_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::new(1, Poll::Adaptive).unwrap();
+    server.attach(drive("d", folder.path(), "ram:16MiB", Some("fixed:100us"))).unwrap();
+    server.attach(drive("none", folder.path(), "ram:16MiB", None)).unwrap();
+    for name in ["d", "none"] {
+        let mut guest = Guest::connect(&folder.path().join(format!("{name}.sock")));
+        for round in 0..20_000u64 {
+            guest.request(0, IN, 8 * (round % 1000));
+            assert!(guest.wait(1));
+        }
+    }
+    for drive in server.report() {
+        println!("{}: read {:?}; error {:?}", drive.name, drive.read, drive.timing_error);
+    }
+}

@@ -53,7 +53,9 @@ impl Known {
             Value::String(word) => DriveSpec::parse(&word)?,
             table => serde_json::from_value(table).context("the drive's table")?,
         };
-        if let MediumSpec::File { path, size, .. } = &mut spec.medium {
+        if let MediumSpec::File { path, size, .. } | MediumSpec::Ordered { path, size, .. } =
+            &mut spec.medium
+        {
             let there = self.base.join(&*path).exists();
             match (create, there) {
                 (true, true) => bail!("{} is there already: attach it", path.display()),

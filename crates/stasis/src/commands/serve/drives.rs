@@ -134,7 +134,9 @@ impl Opening {
             OpenOptions { execution: Execution::Polled, delay: Duration::ZERO, base: &base };
         let (image, medium) = match &medium {
             MediumSpec::Qcow2 { path, settings } => {
-                let (opening, medium) = stasis_image::open_files(&base.join(path), true, &options)?;
+                let path = base.join(path);
+                let (opening, medium) =
+                    patiently(|| Ok(stasis_image::open_files(&path, true, &options)?))?;
                 (Some((opening, *settings)), medium)
             }
             MediumSpec::Ordered { path, size, settings } => {

@@ -197,7 +197,9 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
     folders.push(here(base));
     for drive in &experiment.drives {
         match &drive.medium {
-            MediumSpec::File { path, .. } | MediumSpec::Qcow2 { path, .. } => {
+            MediumSpec::File { path, .. }
+            | MediumSpec::Qcow2 { path, .. }
+            | MediumSpec::Ordered { path, .. } => {
                 folders.extend(base.join(path).parent().map(here));
             }
             MediumSpec::Device { path, .. } => folders.push(base.join(path)),
