@@ -131,6 +131,7 @@ impl Kind {
                 ("expire_async", Duration(&mut spec.expire_async, false)),
                 ("low_latency", Flag(&mut spec.low_latency)),
                 ("raise", Count(&mut spec.raise, 1000)),
+                ("help_raise", Count(&mut spec.help_raise, 1000)),
                 ("help_share", Share(&mut spec.help_share)),
                 ("help_burst", Duration(&mut spec.help_burst, true)),
             ],

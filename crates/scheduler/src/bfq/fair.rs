@@ -55,12 +55,15 @@ pub(super) struct Entity {
     budget: u64,
     served: u64,
     state: State,
+    // Whether it need not be eligible.
+    urgent: bool,
 }
 
 impl Entity {
     pub(super) fn new(owner: Owner, weight: u64) -> Self {
         let (start, finish, budget, served) = (0, 0, 0, 0);
-        Self { owner, weight, start, finish, budget, served, state: State::Idle }
+        let (state, urgent) = (State::Idle, false);
+        Self { owner, weight, start, finish, budget, served, state, urgent }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -88,6 +91,8 @@ pub(super) struct Fair {
     weights: u64,
     waiting: Root,
     ahead: Root,
+    // Those that are urgent, waiting or not: few.
+    urgent: Vec<u32>,
 }
 
 impl Fair {
@@ -105,6 +110,9 @@ impl Fair {
             self.weights += entity.weight;
         }
         entity.start = self.now.max(entity.finish);
+        if entity.urgent && !self.urgent.contains(&id) {
+            self.urgent.push(id);
+        }
         self.wait(of, trees, id, budget);
     }
 
@@ -147,16 +155,28 @@ impl Fair {
         }
     }
 
+    /// Makes an entity urgent, or no longer: it can be next before its start,
+    /// by its finish alone. It does not get more for it in the end.
+    pub(super) fn urge(&mut self, of: &mut Entities, id: u32, on: bool) {
+        of[id].urgent = on;
+        self.urgent.retain(|&other| other != id);
+        if on {
+            self.urgent.push(id);
+        }
+    }
+
     /// Who would be next.
-    pub(super) fn peek(&self, trees: &Trees) -> Option<u32> {
+    pub(super) fn peek(&self, of: &Entities, trees: &Trees) -> Option<u32> {
         let (first, _) = trees.first(self.waiting)?;
         let eligible = (self.now.max(first), u32::MAX);
-        trees.least_up_to(self.waiting, eligible).map(|(_, id)| id)
+        let next = trees.least_up_to(self.waiting, eligible);
+        let urgent = self.urgent.iter().filter(|&&id| of[id].is_waiting());
+        urgent.map(|&id| (of[id].finish, id)).chain(next).min().map(|(_, id)| id)
     }
 
     /// Gives the drive to who is next.
     pub(super) fn select(&mut self, of: &mut Entities, trees: &mut Trees) -> Option<u32> {
-        let id = self.peek(trees)?;
+        let id = self.peek(of, trees)?;
         // Nobody eligible: virtual time goes to the first start at once.
         self.now = self.now.max(trees.first(self.waiting)?.0);
         self.settle(of, trees);
@@ -244,5 +264,6 @@ impl Fair {
             self.weights -= entity.weight;
         }
         (entity.state, entity.start, entity.finish) = (State::Idle, 0, 0);
+        self.urgent.retain(|&other| other != id);
     }
 }

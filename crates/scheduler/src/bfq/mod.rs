@@ -104,12 +104,19 @@ impl Bfq {
             if let Some(group) = queue.group {
                 let group = &mut self.groups[group as usize];
                 group.helped = if given { group.helped + 1 } else { group.helped - 1 };
-                let raise = if group.helped > 0 { u64::from(self.spec.raise) } else { 1 };
+                let raise = if group.helped > 0 { u64::from(self.spec.help_raise) } else { 1 };
                 let (id, weight) = (group.entity, group.weight * raise);
                 let fair = &mut self.root.fairs[Class::BestEffort.index()];
                 fair.reweigh(&mut self.entities, &mut self.trees, id, weight);
+                fair.urge(&mut self.entities, id, group.helped > 0);
             }
             self.reweigh(now, number);
+            let queue = &self.queues[number];
+            let level = match queue.group {
+                Some(group) => &mut self.groups[group as usize].level,
+                None => &mut self.root,
+            };
+            level.fairs[queue.class.index()].urge(&mut self.entities, queue.entity, given);
             if given {
                 self.preempt_for(now, number);
             }
@@ -119,7 +126,7 @@ impl Bfq {
     /// Gives a queue the weight it is to have now.
     fn reweigh(&mut self, now: Nanos, number: u32) {
         let queue = &self.queues[number];
-        let (id, weight) = (queue.entity, queue.weight(now, self.spec.raise));
+        let (id, weight) = (queue.entity, queue.weight(now, &self.spec));
         let level = match queue.group {
             Some(group) => &mut self.groups[group as usize].level,
             None => &mut self.root,

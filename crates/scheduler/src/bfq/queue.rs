@@ -3,6 +3,7 @@
 use stasis_clock::Nanos;
 
 use super::raise::Raise;
+use super::BfqSpec;
 use crate::patience::Patience;
 use crate::priority::{Class, Priority};
 use crate::sweep::Sweep;
@@ -75,9 +76,10 @@ impl Queue {
         self.helped || self.raise.is_on(now)
     }
 
-    pub(super) fn weight(&self, now: Nanos, raise: u32) -> u64 {
-        let weight = u64::from(self.spec.effective_weight());
-        weight * if self.is_raised(now) { u64::from(raise) } else { 1 }
+    pub(super) fn weight(&self, now: Nanos, spec: &BfqSpec) -> u64 {
+        let helped = if self.helped { spec.help_raise } else { 1 };
+        let raised = if self.raise.is_on(now) { spec.raise } else { 1 };
+        u64::from(self.spec.effective_weight()) * u64::from(helped.max(raised))
     }
 
     /// Its next budget before it knows better, and never more than `max`.

@@ -57,7 +57,7 @@ impl Bfq {
         let level = &self.groups[group as usize].level;
         let waits = |class: usize| level.fairs[class].is_waiting();
         let (class, _) = level.turns.next(now, CLASS_WAIT, waits)?;
-        match self.entities[level.fairs[class].peek(&self.trees)?].owner {
+        match self.entities[level.fairs[class].peek(&self.entities, &self.trees)?].owner {
             Owner::Queue(queue) => Some(self.next_budget(queue)),
             Owner::Group(_) => None,
         }
@@ -125,7 +125,7 @@ impl Bfq {
         };
         let ((id, class, plain), (_, other_class, other_plain)) =
             (standing(queue), standing(other));
-        let next = level.fairs[class].peek(&self.trees) == Some(id);
+        let next = level.fairs[class].peek(&self.entities, &self.trees) == Some(id);
         if next && (class, plain) < (other_class, other_plain) {
             if let Some(current) = &mut self.current {
                 current.preempted = true;

@@ -29,6 +29,10 @@ pub struct BfqSpec {
     /// By what a weight is multiplied while raised: with 30, the one that is
     /// raised has nine tenths of the drive beside three that are not (Linux's BFQ).
     pub raise: u32,
+    /// By what a weight is multiplied while help is given. It is more than
+    /// `raise`: within a start of a second, beside five readers, nothing of the
+    /// drive is to be theirs, and their turns are of an eighth of a second.
+    pub help_raise: u32,
     /// The part of time for which help is given in the long run, in millionths;
     /// 0: never more than `help_burst`. A half leaves the others half the time
     /// to themselves.
@@ -49,6 +53,7 @@ impl Default for BfqSpec {
             expire_async: 250 * MILLISECOND,
             low_latency: true,
             raise: 30,
+            help_raise: 300,
             help_share: 500_000,
             help_burst: 60 * SECOND,
         }
