@@ -242,11 +242,11 @@ impl Experiment {
         } else {
             self.check_several()?;
         }
+        once("machines", self.machine.several().iter().map(|machine| &machine.name))?;
         let drives = self.machine.several().iter().flat_map(|machine| &machine.drives);
         let names = self.drives.iter().chain(drives).map(|drive| &drive.name);
         let disks = self.machine.several().iter().flat_map(|machine| &machine.disks);
         once("drives", names.chain(disks.map(|disk| &disk.name)))?;
-        once("machines", self.machine.several().iter().map(|machine| &machine.name))?;
         once("workloads", self.workloads.iter().map(|load| &load.name))?;
         for load in &self.workloads {
             let name = load.name.as_deref().unwrap_or_default();
