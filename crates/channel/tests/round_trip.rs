@@ -120,8 +120,15 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(1, &1u32.to_le_bytes()), 3, "only one greeting");
     assert_eq!(tell(2, &0u32.to_le_bytes()), 1, "no room for an answer");
     assert_eq!(tell(4, &[1, 0, 0, 0, b'x']), 3, "output of no command");
+    assert_eq!(tell(10, &[]), 0, "it may be asked again and again");
+    assert_eq!(tell(10, &[]), 0);
+    assert_eq!(tell(11, &4096u64.to_le_bytes()), 0);
+    assert_eq!(tell(11, &4096u32.to_le_bytes()), 1, "half an address");
     assert_eq!(tell(3, &[1]), 1, "a payload where none belongs");
     assert_eq!(tell(3, &[]), 0);
+    assert_eq!(tell(10, &[]), 3, "the command has begun");
+    assert_eq!(tell(12, &1u32.to_le_bytes()), 0);
+    assert_eq!(tell(12, &2u32.to_le_bytes()), 1, "neither beginning nor end");
     assert_eq!(tell(4, &[3, 0, 0, 0, b'x']), 1, "no such stream");
     assert_eq!(tell(4, &[2, 0, 0, 0, b'x']), 0);
     assert_eq!(tell(5, &256u32.to_le_bytes()), 1, "no such status");
@@ -130,16 +137,25 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(7, b"tar"), 0);
     assert_eq!(tell(7, &[]), 0);
     assert_eq!(tell(7, b"more"), 3, "after the end");
-    assert_eq!(tell(10, &[]), 2);
+    assert_eq!(tell(13, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);
+    assert_eq!(tell(12, &0u32.to_le_bytes()), 3, "after the end");
     assert!(machine.host.is_finished());
     assert_eq!(machine.output, b"x");
     assert_eq!(machine.results, b"tar");
     assert_eq!(
         machine.told,
-        ["Started", "NotStarted { status: 127, message: \"n\u{fffd}\" }", "Finished"]
+        [
+            "Ready",
+            "Ready",
+            "HelpPage { address: 4096 }",
+            "Started",
+            "Help { on: true }",
+            "NotStarted { status: 127, message: \"n\u{fffd}\" }",
+            "Finished"
+        ]
     );
 }
 
@@ -174,7 +190,7 @@ proptest! {
     /// Whatever a guest writes: an answer or a refusal, never a panic.
     #[test]
     fn hostile_requests(calls in prop::collection::vec(
-        (0u32..12, prop_oneof![0u32..64, Just(MAX_PAYLOAD as u32), any::<u32>()],
+        (0u32..15, prop_oneof![0u32..64, Just(MAX_PAYLOAD as u32), any::<u32>()],
          prop::collection::vec(any::<u8>(), 0..64)), 1..40))
     {
         let mut memory = vec![0; MAILBOX_SIZE];
