@@ -257,12 +257,14 @@ impl Accepting {
 
     /// A second client: closing its connection tells it.
     fn turn_away(&self) {
-        if self.listener.accept().is_ok() {
+        if let Ok(connection) = self.listener.accept() {
             crate::log::warn(
                 &self.target.name,
                 "a second client was turned away: a drive serves one guest at a time",
             );
             self.target.worker.with(self.target.drive, |served| served.counts.refused += 1);
+            // Only now: whom it tells finds it counted.
+            drop(connection);
         }
     }
 }
