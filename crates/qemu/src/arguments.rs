@@ -56,7 +56,11 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
     // The root file system's image is memory of a second node without
     // processors: the host's page cache, shared by all machines, read-only.
     add("-m", format!("{}M", (memory + root) >> 20).into());
-    let kind = if config.shared_memory { "memfd,share=on" } else { "ram" };
+    let kind = match (config.huge_pages, config.shared_memory) {
+        (true, _) => "memfd,share=on,hugetlb=on,hugetlbsize=2M,prealloc=on",
+        (_, true) => "memfd,share=on",
+        _ => "ram",
+    };
     add("-object", format!("memory-backend-{kind},id=ram,size={memory}").into());
     let options = format!("memory-backend-file,id=root,readonly=on,size={root},mem-path=");
     add("-object", with_path(&options, &config.guest.root));
@@ -187,6 +191,14 @@ mod tests {
         assert!(text(&config).contains("max-ram-below-4g=2147483648 "));
         assert!(text(&config).contains(&format!("memmap=314572800!{} ", 7u64 << 30)));
         assert!(text(&config).contains("-m 5420M "));
+    }
+
+    #[test]
+    fn memory_can_be_of_huge_pages() {
+        let mut config = config();
+        assert!(text(&config).contains("memory-backend-ram,id=ram"));
+        config.huge_pages = true;
+        assert!(text(&config).contains("memory-backend-memfd,share=on,hugetlb=on,hugetlbsize=2M"));
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct Config {
     pub memory: u64,
     /// Whether the memory is a memfd that others can map, as vhost-user needs.
     pub shared_memory: bool,
+    /// Whether the memory is of huge pages (2 MiB); then it is shared as well.
+    pub huge_pages: bool,
     /// Added to the kernel's command line.
     pub kernel_arguments: String,
     /// The drives: with the default device `/dev/vda` and so on, in this order.
@@ -110,6 +112,9 @@ pub struct Config {
     pub arguments: Vec<OsString>,
     /// How long the guest may take until it can run a command.
     pub boot_limit: Duration,
+    /// How long the guest may take for what is not the command itself: to unpack
+    /// input, to end what is left, to greet again.
+    pub patience: Duration,
     /// Set to stop what goes on; it ends with [`crate::Error::Stopped`].
     pub stop: Arc<AtomicBool>,
 }
@@ -123,11 +128,13 @@ impl Config {
             vcpus: 1,
             memory: 512 << 20,
             shared_memory: false,
+            huge_pages: false,
             kernel_arguments: String::new(),
             drives: Vec::new(),
             arguments: Vec::new(),
             // Under emulation it takes 3 to 4 s on an idle host.
             boot_limit: Duration::from_secs(120),
+            patience: Duration::from_secs(60),
             stop: Arc::default(),
         }
     }

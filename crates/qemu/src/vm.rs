@@ -18,10 +18,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long the guest may take for what is not the command: to unpack input, to
-/// end what is left, to greet again.
-const GRACE: Duration = Duration::from_secs(60);
-
 /// Most that is handed over at once of an input.
 const PIECE: usize = 1 << 20;
 
@@ -54,6 +50,7 @@ pub struct Vm {
     monitor: Qmp<'static>,
     folder: TempDir,
     stop: Arc<AtomicBool>,
+    patience: Duration,
     kvm: bool,
 }
 
@@ -108,7 +105,8 @@ impl Vm {
             Err(error) => return Err(error.into()),
         };
         let (host, frame) = (Host::repeating(), Vec::new());
-        let mut vm = Self { process, port, host, frame, monitor, folder, stop, kvm };
+        let patience = config.patience;
+        let mut vm = Self { process, port, host, frame, monitor, folder, stop, patience, kvm };
         match vm.greeting(Instant::now() + config.boot_limit) {
             Err(Error::Silent { console, .. }) => {
                 Err(Error::Boot { seconds: config.boot_limit.as_secs(), console })
@@ -151,8 +149,9 @@ impl Vm {
         take: &mut dyn FnMut(Piece<'_>),
     ) -> Result<Outcome, Error> {
         self.answer(Response::Job(job))?;
+        let patience = self.patience;
         let limit = (job.limit_ms > 0).then(|| Duration::from_millis(job.limit_ms));
-        let mut deadline = Instant::now() + GRACE;
+        let mut deadline = Instant::now() + patience;
         let mut outcome = Outcome { status: 126, message: String::new() };
         let mut piece = Vec::new();
         loop {
@@ -175,7 +174,7 @@ impl Vm {
                 Request::HelpPage { .. } | Request::Help { .. } => Response::Done,
                 Request::Started => {
                     let far = Duration::from_secs(365 * 24 * 3600);
-                    deadline = Instant::now() + limit.map_or(far, |limit| limit + GRACE);
+                    deadline = Instant::now() + limit.map_or(far, |limit| limit + patience);
                     Response::Done
                 }
                 Request::Output { stream, bytes } => {
@@ -184,18 +183,18 @@ impl Vm {
                 }
                 Request::Exited { status } => {
                     outcome.status = status;
-                    deadline = Instant::now() + GRACE;
+                    deadline = Instant::now() + patience;
                     Response::Done
                 }
                 Request::NotStarted { status, message } => {
                     outcome.status = status;
                     outcome.message += &message;
-                    deadline = Instant::now() + GRACE;
+                    deadline = Instant::now() + patience;
                     Response::Done
                 }
                 Request::Results { bytes } => {
                     take(Piece::Results(bytes));
-                    deadline = Instant::now() + GRACE;
+                    deadline = Instant::now() + patience;
                     Response::Done
                 }
                 Request::Log { text } => {
@@ -233,10 +232,10 @@ impl Vm {
     /// Ends the guest in order: its drives are unmounted and flushed.
     ///
     /// # Errors
-    /// It does not end within a minute.
+    /// It does not end within [`Config::patience`].
     pub fn stop(mut self) -> Result<(), Error> {
         self.answer(Response::Job(&Job::new(Vec::new())))?;
-        match self.receive(Instant::now() + GRACE) {
+        match self.receive(Instant::now() + self.patience) {
             Err(Error::Ended { .. }) => Ok(()),
             Err(error) => Err(error),
             Ok(()) => Err(Error::Ended { said: "its agent goes on after the end".into() }),

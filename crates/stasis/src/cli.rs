@@ -36,6 +36,9 @@ enum Command {
     Sim(Box<SimArguments>),
     /// Serve drives in real time to QEMU and Cloud Hypervisor
     Serve(commands::serve::Arguments),
+    /// Run storage functions, such as a file server, in virtual machines of their own
+    #[command(subcommand)]
+    Function(commands::function::FunctionCommand),
     /// Repeat a publication's experiments and print its figures beside ours
     Reproduce(commands::reproduce::Arguments),
     /// A workload for the guest, see `commands::reproduce::load`
@@ -310,6 +313,7 @@ pub fn main() -> Result<ExitCode> {
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => commands::sim::main(&arguments),
         Command::Serve(arguments) => commands::serve::main(&arguments),
+        Command::Function(command) => commands::function::main(&command),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::GuestLoad(load) => commands::reproduce::load::main(&load),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),

@@ -1,7 +1,7 @@
 //! What the agent tells the guest's kernel: time, randomness, modules, names.
 
 use std::collections::BTreeSet;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -78,13 +78,23 @@ pub(super) fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
     for name in list.lines() {
         let error = |e: io::Error| AgentError::new("load the module", name, e);
         let file = File::open(folder.join(name)).map_err(error)?;
-        match finit_module(&file, c"", ModuleInitFlags::empty()) {
+        let parameters = parameters(name, |key| std::env::var(key).ok());
+        match finit_module(&file, &parameters, ModuleInitFlags::empty()) {
             // Loaded already, or built in after all.
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(e) => return Err(error(e.into())),
         }
     }
     Ok(())
+}
+
+/// The parameters of a module's file: `STASIS_MODULE_name=...` on the kernel's
+/// command line, which becomes the environment (`virtio_blk.poll_queues=1` would
+/// not: the kernel takes it for a module's and forgets it).
+fn parameters(file: &str, environment: impl FnOnce(&str) -> Option<String>) -> CString {
+    let name = file.split(".ko").next().unwrap_or(file);
+    let text = environment(&format!("STASIS_MODULE_{name}")).unwrap_or_default();
+    CString::new(text).unwrap_or_default()
 }
 
 /// Puts an I/O scheduler before a drive, a name below `/dev`; the kernel loads
@@ -123,7 +133,14 @@ pub(super) fn loopback_up() -> Result<(), AgentError> {
 
 #[cfg(test)]
 mod tests {
-    use super::expand;
+    use super::{expand, parameters};
+
+    #[test]
+    fn a_module_has_the_parameters_that_bear_its_name() {
+        let given = |key: &str| (key == "STASIS_MODULE_virtio_blk").then(|| "poll_queues=1".into());
+        assert_eq!(parameters("virtio_blk.ko", given).as_c_str(), c"poll_queues=1");
+        assert_eq!(parameters("virtio.ko", given).as_c_str(), c"");
+    }
 
     #[test]
     fn expansion_is_splitmix64() {

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-/// A hook that fetches `kernel`, and makes the archive and the image.
+/// A hook that fetches `kernel`, and makes the archive and the image, with the
+/// kernel modules `more` beside those for storage.
 ///
 /// `kernel` is a package's name by Debian's rules, so it needs no quoting; it
 /// is quoted nevertheless.
-pub(super) fn hook(kernel: &str) -> String {
-    format!("kernel={}\n{}", quote(kernel), include_str!("customize.sh"))
+pub(super) fn hook(kernel: &str, more: &[String]) -> String {
+    let script = include_str!("customize.sh");
+    format!("kernel={}\nmore={}\n{script}", quote(kernel), quote(&more.join(" ")))
 }
 
 /// A hook that copies `from` in the new root to `to` on this machine.
@@ -35,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_hook_is_a_script() {
-        let script = hook("linux-image-amd64");
+        let script = hook("linux-image-amd64", &["nfsd".into(), "tun".into()]);
         let status = std::process::Command::new("sh").args(["-n", "-c", &script]).status();
         assert!(status.unwrap().success());
     }

@@ -1,5 +1,5 @@
 # Run by mmdebstrap as a hook: $1 is the new root file system, $MMDEBSTRAP_APT_CONFIG
-# the configuration of its apt. $kernel (a package) comes before this text.
+# the configuration of its apt. $kernel (a package) and $more (modules) come before this text.
 # Leaves /.stasis/kernel.tar and /.stasis/root.ext4 in the new root.
 set -eu
 root=$1
@@ -42,6 +42,21 @@ done
 for folder in drivers/block/drbd fs/ceph fs/nfs fs/nfsd fs/smb fs/orangefs fs/ocfs2 fs/gfs2 fs/afs; do
   rm -rf "$root/lib/modules/$release/kernel/$folder"
 done
+if [ -n "$more" ]; then
+  [ -e "$work/tree/lib" ] || ln -s usr/lib "$work/tree/lib"
+  depmod --basedir "$work/tree" "$release"
+  for name in $more; do
+    if ! modprobe --dirname "$work/tree" --set-version "$release" --show-depends "$name" >"$work/needed"; then
+      echo "E: the kernel $release has no module $name" >&2
+      exit 1
+    fi
+    sed -n 's|^insmod ||p' "$work/needed" | while read -r file; do
+      inside=${file#*"/$release/"}
+      mkdir -p "$root/lib/modules/$release/${inside%/*}"
+      cp "$file" "$root/lib/modules/$release/$inside"
+    done
+  done
+fi
 depmod --basedir "$root" "$release"
 tar -cf "$work/kernel.tar" -C "$work/tree" boot -C "$root/lib" "modules/$release"
 rm -rf "$work/tree"

@@ -59,7 +59,7 @@ pub(super) fn run(
         .arg("--include=usr-is-merged")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
         .args(EXCLUDED.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")))
-        .arg(format!("--customize-hook={}", customize::hook(&recipe.kernel)));
+        .arg(format!("--customize-hook={}", customize::hook(&recipe.kernel, &recipe.modules)));
     for name in [KERNEL_ARCHIVE, ROOT_IMAGE] {
         let hook = customize::download(&format!("/.stasis/{name}"), &work.join(name));
         command.arg(format!("--customize-hook={hook}"));

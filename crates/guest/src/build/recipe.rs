@@ -38,6 +38,10 @@ pub struct Recipe {
     pub packages: Vec<String>,
     /// Package of the kernel, or a meta-package that depends on it.
     pub kernel: String,
+    /// Kernel modules beside those for storage, for example `nfsd`; what they
+    /// need comes with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
 }
 
 impl Default for Recipe {
@@ -49,6 +53,7 @@ impl Default for Recipe {
             suite: debian_suite(&system).unwrap_or(FALLBACK_SUITE).into(),
             packages: DEFAULT_PACKAGES.map(String::from).to_vec(),
             kernel: DEFAULT_KERNEL.into(),
+            modules: Vec::new(),
         }
     }
 }
@@ -75,6 +80,12 @@ impl Recipe {
                 || !name.bytes().all(rest)
             {
                 return Err(BuildError::BadName { what: "package", name: name.clone() });
+            }
+        }
+        for name in &self.modules {
+            let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+            if name.is_empty() || name.starts_with('-') || !name.bytes().all(fits) {
+                return Err(BuildError::BadName { what: "kernel module", name: name.clone() });
             }
         }
         let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
@@ -115,6 +126,9 @@ mod tests {
             let recipe = good.clone().with_packages([name.to_string()]);
             let error = recipe.check().unwrap_err();
             assert!(matches!(error, BuildError::BadName { .. }), "{name}: {error}");
+        }
+        for module in ["", "-r", "a b", "nfsd;x"] {
+            assert!(Recipe { modules: vec![module.into()], ..good.clone() }.check().is_err());
         }
         for suite in ["", "-x", "book worm", "a'b"] {
             assert!(Recipe { suite: suite.into(), ..good.clone() }.check().is_err());

@@ -3,6 +3,7 @@
 pub mod calibrate;
 pub mod crash_test;
 pub mod doctor;
+pub mod function;
 pub mod guest;
 pub mod image;
 pub mod models;

@@ -1,0 +1,313 @@
+//! What a function is made of, as its TOML file says it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use stasis_block::units::{parse_duration, parse_size};
+use stasis_guest::build::{Recipe, DEFAULT_KERNEL};
+
+use crate::Error;
+
+/// Debian packages of every function's guest.
+const BASE: [&str; 9] =
+    ["bash", "coreutils", "e2fsprogs", "iproute2", "kmod", "mount", "procps", "sed", "util-linux"];
+/// Most drives of a function: `/dev/vda` to `/dev/vdz`.
+const DRIVES: usize = 26;
+
+/// A function.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// What it is, in a line.
+    #[serde(default)]
+    pub about: String,
+    /// Debian packages beside those of every function.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    /// Kernel modules beside those for storage.
+    #[serde(default)]
+    pub modules: Vec<String>,
+    /// Package of the kernel.
+    pub kernel: Option<String>,
+    /// Processors.
+    #[serde(default = "one")]
+    pub vcpus: u32,
+    /// Memory in bytes.
+    #[serde(default = "memory", deserialize_with = "size")]
+    pub memory: u64,
+    /// Names of its drives, `/dev/vda` first.
+    #[serde(default)]
+    pub drives: Vec<String>,
+    /// The scripts' environment, which a user can change.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// Shell script that starts it.
+    pub init: String,
+    /// Longest that `init` may take.
+    #[serde(default = "minute", deserialize_with = "duration")]
+    pub init_deadline: Duration,
+    /// Shell script that ends it in order.
+    #[serde(default)]
+    pub stop: String,
+    /// Shell script whose output the status shows.
+    #[serde(default)]
+    pub report: String,
+    /// Files of the guest.
+    #[serde(default, rename = "file")]
+    pub files: Vec<GuestFile>,
+    /// TCP ports.
+    #[serde(default, rename = "port")]
+    pub ports: Vec<Port>,
+    /// How to tell that it is well.
+    pub health: Health,
+}
+
+/// A file of the guest.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestFile {
+    /// Where it is in the guest.
+    pub path: PathBuf,
+    /// What is in it.
+    pub content: Option<String>,
+    /// A file of the host with what is in it, relative to the definition.
+    pub source: Option<PathBuf>,
+    /// Its permissions, in octal.
+    #[serde(default = "mode")]
+    pub mode: String,
+}
+
+/// A TCP port of the guest.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its number in the guest.
+    pub guest: u16,
+    /// Its number on the host.
+    pub host: u16,
+    /// The name of the NBD export behind it, which appears as a file of that
+    /// name on the host.
+    pub disk: Option<String>,
+}
+
+/// How to tell that a function is well.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Health {
+    /// Shell script that ends with 0 while it is.
+    pub command: String,
+    /// How often it is asked.
+    #[serde(default = "two_seconds", deserialize_with = "duration")]
+    pub every: Duration,
+    /// How long it may take to answer.
+    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    pub deadline: Duration,
+}
+
+fn one() -> u32 {
+    1
+}
+fn memory() -> u64 {
+    512 << 20
+}
+fn mode() -> String {
+    "0644".into()
+}
+fn two_seconds() -> Duration {
+    Duration::from_secs(2)
+}
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+fn minute() -> Duration {
+    Duration::from_secs(60)
+}
+
+fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let word = String::deserialize(from)?;
+    parse_size(&word).map_err(serde::de::Error::custom)
+}
+
+fn duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let word = String::deserialize(from)?;
+    parse_duration(&word).map(Duration::from_nanos).map_err(serde::de::Error::custom)
+}
+
+/// Whether `name` can be part of a file's name and of a shell's.
+pub(crate) fn is_name(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    !name.is_empty() && name.len() <= 64 && !name.starts_with(['-', '.']) && name.bytes().all(fits)
+}
+
+fn is_variable(name: &str) -> bool {
+    let first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(first) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+impl Definition {
+    /// Reads a definition; `place` is where it stands, for messages.
+    ///
+    /// # Errors
+    /// It is no TOML, has keys that are none, or does not make sense.
+    pub fn parse(text: &str, place: &str) -> Result<Self, Error> {
+        let wrong = |cause: String| Error::Definition { place: place.into(), cause };
+        let definition: Self =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
+        definition.check().map_err(wrong)?;
+        Ok(definition)
+    }
+
+    /// Reads a definition's file.
+    ///
+    /// # Errors
+    /// As [`Definition::parse`], or the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// The guest's recipe.
+    pub fn recipe(&self) -> Recipe {
+        let base = BASE.map(String::from).to_vec();
+        let mut recipe = Recipe { packages: base, ..Recipe::default() };
+        recipe.kernel = self.kernel.clone().unwrap_or_else(|| DEFAULT_KERNEL.into());
+        recipe.modules.clone_from(&self.modules);
+        recipe.modules.sort_unstable();
+        recipe.modules.dedup();
+        recipe.with_packages(self.packages.iter().cloned())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !(1..=64).contains(&self.vcpus) {
+            return Err(format!("vcpus is {}, but must be 1 to 64", self.vcpus));
+        }
+        if !(128 << 20..=1 << 40).contains(&self.memory) {
+            return Err("memory must be 128MiB to 1TiB".into());
+        }
+        if self.drives.len() > DRIVES {
+            return Err(format!("it has {} drives, but at most {DRIVES} fit", self.drives.len()));
+        }
+        let mut names = BTreeSet::new();
+        for name in &self.drives {
+            if !is_name(name) || !names.insert(name) {
+                return Err(format!("`{name}` cannot be a drive's name: letters, digits, `-`, `_` and `.`, each name once"));
+            }
+        }
+        for key in self.settings.keys() {
+            if !is_variable(key) {
+                return Err(format!("the setting `{key}` cannot be a variable of a shell: letters, digits and `_` only"));
+            }
+        }
+        self.check_ports()?;
+        for file in &self.files {
+            let path = file.path.display();
+            if !file.path.is_absolute() || file.path.components().any(|c| c.as_os_str() == "..") {
+                return Err(format!(
+                    "the file {path}: its path in the guest must be absolute and without `..`"
+                ));
+            }
+            if file.content.is_some() == file.source.is_some() {
+                return Err(format!("the file {path} needs `content` or `source`, and not both"));
+            }
+            if !u32::from_str_radix(&file.mode, 8).is_ok_and(|mode| mode <= 0o7777) {
+                return Err(format!(
+                    "the file {path}: mode is `{}`, but must be octal, such as `0755`",
+                    file.mode
+                ));
+            }
+        }
+        for (what, time) in [
+            ("health.every", self.health.every),
+            ("health.deadline", self.health.deadline),
+            ("init_deadline", self.init_deadline),
+        ] {
+            if time.is_zero() || time > Duration::from_secs(86_400) {
+                return Err(format!("{what} must be above 0 and at most a day"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ports(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        let (mut guests, mut hosts) = (BTreeSet::new(), BTreeSet::new());
+        for port in &self.ports {
+            if !is_name(&port.name) || !names.insert(&port.name) {
+                return Err(format!("`{}` cannot be a port's name: letters, digits, `-`, `_` and `.`, each name once", port.name));
+            }
+            if port.guest == 0 || port.host == 0 {
+                return Err(format!("the port {}: 0 is no port", port.name));
+            }
+            if !guests.insert(port.guest) || !hosts.insert(port.host) {
+                return Err(format!("the port {}: another has the same number", port.name));
+            }
+            if port.disk.as_ref().is_some_and(|disk| !is_name(disk)) {
+                return Err(format!(
+                    "the port {}: `disk` is the name of an export, and of a file",
+                    port.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LEAST: &str = "init = \"true\"\nhealth = { command = \"true\" }\n";
+
+    fn refused(more: &str) -> String {
+        let text = format!("{more}\n{LEAST}");
+        Definition::parse(&text, "f.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn little_is_needed() {
+        let definition = Definition::parse(LEAST, "f.toml").unwrap();
+        assert_eq!((definition.vcpus, definition.memory), (1, 512 << 20));
+        assert_eq!(definition.health.deadline, Duration::from_secs(10));
+        assert!(definition.recipe().packages.contains(&"iproute2".to_string()));
+        assert!(definition.recipe().modules.is_empty());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_place() {
+        for (text, part) in [
+            ("vcpus = 0", "1 to 64"),
+            ("memory = \"1KiB\"", "128MiB"),
+            ("memory = \"1 GiBB\"", "GiB"),
+            ("drives = [\"a\", \"a\"]", "each name once"),
+            ("drives = [\"../x\"]", "drive's name"),
+            ("packges = []", "unknown field `packges`"),
+            ("settings = { \"a b\" = \"1\" }", "variable"),
+            ("port = [{ name = \"a\", guest = 1, host = 2 }, { name = \"b\", guest = 1, host = 3 }]", "same number"),
+            ("port = [{ name = \"a\", guest = 0, host = 2 }]", "no port"),
+            ("port = [{ name = \"a\", guest = 70000, host = 2 }]", "70000"),
+            ("file = [{ path = \"etc/x\", content = \"\" }]", "absolute"),
+            ("file = [{ path = \"/a/../x\", content = \"\" }]", "without `..`"),
+            ("file = [{ path = \"/x\" }]", "`content` or `source`"),
+            ("file = [{ path = \"/x\", content = \"\", mode = \"9\" }]", "octal"),
+            ("init_deadline = \"0\"", "above 0"),
+        ] {
+            let error = refused(text);
+            assert!(error.starts_with("f.toml: ") && error.contains(part), "{text}: {error}");
+        }
+        let error = Definition::parse("init = \"\"", "g").unwrap_err().to_string();
+        assert!(error.contains("health"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_definition_or_an_error(text in "[a-z\\[\\]{}=\" \\n0-9]{0,80}") {
+            let _ = Definition::parse(&text, "x");
+            let _ = Definition::parse(&format!("{text}\n{LEAST}"), "x");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Storage functions in virtual machines of their own: a file server or a
+//! compression that runs on the storage controller, apart from it.
+//!
+//! A [`Definition`] says what a function is made of, [`Plan`] which machine it
+//! becomes under stock QEMU, and [`supervisor`] starts it, watches it and starts
+//! it again. Its drives are vhost-user sockets of `stasis serve`: they go on
+//! where it does not.
+//!
+//! Promises: a function that has crashed or does not answer is ended whole and
+//! started anew, with growing pauses; nothing of a definition or of the guest
+//! panics; no process is left behind.
+
+pub mod backoff;
+pub mod definition;
+pub mod network;
+pub mod pin;
+pub mod plan;
+pub mod scripts;
+pub mod shipped;
+pub mod status;
+pub mod supervisor;
+
+mod disk;
+mod error;
+
+pub use definition::Definition;
+pub use error::Error;
+pub use plan::{Plan, Polling};
