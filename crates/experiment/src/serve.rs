@@ -32,6 +32,9 @@ pub struct ServeSpec {
     pub control: Option<PathBuf>,
     /// Where Prometheus finds metrics: `127.0.0.1:9464`; by default nowhere.
     pub metrics: Option<String>,
+    /// Names of the drives that are block devices of the host's instead of
+    /// sockets.
+    pub ublk: Vec<String>,
     /// User to become once everything is open.
     pub user: Option<String>,
     /// Whether system calls and files are left open that the server does not

@@ -94,6 +94,8 @@ const CALLS: &[i64] = &[
     libc::SYS_sigaltstack,
     libc::SYS_socket,
     libc::SYS_statx,
+    libc::SYS_symlink,
+    libc::SYS_symlinkat,
     libc::SYS_tgkill,
     libc::SYS_unlink,
     libc::SYS_unlinkat,

@@ -63,10 +63,8 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// A socket that another process listens on.
-    #[error(
-        "{0}: another program listens on this socket; stop it, or take its place with --replace"
-    )]
+    /// A socket or block device that another process serves.
+    #[error("{0}: another program serves this; stop it, or take its place with --replace")]
     InUse(PathBuf),
     /// A file at a socket's place.
     #[error("{0}: this is no socket; remove it or choose another folder for the sockets")]

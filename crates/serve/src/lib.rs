@@ -1,5 +1,6 @@
-//! Drives in real time, for the guests of other programs: each on a
-//! vhost-user-blk socket, which stock QEMU and Cloud Hypervisor connect to.
+//! Drives in real time, for other programs: each on a vhost-user-blk socket,
+//! which stock QEMU and Cloud Hypervisor connect to, or as a block device of
+//! the host (ublk).
 //!
 //! A [`Server`] has polling threads; each serves many queues of many drives.
 //! While there is work it looks into the guests' rings by itself, and the
@@ -20,9 +21,12 @@
 //! The messages are read by the crate `vhost`; requests are served by
 //! [`stasis_virtio`], which both know nothing of each other.
 
+mod backend;
 pub mod confine;
 pub mod control;
+mod door;
 mod error;
+mod front;
 pub mod inflight;
 pub mod log;
 mod mapping;
@@ -34,14 +38,17 @@ mod server;
 mod session;
 mod socket;
 mod statistics;
+mod store;
 pub mod systemd;
+mod ublk;
 mod worker;
 
 pub use error::ServeError;
 pub use memory::{GuestMemory, Place};
 pub use realtime::{Below, RealTime, Shared};
-pub use served::Store;
+
 pub use server::{NewDrive, OpenStore, Server};
 pub use socket::listen;
 pub use statistics::{Counts, DriveReport, Summary};
+pub use store::Store;
 pub use worker::Poll;

@@ -1,86 +1,21 @@
-//! A drive on its polling thread: a virtio block device between a guest's
-//! memory and a drive in real time.
+//! A drive on its polling thread, on a socket: a virtio block device between a
+//! guest's memory and a drive in real time.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
 use rustix::event::epoll;
-use stasis_block::{Command, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Submission};
-use stasis_media::{Finished, Medium, MediumError, Ticket};
+use stasis_drive::{Done, Submission};
 use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, QueueSetup, Request};
 
+use crate::backend::{Backend, Counted};
 use crate::inflight::Inflight;
 use crate::memory::GuestMemory;
-use crate::realtime::{RealTime, Shared};
-use crate::statistics::{Counts, Times};
+use crate::server::OpenStore;
+use crate::store::Store;
 use crate::ServeError;
-
-/// What a drive's bytes go through: a drive in real time, and what may lie on
-/// top of it.
-pub struct Store {
-    /// The drive itself.
-    pub drive: Shared,
-    /// A layer on top of it, such as a disk image.
-    pub top: Option<Box<dyn Layer>>,
-}
-
-impl Store {
-    /// A drive alone.
-    pub fn new(drive: Shared) -> Self {
-        Self { drive, top: None }
-    }
-
-    /// Bytes.
-    pub fn capacity(&self) -> u64 {
-        match &self.top {
-            Some(top) => top.capacity(),
-            None => self.drive.lock().capacity(),
-        }
-    }
-
-    /// As [`Layer::discard_zeroes`].
-    pub fn discard_zeroes(&self) -> bool {
-        match &self.top {
-            Some(top) => top.discard_zeroes(),
-            None => self.drive.lock().discard_zeroes(),
-        }
-    }
-
-    fn submit(&mut self, now: Nanos, submission: Submission) {
-        match &mut self.top {
-            Some(top) => top.submit(now, submission),
-            None => self.drive.lock().submit(now, submission),
-        }
-    }
-
-    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        let mut drive = self.drive.lock();
-        match &mut self.top {
-            Some(top) => {
-                drive.turn(now);
-                drop(drive);
-                top.advance(now, done);
-            }
-            None => drive.advance(now, done),
-        }
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        match &self.top {
-            Some(top) => top.next_event(),
-            None => self.drive.lock().next_event(),
-        }
-    }
-
-    /// Commands under way, those of the layer on top included.
-    pub fn in_flight(&self) -> usize {
-        let above = self.top.as_ref().map_or(0, |top| top.in_flight());
-        above + self.drive.lock().in_flight()
-    }
-}
 
 /// How a queue reaches its guest.
 #[derive(Debug, Default)]
@@ -93,26 +28,19 @@ struct Link {
     drained: Option<Sender<Option<u16>>>,
 }
 
-/// A drive as its thread knows it.
-pub struct Served {
-    /// Its name, for messages.
-    pub name: Arc<str>,
+/// A drive on a socket as its thread knows it.
+pub(crate) struct Served {
+    pub(crate) backend: Backend,
     pub(crate) device: Device,
     memory: Arc<GuestMemory>,
     inflight: Option<Inflight>,
-    pub(crate) store: Store,
     links: Vec<Link>,
     running: u64,
-    epoll: Arc<OwnedFd>,
     done: Vec<Done>,
-    pub(crate) counts: Counts,
-    pub(crate) times: Times,
-    timed: bool,
     /// Why the connection cannot go on, until its owner has asked.
     broken: Option<String>,
     /// Whether that was said already.
     said: bool,
-    said_errors: u64,
     /// Called once when the connection cannot go on.
     hang_up: Option<Box<dyn Fn() + Send>>,
     /// Where the client is told of changes.
@@ -131,24 +59,16 @@ impl Served {
         let queues = config.queues;
         let device = Device::new(config)
             .map_err(|source| ServeError::Device { name: name.to_string(), source })?;
-        let timed = store.drive.lock().is_timed();
-        watch(&epoll, &store)?;
         Ok(Self {
-            name,
+            backend: Backend::new(name, store, epoll)?,
             device,
             memory: Arc::default(),
             inflight: None,
-            store,
             links: (0..queues).map(|_| Link::default()).collect(),
             running: 0,
-            epoll,
             done: Vec::new(),
-            counts: Counts::default(),
-            times: Times::default(),
-            timed,
             broken: None,
             said: false,
-            said_errors: 0,
             hang_up: None,
             back: None,
             breaks: crate::mapping::breaks(),
@@ -207,7 +127,7 @@ impl Served {
             return Err(ServeError::NoQueue(queue));
         };
         let data = epoll::EventData::new_u64(kick.as_raw_fd() as u64);
-        epoll::add(&*self.epoll, &kick, data, epoll::EventFlags::IN)
+        epoll::add(&*self.backend.epoll, &kick, data, epoll::EventFlags::IN)
             .map_err(|source| ServeError::Wait { source: source.into() })?;
         link.kick = Some(kick);
         let memory = &*self.memory;
@@ -225,11 +145,11 @@ impl Served {
                 }
             }
         }
-        self.counts.resumed += heads.len() as u64;
+        self.backend.counts.resumed += heads.len() as u64;
         if !heads.is_empty() {
             let count = heads.len();
             crate::log::warn(
-                &self.name,
+                &self.backend.name,
                 &format!("{count} requests that were under way are done again"),
             );
         }
@@ -272,7 +192,7 @@ impl Served {
         if let Some(kick) = link.kick.take() {
             // Before it is closed: the client has it open as well, so that
             // closing it alone would leave it in.
-            let _ = epoll::delete(&*self.epoll, &kick);
+            let _ = epoll::delete(&*self.backend.epoll, &kick);
         }
         self.device.stop_queue(queue)
     }
@@ -285,11 +205,6 @@ impl Served {
         }
     }
 
-    /// When something is to be looked at even if nothing rings.
-    pub(crate) fn next_event(&self) -> Option<Nanos> {
-        self.store.next_event()
-    }
-
     /// Does what there is to do; whether there was anything.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let mut work = false;
@@ -298,7 +213,7 @@ impl Served {
             work |= self.submit(now);
         }
         let mut done = std::mem::take(&mut self.done);
-        self.store.advance(now, &mut done);
+        self.backend.store.advance(now, &mut done);
         if !done.is_empty() {
             work = true;
             self.complete(&mut done, clock);
@@ -323,22 +238,17 @@ impl Served {
         let mut any = false;
         while let Some(Request { tag, queue, command, data, .. }) = self.device.pop_request() {
             any = true;
-            self.store.submit(now, Submission { tag, queue, command, data });
+            self.backend.store.submit(now, Submission { tag, queue, command, data });
         }
         any
     }
 
     fn complete(&mut self, done: &mut Vec<Done>, clock: &impl Fn() -> Nanos) {
-        for Done { tag, command, status, data, submit, at, .. } in done.drain(..) {
-            let bytes = command.length;
-            self.device.complete(&*self.memory, tag, status, data);
+        for done in done.drain(..) {
+            let counted = Counted::from(&done);
+            self.device.complete(&*self.memory, done.tag, done.status, done.data);
             // The guest can see it as of now.
-            let seen = clock();
-            self.counts.add(command.operation, bytes, status);
-            self.times.add(command.operation, seen.saturating_sub(submit));
-            if self.timed {
-                self.times.error.add(seen.saturating_sub(at));
-            }
+            self.backend.count(&counted, clock());
         }
     }
 
@@ -379,35 +289,25 @@ impl Served {
         if let Some(fault) = self.device.fault() {
             if !self.said {
                 self.said = true;
-                self.counts.faults += 1;
-                crate::log::warn(&self.name, &format!("{fault}; the guest must reset the drive"));
+                self.backend.counts.faults += 1;
+                crate::log::warn(
+                    &self.backend.name,
+                    &format!("{fault}; the guest must reset the drive"),
+                );
             }
         }
         let broken =
             self.memory.is_broken() || self.inflight.as_ref().is_some_and(Inflight::is_broken);
         if broken && self.broken.is_none() {
             let message = "the client has taken away memory that it had shared";
-            self.counts.faults += 1;
+            self.backend.counts.faults += 1;
             self.broken = Some(message.into());
-            crate::log::warn(&self.name, &format!("{message}; its connection ends"));
+            crate::log::warn(&self.backend.name, &format!("{message}; its connection ends"));
             if let Some(hang_up) = &self.hang_up {
                 hang_up();
             }
         }
-        let error = match &mut self.store.top {
-            Some(top) => top.take_error(),
-            None => self.store.drive.lock().take_error(),
-        };
-        if let Some(error) = error {
-            // The first says what there is to say.
-            self.said_errors += 1;
-            if self.said_errors == 1 {
-                crate::log::warn(
-                    &self.name,
-                    &format!("{error} (said once; later ones are counted)"),
-                );
-            }
-        }
+        self.backend.say_errors();
     }
 
     fn answer_drained(&mut self) {
@@ -430,48 +330,31 @@ impl Served {
         self.device.in_flight()
     }
 
-    /// Whether a model holds completions back, from now on.
-    pub(crate) fn set_timed(&mut self, timed: bool) {
-        self.timed = timed;
-    }
-
     /// Waits for what is under way at the store.
     fn quiesce(&mut self, clock: &impl Fn() -> Nanos) {
         let mut done = Vec::new();
-        while self.store.in_flight() > 0 {
-            let before = self.store.in_flight();
-            self.store.advance(clock(), &mut done);
+        while self.backend.store.in_flight() > 0 {
+            let before = self.backend.store.in_flight();
+            self.backend.store.advance(clock(), &mut done);
             self.complete(&mut done, clock);
-            if self.store.in_flight() == before {
+            if self.backend.store.in_flight() == before {
                 std::thread::yield_now();
             }
         }
         self.ring();
     }
 
-    /// Takes another store: what `open` makes once the old one is closed.
+    /// Takes another store: what `open` makes once the old one is closed. Says
+    /// its size.
     pub(crate) fn replace_store(
         &mut self,
-        open: crate::server::OpenStore,
+        open: OpenStore,
         clock: &impl Fn() -> Nanos,
     ) -> Result<u64, String> {
         self.quiesce(clock);
-        // Nothing is lost by what cannot be opened again.
-        let flush = Command::flush();
-        let (status, _) = match &mut self.store.top {
-            Some(top) => top.instant(flush, Vec::new()),
-            None => self.store.drive.lock().instant(flush, Vec::new()),
-        };
-        if status != Status::Ok {
-            return Err("what was written could not be made durable; its size stays".into());
-        }
-        let nothing =
-            RealTime::new(0, self.name.to_string(), None, Box::new(Nothing::default()), false);
-        self.store = Store::new(Shared::new(nothing));
-        self.store = open()?;
-        watch(&self.epoll, &self.store).map_err(|error| error.to_string())?;
+        self.backend.replace_store(open)?;
         let block = u64::from(self.device.config().block_size);
-        let capacity = self.store.capacity() / block * block;
+        let capacity = self.backend.store.capacity() / block * block;
         self.device.resize(capacity).map_err(|error| error.to_string())?;
         self.ring();
         Ok(capacity)
@@ -480,62 +363,8 @@ impl Served {
     /// Waits for what is under way, makes all of it durable and closes it.
     pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
         self.quiesce(clock);
-        let failed =
-            format!("{}: the last flush failed; what was not flushed may be lost", self.name);
-        let flush = Command::flush();
-        let (status, _) = match &mut self.store.top {
-            Some(top) => top.instant(flush, Vec::new()),
-            None => self.store.drive.lock().instant(flush, Vec::new()),
-        };
-        match status == Status::Ok {
-            true => Ok(()),
-            false => Err(failed),
-        }
+        self.backend.finish()
     }
-}
-
-/// What a descriptor of a medium's says in the events of a thread.
-pub(crate) const MEDIUM: u64 = u64::MAX - 1;
-
-/// A medium that is not there: every I/O fails.
-#[derive(Default)]
-struct Nothing(Vec<Finished>);
-
-impl Medium for Nothing {
-    fn capacity(&self) -> u64 {
-        0
-    }
-
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
-        let Command { operation, offset, length, .. } = command;
-        let error = MediumError::OutOfRange { operation, offset, length, capacity: 0 };
-        self.0.push(Finished { ticket, result: Err(error), data });
-    }
-
-    fn poll(&mut self, done: &mut Vec<Finished>) {
-        done.append(&mut self.0);
-    }
-
-    fn wait(&mut self, done: &mut Vec<Finished>) {
-        self.poll(done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.0.len()
-    }
-}
-
-/// Waits for a store's descriptors from now on.
-fn watch(epoll: &OwnedFd, store: &Store) -> Result<(), ServeError> {
-    for raw in store.drive.lock().descriptors() {
-        // SAFETY: the medium keeps its descriptors open for as long as it
-        // lives; closing them takes them out.
-        let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(raw) };
-        let data = epoll::EventData::new_u64(MEDIUM);
-        epoll::add(epoll, descriptor, data, epoll::EventFlags::IN)
-            .map_err(|source| ServeError::Wait { source: source.into() })?;
-    }
-    Ok(())
 }
 
 /// Rings whoever listens.

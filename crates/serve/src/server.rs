@@ -11,10 +11,14 @@ use std::time::Instant;
 use stasis_block::Model;
 use stasis_virtio::Config;
 
-use crate::served::{Served, Store};
+use crate::door::Door;
+use crate::front::Front;
+use crate::served::Served;
 use crate::session::Target;
 use crate::socket::Socket;
 use crate::statistics::DriveReport;
+use crate::store::Store;
+use crate::ublk;
 use crate::worker::{DriveId, Poll, Worker};
 use crate::ServeError;
 
@@ -25,7 +29,9 @@ pub type OpenStore = Box<dyn FnOnce() -> Result<Store, String> + Send>;
 pub struct NewDrive {
     /// Its name, which no other has.
     pub name: String,
-    /// Where its socket is.
+    /// Whether it is a block device of the host's instead of a socket.
+    pub ublk: bool,
+    /// Where its socket is, or a link to the block device.
     pub path: PathBuf,
     /// The socket, if it is there already: systemd's, or an earlier server's.
     pub listener: Option<UnixListener>,
@@ -45,7 +51,7 @@ pub struct NewDrive {
 struct Entry {
     id: DriveId,
     worker: usize,
-    socket: Socket,
+    door: Door,
     model: String,
     medium: String,
 }
@@ -77,51 +83,24 @@ impl Server {
     /// Serves one more drive.
     ///
     /// # Errors
-    /// If its store or its socket cannot be had.
+    /// If its store, its socket or its block device cannot be had.
     pub fn attach(&self, new: NewDrive) -> Result<(), ServeError> {
-        let NewDrive { name, path, listener, own, config, model, medium, open } = new;
         let mut drives = self.lock();
-        if drives.1.contains_key(&name) {
-            return Err(ServeError::Exists(name));
+        if drives.1.contains_key(&new.name) {
+            return Err(ServeError::Exists(new.name));
         }
-        let listener = match listener {
-            Some(listener) => listener,
-            None => crate::socket::listen(&path)?,
-        };
         let id = drives.0;
         drives.0 += 1;
         let least = self.workers.iter().enumerate();
         let least = least.min_by_key(|(_, worker)| worker.load.load(Ordering::Relaxed));
-        let Some((number, worker)) = least else { return Err(ServeError::Missing(name)) };
-        let (queues, queue_size) = (config.queues, config.queue_size);
-        let shared: Arc<str> = name.as_str().into();
-        let label = Arc::clone(&shared);
-        let opened = worker.call(move |state| {
-            let store =
-                open().map_err(|message| ServeError::Store { name: label.to_string(), message })?;
-            let mut config = config;
-            config.capacity =
-                store.capacity() / u64::from(config.block_size) * u64::from(config.block_size);
-            config.discard_zeroes = store.discard_zeroes();
-            let served = Served::new(label, config, store, state.epoll.clone())?;
-            state.drives.insert(id, served);
-            Ok(())
-        });
-        match opened {
-            Some(Ok(())) => {}
-            Some(Err(error)) => {
-                if own {
-                    let _ = std::fs::remove_file(&path);
-                }
-                return Err(error);
-            }
-            None => return Err(ServeError::Missing(name)),
-        }
+        let Some((number, worker)) = least else { return Err(ServeError::Missing(new.name)) };
+        let (name, model, medium) = (new.name.clone(), new.model.clone(), new.medium.clone());
+        let door = match new.ublk {
+            true => device(new, id, worker)?,
+            false => socket(new, id, worker)?,
+        };
         worker.load.fetch_add(1, Ordering::Relaxed);
-        let target =
-            Target { worker: Arc::clone(worker), drive: id, name: shared, queues, queue_size };
-        let socket = Socket::start(listener, path, own, target)?;
-        drives.1.insert(name, Entry { id, worker: number, socket, model, medium });
+        drives.1.insert(name, Entry { id, worker: number, door, model, medium });
         Ok(())
     }
 
@@ -137,16 +116,15 @@ impl Server {
     }
 
     fn end(&self, name: &str, entry: Entry) -> Result<(), ServeError> {
-        let Entry { id, worker, socket, .. } = entry;
-        drop(socket);
+        let Entry { id, worker, door, .. } = entry;
+        let door = door.close();
         let worker = &self.workers[worker];
         worker.load.fetch_sub(1, Ordering::Relaxed);
-        let ended = worker.call(move |state| {
-            let started = state.started;
-            let clock = || started.elapsed().as_nanos() as u64;
-            state.drives.remove(&id).map(|served| served.finish(&clock))
-        });
-        match ended.flatten() {
+        let ended = finish(worker, id);
+        if let Some(device) = door {
+            device.remove();
+        }
+        match ended {
             Some(Err(message)) => Err(ServeError::Store { name: name.into(), message }),
             _ => Ok(()),
         }
@@ -167,21 +145,34 @@ impl Server {
     }
 
     /// The sockets, for another server to go on with; this one leaves them
-    /// where they are.
+    /// and the block devices where they are.
     ///
     /// # Errors
     /// If descriptors are short.
     pub fn hand_over(&self) -> Result<Vec<(String, OwnedFd)>, ServeError> {
         let mut drives = self.lock();
-        let sockets = drives.1.iter_mut().map(|(name, entry)| {
-            let socket = entry.socket.hand_over();
-            Ok((
-                name.clone(),
-                socket
-                    .map_err(|source| ServeError::System { what: "hand a socket over", source })?,
-            ))
-        });
-        sockets.collect()
+        let mut sockets = Vec::new();
+        for (name, entry) in &mut drives.1 {
+            match &mut entry.door {
+                Door::Socket(socket) => {
+                    let socket = socket.hand_over().map_err(|source| ServeError::System {
+                        what: "hand a socket over",
+                        source,
+                    })?;
+                    sockets.push((name.clone(), socket));
+                }
+                Door::Ublk(device) => {
+                    device.hand_over();
+                    let id = entry.id;
+                    self.workers[entry.worker].call(move |state| {
+                        if let Some(Front::Ublk(ublk)) = state.drives.get_mut(&id) {
+                            ublk.hand_over();
+                        }
+                    });
+                }
+            }
+        }
+        Ok(sockets)
     }
 
     /// The names of all drives.
@@ -193,16 +184,19 @@ impl Server {
     pub fn report(&self) -> Vec<DriveReport> {
         let drives = self.lock();
         let report = drives.1.iter().filter_map(|(name, entry)| {
-            let known = self.workers[entry.worker].with(entry.id, |served| served.snapshot())?;
+            let id = entry.id;
+            let known = self.workers[entry.worker]
+                .call(move |state| state.drives.get(&id).map(Front::snapshot))
+                .flatten()?;
             Some(DriveReport {
                 name: name.clone(),
-                socket: entry.socket.path().display().to_string(),
-                capacity: known.capacity,
+                socket: entry.door.path().display().to_string(),
+                capacity: known.front.capacity,
                 model: entry.model.clone(),
                 medium: entry.medium.clone(),
                 thread: entry.worker,
-                in_use: known.in_use,
-                in_flight: known.in_flight,
+                in_use: known.front.in_use,
+                in_flight: known.front.in_flight,
                 counts: known.counts,
                 read: known.read,
                 write: known.write,
@@ -230,9 +224,9 @@ impl Server {
         let id = entry.id;
         let changed = self.workers[entry.worker].call(move |state| {
             let now = state.now();
-            let served = state.drives.get_mut(&id)?;
-            served.set_timed(model.is_some());
-            served.store.drive.lock().set_model(now, model);
+            let backend = state.drives.get_mut(&id)?.backend_mut();
+            backend.set_timed(model.is_some());
+            backend.store.drive.lock().set_model(now, model);
             Some(())
         });
         changed.flatten().ok_or_else(missing)
@@ -253,7 +247,7 @@ impl Server {
         let resized = self.workers[entry.worker].call(move |state| {
             let started = state.started;
             let clock = || started.elapsed().as_nanos() as u64;
-            state.drives.get_mut(&id).map(|served| served.replace_store(open, &clock))
+            state.drives.get_mut(&id).map(|front| front.replace_store(open, &clock))
         });
         let resized = resized.flatten().ok_or_else(missing)?;
         resized.map_err(|message| ServeError::Store { name: name.into(), message })
@@ -263,4 +257,79 @@ impl Server {
     pub fn started(&self) -> Instant {
         self.started
     }
+}
+
+/// A drive on a socket.
+fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
+    let NewDrive { name, path, listener, own, config, open, .. } = new;
+    let listener = match listener {
+        Some(listener) => listener,
+        None => crate::socket::listen(&path)?,
+    };
+    let (queues, queue_size) = (config.queues, config.queue_size);
+    let shared: Arc<str> = name.as_str().into();
+    let label = Arc::clone(&shared);
+    let opened = worker.call(move |state| {
+        let store = opened(open, &label)?;
+        let mut config = config;
+        let block = u64::from(config.block_size);
+        config.capacity = store.capacity() / block * block;
+        config.discard_zeroes = store.discard_zeroes();
+        let served = Served::new(label, config, store, state.epoll.clone())?;
+        state.drives.insert(id, Front::Socket(Box::new(served)));
+        Ok(())
+    });
+    match opened {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            if own {
+                let _ = std::fs::remove_file(&path);
+            }
+            return Err(error);
+        }
+        None => return Err(ServeError::Missing(name)),
+    }
+    let worker = Arc::clone(worker);
+    let target = Target { worker, drive: id, name: shared, queues, queue_size };
+    Ok(Door::Socket(Socket::start(listener, path, own, target)?))
+}
+
+/// A drive as a block device of the host's.
+fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
+    let NewDrive { name, path, config, open, .. } = new;
+    let wanted = ublk::Wanted {
+        name: name.as_str().into(),
+        link: path,
+        queues: config.queues,
+        block: config.block_size,
+        read_only: config.read_only,
+    };
+    let opened = worker.call(move |state| {
+        let store = opened(open, &wanted.name)?;
+        let (device, front) = ublk::open(&wanted, store, state.epoll.clone())?;
+        state.drives.insert(id, Front::Ublk(Box::new(front)));
+        Ok(device)
+    });
+    let device = opened.ok_or(ServeError::Missing(name))??;
+    if let Err(error) = device.start() {
+        device.stop();
+        finish(worker, id);
+        device.remove();
+        return Err(error);
+    }
+    Ok(Door::Ublk(device))
+}
+
+fn opened(open: OpenStore, name: &str) -> Result<Store, ServeError> {
+    open().map_err(|message| ServeError::Store { name: name.into(), message })
+}
+
+/// Ends a drive on its thread; `None` if it is not there.
+fn finish(worker: &Worker, id: DriveId) -> Option<Result<(), String>> {
+    let ended = worker.call(move |state| {
+        let started = state.started;
+        let clock = || started.elapsed().as_nanos() as u64;
+        state.drives.remove(&id).map(|front| front.finish(&clock))
+    });
+    ended.flatten()
 }

@@ -73,7 +73,7 @@ impl Session {
     /// Says what the client did wrong; the connection ends.
     fn refuse(&self, error: &ServeError) -> Error {
         crate::log::warn(&self.target.name, &format!("{error}; its connection ends"));
-        let _ = self.with(|served| served.counts.faults += 1);
+        let _ = self.with(|served| served.backend.counts.faults += 1);
         Error::InvalidParam
     }
 

@@ -160,7 +160,7 @@ impl Accepting {
         *lock(&self.client) = Some(end);
         let (worker, drive) = (self.target.worker.clone(), self.target.drive);
         worker.with(drive, move |served| {
-            served.counts.connections += 1;
+            served.backend.counts.connections += 1;
             served.set_hang_up(hang_up.ok().map(|stream| {
                 Box::new(move || {
                     let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -207,7 +207,7 @@ impl Accepting {
                         _ => format!("a client's message cannot be served: {error}"),
                     };
                     warn(&format!("{what}; its connection ends"));
-                    worker.with(drive, |served| served.counts.faults += 1);
+                    worker.with(drive, |served| served.backend.counts.faults += 1);
                     break;
                 }
             }
@@ -262,7 +262,7 @@ impl Accepting {
                 &self.target.name,
                 "a second client was turned away: a drive serves one guest at a time",
             );
-            self.target.worker.with(self.target.drive, |served| served.counts.refused += 1);
+            self.target.worker.with(self.target.drive, |served| served.backend.counts.refused += 1);
             // Only now: whom it tells finds it counted.
             drop(connection);
         }

@@ -155,12 +155,18 @@ pub struct DriveReport {
     pub timing_error: Option<Summary>,
 }
 
-/// The part of a report that its thread knows.
-#[derive(Debug, Clone)]
-pub(crate) struct Snapshot {
+/// How a drive is used at the moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InUse {
     pub(crate) capacity: u64,
     pub(crate) in_use: bool,
     pub(crate) in_flight: usize,
+}
+
+/// The part of a report that its thread knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) front: InUse,
     pub(crate) counts: Counts,
     pub(crate) read: Summary,
     pub(crate) write: Summary,
@@ -168,18 +174,16 @@ pub(crate) struct Snapshot {
     pub(crate) timing_error: Option<Summary>,
 }
 
-impl crate::served::Served {
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        let times = &self.times;
-        let error = times.error.summary();
+impl Times {
+    /// All of it, but for what only the front knows.
+    pub(crate) fn snapshot(&self, counts: Counts, front: InUse) -> Snapshot {
+        let error = self.error.summary();
         Snapshot {
-            capacity: self.device.config().capacity,
-            in_use: self.is_running(),
-            in_flight: self.in_flight(),
-            counts: self.counts,
-            read: times.read.summary(),
-            write: times.write.summary(),
-            flush: times.flush.summary(),
+            front,
+            counts,
+            read: self.read.summary(),
+            write: self.write.summary(),
+            flush: self.flush.summary(),
             timing_error: (error.count > 0).then_some(error),
         }
     }

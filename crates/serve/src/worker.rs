@@ -18,7 +18,9 @@ use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
-use crate::served::{Served, MEDIUM};
+use crate::front::Front;
+use crate::served::Served;
+use crate::store::LOOK;
 use crate::ServeError;
 
 /// How a thread looks for work.
@@ -52,7 +54,7 @@ type Job = Box<dyn FnOnce(&mut State) + Send>;
 
 /// What a thread has.
 pub(crate) struct State {
-    pub(crate) drives: BTreeMap<DriveId, Served>,
+    pub(crate) drives: BTreeMap<DriveId, Front>,
     pub(crate) epoll: Arc<OwnedFd>,
     pub(crate) started: Instant,
     stop: bool,
@@ -120,13 +122,18 @@ impl Worker {
         result.recv().ok()
     }
 
-    /// Does something with a drive; `None` if it is not there any more.
+    /// Does something with a drive on a socket; `None` if it is not there any
+    /// more.
     pub(crate) fn with<R: Send + 'static>(
         &self,
         drive: DriveId,
         job: impl FnOnce(&mut Served) -> R + Send + 'static,
     ) -> Option<R> {
-        self.call(move |state| state.drives.get_mut(&drive).map(job)).flatten()
+        let job = move |state: &mut State| match state.drives.get_mut(&drive) {
+            Some(Front::Socket(served)) => Some(job(served)),
+            _ => None,
+        };
+        self.call(job).flatten()
     }
 }
 
@@ -196,7 +203,7 @@ impl Thread {
         if let Some(id) = dead {
             // The others go on.
             if let Some(drive) = self.state.drives.remove(&id) {
-                crate::log::warn(&drive.name, "a bug ended this drive; please report it");
+                crate::log::warn(&drive.backend().name, "a bug ended this drive; please report it");
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(drive)));
             }
         }
@@ -209,7 +216,7 @@ impl Thread {
 
     /// Waits until something rings, or a completion's time comes near.
     fn wait(&mut self, now: Nanos, lead: Nanos) {
-        let next = self.state.drives.values().filter_map(Served::next_event).min();
+        let next = self.state.drives.values().filter_map(Front::next_event).min();
         let limit = next.map(|at| at.saturating_sub(now));
         if limit.is_some_and(|limit| limit <= lead) {
             std::hint::spin_loop();
@@ -230,11 +237,12 @@ impl Thread {
         });
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 64];
         let found = epoll::wait(&*self.state.epoll, &mut events, timeout.as_ref());
-        let mut rung = false;
+        // The kernel interrupts the wait to hand a ublk device's requests over.
+        let mut rung = matches!(found, Err(rustix::io::Errno::INTR));
         if let Ok((events, _)) = found {
             for event in events.iter() {
                 match event.data.u64() {
-                    MEDIUM => rung = true,
+                    LOOK => rung = true,
                     BELL => {
                         let _ = rustix::io::read(&self.common.bell, &mut [0; 8]);
                     }

@@ -79,6 +79,7 @@ fn checked(
         ..Config::default()
     };
     Ok(NewDrive {
+        ublk: false,
         path: folder.join(format!("{name}.sock")),
         listener: None,
         own: true,
@@ -88,6 +89,14 @@ fn checked(
         open: Box::new(move || opening.open().map_err(|error| format!("{error:#}"))),
         name,
     })
+}
+
+/// Makes the drive a block device of this host's, with a link to it in `folder`.
+pub fn as_ublk(drive: &mut NewDrive, spec: &DriveSpec, folder: &Path) {
+    drive.ublk = true;
+    drive.path = folder.join(format!("{}.ublk", drive.name));
+    // One thread serves all of them; more only spare the host's locks.
+    drive.config.queues = spec.queues.unwrap_or(1).clamp(1, 64);
 }
 
 /// What the thread that serves a drive needs to open it.

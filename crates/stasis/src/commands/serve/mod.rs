@@ -33,6 +33,7 @@ Examples:
   stasis serve experiment.toml
   stasis serve --drive model=null,medium=file:disk.img --sockets /tmp/drives
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --poll always
+  stasis serve --drive model=fixed:100us,medium=ram:1GiB --ublk
   stasis serve experiment.toml --replace
   echo '{\"do\": \"statistics\"}' | socat - /run/stasis/control.sock
 
@@ -63,6 +64,10 @@ pub struct Arguments {
     /// Take the place of the server that runs with this control socket
     #[arg(long)]
     pub replace: bool,
+    /// Make drives block devices of this host, /dev/ublkbN, instead of sockets: these, or all.
+    /// NAME.ublk in the folder of sockets leads to each
+    #[arg(long, value_name = "NAME,...", num_args = 0..=1, value_delimiter = ',', require_equals = true)]
+    pub ublk: Option<Vec<String>>,
     /// User to become once everything is open: a name, or UID:GID
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
@@ -103,6 +108,25 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     serve.metrics = arguments.metrics.clone().or(serve.metrics.take());
     serve.user = arguments.user.clone().or(serve.user.take());
     serve.unconfined |= arguments.unconfined;
+    match &arguments.ublk {
+        Some(names) if names.is_empty() => {
+            let names = experiment.drives.iter().filter_map(|drive| drive.name.clone());
+            serve.ublk = names.collect();
+        }
+        Some(names) => serve.ublk.clone_from(names),
+        None => {}
+    }
+    let known =
+        |name: &&String| experiment.drives.iter().any(|drive| drive.name.as_ref() == Some(name));
+    if let Some(name) = serve.ublk.iter().find(|name| !known(name)) {
+        bail!("ublk names the drive `{name}`, which there is not");
+    }
+    if !serve.ublk.is_empty() && serve.user.is_some() {
+        bail!(
+            "ublk devices are made and removed by root: leave out the user {}",
+            serve.user.as_deref().unwrap_or_default()
+        );
+    }
     if !(1..=64).contains(&serve.threads.unwrap_or(1)) {
         bail!("threads is {}, but must be 1 to 64", serve.threads.unwrap_or(1));
     }
@@ -142,6 +166,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let known = Known::new(base.clone(), folder.clone(), experiment.seed);
     for (index, spec) in experiment.drives.iter().enumerate() {
         let mut drive = drives::new(spec, index, experiment.seed, &base, &folder)?;
+        if serve.ublk.contains(&drive.name) {
+            drives::as_ublk(&mut drive, spec, &folder);
+        }
         let name = &drive.name;
         drive.own = !given.contains_key(name);
         drive.listener = given.remove(name).or_else(|| left.remove(name));
@@ -195,6 +222,10 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
         false => path.to_owned(),
     };
     folders.push(here(base));
+    if !experiment.serve.ublk.is_empty() {
+        // Where ublk devices come and go.
+        folders.push("/dev".into());
+    }
     for drive in &experiment.drives {
         match &drive.medium {
             MediumSpec::File { path, .. }

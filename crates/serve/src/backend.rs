@@ -1,0 +1,105 @@
+//! A drive below whoever carries its requests: its store, and what it has done.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use stasis_block::Status;
+use stasis_clock::Nanos;
+use stasis_drive::Done;
+
+use crate::server::OpenStore;
+use crate::statistics::{Counts, Times};
+use crate::store::Store;
+use crate::ServeError;
+
+/// A drive as all that carry it know it.
+pub(crate) struct Backend {
+    /// Its name, for messages.
+    pub(crate) name: Arc<str>,
+    pub(crate) store: Store,
+    pub(crate) counts: Counts,
+    pub(crate) times: Times,
+    /// Whether a model holds completions back.
+    timed: bool,
+    said_errors: u64,
+    pub(crate) epoll: Arc<OwnedFd>,
+}
+
+impl Backend {
+    pub(crate) fn new(
+        name: Arc<str>,
+        store: Store,
+        epoll: Arc<OwnedFd>,
+    ) -> Result<Self, ServeError> {
+        store.watch(&epoll)?;
+        let timed = store.drive.lock().is_timed();
+        let (counts, times) = Default::default();
+        Ok(Self { name, store, counts, times, timed, said_errors: 0, epoll })
+    }
+
+    /// Whether a model holds completions back, from now on.
+    pub(crate) fn set_timed(&mut self, timed: bool) {
+        self.timed = timed;
+    }
+
+    /// Counts a request, whose completion can be seen as of `seen`.
+    pub(crate) fn count(&mut self, done: &Counted, seen: Nanos) {
+        self.counts.add(done.operation, done.bytes, done.status);
+        self.times.add(done.operation, seen.saturating_sub(done.submit));
+        if self.timed {
+            self.times.error.add(seen.saturating_sub(done.at));
+        }
+    }
+
+    /// Says the first error of the medium.
+    pub(crate) fn say_errors(&mut self) {
+        if let Some(error) = self.store.take_error() {
+            // The first says what there is to say.
+            self.said_errors += 1;
+            if self.said_errors == 1 {
+                let message = format!("{error} (said once; later ones are counted)");
+                crate::log::warn(&self.name, &message);
+            }
+        }
+    }
+
+    /// Takes another store: what `open` makes once the old one, which has
+    /// nothing under way, is closed.
+    pub(crate) fn replace_store(&mut self, open: OpenStore) -> Result<(), String> {
+        // Nothing is lost by what cannot be opened again.
+        if !self.store.flush() {
+            return Err("what was written could not be made durable; its size stays".into());
+        }
+        self.store = Store::nothing(&self.name);
+        self.store = open()?;
+        self.store.watch(&self.epoll).map_err(|error| error.to_string())
+    }
+
+    /// Makes all durable and closes it; nothing may be under way.
+    pub(crate) fn finish(mut self) -> Result<(), String> {
+        match self.store.flush() {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: the last flush failed; what was not flushed may be lost",
+                self.name
+            )),
+        }
+    }
+}
+
+/// What is counted of a request.
+pub(crate) struct Counted {
+    operation: stasis_block::Operation,
+    bytes: u64,
+    status: Status,
+    submit: Nanos,
+    at: Nanos,
+}
+
+impl From<&Done> for Counted {
+    fn from(done: &Done) -> Self {
+        let Done { command, status, submit, at, .. } = done;
+        let (operation, bytes) = (command.operation, command.length);
+        Self { operation, bytes, status: *status, submit: *submit, at: *at }
+    }
+}

@@ -1,0 +1,92 @@
+//! What carries a drive's requests to it, as its thread sees it.
+
+use stasis_clock::Nanos;
+
+use crate::backend::Backend;
+use crate::served::Served;
+use crate::server::OpenStore;
+use crate::statistics::{InUse, Snapshot};
+use crate::ublk::Ublk;
+
+/// What carries a drive's requests.
+pub(crate) enum Front {
+    /// A vhost-user-blk socket.
+    Socket(Box<Served>),
+    /// A block device of the host's.
+    Ublk(Box<Ublk>),
+}
+
+impl Front {
+    pub(crate) fn backend(&self) -> &Backend {
+        match self {
+            Self::Socket(served) => &served.backend,
+            Self::Ublk(ublk) => &ublk.backend,
+        }
+    }
+
+    pub(crate) fn backend_mut(&mut self) -> &mut Backend {
+        match self {
+            Self::Socket(served) => &mut served.backend,
+            Self::Ublk(ublk) => &mut ublk.backend,
+        }
+    }
+
+    /// Does what there is to do; whether there was anything.
+    pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
+        match self {
+            Self::Socket(served) => served.turn(now, clock),
+            Self::Ublk(ublk) => ublk.turn(now, clock),
+        }
+    }
+
+    /// Whether requests are announced from now on, or looked for.
+    pub(crate) fn listen(&mut self, listen: bool) {
+        match self {
+            Self::Socket(served) => served.listen(listen),
+            // The kernel announces each.
+            Self::Ublk(_) => {}
+        }
+    }
+
+    /// When something is to be looked at even if nothing rings.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.backend().store.next_event()
+    }
+
+    /// What its thread knows of it.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let front = match self {
+            Self::Socket(served) => InUse {
+                capacity: served.device.config().capacity,
+                in_use: served.is_running(),
+                in_flight: served.in_flight(),
+            },
+            Self::Ublk(ublk) => ublk.in_use(),
+        };
+        let backend = self.backend();
+        backend.times.snapshot(backend.counts, front)
+    }
+
+    /// Takes another store: what `open` makes once the old one is closed. Says
+    /// its size.
+    pub(crate) fn replace_store(
+        &mut self,
+        open: OpenStore,
+        clock: &impl Fn() -> Nanos,
+    ) -> Result<u64, String> {
+        match self {
+            Self::Socket(served) => served.replace_store(open, clock),
+            Self::Ublk(_) => {
+                Err("a ublk device keeps its size; detach it, and attach it anew".into())
+            }
+        }
+    }
+
+    /// Waits for what is under way, makes all of it durable and closes it.
+    pub(crate) fn finish(self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
+        match self {
+            Self::Socket(served) => served.finish(clock),
+            Self::Ublk(ublk) => ublk.finish(clock),
+        }
+    }
+}

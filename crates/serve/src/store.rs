@@ -1,0 +1,146 @@
+//! What a drive's bytes go through.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::epoll;
+use stasis_block::{Command, Status};
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Layer, Submission};
+use stasis_media::{Finished, Medium, MediumError, Ticket};
+
+use crate::realtime::{RealTime, Shared};
+use crate::ServeError;
+
+/// What a descriptor says in the events of a thread if all that it means is
+/// that the thread should look again.
+pub(crate) const LOOK: u64 = u64::MAX - 1;
+
+/// What a drive's bytes go through: a drive in real time, and what may lie on
+/// top of it.
+pub struct Store {
+    /// The drive itself.
+    pub drive: Shared,
+    /// A layer on top of it, such as a disk image.
+    pub top: Option<Box<dyn Layer>>,
+}
+
+impl Store {
+    /// A drive alone.
+    pub fn new(drive: Shared) -> Self {
+        Self { drive, top: None }
+    }
+
+    /// Bytes.
+    pub fn capacity(&self) -> u64 {
+        match &self.top {
+            Some(top) => top.capacity(),
+            None => self.drive.lock().capacity(),
+        }
+    }
+
+    /// As [`Layer::discard_zeroes`].
+    pub fn discard_zeroes(&self) -> bool {
+        match &self.top {
+            Some(top) => top.discard_zeroes(),
+            None => self.drive.lock().discard_zeroes(),
+        }
+    }
+
+    pub(crate) fn submit(&mut self, now: Nanos, submission: Submission) {
+        match &mut self.top {
+            Some(top) => top.submit(now, submission),
+            None => self.drive.lock().submit(now, submission),
+        }
+    }
+
+    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        let mut drive = self.drive.lock();
+        match &mut self.top {
+            Some(top) => {
+                drive.turn(now);
+                drop(drive);
+                top.advance(now, done);
+            }
+            None => drive.advance(now, done),
+        }
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        match &self.top {
+            Some(top) => top.next_event(),
+            None => self.drive.lock().next_event(),
+        }
+    }
+
+    /// Commands under way, those of the layer on top included.
+    pub fn in_flight(&self) -> usize {
+        let above = self.top.as_ref().map_or(0, |top| top.in_flight());
+        above + self.drive.lock().in_flight()
+    }
+
+    /// Makes everything durable; whether that went well. Nothing may be under
+    /// way.
+    pub(crate) fn flush(&mut self) -> bool {
+        let flush = Command::flush();
+        let (status, _) = match &mut self.top {
+            Some(top) => top.instant(flush, Vec::new()),
+            None => self.drive.lock().instant(flush, Vec::new()),
+        };
+        status == Status::Ok
+    }
+
+    /// As [`Layer::take_error`].
+    pub(crate) fn take_error(&mut self) -> Option<MediumError> {
+        match &mut self.top {
+            Some(top) => top.take_error(),
+            None => self.drive.lock().take_error(),
+        }
+    }
+
+    /// A store in which every I/O fails.
+    pub(crate) fn nothing(name: &str) -> Self {
+        let medium = Box::new(Nothing::default());
+        Self::new(Shared::new(RealTime::new(0, name.into(), None, medium, false)))
+    }
+
+    /// Waits for its descriptors from now on.
+    pub(crate) fn watch(&self, epoll: &OwnedFd) -> Result<(), ServeError> {
+        for raw in self.drive.lock().descriptors() {
+            // SAFETY: the medium keeps its descriptors open for as long as it
+            // lives; closing them takes them out.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(raw) };
+            let data = epoll::EventData::new_u64(LOOK);
+            epoll::add(epoll, descriptor, data, epoll::EventFlags::IN)
+                .map_err(|source| ServeError::Wait { source: source.into() })?;
+        }
+        Ok(())
+    }
+}
+
+/// A medium that is not there: every I/O fails.
+#[derive(Default)]
+struct Nothing(Vec<Finished>);
+
+impl Medium for Nothing {
+    fn capacity(&self) -> u64 {
+        0
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        let Command { operation, offset, length, .. } = command;
+        let error = MediumError::OutOfRange { operation, offset, length, capacity: 0 };
+        self.0.push(Finished { ticket, result: Err(error), data });
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        done.append(&mut self.0);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        self.poll(done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,231 @@
+//! Drives as block devices of the host, for software that is not in a VM: the
+//! kernel's ublk driver (Documentation/block/ublk.rst) hands requests over by
+//! io_uring, and the polling thread answers them there.
+//!
+//! A device outlives its server: what was under way when that was killed is
+//! asked of the next one.
+
+mod abi;
+mod control;
+mod device;
+mod queue;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use stasis_block::{Command, Operation, Status};
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Submission};
+
+use crate::backend::{Backend, Counted};
+use crate::statistics::InUse;
+use crate::store::LOOK;
+use abi::{Descriptor, Info};
+use queue::{Queue, Said};
+
+pub(crate) use device::{open, Device, Wanted};
+
+/// How long the kernel may take to give a stopped queue back.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A ublk device as its thread knows it.
+pub(crate) struct Ublk {
+    pub(crate) backend: Backend,
+    capacity: u64,
+    queues: Vec<Queue>,
+    /// Kept open for as long as there are queues.
+    _device: File,
+    done: Vec<Done>,
+    counted: Vec<Counted>,
+    in_flight: usize,
+    said: bool,
+    /// Whether another server goes on with the device.
+    handed_over: bool,
+}
+
+impl Ublk {
+    /// Begins to fetch requests.
+    fn start(device: File, info: &Info, capacity: u64, backend: Backend) -> io::Result<Self> {
+        let mut queues = Vec::with_capacity(info.queues.into());
+        for number in 0..info.queues {
+            let queue = Queue::start(&device, number, info.depth, info.max_bytes)?;
+            // SAFETY: the ring is open for as long as its queue; closing it
+            // takes it out.
+            let ring = unsafe { BorrowedFd::borrow_raw(queue.ring()) };
+            let data = epoll::EventData::new_u64(LOOK);
+            epoll::add(&*backend.epoll, ring, data, epoll::EventFlags::IN)?;
+            queues.push(queue);
+        }
+        let (done, counted) = Default::default();
+        Ok(Self {
+            backend,
+            capacity,
+            queues,
+            _device: device,
+            done,
+            counted,
+            in_flight: 0,
+            said: false,
+            handed_over: false,
+        })
+    }
+
+    pub(crate) fn in_use(&self) -> InUse {
+        InUse { capacity: self.capacity, in_use: true, in_flight: self.in_flight }
+    }
+
+    /// Does what there is to do; whether there was anything.
+    pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
+        let mut work = false;
+        for queue in 0..self.queues.len() {
+            while let Some(said) = self.queues[queue].next() {
+                work = true;
+                match said {
+                    Said::Request(tag, descriptor) => self.request(now, queue, tag, descriptor),
+                    Said::Gone => {}
+                    Said::Failed(error) => self.warn("the kernel refuses a queue's place", &error),
+                }
+            }
+        }
+        work | self.answer(now, clock)
+    }
+
+    fn request(&mut self, now: Nanos, queue: usize, tag: u16, descriptor: Descriptor) {
+        let command = command(&descriptor, self.capacity);
+        let moves = |command: &Command| match command.operation {
+            Operation::Read | Operation::Write => command.length as usize,
+            _ => 0,
+        };
+        let place = &mut self.queues[queue];
+        let taken = command.and_then(|command| Some((command, place.take(tag, moves(&command))?)));
+        let Some((command, data)) = taken else {
+            self.backend.counts.faults += 1;
+            let refused = self.queues[queue].refuse(tag, libc::EIO);
+            return self.check(refused);
+        };
+        self.in_flight += 1;
+        let name = (queue as u32) << 16 | u32::from(tag);
+        let submission = Submission { tag: name, queue: queue as u16, command, data };
+        self.backend.store.submit(now, submission);
+    }
+
+    /// Answers what is done; whether there was anything.
+    fn answer(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
+        let mut done = std::mem::take(&mut self.done);
+        self.backend.store.advance(now, &mut done);
+        let any = !done.is_empty();
+        for done in done.drain(..) {
+            self.counted.push(Counted::from(&done));
+            self.in_flight -= 1;
+            let result = match (done.status, done.command.operation) {
+                (Status::Ok, Operation::Read | Operation::Write) => done.command.length as i32,
+                (Status::Ok, _) => 0,
+                _ => -libc::EIO,
+            };
+            let queue = &mut self.queues[(done.tag >> 16) as usize];
+            let answered = queue.answer(done.tag as u16, result, done.data);
+            self.check(answered);
+        }
+        self.done = done;
+        for queue in 0..self.queues.len() {
+            let sent = self.queues[queue].send();
+            self.check(sent);
+        }
+        if any {
+            // The host has them as of now.
+            let seen = clock();
+            for counted in self.counted.drain(..) {
+                self.backend.count(&counted, seen);
+            }
+            self.backend.say_errors();
+        }
+        any
+    }
+
+    fn check(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.warn("a request cannot be answered", &error);
+        }
+    }
+
+    /// Says the first fault, and counts all.
+    fn warn(&mut self, what: &str, error: &io::Error) {
+        self.backend.counts.faults += 1;
+        if !std::mem::replace(&mut self.said, true) {
+            let message = format!("{what}: {error} (said once; later ones are counted)");
+            crate::log::warn(&self.backend.name, &message);
+        }
+    }
+
+    /// Another server goes on with the device.
+    pub(crate) fn hand_over(&mut self) {
+        self.handed_over = true;
+    }
+
+    /// Waits for what is under way, makes all of it durable and closes it. The
+    /// device is stopped, or was handed over.
+    pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
+        let start = Instant::now();
+        loop {
+            // What comes now is for the next server.
+            let work = match self.handed_over {
+                true => self.answer(clock(), clock),
+                false => self.turn(clock(), clock),
+            };
+            let over = self.handed_over || self.queues.iter().all(Queue::is_over);
+            if self.in_flight == 0 && (over || start.elapsed() > PATIENCE) {
+                break;
+            }
+            if !work {
+                std::thread::yield_now();
+            }
+        }
+        for queue in &self.queues {
+            queue::unwatch(&self.backend.epoll, queue.ring());
+        }
+        self.backend.finish()
+    }
+}
+
+/// What a request asks of a drive of `capacity` bytes, if that is possible.
+fn command(descriptor: &Descriptor, capacity: u64) -> Option<Command> {
+    let operation = match descriptor.word & 0xff {
+        Descriptor::READ => Operation::Read,
+        Descriptor::WRITE => Operation::Write,
+        Descriptor::FLUSH => return Some(Command::flush()),
+        Descriptor::DISCARD => Operation::Discard,
+        Descriptor::WRITE_ZEROES => Operation::WriteZeroes,
+        _ => return None,
+    };
+    let offset = descriptor.sector.checked_mul(512)?;
+    let length = u64::from(descriptor.sectors) * 512;
+    if length == 0 || offset.checked_add(length)? > capacity {
+        return None;
+    }
+    let fua = descriptor.word & Descriptor::FUA != 0;
+    Some(Command { fua, ..Command::new(operation, offset, length) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_become_commands_within_the_drive() {
+        let asked = |word, sector, sectors| command(&Descriptor { word, sectors, sector }, 1 << 20);
+        let write = Command { fua: true, ..Command::new(Operation::Write, 4096, 8192) };
+        assert_eq!(asked(1 | 1 << 13, 8, 16), Some(write));
+        assert_eq!(asked(0, 2040, 8), Some(Command::new(Operation::Read, 2040 * 512, 4096)));
+        assert_eq!(asked(2, 0, 0), Some(Command::flush()));
+        assert_eq!(asked(3, 0, 2048), Some(Command::new(Operation::Discard, 0, 1 << 20)));
+        // Past the end, nothing at all, past all numbers, and what is not known.
+        assert_eq!(asked(0, 2041, 8), None);
+        assert_eq!(asked(1, 0, 0), None);
+        assert_eq!(asked(5, u64::MAX / 512, 1), None);
+        assert_eq!(asked(5, u64::MAX, 1), None);
+        assert_eq!(asked(13, 0, 8), None);
+    }
+}
