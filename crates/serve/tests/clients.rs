@@ -170,7 +170,7 @@ fn a_socket_in_use_and_a_file_in_its_place_are_left_alone() {
     let server = server(folder.path(), Poll::Never);
     let again = Server::new(1, Poll::Never).unwrap();
     let error = again.attach(drive("d", folder.path(), "ram:16MiB", None)).unwrap_err().to_string();
-    assert!(error.contains("another program listens") && error.contains("--replace"), "{error}");
+    assert!(error.contains("another program serves") && error.contains("--replace"), "{error}");
     Guest::connect(&socket(folder.path())).check(0, 1);
     drop(server);
     std::fs::write(folder.path().join("d.sock"), "mine").unwrap();
