@@ -179,49 +179,12 @@ fn a_socket_in_use_and_a_file_in_its_place_are_left_alone() {
     assert_eq!(std::fs::read(folder.path().join("d.sock")).unwrap(), b"mine");
 }
 
-/// Messages of a client that knows the form and keeps to no rule.
-fn message() -> impl Strategy<Value = Vec<u8>> {
-    let body = prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..64),
-        prop::collection::vec(
-            prop::sample::select(vec![0u64, 1, 2, 63, 64, 1 << 20, u64::MAX]),
-            0..8
-        )
-        .prop_map(|words| words.into_iter().flat_map(u64::to_le_bytes).collect()),
-    ];
-    let length = prop_oneof![9 => Just(None), 1 => any::<u32>().prop_map(Some)];
-    (0u32..45, prop_oneof![9 => Just(1u32), 1 => any::<u32>()], body, length).prop_map(
-        |(request, flags, body, length)| {
-            let length = length.unwrap_or(body.len() as u32);
-            [request, flags, length].into_iter().flat_map(u32::to_le_bytes).chain(body).collect()
-        },
-    )
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn no_messages_end_the_server(messages in prop::collection::vec(message(), 1..12)) {
-        use std::sync::OnceLock;
-        static SERVER: OnceLock<(tempfile::TempDir, std::sync::Arc<Server>)> = OnceLock::new();
-        let (folder, server) = SERVER.get_or_init(|| {
-            let folder = tempfile::tempdir().unwrap();
-            let server = server(folder.path(), Poll::Adaptive);
-            (folder, server)
-        });
-        let mut stream = UnixStream::connect(socket(folder.path())).unwrap();
-        for message in messages {
-            // The server hangs up when it has seen enough.
-            if stream.write_all(&message).is_err() {
-                break;
-            }
-        }
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-        let _ = stream.read_to_end(&mut Vec::new());
-        drop(stream);
-        let before = server.report()[0].counts.connections;
-        Guest::connect(&socket(folder.path())).check(0, before as u8);
+    fn no_messages_end_the_server(script in prop::collection::vec(any::<u8>(), 0..400)) {
+        hostile::run(&script);
     }
 }
 

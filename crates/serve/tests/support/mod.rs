@@ -1,6 +1,8 @@
 //! A guest without a machine: memory, a queue and the messages of a VMM. The
 //! messages are those of the crate that Cloud Hypervisor uses.
 
+pub mod hostile;
+
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
