@@ -195,10 +195,9 @@ impl Scheduler for Cfq {
                 self.end_slice(now);
                 continue;
             }
-            let late =
-                queue.sweep.earliest(&self.requests).filter(|&(deadline, _)| deadline <= now);
+            let late = queue.sweep.earliest(&self.pool).filter(|&(deadline, _)| deadline <= now);
             let late = late.filter(|_| slice.end.is_none()).map(|(_, slot)| slot);
-            let slot = late.or_else(|| queue.sweep.next(&self.requests))?;
+            let slot = late.or_else(|| queue.sweep.next())?;
             if slice.end.is_none() {
                 let length = self.length(queue);
                 let slice = self.slice.as_mut()?;

@@ -44,7 +44,7 @@ impl Scheduler for Clook {
     }
 
     fn dispatch(&mut self, _now: Nanos) -> Option<Tag> {
-        let slot = self.sweep.next(&self.requests)?;
+        let slot = self.sweep.next()?;
         let held = self.sweep.send(&mut self.requests, &mut self.pool, slot);
         self.queues.sent(held.queue, held.sectors);
         Some(held.tag)

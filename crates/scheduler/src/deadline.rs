@@ -57,9 +57,9 @@ impl Rank {
     }
 
     /// The request that is next, and its direction; begins a batch if need be.
-    fn choose(&mut self, now: Nanos, requests: &Requests, spec: &DeadlineSpec) -> Option<u32> {
+    fn choose(&mut self, now: Nanos, pool: &Pool, spec: &DeadlineSpec) -> Option<u32> {
         if self.batched > 0 && self.batched < spec.batch {
-            if let Some(slot) = self.sweeps[self.direction].next_of_sweep(requests) {
+            if let Some(slot) = self.sweeps[self.direction].next_of_sweep() {
                 self.batched += 1;
                 return Some(slot);
             }
@@ -73,9 +73,9 @@ impl Rank {
             self.starved += u32::from(writes);
         }
         let sweep = &self.sweeps[self.direction];
-        let (deadline, earliest) = sweep.earliest(requests)?;
+        let (deadline, earliest) = sweep.earliest(pool)?;
         self.batched = 1;
-        let next = sweep.next_of_sweep(requests).filter(|_| deadline > now);
+        let next = sweep.next_of_sweep().filter(|_| deadline > now);
         Some(next.unwrap_or(earliest))
     }
 }
@@ -103,7 +103,7 @@ impl Deadline {
         let expires = [(READ, self.spec.read_expire), (WRITE, self.spec.write_expire)];
         expires.into_iter().find_map(|(direction, expire)| {
             let sweep = &self.ranks[class].sweeps[direction];
-            let (deadline, slot) = sweep.earliest(&self.requests)?;
+            let (deadline, slot) = sweep.earliest(&self.pool)?;
             let waits = now.saturating_sub(deadline.saturating_sub(expire));
             (waits >= self.spec.class_expire).then_some((class, direction, slot))
         })
@@ -146,7 +146,7 @@ impl Scheduler for Deadline {
             Some((class, direction, slot)) => (&mut self.ranks[class].sweeps[direction], slot),
             None => {
                 let rank = &mut self.ranks[first];
-                let slot = rank.choose(now, &self.requests, &self.spec)?;
+                let slot = rank.choose(now, &self.pool, &self.spec)?;
                 (&mut rank.sweeps[rank.direction], slot)
             }
         };

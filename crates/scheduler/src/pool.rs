@@ -24,6 +24,24 @@ pub(crate) struct Held {
     pub(crate) sequence: u64,
     pub(crate) deadline: Nanos,
     pub(crate) in_flight: bool,
+    // Of the same sweep and synchrony, in the order of arrival.
+    before: u32,
+    after: u32,
+}
+
+/// Requests in the order of arrival, through their slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    first: u32,
+    last: u32,
+}
+
+const NIL: u32 = u32::MAX;
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { first: NIL, last: NIL }
+    }
 }
 
 /// Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4): tags are
@@ -87,6 +105,8 @@ impl Pool {
             sequence: self.sequence,
             deadline,
             in_flight: false,
+            before: NIL,
+            after: NIL,
         };
         if self.free.pop().is_some() {
             self.slots[slot as usize] = held;
@@ -98,6 +118,33 @@ impl Pool {
 
     pub(crate) fn get(&self, slot: u32) -> &Held {
         &self.slots[slot as usize]
+    }
+
+    /// The first of those that stand in this line.
+    pub(crate) fn first(&self, line: &Line) -> Option<u32> {
+        (line.first != NIL).then_some(line.first)
+    }
+
+    pub(crate) fn stand(&mut self, line: &mut Line, slot: u32) {
+        self.slots[slot as usize].before = line.last;
+        match self.slots.get_mut(line.last as usize) {
+            Some(last) => last.after = slot,
+            None => line.first = slot,
+        }
+        line.last = slot;
+    }
+
+    /// It stands in this line, wherever.
+    pub(crate) fn step_out(&mut self, line: &mut Line, slot: u32) {
+        let Held { before, after, .. } = self.slots[slot as usize];
+        match self.slots.get_mut(before as usize) {
+            Some(held) => held.after = after,
+            None => line.first = after,
+        }
+        match self.slots.get_mut(after as usize) {
+            Some(held) => held.before = before,
+            None => line.last = before,
+        }
     }
 
     /// Puts a request somewhere else than where it came for.

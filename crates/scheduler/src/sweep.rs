@@ -10,16 +10,23 @@
 use stasis_clock::Nanos;
 
 use crate::forest::{Forest, Root};
-use crate::pool::{Held, Pool};
+use crate::pool::{Held, Line, Pool};
 
-// (position, sequence, slot), by (deadline, sequence, slot).
-type Key = (u64, u64, u32);
-pub(crate) type Requests = Forest<Key, Key>;
+// By position and sequence, with their slots.
+pub(crate) type Requests = Forest<()>;
+
+fn key(position: u64, sequence: u64) -> u128 {
+    u128::from(position) << 64 | u128::from(sequence)
+}
 
 #[derive(Debug)]
 pub(crate) struct Sweep {
     root: Root,
-    len: usize,
+    // The next in order: its key and slot.
+    next: Option<(u128, u32)>,
+    // Those that somebody waits for, and the others: the time that each of a kind
+    // is given is the same, so the first of a line is its latest.
+    lines: [Line; 2],
     // Of the last request taken.
     position: u64,
     sequence: u64,
@@ -30,13 +37,14 @@ pub(crate) struct Sweep {
 
 impl Default for Sweep {
     fn default() -> Self {
-        Self { root: Root::default(), len: 0, position: 0, sequence: 0, limit: u64::MAX }
+        let (root, lines) = (Root::default(), [Line::default(); 2]);
+        Self { root, next: None, lines, position: 0, sequence: 0, limit: u64::MAX }
     }
 }
 
 impl Sweep {
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.next.is_none()
     }
 
     pub(crate) fn push(&mut self, requests: &mut Requests, pool: &mut Pool, slot: u32) {
@@ -44,44 +52,64 @@ impl Sweep {
             pool.move_to(slot, self.position);
         }
         let held = pool.get(slot);
-        let key = (held.place, held.sequence, slot);
-        requests.insert(&mut self.root, key, (held.deadline, held.sequence, slot));
-        self.len += 1;
+        let new = (key(held.place, held.sequence), slot);
+        let line = usize::from(held.sync);
+        requests.insert(&mut self.root, new.0, (), slot);
+        pool.stand(&mut self.lines[line], slot);
+        // Those of this sweep, then those of the next.
+        let order = |key: u128| (!self.sweeps(key), key);
+        if self.next.is_none_or(|next| order(new.0) < order(next.0)) {
+            self.next = Some(new);
+        }
+    }
+
+    /// Whether what stands there is of this sweep.
+    fn sweeps(&self, at: u128) -> bool {
+        let here = at > key(self.position, self.sequence) && at <= key(self.position, self.limit);
+        here || at > key(self.position, u64::MAX)
     }
 
     /// The slot of the next in order.
-    pub(crate) fn next(&self, requests: &Requests) -> Option<u32> {
-        self.next_of_sweep(requests).or_else(|| requests.first(self.root).map(|key| key.2))
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.next.map(|(_, slot)| slot)
     }
 
     /// The slot of the next in order, if this sweep has one.
-    pub(crate) fn next_of_sweep(&self, requests: &Requests) -> Option<u32> {
-        let found = requests.first_from(self.root, (self.position, self.sequence + 1, 0))?;
-        if found.0 > self.position || found.1 <= self.limit {
-            return Some(found.2);
-        }
-        let above = (self.position.checked_add(1)?, 0, 0);
-        requests.first_from(self.root, above).map(|key| key.2)
+    pub(crate) fn next_of_sweep(&self) -> Option<u32> {
+        self.next.filter(|&(key, _)| self.sweeps(key)).map(|(_, slot)| slot)
+    }
+
+    fn find_next(&self, requests: &Requests) -> Option<(u128, u32)> {
+        let after = key(self.position, self.sequence + 1);
+        let of_sweep = requests.first_from(self.root, after).and_then(|found| {
+            // The others here came after the sweep did.
+            let others = || requests.first_from(self.root, key(self.position, u64::MAX));
+            Some(found).filter(|found| self.sweeps(found.0)).or_else(others)
+        });
+        of_sweep.or_else(|| requests.first_from(self.root, 0))
     }
 
     /// The one whose deadline is first: its deadline and slot.
-    pub(crate) fn earliest(&self, requests: &Requests) -> Option<(Nanos, u32)> {
-        requests.least(self.root).map(|(deadline, _, slot)| (deadline, slot))
+    pub(crate) fn earliest(&self, pool: &Pool) -> Option<(Nanos, u32)> {
+        let firsts = self.lines.iter().filter_map(|line| pool.first(line));
+        let due = |slot: u32| (pool.get(slot).deadline, pool.get(slot).sequence, slot);
+        firsts.map(due).min().map(|(deadline, _, slot)| (deadline, slot))
     }
 
     /// Sends a request that stands here to the drive; the sweep goes on from
     /// there.
     pub(crate) fn send(&mut self, requests: &mut Requests, pool: &mut Pool, slot: u32) -> Held {
         let held = pool.send(slot);
-        let taken = requests.remove(&mut self.root, (held.place, held.sequence, slot));
+        let taken = requests.remove(&mut self.root, key(held.place, held.sequence));
         debug_assert!(taken, "a request is taken from where it stands");
-        self.len -= 1;
+        pool.step_out(&mut self.lines[usize::from(held.sync)], slot);
         let elsewhere = held.place != self.position || held.sequence < self.sequence;
         if elsewhere || self.limit == u64::MAX || held.sequence > self.limit {
             self.limit = pool.newest();
         }
         self.position = held.place;
         self.sequence = held.sequence;
+        self.next = self.find_next(requests);
         held
     }
 }

@@ -21,8 +21,32 @@ pub(super) type Virtual = u128;
 /// largest sum of weights (2^32), and 2^56 sectors fit.
 const FRACTION: u32 = 40;
 
-/// The trees of all levels: by start with the least finish, or by finish.
-pub(super) type Trees = Forest<(Virtual, u32), (Virtual, u32)>;
+/// The trees of all levels: by start with the least finish, or by finish. What
+/// is of one time is in the order of its numbers.
+pub(super) type Trees = Forest<u128>;
+
+/// A time and whose it is, as one number.
+fn at(time: Virtual, id: u32) -> u128 {
+    time.min(LAST) << 32 | u128::from(id)
+}
+
+/// The time, and whose it is.
+fn of_key(key: u128) -> (Virtual, u32) {
+    (key >> 32, key as u32)
+}
+
+/// `sectors` over a weight, in virtual time.
+fn amount(sectors: u64, weight: u64) -> Virtual {
+    // A division of two words is quick, one of four is not.
+    if sectors < 1 << (u64::BITS - FRACTION) {
+        Virtual::from((sectors << FRACTION) / weight)
+    } else {
+        (Virtual::from(sectors) << FRACTION) / Virtual::from(weight)
+    }
+}
+
+/// The end of virtual time: 2^56 sectors at the least weight.
+const LAST: Virtual = (1 << 96) - 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
@@ -77,7 +101,7 @@ impl Entity {
 
     /// `sectors` of service, in virtual time.
     fn amount(&self, sectors: u64) -> Virtual {
-        (Virtual::from(sectors) << FRACTION) / Virtual::from(self.weight)
+        amount(sectors, self.weight)
     }
 }
 
@@ -105,7 +129,7 @@ impl Fair {
     pub(super) fn activate(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, budget: u64) {
         let entity = &mut of[id];
         if entity.state == State::Ahead {
-            trees.remove(&mut self.ahead, (entity.finish, id));
+            trees.remove(&mut self.ahead, at(entity.finish, id));
         } else {
             self.weights += entity.weight;
         }
@@ -133,7 +157,8 @@ impl Fair {
             Some(budget) => self.wait(of, trees, id, budget),
             None => {
                 entity.state = State::Ahead;
-                trees.insert(&mut self.ahead, (entity.finish, id), (entity.finish, id));
+                let finish = at(entity.finish, id);
+                trees.insert(&mut self.ahead, finish, finish, id);
                 self.settle(of, trees);
             }
         }
@@ -144,13 +169,13 @@ impl Fair {
         entity.budget = budget;
         entity.finish = entity.start + entity.amount(budget);
         entity.state = State::Waiting;
-        trees.insert(&mut self.waiting, (entity.start, id), (entity.finish, id));
+        trees.insert(&mut self.waiting, at(entity.start, id), at(entity.finish, id), id);
     }
 
     /// A waiting entity's budget becomes another.
     pub(super) fn budget(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, budget: u64) {
         if of[id].state == State::Waiting && of[id].budget != budget {
-            trees.remove(&mut self.waiting, (of[id].start, id));
+            trees.remove(&mut self.waiting, at(of[id].start, id));
             self.wait(of, trees, id, budget);
         }
     }
@@ -167,20 +192,26 @@ impl Fair {
 
     /// Who would be next.
     pub(super) fn peek(&self, of: &Entities, trees: &Trees) -> Option<u32> {
-        let (first, _) = trees.first(self.waiting)?;
-        let eligible = (self.now.max(first), u32::MAX);
-        let next = trees.least_up_to(self.waiting, eligible);
+        self.choose(of, trees).map(|(id, _)| id)
+    }
+
+    /// Who would be next, and the virtual time then: with nobody eligible it
+    /// goes to the first start at once.
+    fn choose(&self, of: &Entities, trees: &Trees) -> Option<(u32, Virtual)> {
+        let (first, _) = of_key(trees.first(self.waiting)?);
+        let now = self.now.max(first);
+        let next = trees.least_up_to(self.waiting, at(now, u32::MAX));
         let urgent = self.urgent.iter().filter(|&&id| of[id].is_waiting());
-        urgent.map(|&id| (of[id].finish, id)).chain(next).min().map(|(_, id)| id)
+        let next = urgent.map(|&id| at(of[id].finish, id)).chain(next).min()?;
+        Some((of_key(next).1, now))
     }
 
     /// Gives the drive to who is next.
     pub(super) fn select(&mut self, of: &mut Entities, trees: &mut Trees) -> Option<u32> {
-        let id = self.peek(of, trees)?;
-        // Nobody eligible: virtual time goes to the first start at once.
-        self.now = self.now.max(trees.first(self.waiting)?.0);
+        let (id, now) = self.choose(of, trees)?;
+        self.now = now;
         self.settle(of, trees);
-        trees.remove(&mut self.waiting, (of[id].start, id));
+        trees.remove(&mut self.waiting, at(of[id].start, id));
         of[id].state = State::Served;
         Some(id)
     }
@@ -188,17 +219,17 @@ impl Fair {
     /// The one that has the drive got this much of it.
     pub(super) fn charge(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, sectors: u64) {
         of[id].served += sectors;
-        self.now += (Virtual::from(sectors) << FRACTION) / Virtual::from(self.weights.max(1));
+        self.now += amount(sectors, self.weights.max(1));
         self.settle(of, trees);
     }
 
     /// Whom the ideal system has caught up with goes from its sum of weights.
     fn settle(&mut self, of: &mut Entities, trees: &mut Trees) {
-        while let Some((finish, id)) = trees.first(self.ahead) {
+        while let Some((finish, id)) = trees.first(self.ahead).map(of_key) {
             if finish > self.now {
                 break;
             }
-            trees.remove(&mut self.ahead, (finish, id));
+            trees.remove(&mut self.ahead, at(finish, id));
             of[id].state = State::Idle;
             self.weights -= of[id].weight;
         }
@@ -233,19 +264,19 @@ impl Fair {
             State::Ahead => {
                 let finish = entity.finish;
                 entity.finish = moved(finish);
-                let moved = (entity.finish, id);
-                trees.remove(&mut self.ahead, (finish, id));
-                trees.insert(&mut self.ahead, moved, moved);
+                let moved = at(entity.finish, id);
+                trees.remove(&mut self.ahead, at(finish, id));
+                trees.insert(&mut self.ahead, moved, moved, id);
             }
             State::Waiting => {
                 let (start, budget) = (entity.start, entity.budget);
                 entity.start = moved(start);
-                trees.remove(&mut self.waiting, (start, id));
+                trees.remove(&mut self.waiting, at(start, id));
                 self.wait(of, trees, id, budget);
             }
             State::Served => {
                 // What it got so far was at its old weight.
-                let before = (Virtual::from(entity.served) << FRACTION) / Virtual::from(old);
+                let before = amount(entity.served, old);
                 let at = moved(entity.start + before);
                 let (served, budget) = (entity.served, entity.budget);
                 entity.start = at;
@@ -260,7 +291,7 @@ impl Fair {
         let entity = &mut of[id];
         debug_assert!(matches!(entity.state, State::Idle | State::Ahead));
         if entity.state == State::Ahead {
-            trees.remove(&mut self.ahead, (entity.finish, id));
+            trees.remove(&mut self.ahead, at(entity.finish, id));
             self.weights -= entity.weight;
         }
         (entity.state, entity.start, entity.finish) = (State::Idle, 0, 0);

@@ -48,7 +48,7 @@ impl Bfq {
     /// A queue's next budget: at least its next request.
     fn next_budget(&self, number: u32) -> u64 {
         let queue = &self.queues[number];
-        let next = queue.sweep.next(&self.requests).map_or(0, |slot| self.pool.get(slot).sectors);
+        let next = queue.sweep.next().map_or(0, |slot| self.pool.get(slot).sectors);
         queue.budget(self.max_budget()).max(next)
     }
 
@@ -168,9 +168,9 @@ impl Bfq {
         }
         // A late request goes first, then the sweep goes on from there.
         let fresh = current.served == 0;
-        let late = queue.sweep.earliest(&self.requests);
+        let late = queue.sweep.earliest(&self.pool);
         let late = late.filter(|&(deadline, _)| fresh && deadline <= now).map(|(_, slot)| slot);
-        let Some(slot) = late.or_else(|| queue.sweep.next(&self.requests)) else {
+        let Some(slot) = late.or_else(|| queue.sweep.next()) else {
             // Even where budget or time is over: a queue that leaves with nothing
             // waiting comes back without what it is owed.
             let returns = queue.in_flight > 0 && patience(&self.spec, queue, now) > 0;
