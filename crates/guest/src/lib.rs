@@ -3,7 +3,8 @@
 //! [`agent`] is the guest's `/init`: it mounts the root file system, runs one
 //! command and hands output and results to the machine. [`build`] makes the
 //! kernel, the initramfs and the root file system image from Debian packages
-//! and keeps them.
+//! and keeps them. [`watch`] watches a kernel's BFQ, for the agent and in
+//! anybody's guest.
 //!
 //! Promise: the agent does nothing between the command's start and its end but
 //! relay output and reap orphans. A guest, once built, is used as it is until
@@ -11,3 +12,4 @@
 
 pub mod agent;
 pub mod build;
+pub mod watch;

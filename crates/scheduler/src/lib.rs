@@ -23,6 +23,7 @@ mod queues;
 mod spec;
 mod sweep;
 
+pub use bfq::help::Help;
 pub use bfq::{Bfq, BfqSpec};
 pub use cfq::{Cfq, CfqSpec};
 pub use clook::Clook;

@@ -3,22 +3,20 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{DriveReport, ServeError, Server};
+use crate::{DriveReport, ServeError};
 
 /// How long a reader may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Answers whoever asks at `address`, from a thread of its own.
+/// Answers whoever asks at `address` with a text, from a thread of its own.
 ///
 /// # Errors
 /// If the address cannot be listened on.
-pub fn serve(address: &str, server: &Arc<Server>) -> Result<(), ServeError> {
+pub fn answer(address: &str, text: impl Fn() -> String + Send + 'static) -> Result<(), ServeError> {
     let failed = |source| ServeError::Listen { path: address.into(), source };
     let listener = TcpListener::bind(address).map_err(failed)?;
-    let server = Arc::clone(server);
     let answer = move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
@@ -26,7 +24,7 @@ pub fn serve(address: &str, server: &Arc<Server>) -> Result<(), ServeError> {
             let _ = stream.set_write_timeout(Some(PATIENCE));
             // Whatever is asked for, there is one thing to be had.
             let _ = stream.read(&mut [0; 4096]);
-            let body = text(&server.report());
+            let body = text();
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\
                  Content-Length: {}\r\nConnection: close\r\n\r\n",

@@ -39,6 +39,9 @@ enum Command {
     /// Run storage functions, such as a file server, in virtual machines of their own
     #[command(subcommand)]
     Function(commands::function::FunctionCommand),
+    /// Have this host's BFQ help stock QEMU guests whose BFQ raises weights
+    #[command(subcommand)]
+    Coordinate(commands::coordinate::CoordinateCommand),
     /// Repeat a publication's experiments and print its figures beside ours
     Reproduce(commands::reproduce::Arguments),
     /// A workload for the guest, see `commands::reproduce::load`
@@ -314,6 +317,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Sim(arguments) => commands::sim::main(&arguments),
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),
+        Command::Coordinate(command) => commands::coordinate::main(&command),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::GuestLoad(load) => commands::reproduce::load::main(&load),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),

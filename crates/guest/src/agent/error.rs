@@ -4,6 +4,8 @@ use std::io;
 
 use stasis_channel::ClientError;
 
+use crate::watch::WatchError;
+
 /// Why the agent could not do its work. The message reaches the user, through
 /// the channel or the console.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,9 @@ pub enum AgentError {
     /// The channel failed.
     #[error(transparent)]
     Channel(#[from] ClientError),
+    /// BFQ cannot be watched.
+    #[error("in the guest: {0}")]
+    Watch(#[from] WatchError),
 }
 
 impl AgentError {

@@ -4,7 +4,6 @@
 //! wall-clock time that the user waits for, so there is little of it.
 
 mod command;
-mod coordinate;
 mod device;
 mod error;
 mod kernel;
@@ -21,6 +20,8 @@ use nix::sys::reboot::{reboot, RebootMode};
 use stasis_channel::{Client, Job, Transport};
 
 pub use error::AgentError;
+
+use crate::watch::Watcher;
 
 /// Runs as `/init` in a Stasis machine: one job, then the machine ends. With
 /// `STASIS_PORT` on the kernel's command line it runs in a stock machine
@@ -103,8 +104,8 @@ fn surroundings<T: Transport>(
         }
     }
     if job.coordinate {
-        let watcher = coordinate::start()?;
-        client.help_page(watcher.page)?;
+        let watcher = Watcher::start(false)?;
+        client.help_page(watcher.physical_address()?)?;
         // It is to watch as long as the guest runs.
         std::mem::forget(watcher);
     }

@@ -27,10 +27,12 @@ struct Member {
 }
 
 /// How often and how long: calls, time helped, time asked in vain.
-pub(super) type Account = (u64, Nanos, Nanos);
+pub type Account = (u64, Nanos, Nanos);
 
+/// The stores of all that share a drive, for who schedules it himself and who
+/// has another do it.
 #[derive(Debug)]
-pub(super) struct Help {
+pub struct Help {
     share: u128,
     full: u128,
     members: Vec<Member>,
@@ -41,12 +43,13 @@ pub(super) struct Help {
 
 impl Help {
     /// `share` in millionths of time, `burst` in ns.
-    pub(super) fn new(share: u32, burst: Nanos) -> Self {
+    pub fn new(share: u32, burst: Nanos) -> Self {
         let (share, full) = (u128::from(share).min(WHOLE), u128::from(burst) * WHOLE);
         Self { share, full, members: Vec::new(), now: 0, next: None, changed: Vec::new() }
     }
 
-    pub(super) fn ask(&mut self, now: Nanos, queue: u32, on: bool) {
+    /// A queue begins or ends to ask.
+    pub fn ask(&mut self, now: Nanos, queue: u32, on: bool) {
         self.advance(now);
         let at = self.members.iter().position(|member| member.queue == queue);
         let at = at.unwrap_or_else(|| {
@@ -64,27 +67,30 @@ impl Help {
         self.decide();
     }
 
-    pub(super) fn forget(&mut self, now: Nanos, queue: u32) {
+    /// The queue is gone, and its store with it.
+    pub fn forget(&mut self, now: Nanos, queue: u32) {
         self.advance(now);
         self.members.retain(|member| member.queue != queue);
         self.decide();
     }
 
-    pub(super) fn is_given(&self, queue: u32) -> bool {
+    /// Whether the queue has help now.
+    pub fn is_given(&self, queue: u32) -> bool {
         self.members.iter().any(|member| member.queue == queue && member.given)
     }
 
     /// When help next begins or ends by itself.
-    pub(super) fn next(&self) -> Option<Nanos> {
+    pub fn next(&self) -> Option<Nanos> {
         self.next
     }
 
     /// A queue for which help began or ended, once for each.
-    pub(super) fn pop_changed(&mut self) -> Option<u32> {
+    pub fn pop_changed(&mut self) -> Option<u32> {
         self.changed.pop()
     }
 
-    pub(super) fn account(&self, now: Nanos, queue: u32) -> Account {
+    /// What the queue got until `now`.
+    pub fn account(&self, now: Nanos, queue: u32) -> Account {
         let member = self.members.iter().find(|member| member.queue == queue);
         member.map_or((0, 0, 0), |member| {
             let since = now.saturating_sub(self.now);
@@ -94,7 +100,8 @@ impl Help {
         })
     }
 
-    pub(super) fn advance(&mut self, now: Nanos) {
+    /// Lets time go on to `now`.
+    pub fn advance(&mut self, now: Nanos) {
         while self.now < now {
             let until = self.next.map_or(now, |next| next.min(now));
             self.pass(until - self.now);

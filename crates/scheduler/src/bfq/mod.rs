@@ -3,7 +3,7 @@
 //! sends. After the papers (named with each constant), not after Linux's code.
 
 mod fair;
-mod help;
+pub mod help;
 mod queue;
 mod raise;
 mod service;

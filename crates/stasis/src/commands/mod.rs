@@ -1,6 +1,7 @@
 //! What each subcommand does.
 
 pub mod calibrate;
+pub mod coordinate;
 pub mod crash_test;
 pub mod doctor;
 pub mod function;
@@ -14,6 +15,7 @@ pub mod shell;
 pub mod sim;
 
 use std::io::{ErrorKind, Write};
+use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
 
@@ -25,4 +27,15 @@ pub fn print(text: &str) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.context("cannot write to the standard output"),
     }
+}
+
+/// Something to read from once the program is asked to stop.
+pub fn signals() -> Result<UnixStream> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let (read, write) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        let write = write.try_clone().context("cannot wait for signals")?;
+        signal_hook::low_level::pipe::register(signal, write).context("cannot wait for signals")?;
+    }
+    Ok(read)
 }

@@ -4,7 +4,6 @@ mod actions;
 mod drives;
 
 use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use stasis_experiment::{DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
 
+use crate::commands;
 use actions::Known;
 
 /// What `stasis serve` serves, and how.
@@ -158,7 +158,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         Some(listener) => listener,
         None => listen_for_control(&path, arguments.replace)?,
     };
-    let mut signals = signals()?;
+    let mut signals = commands::signals()?;
     if !serve.unconfined {
         confine::landlock(&reachable(&experiment, &base, &folder))?;
     }
@@ -178,7 +178,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         eprintln!("stasis serve: {name}: {} on {}", spec.model.label(), path.display());
     }
     if let Some(address) = &serve.metrics {
-        metrics::serve(address, &server)?;
+        let server = Arc::clone(&server);
+        metrics::answer(address, move || metrics::text(&server.report()))?;
     }
     let known = Arc::new(known);
     control::serve(control, Arc::clone(&server), known.clone())?;
@@ -273,14 +274,4 @@ fn summary(drive: &stasis_serve::DriveReport) -> String {
         );
     }
     line
-}
-
-/// Something to read from once the program is asked to stop.
-fn signals() -> Result<UnixStream> {
-    let (read, write) = UnixStream::pair().context("cannot make a pair of sockets")?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        let write = write.try_clone().context("cannot wait for signals")?;
-        signal_hook::low_level::pipe::register(signal, write).context("cannot wait for signals")?;
-    }
-    Ok(read)
 }

@@ -11,6 +11,7 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BTF_GET_NEXT_ID: libc::c_int = 23;
 
 const MAP_TYPE_ARRAY: u32 = 2;
+const MAP_TYPE_RINGBUF: u32 = 27;
 const MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_TRACING: u32 = 26;
 const AFTER_FUNCTION: u32 = 25;
@@ -49,6 +50,14 @@ pub(super) fn page(size: u32) -> io::Result<OwnedFd> {
     descriptor(MAP_CREATE, &mut attributes)
 }
 
+/// A ring buffer of `size` bytes, a power of two and a multiple of a page.
+pub(super) fn ring(size: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    attributes[0] = pair(MAP_TYPE_RINGBUF, 0);
+    attributes[1] = pair(0, size);
+    descriptor(MAP_CREATE, &mut attributes)
+}
+
 /// The types of the loaded module `name`.
 pub(super) fn types_of(name: &str) -> io::Result<OwnedFd> {
     let mut id = 0u32;
@@ -80,10 +89,10 @@ pub(super) fn types_of(name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// Loads a program that runs after a function: number `function` of the
-/// module's types. What the kernel's verifier says of a wrong one is in the
-/// error.
-pub(super) fn load(code: &[u8], types: &OwnedFd, function: u32) -> io::Result<OwnedFd> {
+/// Loads a program that runs after a function: number `function` of a module's
+/// types, or without a module of the kernel's own. What the kernel's verifier
+/// says of a wrong one is in the error.
+pub(super) fn load(code: &[u8], types: Option<&OwnedFd>, function: u32) -> io::Result<OwnedFd> {
     // What a program that calls helpers for the kernel's own memory is to be
     // licensed under; the project's licences allow it.
     const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
@@ -100,12 +109,13 @@ pub(super) fn load(code: &[u8], types: &OwnedFd, function: u32) -> io::Result<Ow
     attributes[8] = pair(0, AFTER_FUNCTION);
     // line_info_cnt, attach_btf_id; attach_btf_obj_fd.
     attributes[13] = pair(0, function);
-    attributes[14] = pair(types.as_raw_fd() as u32, 0);
+    attributes[14] = pair(types.map_or(0, |types| types.as_raw_fd() as u32), 0);
     descriptor(PROG_LOAD, &mut attributes).map_err(|error| {
         let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
         let text = String::from_utf8_lossy(&log[..end]);
         let last = text.lines().rev().find(|line| !line.starts_with("processed"));
-        io::Error::new(error.kind(), format!("{error} {}", last.unwrap_or_default()))
+        // Nothing is said where bpf is not allowed at all.
+        last.map_or(error, |last| io::Error::other(format!("the kernel's verifier: {last}")))
     })
 }
 

@@ -4,6 +4,7 @@
 /// A kind of type, and how its entry goes on after the common part.
 mod kind {
     pub const INT: u32 = 1;
+    pub const POINTER: u32 = 2;
     pub const ARRAY: u32 = 3;
     pub const STRUCT: u32 = 4;
     pub const UNION: u32 = 5;
@@ -115,6 +116,23 @@ impl<'a> Btf<'a> {
         self.named(kind::FUNC, name)
     }
 
+    /// The structure that a function's first argument points to.
+    pub fn first_argument(&self, function: u32) -> Option<&str> {
+        let target = |number: u32, of_kind: u32| {
+            let (btf, of) = self.get(number)?;
+            (of.kind == of_kind).then(|| word(btf.bytes, of.rest - 4)).flatten()
+        };
+        let prototype = target(function, kind::FUNC)?;
+        let (btf, of) = self.get(prototype)?;
+        if of.kind != kind::FUNC_PROTO || of.count == 0 {
+            return None;
+        }
+        let pointed = target(word(btf.bytes, of.rest + 4)?, kind::POINTER)?;
+        let (btf, of) = self.get(pointed)?;
+        let name = (of.kind == kind::STRUCT).then(|| btf.name(of.name)).flatten()?;
+        std::str::from_utf8(name).ok()
+    }
+
     /// Where a structure has a member (bytes); in unnamed members too.
     pub fn offset(&self, structure: &str, member: &str) -> Option<i16> {
         let number = self.named(kind::STRUCT, structure)?;
@@ -187,7 +205,9 @@ mod tests {
             "\0m\0y\0f\0",
             &[
                 &[own(1), STRUCT | 1 << 31 | 2, 16, 1, 3, 0, own(3), 1, 64 | 8 << 24],
-                &[own(5), kind::FUNC << 24, 0],
+                &[own(5), kind::FUNC << 24, 7],
+                &[0, kind::POINTER << 24, 4],
+                &[0, kind::FUNC_PROTO << 24 | 1, 0, 0, 6],
             ],
         );
         let module = Btf::parse(&module, Some(&kernel)).unwrap();
@@ -195,6 +215,8 @@ mod tests {
         assert_eq!(module.offset("m", "s"), Some(0));
         assert_eq!(module.offset("s", "b"), Some(4));
         assert_eq!((module.function("f"), kernel.function("f")), (Some(5), None));
+        // 6: struct m *; 7: void (struct m *).
+        assert_eq!((module.first_argument(5), module.first_argument(4)), (Some("m"), None));
     }
 
     proptest! {
@@ -205,6 +227,7 @@ mod tests {
             head.extend(bytes);
             if let Some(btf) = Btf::parse(&head, None) {
                 let _ = (btf.offset("s", "a"), btf.function("s"));
+                let _ = (0..20).map(|number| btf.first_argument(number)).count();
             }
         }
     }

@@ -1,0 +1,99 @@
+//! In a guest: from what BFQ does to the port.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::time::{clock_gettime, ClockId};
+use stasis_clock::{Nanos, SECOND};
+use stasis_guest::watch::Watcher;
+
+use crate::ask::{Asking, Manner};
+use crate::port::Port;
+use crate::Error;
+
+/// What a guest has said, and at what cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Said {
+    /// How often it began to ask.
+    pub begun: u64,
+    /// Messages that went.
+    pub messages: u64,
+    /// Messages that did not, as nobody listened.
+    pub unheard: u64,
+    /// How often BFQ woke this process.
+    pub wakes: u64,
+    /// How long after BFQ's change, all together and at most (ns).
+    pub delay: (Nanos, Nanos),
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
+}
+
+/// Waits until something is readable, or for a time; gives which is.
+pub(crate) fn wait(fds: &mut [PollFd<'_>], until: Option<Nanos>) -> Result<(), Error> {
+    let left = until.map(|until| until.saturating_sub(now()));
+    let left = left
+        .map(|left| Timespec { tv_sec: (left / SECOND) as i64, tv_nsec: (left % SECOND) as i64 });
+    match poll(fds, left.as_ref()) {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::INTR) => {
+            fds.iter_mut().for_each(PollFd::clear_revents);
+            Ok(())
+        }
+        Err(error) => Err(Error::System { what: "wait", source: io::Error::from(error) }),
+    }
+}
+
+/// Watches BFQ and asks through the port of this name until `stop` is readable;
+/// without a port, only `tell` hears when asking begins (true) and ends.
+///
+/// # Errors
+/// See [`Error`].
+pub fn run(
+    port: Option<&str>,
+    manner: Manner,
+    stop: BorrowedFd<'_>,
+    ready: &mut dyn FnMut(),
+    tell: &mut dyn FnMut(bool),
+) -> Result<Said, Error> {
+    let mut port = port.map(Port::open).transpose()?;
+    let mut watcher = Watcher::start(true)?;
+    let (mut asking, mut said, mut told) = (Asking::new(manner), Said::default(), false);
+    let mut send = |message: &crate::message::Message, said: &mut Said| {
+        let heard = port.as_mut().map_or(Ok(true), |port| port.send(message))?;
+        said.messages += u64::from(heard);
+        said.unheard += u64::from(!heard);
+        Ok::<_, Error>(())
+    };
+    ready();
+    loop {
+        watcher.quiet();
+        let time = now();
+        asking.see(time, &watcher.raised(), &watcher.written());
+        if let Some(message) = asking.message(time) {
+            send(&message, &mut said)?;
+        }
+        if asking.asks(time) != told {
+            told = !told;
+            tell(told);
+        }
+        let doorbell = watcher.doorbell().unwrap_or(stop);
+        let mut fds = [doorbell, stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        wait(&mut fds, Some(asking.next(time)))?;
+        let [rung, stopped] = fds.map(|fd| !fd.revents().is_empty());
+        if rung {
+            let delay = now().saturating_sub(watcher.changed_at());
+            said.wakes += 1;
+            said.delay = (said.delay.0 + delay, said.delay.1.max(delay));
+        }
+        if stopped {
+            said.begun = asking.begun();
+            send(&asking.end(now()), &mut said)?;
+            return Ok(said);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! On the host: hears guests, and sets weights.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags};
+use stasis_clock::Nanos;
+
+use crate::cgroup::Cgroup;
+use crate::guest::{now, wait};
+use crate::link::{Link, Received};
+use crate::mapping::Mapping;
+use crate::report::GuestReport;
+use crate::Error;
+
+/// A guest: where it says what, and what it runs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guest {
+    /// The socket of its port.
+    pub socket: PathBuf,
+    /// The cgroup of its QEMU.
+    pub cgroup: PathBuf,
+}
+
+/// How guests are helped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The weight of one that is helped.
+    pub weight: u32,
+    /// The part of time for which help is given in the long run, in millionths.
+    pub share: u32,
+    /// What each can get beyond that at once (ns).
+    pub burst: Nanos,
+    /// Where original weights are noted; without it nothing is written.
+    pub state: Option<PathBuf>,
+}
+
+/// The reports of all guests, for who looks from another thread.
+pub type Reports = Arc<Mutex<Vec<GuestReport>>>;
+
+/// Hears guests and sets weights. Dropping it restores them.
+#[derive(Debug)]
+pub struct Host {
+    mapping: Mapping,
+    links: Vec<Link>,
+    cgroups: Vec<Cgroup>,
+    weight: u32,
+    began: Nanos,
+    reports: Reports,
+}
+
+impl Host {
+    /// Finds the cgroups; connects to nobody yet.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn new(guests: &[Guest], settings: &Settings) -> Result<Self, Error> {
+        let mut seen = BTreeSet::new();
+        let (mut cgroups, mut reports) = (Vec::new(), Vec::new());
+        for guest in guests {
+            let cgroup = Cgroup::open(&guest.cgroup, settings.state.as_deref())?;
+            for path in [&guest.socket, cgroup.path()] {
+                if !seen.insert(path.to_owned()) {
+                    return Err(Error::Twice(path.to_owned()));
+                }
+            }
+            reports.push(GuestReport {
+                socket: guest.socket.display().to_string(),
+                cgroup: cgroup.path().display().to_string(),
+                ..GuestReport::default()
+            });
+            cgroups.push(cgroup);
+        }
+        Ok(Self {
+            mapping: Mapping::new(guests.len(), settings.share, settings.burst),
+            links: guests.iter().map(|guest| Link::new(&guest.socket)).collect(),
+            cgroups,
+            weight: settings.weight,
+            began: now(),
+            reports: Arc::new(Mutex::new(reports)),
+        })
+    }
+
+    /// What guests have sent and got; brought up to date whenever something
+    /// happens.
+    pub fn reports(&self) -> Reports {
+        Arc::clone(&self.reports)
+    }
+
+    /// Works until `stop` is readable, and restores the weights. `tell` hears of
+    /// what happens to a guest, named by its socket.
+    ///
+    /// # Errors
+    /// See [`Error`]. A weight that cannot be set is told and counted.
+    pub fn run(
+        mut self,
+        stop: BorrowedFd<'_>,
+        tell: &mut dyn FnMut(&str, &str),
+    ) -> Result<Vec<GuestReport>, Error> {
+        loop {
+            for guest in 0..self.links.len() {
+                if let Some(news) = self.links[guest].connect(now()) {
+                    self.tell(tell, guest, &news);
+                }
+            }
+            self.mapping.advance(self.time());
+            self.apply(tell);
+            self.update();
+            let (readable, stopped) = self.wait(stop)?;
+            if stopped {
+                break;
+            }
+            for guest in readable {
+                self.receive(guest, tell);
+            }
+        }
+        for guest in 0..self.links.len() {
+            self.mapping.forget(self.time(), guest);
+        }
+        self.apply(tell);
+        self.update();
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(reports)
+    }
+
+    /// Time since the beginning.
+    fn time(&self) -> Nanos {
+        now().saturating_sub(self.began)
+    }
+
+    /// Waits for whatever is next: guests that can be read from, and whether to
+    /// stop.
+    fn wait(&self, stop: BorrowedFd<'_>) -> Result<(Vec<usize>, bool), Error> {
+        let time = self.time();
+        let mut until = self.mapping.next().map(|next| self.began.saturating_add(next));
+        let mut sooner = |at: Nanos| until = Some(until.map_or(at, |until| until.min(at)));
+        let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+        let mut guests = Vec::new();
+        for (guest, link) in self.links.iter().enumerate() {
+            link.next().into_iter().for_each(&mut sooner);
+            let Some(stream) = link.stream() else { continue };
+            match self.mapping.guest(guest).and_then(|listener| listener.wait(time)) {
+                // It sends too much: what it sends is to wait.
+                Some(later) => sooner(self.began.saturating_add(later)),
+                None => {
+                    fds.push(PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN));
+                    guests.push(guest);
+                }
+            }
+        }
+        wait(&mut fds, until)?;
+        let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let readable = fds[1..].iter().zip(guests).filter(|(fd, _)| ready(fd));
+        Ok((readable.map(|(_, guest)| guest).collect(), ready(&fds[0])))
+    }
+
+    fn receive(&mut self, guest: usize, tell: &mut dyn FnMut(&str, &str)) {
+        let mut bytes = [0; 1024];
+        match self.links[guest].receive(now(), &mut bytes) {
+            Received::Bytes(count) => self.mapping.hear(self.time(), guest, &bytes[..count]),
+            Received::Nothing => {}
+            Received::Gone => {
+                self.mapping.forget(self.time(), guest);
+                self.tell(tell, guest, "disconnected");
+            }
+        }
+    }
+
+    /// Sets the weights of those whose help has begun or ended.
+    fn apply(&mut self, tell: &mut dyn FnMut(&str, &str)) {
+        while let Some((guest, helped)) = self.mapping.pop_change() {
+            let cgroup = &mut self.cgroups[guest];
+            let done = if helped { cgroup.raise(self.weight) } else { cgroup.restore() };
+            let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+            reports[guest].helped = helped;
+            match &done {
+                Ok(()) => reports[guest].weights += 1,
+                Err(_) => reports[guest].failed += 1,
+            }
+            drop(reports);
+            let news = match (&done, helped) {
+                (Ok(()), true) => "helped".to_owned(),
+                (Ok(()), false) => "not helped any more".to_owned(),
+                (Err(error), _) => error.to_string(),
+            };
+            self.tell(tell, guest, &news);
+        }
+    }
+
+    fn tell(&self, tell: &mut dyn FnMut(&str, &str), guest: usize, news: &str) {
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = reports[guest].socket.clone();
+        drop(reports);
+        tell(&socket, news);
+    }
+
+    fn update(&self) {
+        let time = self.time();
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        for (guest, report) in reports.iter_mut().enumerate() {
+            report.connected = self.links[guest].stream().is_some();
+            (report.changes, report.helped_ns, report.unhelped_ns) =
+                self.mapping.account(time, guest);
+            report.counts = self.mapping.guest(guest).map(|g| g.counts()).unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Coordination on a real host: guests under stock QEMU say when their BFQ
+//! raises weights, and the host's own BFQ prefers the cgroup of one that does
+//! (vIrtical D3.6, chapter 9, with Linux's schedulers as they are).
+//!
+//! In a guest, [`ask`] makes of what a `stasis_guest::watch::Watcher` sees the
+//! messages of [`message`], and [`guest`] sends them through a virtio port. On
+//! the host, [`host`] hears several guests, [`listen`] checks what each says,
+//! [`mapping`] bounds what they get, and [`cgroup`] sets and restores weights.
+//!
+//! Promises: `message`, `ask`, `listen` and `mapping` are pure: no clock, no I/O.
+//! What a guest sends is checked and costs the host a bounded time, and nothing
+//! of it panics. A weight that was changed is restored, however the program ends.
+
+pub mod ask;
+pub mod cgroup;
+pub mod guest;
+pub mod host;
+pub mod listen;
+pub mod mapping;
+pub mod message;
+pub mod report;
+
+mod error;
+mod link;
+mod note;
+mod port;
+
+pub use error::Error;
+
+/// Name of the virtio port, unless another is said.
+pub const PORT_NAME: &str = "org.stasis.help.0";

@@ -1,0 +1,190 @@
+//! On the host: what one guest asks, of what it sends.
+
+use stasis_clock::{Nanos, MILLISECOND, SECOND};
+
+use crate::message::{Heard, Message, Parser};
+use crate::report::Counts;
+
+/// The longest for which a message holds, whatever it says.
+pub const LONGEST: Nanos = 10 * SECOND;
+
+/// Bytes that may come at once, and bytes in a second: what comes beyond waits
+/// with QEMU, and then in the guest. A guest that tells each change of a shell's
+/// start sends some 100 bytes a second.
+const BURST: u64 = 8192;
+const RATE: u64 = 4096;
+
+/// What one guest asks.
+#[derive(Debug, Default)]
+pub struct Listener {
+    parser: Parser,
+    last: Option<u32>,
+    until: Option<Nanos>,
+    // When the bytes that came so far would have come at the rate.
+    paid: Nanos,
+    counts: Counts,
+}
+
+impl Listener {
+    /// Takes in what the guest sent.
+    pub fn hear(&mut self, now: Nanos, bytes: &[u8]) {
+        let time = bytes.len() as u64 * SECOND / RATE;
+        self.paid = self.paid.max(now).saturating_add(time);
+        let Self { parser, last, until, counts, .. } = self;
+        parser.hear(bytes, |heard| match heard {
+            Heard::Garbage => counts.garbage += 1,
+            Heard::Version(_) => counts.versions += 1,
+            Heard::Message(message) => {
+                if accept(*last, &message, counts) {
+                    *last = Some(message.sequence);
+                    let holds = message.valid.min(LONGEST);
+                    *until = (message.raised > 0).then(|| now.saturating_add(holds));
+                }
+            }
+        });
+        if self.wait(now).is_some() {
+            self.counts.floods += 1;
+        }
+    }
+
+    /// Until when nothing more is to be read from it, if it sends too much.
+    pub fn wait(&self, now: Nanos) -> Option<Nanos> {
+        let most = BURST * SECOND / RATE;
+        let from = self.paid.saturating_sub(most);
+        (from > now).then(|| from.saturating_add(100 * MILLISECOND))
+    }
+
+    /// The connection is gone: nothing is asked, and what comes next may be
+    /// another guest's.
+    pub fn forget(&mut self) {
+        let (paid, counts) = (self.paid, self.counts);
+        *self = Self { paid, counts, ..Self::default() };
+    }
+
+    /// Ends what does not hold any more, and says whether help is asked for.
+    pub fn asks(&mut self, now: Nanos) -> bool {
+        if self.until.is_some_and(|until| until <= now) {
+            self.until = None;
+            self.counts.expired += 1;
+        }
+        self.until.is_some()
+    }
+
+    /// When that ends if nothing more is said.
+    pub fn next(&self) -> Option<Nanos> {
+        self.until
+    }
+
+    /// What has come so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+/// Whether a message is the next one, and not a repetition of an older one.
+fn accept(last: Option<u32>, message: &Message, counts: &mut Counts) -> bool {
+    let ahead = match last {
+        // A guest's first, after a start of it or of this program.
+        _ if message.sequence == 0 => 1,
+        None => 1,
+        Some(last) => message.sequence.wrapping_sub(last),
+    };
+    if ahead == 0 || ahead > u32::MAX / 2 {
+        counts.stale += 1;
+        return false;
+    }
+    counts.lost += u64::from(ahead - 1);
+    counts.messages += 1;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn say(sequence: u32, raised: u32, valid: Nanos) -> [u8; crate::message::LENGTH] {
+        Message { sequence, raised, valid: valid * MILLISECOND }.encode()
+    }
+
+    #[test]
+    fn what_holds_ends() {
+        let mut guest = Listener::default();
+        guest.hear(5, &say(9, 1, 3_000));
+        assert!(guest.asks(3 * SECOND) && guest.next() == Some(3 * SECOND + 5));
+        assert!(!guest.asks(3 * SECOND + 5) && guest.counts().expired == 1);
+        // However long it says.
+        guest.hear(0, &say(10, 1, u64::from(u32::MAX)));
+        assert!(guest.asks(LONGEST - 1) && !guest.asks(LONGEST));
+        guest.hear(LONGEST, &say(11, 1, 3_000));
+        guest.hear(LONGEST, &say(12, 0, 3_000));
+        assert!(!guest.asks(LONGEST));
+    }
+
+    #[test]
+    fn numbers_tell_what_was_lost_and_what_is_old() {
+        let mut guest = Listener::default();
+        for sequence in [4, 5, 9, 8, 9, 0, 1, 0] {
+            guest.hear(0, &say(sequence, 1, 1));
+        }
+        let counts = guest.counts();
+        assert_eq!((counts.messages, counts.lost, counts.stale), (6, 3, 2));
+        guest.forget();
+        guest.hear(0, &say(3, 1, 1));
+        assert_eq!(guest.counts().messages, 7);
+    }
+
+    #[test]
+    fn a_flood_waits_and_a_talker_does_not() {
+        let (mut flood, mut talker) = (Listener::default(), Listener::default());
+        let (mut read, mut now) = (0, 0);
+        while now < 100 * SECOND {
+            match flood.wait(now) {
+                Some(until) => now = until,
+                None => {
+                    flood.hear(now, &[0; 512]);
+                    read += 512;
+                }
+            }
+        }
+        assert!(read <= BURST + 512 + 101 * RATE, "{read}");
+        assert!(flood.counts().garbage == read && flood.counts().floods > 0);
+        for sequence in 0..10_000 {
+            let now = u64::from(sequence) * 10 * MILLISECOND;
+            talker.hear(now, &say(sequence, sequence % 2, 3_000));
+            assert_eq!(talker.wait(now), None);
+        }
+    }
+
+    proptest! {
+        /// Whatever comes: a guest asks only by a whole message, and never for
+        /// longer than the longest.
+        #[test]
+        fn nothing_hostile_asks_for_ever(
+            pieces in prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 0..400), any::<Option<(u32, u32, u32)>>(), 0u64..SECOND),
+                0..40,
+            ),
+        ) {
+            let (mut guest, mut now, mut bytes) = (Listener::default(), 0, 0);
+            for (garbage, message, pause) in pieces {
+                now += pause;
+                guest.hear(now, &garbage);
+                bytes += garbage.len() as u64;
+                if let Some((sequence, raised, valid)) = message {
+                    let message = say(sequence, raised, valid.into());
+                    guest.hear(now, &message);
+                    bytes += message.len() as u64;
+                }
+                if guest.asks(now) {
+                    prop_assert!(guest.counts().messages > 0);
+                    prop_assert!(guest.next().unwrap() <= now + LONGEST);
+                }
+                let counts = guest.counts();
+                let taken = counts.garbage + 24 * (counts.messages + counts.stale + counts.versions);
+                prop_assert!(taken <= bytes);
+            }
+            prop_assert!(!guest.asks(now + LONGEST));
+        }
+    }
+}

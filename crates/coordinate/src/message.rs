@@ -1,0 +1,186 @@
+//! What a guest says (docs/channel.md, "Help over a port of its own").
+//!
+//! There is one kind of message: what is so now, and how long that holds if no
+//! other comes. So a lost one does no harm, and a dead guest's help ends.
+
+use stasis_channel::help::MAGIC;
+use stasis_clock::{Nanos, MILLISECOND};
+
+/// The format's version.
+pub const VERSION: u16 = 1;
+/// Bytes of a message of this version.
+pub const LENGTH: usize = 24;
+/// The longest that is understood: later ones may say more at the end.
+pub const LONGEST: usize = 256;
+
+/// How a guest's BFQ is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// Counts what a guest says; 0 is its first.
+    pub sequence: u32,
+    /// How many queues with something to do have a raised weight.
+    pub raised: u32,
+    /// How long this holds (ns, whole ms).
+    pub valid: Nanos,
+}
+
+impl Message {
+    /// The message's bytes.
+    pub fn encode(&self) -> [u8; LENGTH] {
+        let valid = u32::try_from(self.valid / MILLISECOND).unwrap_or(u32::MAX);
+        let mut bytes = [0; LENGTH];
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[6..8].copy_from_slice(&(LENGTH as u16).to_le_bytes());
+        for (at, word) in [(8, self.sequence), (12, self.raised), (16, valid)] {
+            bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// What a piece of the stream was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// A message.
+    Message(Message),
+    /// A message of another version.
+    Version(u16),
+    /// A byte that begins no message.
+    Garbage,
+}
+
+/// Finds messages in a stream that may begin anywhere in one: a guest may end,
+/// and another begin, within a message.
+#[derive(Debug, Clone)]
+pub struct Parser {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self { bytes: [0; LONGEST], length: 0 }
+    }
+}
+
+impl Parser {
+    /// Takes in bytes, and says what they are.
+    pub fn hear(&mut self, mut input: &[u8], mut take: impl FnMut(Heard)) {
+        while !input.is_empty() {
+            let room = &mut self.bytes[self.length..];
+            let count = room.len().min(input.len());
+            room[..count].copy_from_slice(&input[..count]);
+            self.length += count;
+            input = &input[count..];
+            let mut at = 0;
+            while let Some((heard, length)) = next(&self.bytes[at..self.length]) {
+                take(heard);
+                at += length;
+            }
+            self.bytes.copy_within(at..self.length, 0);
+            self.length -= at;
+        }
+    }
+}
+
+/// What the bytes begin with and how long that is; `None` if more are needed.
+fn next(bytes: &[u8]) -> Option<(Heard, usize)> {
+    let magic = MAGIC.to_le_bytes();
+    let known = bytes.len().min(magic.len());
+    if bytes[..known] != magic[..known] {
+        return Some((Heard::Garbage, 1));
+    }
+    let short = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let (version, length) = (short(4)?, usize::from(short(6)?));
+    if !(LENGTH..=LONGEST).contains(&length) {
+        return Some((Heard::Garbage, 1));
+    }
+    if bytes.len() < length {
+        return None;
+    }
+    if version != VERSION {
+        return Some((Heard::Version(version), length));
+    }
+    let (sequence, raised, valid) = (word(8)?, word(12)?, word(16)?);
+    let valid = Nanos::from(valid) * MILLISECOND;
+    Some((Heard::Message(Message { sequence, raised, valid }), length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn message() -> impl Strategy<Value = Message> {
+        (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(sequence, raised, valid)| Message {
+            sequence,
+            raised,
+            valid: Nanos::from(valid) * MILLISECOND,
+        })
+    }
+
+    fn hear(stream: &[u8], cuts: &[usize]) -> Vec<Heard> {
+        let (mut parser, mut all, mut at) = (Parser::default(), Vec::new(), 0);
+        for cut in cuts.iter().chain([&stream.len()]) {
+            let end = (at + cut).min(stream.len());
+            parser.hear(&stream[at..end], |heard| all.push(heard));
+            at = end;
+        }
+        all
+    }
+
+    #[test]
+    fn the_layout_is_as_documented() {
+        let message = Message { sequence: 7, raised: 2, valid: 3_000 * MILLISECOND };
+        let expected = b"HELP\x01\0\x18\0\x07\0\0\0\x02\0\0\0\xb8\x0b\0\0\0\0\0\0";
+        assert_eq!(&message.encode(), expected);
+        // A longer one of this version, and one of another.
+        let mut longer = [expected, &[1; 8][..]].concat();
+        longer[6] = 32;
+        assert_eq!(hear(&longer, &[]), [Heard::Message(message)]);
+        longer[4] = 2;
+        assert_eq!(hear(&longer, &[]), [Heard::Version(2)]);
+        longer[7] = 200;
+        assert_eq!(hear(&longer, &[])[..1], [Heard::Garbage]);
+    }
+
+    proptest! {
+        #[test]
+        fn messages_are_heard_however_they_are_cut(
+            messages in prop::collection::vec(message(), 1..20),
+            cuts in prop::collection::vec(0usize..60, 0..40),
+        ) {
+            let stream: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
+            let expected: Vec<_> = messages.into_iter().map(Heard::Message).collect();
+            prop_assert_eq!(hear(&stream, &cuts), expected);
+        }
+
+        /// After garbage without the magic's first byte, and a message cut short,
+        /// what follows is heard again: all but what the cut one swallows.
+        #[test]
+        fn garbage_is_passed_over(
+            garbage in prop::collection::vec(any::<u8>().prop_filter("no H", |b| *b != b'H'), 0..600),
+            cut in 0usize..LENGTH,
+            messages in prop::collection::vec(message(), 2..9),
+            cuts in prop::collection::vec(0usize..60, 0..40),
+        ) {
+            let first = messages[0].encode();
+            let rest = messages.iter().flat_map(Message::encode);
+            let stream: Vec<u8> =
+                garbage.into_iter().chain(first[..cut].iter().copied()).chain(rest).collect();
+            let heard = hear(&stream, &cuts);
+            let whole: Vec<_> = messages[1..].iter().map(|m| Heard::Message(*m)).collect();
+            let tail: Vec<_> = heard.iter().filter(|h| matches!(h, Heard::Message(_))).collect();
+            prop_assert!(tail.len() >= whole.len());
+            prop_assert!(tail.iter().rev().zip(whole.iter().rev()).all(|(a, b)| *a == b));
+        }
+
+        #[test]
+        fn anything_is_taken(stream in prop::collection::vec(any::<u8>(), 0..2000), cuts in prop::collection::vec(0usize..300, 0..20)) {
+            let count = hear(&stream, &cuts).len();
+            prop_assert!(count <= stream.len());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The programs that watch BFQ, in the kernel's instructions for such programs
+//! (Linux, Documentation/bpf/instruction-set.rst).
+//!
+//! They run after BFQ took requests in, after it handed one out, and after it
+//! was done with a queue. They write down how many queues with something to do
+//! have a raised weight, in the slot of the drive's request queue, where the
+//! machine looks; where a process is to be woken they ring for it as well.
+
+use stasis_channel::help;
+
+/// From a slot to the number of times it was written, behind the slots and so
+/// beyond what a machine reads.
+pub const WRITTEN: usize = 64;
+/// Where the page has the times (ns of the monotonic clock) at which the slots
+/// last began or ended to ask, eight bytes each.
+pub const TIMES_OFFSET: usize = 256;
+
+/// What the programs have to know of the kernel's types: offsets in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offsets {
+    /// `blk_mq_hw_ctx.queue`.
+    pub queue: i16,
+    /// `request_queue.elevator`.
+    pub elevator: i16,
+    /// `request_queue.id`.
+    pub id: i16,
+    /// `elevator_queue.elevator_data`.
+    pub data: i16,
+    /// `bfq_queue.bfqd`.
+    pub of: i16,
+    /// `bfq_data.queue`.
+    pub owner: i16,
+    /// `bfq_data.wr_busy_queues`.
+    pub raised: i16,
+}
+
+/// What a function that is watched has as its first argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum First {
+    /// The hardware queue's context, `blk_mq_hw_ctx`.
+    Context,
+    /// BFQ's own data, `bfq_data`.
+    Data,
+    /// One of its queues, `bfq_queue`.
+    Queue,
+}
+
+// Classes, sizes, sources and operations (instruction-set.rst).
+const LOAD_DOUBLE_WORD: u8 = 0x18;
+const LOAD_64: u8 = 0x79;
+const LOAD_32: u8 = 0x61;
+const STORE_64: u8 = 0x7b;
+const STORE_32: u8 = 0x63;
+const MOVE: u8 = 0xbf;
+const MOVE_VALUE: u8 = 0xb7;
+const ADD: u8 = 0x0f;
+const ADD_VALUE: u8 = 0x07;
+const AND_VALUE: u8 = 0x57;
+const SHIFT_LEFT_VALUE: u8 = 0x67;
+const JUMP_EQUAL: u8 = 0x1d;
+const JUMP_EQUAL_VALUE: u8 = 0x15;
+const JUMP_NOT_EQUAL_VALUE: u8 = 0x55;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+/// The source registers that make a double word a map, or a map's value's
+/// address.
+const MAP: u8 = 1;
+const MAP_VALUE: u8 = 2;
+// Helpers (linux/bpf.h).
+const KTIME_GET_NS: i32 = 5;
+const PROBE_READ_KERNEL: i32 = 113;
+const RINGBUF_OUTPUT: i32 = 130;
+const FRAME: u8 = 10;
+
+/// A program whose jumps all go to its end.
+#[derive(Default)]
+struct Code {
+    bytes: Vec<u8>,
+    to_the_end: Vec<usize>,
+}
+
+impl Code {
+    fn add(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
+        self.bytes.push(code);
+        self.bytes.push(to | from << 4);
+        self.bytes.extend(offset.to_le_bytes());
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn double_word(&mut self, to: u8, kind: u8, value: i32, offset: i32) {
+        self.add(LOAD_DOUBLE_WORD, to, kind, 0, value);
+        self.add(0, 0, 0, 0, offset);
+    }
+
+    fn end_if(&mut self, code: u8, to: u8, from: u8, value: i32) {
+        self.to_the_end.push(self.bytes.len());
+        self.add(code, to, from, 0, value);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let end = self.bytes.len() / 8;
+        self.add(MOVE_VALUE, 0, 0, 0, 0);
+        self.add(EXIT, 0, 0, 0, 0);
+        for jump in self.to_the_end {
+            let distance = (end - jump / 8 - 1) as i16;
+            self.bytes[jump + 2..jump + 4].copy_from_slice(&distance.to_le_bytes());
+        }
+        self.bytes
+    }
+}
+
+/// The program that runs after a function with such a first argument, which is
+/// the first word of its context, for the page and the ring whose descriptors
+/// are given.
+pub fn assemble(first: First, page: i32, ring: Option<i32>, offsets: &Offsets) -> Vec<u8> {
+    let mut code = Code::default();
+    // r7 = the request queue; r9 = its number; r2 = how many are raised.
+    code.add(LOAD_64, 6, 1, 0, 0);
+    match first {
+        First::Context => {
+            code.add(LOAD_64, 7, 6, offsets.queue, 0);
+            code.add(LOAD_64, 8, 7, offsets.elevator, 0);
+            code.add(LOAD_64, 8, 8, offsets.data, 0);
+            code.add(LOAD_32, 9, 7, offsets.id, 0);
+            // The data has no type there: it is read with a check.
+            code.add(MOVE, 1, FRAME, 0, 0);
+            code.add(ADD_VALUE, 1, 0, 0, -4);
+            code.add(MOVE_VALUE, 2, 0, 0, 4);
+            code.add(MOVE, 3, 8, 0, 0);
+            code.add(ADD_VALUE, 3, 0, 0, offsets.raised.into());
+            code.add(CALL, 0, 0, 0, PROBE_READ_KERNEL);
+            code.end_if(JUMP_NOT_EQUAL_VALUE, 0, 0, 0);
+            code.add(LOAD_32, 2, FRAME, -4, 0);
+        }
+        First::Data | First::Queue => {
+            if first == First::Queue {
+                code.add(LOAD_64, 6, 6, offsets.of, 0);
+            }
+            code.add(LOAD_64, 7, 6, offsets.owner, 0);
+            code.add(LOAD_32, 9, 7, offsets.id, 0);
+            code.add(LOAD_32, 2, 6, offsets.raised, 0);
+        }
+    }
+    // r6 = the slot.
+    code.double_word(6, MAP_VALUE, page, help::SLOTS_OFFSET as i32);
+    code.add(AND_VALUE, 9, 0, 0, help::SLOTS as i32 - 1);
+    code.add(SHIFT_LEFT_VALUE, 9, 0, 0, 2);
+    code.add(ADD, 6, 9, 0, 0);
+    if let Some(ring) = ring {
+        ring_if_changed(&mut code, page, ring);
+    } else {
+        code.add(STORE_32, 6, 2, 0, 0);
+    }
+    code.finish()
+}
+
+/// Writes r2 into r6's slot, and if it is 0 now and was not, or the other way
+/// round, its time, and rings.
+fn ring_if_changed(code: &mut Code, page: i32, ring: i32) {
+    code.add(LOAD_32, 3, 6, 0, 0);
+    code.add(STORE_32, 6, 2, 0, 0);
+    code.add(LOAD_32, 4, 6, WRITTEN as i16, 0);
+    code.add(ADD_VALUE, 4, 0, 0, 1);
+    code.add(STORE_32, 6, 4, WRITTEN as i16, 0);
+    for register in [2, 3] {
+        code.add(JUMP_EQUAL_VALUE, register, 0, 1, 0);
+        code.add(MOVE_VALUE, register, 0, 0, 1);
+    }
+    code.end_if(JUMP_EQUAL, 2, 3, 0);
+    code.add(CALL, 0, 0, 0, KTIME_GET_NS);
+    code.double_word(1, MAP_VALUE, page, TIMES_OFFSET as i32);
+    code.add(ADD, 1, 9, 0, 0);
+    code.add(ADD, 1, 9, 0, 0);
+    code.add(STORE_64, 1, 0, 0, 0);
+    code.add(STORE_64, FRAME, 0, -8, 0);
+    code.double_word(1, MAP, ring, 0);
+    code.add(MOVE, 2, FRAME, 0, 0);
+    code.add(ADD_VALUE, 2, 0, 0, -8);
+    code.add(MOVE_VALUE, 3, 0, 0, 8);
+    code.add(MOVE_VALUE, 4, 0, 0, 0);
+    code.add(CALL, 0, 0, 0, RINGBUF_OUTPUT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_end_at_the_end() {
+        let offsets = Offsets { queue: 1, elevator: 2, id: 3, data: 4, of: 5, owner: 6, raised: 7 };
+        for (first, ring, jumps) in [
+            (First::Context, None, 1),
+            (First::Context, Some(8), 2),
+            (First::Data, Some(8), 1),
+            (First::Queue, Some(8), 1),
+            (First::Data, None, 0),
+        ] {
+            let code = assemble(first, 7, ring, &offsets);
+            let count = code.len() / 8;
+            let of_end = |at: &usize| {
+                let jump = [JUMP_NOT_EQUAL_VALUE, JUMP_EQUAL].contains(&code[at * 8]);
+                jump && at + 1 + usize::from(code[at * 8 + 2]) == count - 2
+            };
+            assert_eq!((0..count).filter(of_end).count(), jumps, "{first:?} {ring:?}");
+            // Where the result is set to 0, before the exit.
+            assert_eq!(code[(count - 2) * 8], MOVE_VALUE);
+        }
+        assert_eq!(help::SLOTS.count_ones(), 1);
+        // What is behind the slots is not read as one.
+        const { assert!(help::SLOTS_OFFSET + WRITTEN >= help::LENGTH) };
+    }
+}

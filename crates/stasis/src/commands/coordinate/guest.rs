@@ -1,0 +1,94 @@
+//! `stasis coordinate guest`.
+
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+use anyhow::{bail, Result};
+use stasis_block::units::format_duration;
+use stasis_clock::{MILLISECOND, SECOND};
+use stasis_coordinate::ask::Manner;
+use stasis_coordinate::guest::{run, Said};
+use stasis_coordinate::PORT_NAME;
+use stasis_serve::systemd;
+
+use super::{duration, say};
+use crate::commands;
+
+/// How a guest asks.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Run it as root in a guest whose kernel has BFQ and its own types (CONFIG_IOSCHED_BFQ, CONFIG_DEBUG_INFO_BTF:
+any distribution's of the last years), with bfq before the drive:
+
+  modprobe bfq; echo bfq > /sys/block/vda/queue/scheduler
+
+QEMU gives the guest its port so:
+
+  -device virtio-serial-pci -chardev socket,id=help,path=/run/guest1.help,server=on,wait=off \\
+  -device virtserialport,chardev=help,name=org.stasis.help.0
+
+Examples:
+  stasis coordinate guest
+  stasis coordinate guest --dry-run
+
+Exit status: 0 once it was stopped (SIGTERM, SIGINT, SIGHUP); 125 if something failed."
+)]
+pub struct Arguments {
+    /// Name of the virtio port, or its device
+    #[arg(long, value_name = "NAME", default_value = PORT_NAME)]
+    pub port: String,
+    /// How long to go on asking once no weight is raised
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
+    pub linger: u64,
+    /// How often to say what is so though nothing changes; silence for three of these ends help
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub heartbeat: u64,
+    /// Only print when asking begins and ends; needs no port
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not say at the end what was done
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `stasis coordinate guest`.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    if !(10 * MILLISECOND..=3 * SECOND).contains(&arguments.heartbeat) {
+        bail!("--heartbeat is {}, but must be 10ms to 3s", format_duration(arguments.heartbeat));
+    }
+    if arguments.linger > 10 * SECOND {
+        bail!("--linger is {}, but must be 10s at most", format_duration(arguments.linger));
+    }
+    let stop = commands::signals()?;
+    let manner =
+        Manner { linger: arguments.linger, heartbeat: arguments.heartbeat, ..Manner::default() };
+    let port = (!arguments.dry_run).then_some(arguments.port.as_str());
+    let mut tell = |asks: bool| {
+        if arguments.dry_run {
+            say(if asks { "help is needed" } else { "no help is needed" });
+        }
+    };
+    let ready = || {
+        systemd::notify("READY=1");
+        say("watching bfq");
+    };
+    let said = run(port, manner, stop.as_fd(), &mut { ready }, &mut tell)?;
+    systemd::notify("STOPPING=1");
+    if !arguments.quiet {
+        say(&summary(&said));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(said: &Said) -> String {
+    let mean = said.delay.0 / said.wakes.max(1);
+    format!(
+        "asked {} times; {} messages sent, {} unheard; woken {} times, {:.1} us after bfq's change on average, {:.1} us at most",
+        said.begun,
+        said.messages,
+        said.unheard,
+        said.wakes,
+        mean as f64 / 1e3,
+        said.delay.1 as f64 / 1e3
+    )
+}
