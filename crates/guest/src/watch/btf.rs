@@ -227,7 +227,7 @@ mod tests {
             head.extend(bytes);
             if let Some(btf) = Btf::parse(&head, None) {
                 let _ = (btf.offset("s", "a"), btf.function("s"));
-                let _ = (0..20).map(|number| btf.first_argument(number)).count();
+                let _ = (0..20).find_map(|number| btf.first_argument(number));
             }
         }
     }
