@@ -47,6 +47,11 @@ enum Command {
     /// A workload for the guest, see `commands::reproduce::load`
     #[command(subcommand, hide = true)]
     GuestLoad(commands::reproduce::load::Load),
+    /// Measure throughput and start-up times of a guest that shares a drive with its host
+    Suite(commands::suite::Arguments),
+    /// The suite's part in the guest, see `commands::suite::guest`
+    #[command(subcommand, hide = true)]
+    GuestSuite(commands::suite::guest::Part),
     /// Make the guest's system from Debian packages
     #[command(subcommand)]
     Guest(GuestCommand),
@@ -320,6 +325,8 @@ pub fn main() -> Result<ExitCode> {
         Command::Coordinate(command) => commands::coordinate::main(&command),
         Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
         Command::GuestLoad(load) => commands::reproduce::load::main(&load),
+        Command::Suite(arguments) => commands::suite::main(&arguments),
+        Command::GuestSuite(part) => commands::suite::guest::main(&part),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
         Command::Image(command) => commands::image::image(&command),
         Command::Models(arguments) => {

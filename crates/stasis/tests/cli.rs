@@ -40,6 +40,7 @@ fn every_subcommand_has_help_with_its_options() {
         "run",
         "crash-test",
         "sim",
+        "suite",
         "guest",
         "image",
         "models",
@@ -54,6 +55,29 @@ fn every_subcommand_has_help_with_its_options() {
     for option in ["--drive", "--vcpus", "--memory", "--seed", "--results", "--engine"] {
         assert!(output(&["run", "--help"]).contains(option), "{option}");
     }
+}
+
+#[test]
+fn what_a_suite_cannot_measure_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("suite");
+    let results = format!("--results={}", results.display());
+    for (words, status, message) in [
+        (["--device=mk6006gha", "--jobs=1"], 125, "mk6006gah"),
+        (["--guest-scheduler=cfq", "--jobs=1"], 125, "mq-deadline"),
+        (["--host-scheduler=bfg", "--jobs=1"], 125, "did you mean `bfq`?"),
+        (["--guest-workload=6r-seq", "--jobs=1"], 2, "at most 5"),
+        (["--host-workload=1r", "--jobs=1"], 2, "2r2w-seq"),
+        (["--application=emacs", "--jobs=1"], 125, "bash, xterm, konsole"),
+        (["--coordinate=yes", "--guest-scheduler=none"], 125, "only bfq"),
+        (["--application=none", "--samples=0"], 125, "nothing to do"),
+    ] {
+        let error = failure(&["suite", &results, words[0], words[1]], status);
+        assert!(error.contains(message), "{words:?}: {error}");
+    }
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+    let error = failure(&["reproduce", "barrier", "--device=sem16g"], 125);
+    assert!(error.contains("only `coordination`"), "{error}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ pub struct Segment {
     pub name: String,
     /// Its colour, see [`super::COLOURS`].
     pub colour: usize,
-    /// How long it is; not negative.
+    /// How long it is; not negative. What is not finite has no length and is shown
+    /// as an X: what was measured failed.
     pub value: f64,
 }
 
@@ -83,7 +84,11 @@ impl Bars {
                 let top = y + row as f64 * THICK;
                 let begin = canvas.x(axis.place(from));
                 let end = canvas.x(axis.place(from + value));
-                let figure = self.axis.quantity.show(value);
+                let figure = if segment.value.is_finite() {
+                    self.axis.quantity.show(value)
+                } else {
+                    "X".to_owned()
+                };
                 let name = [bar.label.as_str(), &segment.name].join(" ");
                 // A bar that is there is seen, however short.
                 let wide = if value > 0.0 { (end - begin).max(1.0) } else { 0.0 };

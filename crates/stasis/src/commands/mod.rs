@@ -13,6 +13,7 @@ pub mod run;
 pub mod serve;
 pub mod shell;
 pub mod sim;
+pub mod suite;
 
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;

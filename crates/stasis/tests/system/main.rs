@@ -13,6 +13,7 @@ mod flash;
 mod images;
 mod repeat;
 mod replay;
+mod suite;
 mod support;
 mod tenants;
 mod virtio;

@@ -19,7 +19,7 @@ use super::{announce, ios};
 use crate::commands::run::{self, Show};
 
 /// The file that says that a folder's results are whole, and of what.
-const COMPLETE_FILE: &str = "complete.json";
+pub const COMPLETE_FILE: &str = "complete.json";
 /// Folder of the images behind slow drives, gone at the end.
 const MEDIA: &str = "media";
 /// How much of a failed command's output a message repeats (bytes).
@@ -177,7 +177,8 @@ impl Bench {
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+/// SHA-256 in hexadecimal.
+pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

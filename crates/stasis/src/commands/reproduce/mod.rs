@@ -2,13 +2,14 @@
 //! machine, with its figures beside ours.
 
 mod barrier;
-mod bench;
+pub mod bench;
+mod coordination;
 mod femu;
 mod fio;
 mod freezing_time;
 mod ios;
 mod simulated;
-mod statistics;
+pub mod statistics;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -42,6 +43,8 @@ pub enum Publication {
     Femu,
     /// Kim et al.: "Barrier enabled QEMU", 2019
     Barrier,
+    /// vIrtical, deliverable D3.6: "I/O Scheduler for virtualized systems", 2014
+    Coordination,
 }
 
 impl Publication {
@@ -50,6 +53,7 @@ impl Publication {
             Self::FreezingTime => "reproduce-freezing-time",
             Self::Femu => "reproduce-femu",
             Self::Barrier => "reproduce-barrier",
+            Self::Coordination => "reproduce-coordination",
         }
     }
 
@@ -58,6 +62,8 @@ impl Publication {
             Self::FreezingTime => freezing_time::trials(settings),
             Self::Femu => femu::trials(settings),
             Self::Barrier => barrier::trials(settings),
+            // It has a runner of its own, for several at a time.
+            Self::Coordination => Ok(Vec::new()),
         }
     }
 }
@@ -74,6 +80,8 @@ Examples:
   stasis reproduce freezing-time --quick --results quick
   stasis reproduce femu
   stasis reproduce barrier --full
+  stasis reproduce coordination --quick
+  stasis reproduce coordination --device mk6006gah,sem16g
 
 Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
 )]
@@ -86,12 +94,18 @@ pub struct Arguments {
     /// Fewer experiments and I/Os, as a check
     #[arg(long)]
     pub quick: bool,
-    /// As large as the publication; barrier only, hours
+    /// As large as the publication; barrier and coordination only, hours
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Run what is complete, too
     #[arg(long)]
     pub force: bool,
+    /// Drives to measure; coordination only
+    #[arg(long, value_delimiter = ',', value_name = "MODEL,...")]
+    pub device: Vec<String>,
+    /// Experiments at a time; coordination only [default: one for each core]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
     /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<Engine>,
@@ -115,8 +129,14 @@ struct Findings {
 /// `stasis reproduce`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let publication = arguments.publication;
+    if publication == Publication::Coordination {
+        return coordination::main(arguments);
+    }
     if arguments.full && publication != Publication::Barrier {
-        bail!("--full: only `barrier` has it");
+        bail!("--full: only `barrier` and `coordination` have it");
+    }
+    if arguments.jobs.is_some() || !arguments.device.is_empty() {
+        bail!("--jobs, --device: only `coordination` has them");
     }
     let engine = engine::choose(arguments.engine.unwrap_or_default())?;
     let settings = Settings { engine, quick: arguments.quick, full: arguments.full };
@@ -129,6 +149,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             Publication::FreezingTime => freezing_time::findings(&settings, &runs)?,
             Publication::Femu => femu::findings(&settings, &runs, &Simulator::new(stop))?,
             Publication::Barrier => barrier::findings(&settings, &runs)?,
+            Publication::Coordination => bail!("it has findings of its own"),
         };
         anyhow::Ok((runs, findings))
     };

@@ -1,0 +1,202 @@
+//! The suite's part in the guest: `/proc/1/exe guest-suite`.
+//!
+//! One boot measures many scenarios: guest workloads one after the other, each
+//! with its throughput and the starts of every application. What it measured is
+//! JSON in `/results`.
+
+mod disk;
+mod load;
+mod start;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::pattern::Pattern;
+use disk::{Disk, Moved};
+use load::Loads;
+use start::Starter;
+
+/// What the guest leaves in `/results`.
+pub const FILE: &str = "suite.json";
+
+/// What runs in the guest.
+#[derive(Debug, clap::Subcommand)]
+pub enum Part {
+    /// Measure what a plan says
+    Run {
+        /// The plan as JSON
+        plan: String,
+    },
+    /// Read or write a file for ever
+    Load(load::Arguments),
+}
+
+/// What one boot measures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The virtual disk, such as `vda`: applications, readers' files and room for
+    /// writers in its partitions.
+    pub disk: String,
+    /// Length of a reader's file (bytes).
+    pub file: u64,
+    /// Whether applications need a graphical server.
+    pub graphical: bool,
+    /// From the beginning of a workload until something is measured (ms), unless the
+    /// guest has moved so many bytes before.
+    pub settle_ms: u64,
+    pub settle_bytes: u64,
+    /// After each start (ms).
+    pub gap_ms: u64,
+    /// When a start counts as failed (ms).
+    pub limit_ms: u64,
+    /// Length of a sample of throughput (ms).
+    pub sample_ms: u64,
+    /// What is measured, in order.
+    pub phases: Vec<Phase>,
+}
+
+/// A guest workload and what is measured beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// The workload.
+    pub workload: Pattern,
+    /// Each begins the workload anew.
+    pub repetitions: u32,
+    /// Samples of throughput in each.
+    pub samples: u32,
+    /// Starts of each application in each.
+    pub starts: u32,
+    /// What is started.
+    pub applications: Vec<Application>,
+}
+
+/// An application.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Application {
+    /// What it is called.
+    pub name: String,
+    /// Its command, which ends as soon as it has started.
+    pub command: Vec<String>,
+}
+
+/// What was measured beside a workload.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// For each repetition.
+    pub repetitions: Vec<Repetition>,
+}
+
+/// One execution.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Repetition {
+    /// Bytes that the guest read and wrote in each sample.
+    pub samples: Vec<Moved>,
+    /// When the samples begin (ns since the command's start).
+    pub samples_begin: u64,
+    /// The time from the first to the last start (ns since the command's start).
+    pub starts_begin: u64,
+    pub starts_end: u64,
+    /// What the guest read and wrote in that time.
+    pub starts_moved: Moved,
+    /// Seconds of each start by application; `null` where it was given up.
+    pub starts: Vec<Vec<Option<f64>>>,
+}
+
+/// `stasis guest-suite`.
+pub fn main(part: &Part) -> Result<ExitCode> {
+    match part {
+        Part::Run { plan } => {
+            let plan: Plan = serde_json::from_str(plan).context("the plan")?;
+            let measured = measure(&plan)?;
+            std::fs::create_dir_all("/results")?;
+            std::fs::write(format!("/results/{FILE}"), serde_json::to_vec(&measured)?)?;
+        }
+        Part::Load(arguments) => load::run(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(plan: &Plan) -> Result<Vec<Measured>> {
+    let begun = Instant::now();
+    let disk = Disk::new(&plan.disk);
+    let starter = Starter::new(plan, &disk)?;
+    let mut all = Vec::new();
+    // An application that was given up would be given up again.
+    for phase in &plan.phases {
+        let mut measured = Measured::default();
+        let mut failed = vec![false; phase.applications.len()];
+        for number in 0..phase.repetitions {
+            let loads = Loads::start(plan, &disk, phase.workload, number)?;
+            settle(plan, &disk)?;
+            let repetition = repeat(plan, phase, &disk, &starter, begun, &mut failed)?;
+            drop(loads);
+            println!("{} {}: {:?}", phase.workload, number + 1, repetition.starts);
+            measured.repetitions.push(repetition);
+        }
+        all.push(measured);
+    }
+    Ok(all)
+}
+
+/// Waits until the readers are no longer new to a scheduler.
+fn settle(plan: &Plan, disk: &Disk) -> Result<()> {
+    const STEP: Duration = Duration::from_millis(500);
+    let (begun, before) = (Instant::now(), disk.moved()?);
+    while begun.elapsed() < Duration::from_millis(plan.settle_ms) {
+        let moved = disk.moved()? - before;
+        if moved.read + moved.written >= plan.settle_bytes {
+            break;
+        }
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}
+
+fn repeat(
+    plan: &Plan,
+    phase: &Phase,
+    disk: &Disk,
+    starter: &Starter,
+    begun: Instant,
+    failed: &mut [bool],
+) -> Result<Repetition> {
+    let since = || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    start::drop_caches()?;
+    let samples_begin = since();
+    let mut samples = Vec::new();
+    let (mut last, from) = (disk.moved()?, Instant::now());
+    for number in 1..=phase.samples {
+        let until = from + Duration::from_millis(plan.sample_ms) * number;
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        let now = disk.moved()?;
+        samples.push(now - last);
+        last = now;
+    }
+    let starts_begin = since();
+    let mut starts = Vec::new();
+    for (application, failed) in phase.applications.iter().zip(failed) {
+        let mut times = Vec::new();
+        for _ in 0..phase.starts {
+            if *failed {
+                break;
+            }
+            let time = starter.start(application)?;
+            *failed = time.is_none();
+            times.push(time);
+            std::thread::sleep(Duration::from_millis(plan.gap_ms));
+        }
+        starts.push(times);
+    }
+    let starts_moved = disk.moved()? - last;
+    Ok(Repetition {
+        samples,
+        samples_begin,
+        starts_begin,
+        starts_end: since(),
+        starts_moved,
+        starts,
+    })
+}
