@@ -89,6 +89,56 @@ fn a_start_up_that_is_helped_takes_little_longer_than_alone() {
     assert!(not > 3.0, "{not}");
 }
 
+/// Of six on flash one asks always and one begins and ends to ask a million
+/// times a second: what the other four lose against nobody's asking, and what
+/// they may by the bound: all of the time that help is given, less what of it was
+/// the two's own. With `--nocapture` it prints both.
+#[test]
+fn those_who_ask_always_and_who_flip_take_no_more_than_their_bound() {
+    const FLIP: Nanos = 1_000;
+    let time = 2 * SECOND;
+    let (help_share, help_burst) = (200_000, SECOND / 10);
+    let spec = BfqSpec { low_latency: false, help_share, help_burst, ..BfqSpec::default() };
+    let run = |always: bool, flips: bool| {
+        let clients = vec![Client::reader(QueueSpec::default()); 6];
+        let mut world = World::new(Box::new(Bfq::new(spec)), FLASH, clients);
+        world.help(0, always);
+        for step in 0..if flips { time / FLIP } else { 0 } {
+            world.run(step * FLIP);
+            world.help(1, step % 2 == 0);
+        }
+        world.run(time);
+        let ids = world.queues.clone();
+        let got: Vec<_> =
+            ids.iter().map(|&id| world.gate.scheduler().statistics(time, id)).collect();
+        (world.got.iter().map(|got| got.sectors).collect::<Vec<u64>>(), got)
+    };
+    let (plain, _) = run(false, false);
+    let total: u64 = plain.iter().sum();
+    for (always, flips) in [(true, false), (false, true), (true, true)] {
+        let (got, helped) = run(always, flips);
+        let askers = u64::from(always) + u64::from(flips);
+        let bound = askers * help_burst + time * u64::from(help_share) / 1_000_000;
+        let given: Nanos = helped.iter().map(|got| got.helped).sum();
+        assert!(given <= bound + 100, "{given} of {bound}");
+        // Who does not ask gets its sixth of the time without help.
+        let least = total as f64 * (1.0 - bound as f64 / time as f64) / 6.0;
+        for (number, &got) in got.iter().enumerate().skip(2) {
+            let (part, least) = (got as f64 / total as f64, least / total as f64);
+            assert!(part >= least - 0.01, "{number} has {part}, not {least}");
+        }
+        let lost = plain[2..].iter().sum::<u64>() as f64 - got[2..].iter().sum::<u64>() as f64;
+        let most = bound as f64 / time as f64 * 4.0 / 6.0 * 100.0;
+        let (lost, calls) = (lost / total as f64 * 100.0, helped[1].help_calls);
+        println!(
+            "always {always}, flips {flips}: {lost:.1} % lost, bound {most:.1} %; {calls} calls"
+        );
+        assert!(lost <= most + 0.5, "{lost} of {most}");
+        assert_eq!(got.iter().sum::<u64>() * 100 / total, 100, "the drive is as busy");
+        assert!(!flips || calls >= 1_900_000, "{calls}");
+    }
+}
+
 #[test]
 fn a_flood_of_calls_gives_no_more() {
     let clients = vec![Client::reader(QueueSpec::default()); 2];

@@ -94,6 +94,11 @@ impl Entity {
         self.state == State::Waiting
     }
 
+    /// What its finish was computed from, in sectors.
+    pub(super) fn budget(&self) -> u64 {
+        self.budget
+    }
+
     /// Whether it neither waits nor has the drive.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle | State::Ahead)
@@ -122,6 +127,13 @@ pub(super) struct Fair {
 impl Fair {
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Its weight, and the sum of all with something to do, itself included.
+    pub(super) fn share(&self, of: &Entities, id: u32) -> (u64, u64) {
+        let entity = &of[id];
+        let own = if entity.state == State::Idle { entity.weight } else { 0 };
+        (entity.weight, self.weights + own)
     }
 
     /// An entity without anything to do gets something: at first up to `budget`

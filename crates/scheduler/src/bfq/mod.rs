@@ -57,6 +57,10 @@ pub struct Bfq {
     current: Option<Current>,
     // The highest rate seen of a sequential queue, in sectors/s; 0 before.
     peak: u64,
+    // The same of queues that seek.
+    seeking: u64,
+    // What it costs to change from one queue to another (ns); 0 before.
+    change: Nanos,
 }
 
 impl Bfq {
@@ -74,6 +78,8 @@ impl Bfq {
             help: Help::new(spec.help_share, spec.help_burst),
             current: None,
             peak: 0,
+            seeking: 0,
+            change: 0,
         }
     }
 
@@ -202,7 +208,7 @@ impl Scheduler for Bfq {
         queue.wanted = request.priority.unwrap_or(queue.wanted);
         match &mut self.current {
             Some(current) if current.queue == id.0 => current.idle_until = None,
-            _ if self.entities[queue.entity].is_waiting() => {}
+            _ if self.entities[queue.entity].is_waiting() => self.widen(now, id.0),
             _ => {
                 self.activate(now, id.0);
                 self.preempt_for(now, id.0);
@@ -224,6 +230,7 @@ impl Scheduler for Bfq {
 
     fn complete(&mut self, now: Nanos, tag: Tag) {
         let Some(held) = self.pool.complete(tag) else { return };
+        self.learn_change(now, held.queue, held.sectors);
         let queue = &mut self.queues[held.queue];
         queue.in_flight -= 1;
         if queue.in_flight > 0 || !queue.sweep.is_empty() {

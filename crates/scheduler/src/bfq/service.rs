@@ -5,7 +5,7 @@ use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use super::fair::Owner;
 use super::queue::{Queue, Reason};
-use super::{Bfq, BfqSpec};
+use super::{Bfq, BfqSpec, Level};
 use crate::priority::{Class, CLASS_WAIT};
 
 /// A rate is measured over at least this time and these sectors (512 KiB), so
@@ -17,6 +17,18 @@ const PEAK_STEP: u64 = 8;
 /// What a class gets that those before it held up: this part of a largest budget.
 const CLASS_BUDGET: u64 = 32;
 
+/// All that wait have their turns within this time, as long as changing from one
+/// to the next costs little: then a queue is never more than three such rounds of
+/// its share behind (docs/schedulers.md), which is 2 % of what it gets in 10 s.
+const ROUND: Nanos = 60 * MILLISECOND;
+/// And the least that a turn is worth, in sectors.
+const LEAST: u64 = MEASURE_SECTORS / 4;
+/// A turn is at least so many times what changing to it costs: nine tenths of
+/// the drive's time are service.
+const WORTH: u64 = 9;
+/// What changing costs is a mean in which the latest counts this part.
+const CHANGE_STEP: u64 = 8;
+
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) queue: u32,
@@ -27,6 +39,8 @@ pub(super) struct Current {
     granted: u64,
     served: u64,
     preempted: bool,
+    /// Nothing of it is done yet.
+    first: bool,
 }
 
 #[derive(Debug)]
@@ -49,7 +63,49 @@ impl Bfq {
     fn next_budget(&self, number: u32) -> u64 {
         let queue = &self.queues[number];
         let next = queue.sweep.next().map_or(0, |slot| self.pool.get(slot).sectors);
-        queue.budget(self.max_budget()).max(next)
+        queue.budget(self.largest_budget(number)).max(next)
+    }
+
+    /// The largest budget of a queue: what is its part of a round, unless changing
+    /// queues costs too much for that.
+    fn largest_budget(&self, number: u32) -> u64 {
+        let (max, rate) = (self.max_budget(), self.peak.max(self.seeking));
+        if self.spec.max_budget > 0 || rate == 0 {
+            return max;
+        }
+        let queue = &self.queues[number];
+        let within = |time: Nanos| rate.saturating_mul(time) / SECOND;
+        let part = |level: &Level, class: Class, id: u32, of: u64| {
+            let (weight, all) = level.fairs[class.index()].share(&self.entities, id);
+            of.saturating_mul(weight) / all.max(1)
+        };
+        let mut budget = within(ROUND);
+        let level = match queue.group {
+            Some(group) => {
+                let group = &self.groups[group as usize];
+                budget = part(&self.root, Class::BestEffort, group.entity, budget);
+                &group.level
+            }
+            None => &self.root,
+        };
+        budget = part(level, queue.class, queue.entity, budget);
+        let least = if self.peak == 0 { MEASURE_SECTORS } else { LEAST };
+        max.min(budget.max(within(WORTH.saturating_mul(self.change))).max(least))
+    }
+
+    /// Learns what changing to another queue costs: how much longer its first
+    /// request took than its sectors do.
+    pub(super) fn learn_change(&mut self, now: Nanos, queue: u32, sectors: u64) {
+        let Some(current) = self.current.as_mut().filter(|current| current.queue == queue) else {
+            return;
+        };
+        let rate = self.peak.max(self.seeking);
+        if !std::mem::take(&mut current.first) || rate == 0 {
+            return;
+        }
+        let took = now.saturating_sub(current.began);
+        let change = took.saturating_sub(sectors.saturating_mul(SECOND) / rate);
+        self.change = (self.change * (CHANGE_STEP - 1) + change) / CHANGE_STEP;
     }
 
     /// A group's next budget: that of its queue which is next.
@@ -86,6 +142,25 @@ impl Bfq {
             level.turns.begins(now, to);
         }
         level.fairs[to].activate(&mut self.entities, &mut self.trees, id, budget);
+        if let Some(group) = group {
+            self.activate_group(now, group);
+        }
+    }
+
+    /// A request came to a queue that waits: the budget that its finish was
+    /// computed from must do for the request that is now next.
+    pub(super) fn widen(&mut self, now: Nanos, number: u32) {
+        let queue = &self.queues[number];
+        let (id, group, class) = (queue.entity, queue.group, queue.class.index());
+        let next = queue.sweep.next().map_or(0, |slot| self.pool.get(slot).sectors);
+        if next <= self.entities[id].budget() {
+            return;
+        }
+        let level = match group {
+            Some(group) => &mut self.groups[group as usize].level,
+            None => &mut self.root,
+        };
+        level.fairs[class].budget(&mut self.entities, &mut self.trees, id, next);
         if let Some(group) = group {
             self.activate_group(now, group);
         }
@@ -148,11 +223,12 @@ impl Bfq {
                 Owner::Group(group) => level = &mut self.groups[group as usize].level,
             }
         };
-        let budget = self.next_budget(queue);
+        let budget = self.entities[self.queues[queue].entity].budget();
         let little = (self.max_budget() / CLASS_BUDGET).max(1);
         let granted = if held_up { budget.min(little) } else { budget };
-        let (idle_until, served, preempted) = (None, 0, false);
-        self.current = Some(Current { queue, began: now, idle_until, granted, served, preempted });
+        let (idle_until, served, preempted, first) = (None, 0, false, true);
+        self.current =
+            Some(Current { queue, began: now, idle_until, granted, served, preempted, first });
         Some(())
     }
 
@@ -223,13 +299,13 @@ impl Bfq {
     pub(super) fn expire(&mut self, now: Nanos, reason: Reason) {
         let Some(current) = self.current.take() else { return };
         let (number, max) = (current.queue, self.max_budget());
+        let largest = self.largest_budget(number);
         let elapsed = now.saturating_sub(current.began);
         let queue = &mut self.queues[number];
-        queue.adjust(reason, current.granted, current.served, max);
-        let seeks = queue.patience.seeks();
-        if !seeks {
-            self.measure(reason, elapsed, current.served);
-        } else if self.spec.charge_time && !queue.is_raised(now) {
+        queue.adjust(reason, current.granted, current.served, largest);
+        let (seeks, raised) = (queue.patience.seeks(), queue.is_raised(now));
+        self.measure(reason, elapsed, current.served, seeks);
+        if seeks && self.spec.charge_time && !raised {
             let time = u128::from(self.peak) * u128::from(elapsed) / u128::from(SECOND);
             let time = u64::try_from(time).unwrap_or(u64::MAX).min(max);
             self.charge(number, time.saturating_sub(current.served));
@@ -264,18 +340,20 @@ impl Bfq {
         self.drop_if_done(number);
     }
 
-    /// Learns the drive's peak rate from a queue that kept it busy.
-    fn measure(&mut self, reason: Reason, elapsed: Nanos, served: u64) {
+    /// Learns the drive's peak rate from a queue that kept it busy; one that
+    /// seeks says only what it is at least.
+    fn measure(&mut self, reason: Reason, elapsed: Nanos, served: u64, seeks: bool) {
         let busy = matches!(reason, Reason::Exhausted | Reason::Timeout);
         if !busy || elapsed < MEASURE_TIME || served < MEASURE_SECTORS {
             return;
         }
         let rate = u128::from(served) * u128::from(SECOND) / u128::from(elapsed);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        if self.peak == 0 {
-            self.peak = rate;
-        } else if rate > self.peak {
-            self.peak += (rate - self.peak).div_ceil(PEAK_STEP);
+        let of = if seeks { &mut self.seeking } else { &mut self.peak };
+        if *of == 0 {
+            *of = rate;
+        } else if rate > *of {
+            *of += (rate - *of).div_ceil(PEAK_STEP);
         }
     }
 }
