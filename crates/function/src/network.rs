@@ -122,7 +122,7 @@ impl Network {
     ///
     /// # Errors
     /// `ip` is not there, or the system refuses.
-    pub(crate) fn up(&self) -> Result<(), Error> {
+    pub fn up(&self) -> Result<(), Error> {
         let Self::Tap { interface, .. } = self else { return Ok(()) };
         let (_, host, prefix) = self.addresses();
         let cidr = format!("{host}/{prefix}");

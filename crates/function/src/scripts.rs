@@ -13,8 +13,8 @@ use crate::{Error, Plan, Polling};
 /// `busy_read` and `busy_poll`).
 const BUSY_US: u32 = 50;
 
-/// Brings the network up.
-fn network(plan: &Plan) -> String {
+/// The script that brings the network up.
+pub fn network(plan: &Plan) -> String {
     let (guest, host, prefix) = plan.network.addresses();
     let mut text = "set -e\nmodprobe virtio_net\n\
         for link in /sys/class/net/*; do link=${link##*/}; [ \"$link\" = lo ] || break; done\n"

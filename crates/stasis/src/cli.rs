@@ -52,6 +52,9 @@ enum Command {
     /// The suite's part in the guest, see `commands::suite::guest`
     #[command(subcommand, hide = true)]
     GuestSuite(commands::suite::guest::Part),
+    /// A part of `reproduce controller`, in a machine of its own
+    #[command(subcommand, hide = true)]
+    ControllerPart(commands::reproduce::controller::Part),
     /// Make the guest's system from Debian packages
     #[command(subcommand)]
     Guest(GuestCommand),
@@ -327,6 +330,7 @@ pub fn main() -> Result<ExitCode> {
         Command::GuestLoad(load) => commands::reproduce::load::main(&load),
         Command::Suite(arguments) => commands::suite::main(&arguments),
         Command::GuestSuite(part) => commands::suite::guest::main(&part),
+        Command::ControllerPart(part) => commands::reproduce::controller::part(&part),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
         Command::Image(command) => commands::image::image(&command),
         Command::Models(arguments) => {

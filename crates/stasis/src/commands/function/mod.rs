@@ -289,6 +289,7 @@ fn note(plan: &Plan, known: &mut Status, event: &Event) {
     let text = match event {
         Event::Starting => {
             known.state = State::Starting;
+            known.report.clear();
             return;
         }
         Event::Well { machine, kvm, took } => {

@@ -3,6 +3,7 @@
 
 mod barrier;
 pub mod bench;
+pub mod controller;
 mod coordination;
 mod femu;
 mod fio;
@@ -45,6 +46,9 @@ pub enum Publication {
     Barrier,
     /// vIrtical, deliverable D3.6: "I/O Scheduler for virtualized systems", 2014
     Coordination,
+    /// Ben-Yehuda et al.: "Adding advanced storage controller functionality via
+    /// low-overhead virtualization", 2012
+    Controller,
 }
 
 impl Publication {
@@ -54,6 +58,7 @@ impl Publication {
             Self::Femu => "reproduce-femu",
             Self::Barrier => "reproduce-barrier",
             Self::Coordination => "reproduce-coordination",
+            Self::Controller => "reproduce-controller",
         }
     }
 
@@ -64,6 +69,8 @@ impl Publication {
             Self::Barrier => barrier::trials(settings),
             // It has a runner of its own, for several at a time.
             Self::Coordination => Ok(Vec::new()),
+            // It runs in real time, and not as experiments.
+            Self::Controller => Ok(Vec::new()),
         }
     }
 }
@@ -82,6 +89,7 @@ Examples:
   stasis reproduce barrier --full
   stasis reproduce coordination --quick
   stasis reproduce coordination --device mk6006gah,sem16g
+  stasis reproduce controller --quick
 
 Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
 )]
@@ -138,6 +146,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.jobs.is_some() || !arguments.device.is_empty() {
         bail!("--jobs, --device: only `coordination` has them");
     }
+    if publication == Publication::Controller {
+        return controller::main(arguments);
+    }
     let engine = engine::choose(arguments.engine.unwrap_or_default())?;
     let settings = Settings { engine, quick: arguments.quick, full: arguments.full };
     let folder = arguments.results.clone().unwrap_or_else(|| publication.folder().into());
@@ -150,6 +161,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             Publication::Femu => femu::findings(&settings, &runs, &Simulator::new(stop))?,
             Publication::Barrier => barrier::findings(&settings, &runs)?,
             Publication::Coordination => bail!("it has findings of its own"),
+            Publication::Controller => bail!("it is no list of experiments"),
         };
         anyhow::Ok((runs, findings))
     };

@@ -1,0 +1,51 @@
+//! 4 KiB synchronous I/Os by fio.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// Mean latency and I/Os a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// As fio's thread sees it (us).
+    pub latency_us: f64,
+    /// Of all threads.
+    pub iops: f64,
+}
+
+/// The command: `count` I/Os by each of `threads` threads, which poll for
+/// completions (RWF_HIPRI) if `polled`.
+pub fn fio(device: &str, kind: &str, threads: u32, count: u64, polled: bool) -> String {
+    let polled = if polled { " --hipri=1" } else { "" };
+    format!(
+        "fio --name=m --filename={device} --rw={kind} --bs=4k --direct=1 --ioengine=pvsync2{polled} --size=48M \
+         --number_ios={count} --numjobs={threads} --thread --group_reporting --output-format=json 2>/dev/null"
+    )
+}
+
+/// What fio says.
+pub fn parse(text: &str) -> Result<Rate> {
+    let start = text.find('{').context("fio printed no JSON")?;
+    let value: Value = serde_json::from_str(&text[start..]).context("fio's JSON is broken")?;
+    let job = &value["jobs"][0];
+    let side = ["read", "write"]
+        .map(|side| &job[side])
+        .into_iter()
+        .find(|side| side["total_ios"].as_u64().unwrap_or(0) > 0)
+        .context("fio did nothing")?;
+    let number = |value: &Value| value.as_f64().context("fio's JSON lacks a figure");
+    let (latency, iops) = (number(&side["lat_ns"]["mean"])?, number(&side["iops"])?);
+    Ok(Rate { latency_us: latency / 1000.0, iops })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_side_that_did_something_counts() {
+        let text = "fio: note\n{\"jobs\":[{\"read\":{\"total_ios\":0},\"write\":{\"total_ios\":9,\
+                    \"iops\":250.5,\"lat_ns\":{\"mean\":15900.0}}}]}";
+        assert_eq!(parse(text).unwrap(), Rate { latency_us: 15.9, iops: 250.5 });
+        assert!(parse("").is_err() && parse("{}").is_err() && parse("{").is_err());
+    }
+}

@@ -1,0 +1,358 @@
+//! Measures everything, one after another, on the machine it runs on: the bare
+//! drive and network, the guest by trap and interrupt, the guest by polling.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use serde::{Deserialize, Serialize};
+use stasis_function::network::Network;
+use stasis_function::{pin, scripts, Definition, Plan, Polling};
+use stasis_guest::build::Guest;
+use stasis_qemu::process::Process;
+use stasis_qemu::{Accelerator, Vm};
+
+use super::shell::{here, inside};
+use super::{blocks, files};
+
+/// The port of the answerer.
+const PORT: u16 = 7001;
+/// Threads where throughput counts.
+const THREADS: u32 = 4;
+
+/// Where the guest is.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Folder of the guest's files
+    pub guest: PathBuf,
+    /// Little of everything
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// I/Os of a thread.
+    ios: u64,
+    pings: u32,
+    /// Time of each TCP measurement.
+    seconds: f64,
+    /// Reads of the file server by a thread.
+    reads: u64,
+}
+
+impl Sizes {
+    /// The usual size, or a check's.
+    pub fn of(quick: bool) -> Self {
+        match quick {
+            true => Self { ios: 1000, pings: 200, seconds: 1.0, reads: 300 },
+            false => Self { ios: 4000, pings: 2000, seconds: 4.0, reads: 1000 },
+        }
+    }
+}
+
+/// What one way of running the guest, or none, gives. Times in us, streams in
+/// Mbit a second; absent what could not be measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// A 4 KiB synchronous write by one thread.
+    pub write_us: Option<f64>,
+    /// 4 KiB synchronous I/Os a second of several threads: read, write.
+    pub iops: [Option<f64>; 2],
+    /// Ping flood, round trip.
+    pub ping_us: Option<f64>,
+    /// Transactions of one byte a second.
+    pub requests: Option<f64>,
+    /// TCP to the client and from it, as the guest sees it.
+    pub send: Option<f64>,
+    /// TCP to the guest.
+    pub receive: Option<f64>,
+    /// File server: 4 KiB reads a second that miss its cache.
+    pub reads: Option<f64>,
+}
+
+/// All that was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Where.
+    pub place: String,
+    /// Processors of the host.
+    pub processors: usize,
+    /// The host itself.
+    pub bare: Way,
+    /// The guest by QEMU's own virtio-blk, halting, with interrupts.
+    pub trap: Way,
+    /// The guest with polling everywhere, on the same drive.
+    pub polled: Way,
+    /// The same on a drive that is the server's own memory.
+    pub own: Way,
+    /// What could not be measured, and why.
+    pub failed: Vec<String>,
+}
+
+/// Prints [`Measured`] as JSON on a line of its own.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let file = |name: &str| arguments.guest.join(name);
+    let guest = Guest {
+        vmlinux: file("vmlinux"),
+        initramfs: file("initramfs.cpio"),
+        root: file("root.ext4"),
+        kernel_release: String::new(),
+    };
+    let measured = all(&guest, &Sizes::of(arguments.quick))?;
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures all here.
+pub fn all(guest: &Guest, sizes: &Sizes) -> Result<Measured> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        bail!("the guest and the server need a processor each; there is one");
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    // This program's own file may be out of reach by its name.
+    let program = folder.path().join("stasis");
+    std::fs::copy("/proc/self/exe", &program).context("cannot copy this program")?;
+    let last = processors - 1;
+    let mut bench = Bench {
+        guest,
+        sizes,
+        folder: folder.path().to_owned(),
+        program,
+        cpus: [last - 1, last],
+        measured: Measured { processors, ..Measured::default() },
+    };
+    let made = here(
+        "test -b /dev/ram0 || modprobe brd rd_nr=1 rd_size=131072; blockdev --getsize64 /dev/ram0",
+    );
+    let size: u64 = made?.trim().parse().context("the size of /dev/ram0")?;
+    if size < 100 << 20 {
+        bail!("/dev/ram0 is smaller than 100 MiB: `rmmod brd` first");
+    }
+    bench.run("the host itself", Bench::bare);
+    bench.run("trap and interrupt", Bench::trap);
+    bench.run("polling", Bench::polled);
+    Ok(bench.measured)
+}
+
+struct Bench<'a> {
+    guest: &'a Guest,
+    sizes: &'a Sizes,
+    folder: PathBuf,
+    program: PathBuf,
+    /// The guest's processor, and the server's.
+    cpus: [usize; 2],
+    measured: Measured,
+}
+
+impl Bench<'_> {
+    /// Does a part, and notes its failure.
+    fn run(&mut self, what: &str, part: fn(&mut Self) -> Result<()>) {
+        let begun = Instant::now();
+        match part(self) {
+            Ok(()) => eprintln!("{what}: measured in {:.0} s", begun.elapsed().as_secs_f64()),
+            Err(error) => {
+                eprintln!("{what}: {error:#}");
+                self.measured.failed.push(format!("{what}: {error:#}"));
+            }
+        }
+    }
+
+    fn bare(&mut self) -> Result<()> {
+        let Sizes { ios, reads, .. } = *self.sizes;
+        let device = "/dev/ram0";
+        let rate =
+            |kind, threads| blocks::parse(&here(&blocks::fio(device, kind, threads, ios, false))?);
+        self.measured.bare.write_us = Some(rate("randwrite", 1)?.latency_us);
+        self.measured.bare.iops =
+            [Some(rate("randread", THREADS)?.iops), Some(rate("randwrite", THREADS)?.iops)];
+        here(&files::start(device))?;
+        here(files::DROP)?;
+        let read = here(&files::read("127.0.0.1", THREADS, reads));
+        here(files::STOP)?;
+        self.measured.bare.reads = Some(blocks::parse(&read?)?.iops);
+        // Another network namespace stands for the other machine.
+        here("ip netns del far 2>/dev/null; modprobe veth; ip netns add far && ip link add near type veth peer name far netns far \
+              && ip address add 10.78.0.1/24 dev near && ip link set near up \
+              && ip -n far address add 10.78.0.2/24 dev far && ip -n far link set far up && ip -n far link set lo up")?;
+        let program = self.program.display().to_string();
+        here(&format!(
+            "ip netns exec far {program} controller-part serve {PORT} </dev/null >/dev/null 2>&1 &"
+        ))?;
+        let network = self.network("10.78.0.2");
+        here("ip netns pids far | xargs -r kill; ip netns del far")?;
+        let network = network?;
+        let bare = &mut self.measured.bare;
+        (bare.ping_us, bare.requests) = (network.ping_us, network.requests);
+        (bare.send, bare.receive) = (network.send, network.receive);
+        Ok(())
+    }
+
+    /// The guest as QEMU makes it by default: virtio-blk on a thread of QEMU's,
+    /// notifications and interrupts, processors that halt.
+    fn trap(&mut self) -> Result<()> {
+        let plan = self.plan(Polling::Never, Vec::new())?;
+        let mut config = plan.config(self.guest.clone());
+        for word in [
+            "-object",
+            "iothread,id=thread,poll-max-ns=0",
+            "-blockdev",
+            "host_device,node-name=disk,filename=/dev/ram0,cache.direct=on,aio=native",
+            "-device",
+            "virtio-blk-pci,drive=disk,iothread=thread",
+        ] {
+            config.arguments.push(word.into());
+        }
+        let mut vm = self.boot(&plan, &config)?;
+        self.measured.trap = self.drive(&mut vm, "/dev/vda", false)?;
+        self.reached(&mut vm, "/dev/vda", true)
+    }
+
+    /// The guest as `stasis function run --poll always` makes it.
+    fn polled(&mut self) -> Result<()> {
+        let sockets = ["same", "own"].map(|name| self.folder.join(format!("{name}.sock")));
+        let server = self.serve("always")?;
+        let plan = self.plan(Polling::Always, sockets.to_vec())?;
+        let config = plan.config(self.guest.clone());
+        let mut vm = self.boot(&plan, &config)?;
+        self.measured.polled = self.drive(&mut vm, "/dev/vda", true)?;
+        self.measured.own = self.drive(&mut vm, "/dev/vdb", true)?;
+        // From here on a client needs the server's processor, too.
+        drop(server);
+        let _server = self.serve("adaptive")?;
+        self.reached(&mut vm, "/dev/vda", false)
+    }
+
+    /// A server of the drive that all use, and of one in its own memory.
+    fn serve(&self, poll: &str) -> Result<Process> {
+        let mut command = Command::new("taskset");
+        command
+            .args(["-c", &self.cpus[1].to_string()])
+            .arg(&self.program)
+            .args(["serve", "--unconfined", "--poll", poll, "--sockets"])
+            .arg(&self.folder)
+            .args(["--drive", "name=same,model=null,medium=device:/dev/ram0"])
+            .args(["--drive", "name=own,model=null,medium=ram:64MiB"]);
+        let sockets = ["same.sock", "own.sock", "control.sock"].map(|name| self.folder.join(name));
+        for socket in &sockets {
+            let _ = std::fs::remove_file(socket);
+        }
+        let mut process = Process::start(command, &[], &self.folder.join("serve.log"))
+            .context("cannot start the server")?;
+        let begun = Instant::now();
+        while !sockets.iter().all(|path| path.exists()) {
+            if process.ended().is_some() || begun.elapsed() > Duration::from_secs(60) {
+                bail!("the server does not serve{}", process.detail());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(process)
+    }
+
+    fn plan(&self, polling: Polling, sockets: Vec<PathBuf>) -> Result<Plan> {
+        let mut definition = Definition::parse(super::GUEST, "the guest's definition")?;
+        definition.drives = sockets.iter().map(|_| String::new()).collect();
+        // Of a guest that is emulated twice.
+        definition.health.deadline = Duration::from_secs(120);
+        let vhost = Path::new("/dev/vhost-net").exists() || here("modprobe vhost_net").is_ok();
+        here("modprobe tun")?;
+        Ok(Plan {
+            name: "bench".into(),
+            definition,
+            base: PathBuf::new(),
+            sockets,
+            accelerator: Accelerator::Kvm,
+            polling,
+            network: Network::Tap { interface: "bench0".into(), guest: [10, 77, 0, 2], vhost },
+            processors: self.cpus.to_vec(),
+            huge_pages: false,
+            folder: self.folder.clone(),
+        })
+    }
+
+    fn boot(&self, plan: &Plan, config: &stasis_qemu::Config) -> Result<Vm> {
+        let mut config = config.clone();
+        config.boot_limit = Duration::from_secs(300);
+        let mut vm = Vm::start(&config).context("the guest does not start")?;
+        pin::pin(&mut vm, &plan.processors)?;
+        inside(&mut vm, &scripts::network(plan))?;
+        plan.network.up()?;
+        Ok(vm)
+    }
+
+    /// The drive's figures.
+    fn drive(&self, vm: &mut Vm, device: &str, polled: bool) -> Result<Way> {
+        let mut rate = |kind, threads| {
+            let script = blocks::fio(device, kind, threads, self.sizes.ios, polled);
+            blocks::parse(&inside(vm, &script)?)
+        };
+        Ok(Way {
+            write_us: Some(rate("randwrite", 1)?.latency_us),
+            iops: [Some(rate("randread", THREADS)?.iops), Some(rate("randwrite", THREADS)?.iops)],
+            ..Way::default()
+        })
+    }
+
+    /// What clients of the guest see: network and file server.
+    fn reached(&mut self, vm: &mut Vm, device: &str, trap: bool) -> Result<()> {
+        let serve =
+            format!("/proc/1/exe controller-part serve {PORT} </dev/null >/dev/null 2>&1 &");
+        inside(vm, &serve)?;
+        let network = self.network("10.77.0.2")?;
+        let way = if trap { &mut self.measured.trap } else { &mut self.measured.polled };
+        (way.ping_us, way.requests) = (network.ping_us, network.requests);
+        (way.send, way.receive) = (network.send, network.receive);
+        inside(vm, &files::start(device))?;
+        inside(vm, files::DROP)?;
+        let read = here(&files::read("10.77.0.2", THREADS, self.sizes.reads))?;
+        way.reads = Some(blocks::parse(&read)?.iops);
+        inside(vm, files::STOP)?;
+        Ok(())
+    }
+
+    /// The network's figures, from the client's side.
+    fn network(&self, address: &str) -> Result<Way> {
+        let Sizes { pings, seconds, .. } = *self.sizes;
+        let program = self.program.display();
+        let ping = here(&format!("ping -4 -n -f -q -c {pings} {address}"))?;
+        let ask = |what: &str| -> Result<f64> {
+            let script = format!(
+                "{program} controller-part send {what} {address}:{PORT} --seconds {seconds}"
+            );
+            here(&script)?.trim().parse().with_context(|| format!("the figure of {what}"))
+        };
+        Ok(Way {
+            ping_us: Some(round_trip(&ping)?),
+            requests: Some(ask("rr")?),
+            // As the guest sees it: what the client receives it has sent.
+            send: Some(ask("receive")?),
+            receive: Some(ask("send")?),
+            ..Way::default()
+        })
+    }
+}
+
+/// The mean of ping's last line, `rtt min/avg/max/mdev = a/b/c/d ms`, in us.
+fn round_trip(text: &str) -> Result<f64> {
+    let line =
+        text.lines().find_map(|line| line.strip_prefix("rtt ")).context("no answer to ping")?;
+    let figures = line.split(" = ").nth(1).context("ping's last line")?;
+    let mean = figures.split('/').nth(1).context("ping's last line")?;
+    Ok(mean.parse::<f64>().context("ping's mean")? * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pings_mean_is_found() {
+        let text = "--- x ping statistics ---\n9 packets transmitted, 9 received\n\n\
+                    rtt min/avg/max/mdev = 0.010/0.021/0.100/0.005 ms, ipg/ewma 0.03/0.02 ms\n";
+        assert_eq!(round_trip(text).unwrap(), 21.0);
+        assert!(round_trip("9 packets transmitted, 0 received").is_err());
+    }
+}

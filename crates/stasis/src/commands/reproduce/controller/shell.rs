@@ -1,0 +1,63 @@
+//! Scripts, here and in guests.
+
+use std::process::Command;
+
+use anyhow::{bail, Context, Result};
+use stasis_qemu::{Job, Piece, Vm};
+
+/// Longest that a script in a guest may take (ms).
+const LIMIT: u64 = 300_000;
+
+/// Runs a script here; what it wrote.
+pub fn here(script: &str) -> Result<String> {
+    let output = Command::new("sh").args(["-c", script]).output().context("cannot start sh")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        bail!("`{}` failed ({}): {} {}", first(script), output.status, said.trim(), error.trim());
+    }
+    Ok(said)
+}
+
+/// Runs a script in a guest; what it wrote to its standard output. What it leaves
+/// running goes on.
+pub fn inside(vm: &mut Vm, script: &str) -> Result<String> {
+    let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
+    job.keep_processes = true;
+    job.send_results = false;
+    job.limit_ms = LIMIT;
+    let (mut said, mut errors) = (Vec::new(), Vec::new());
+    let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| match piece {
+        Piece::Output(stasis_qemu::Stream::Output, bytes) => said.extend_from_slice(bytes),
+        Piece::Output(_, bytes) => errors.extend_from_slice(bytes),
+        Piece::Results(_) => {}
+    })?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if outcome.status != 0 {
+        let errors = String::from_utf8_lossy(&errors).into_owned();
+        bail!(
+            "`{}` failed in the guest with status {}: {} {} {}",
+            first(script),
+            outcome.status,
+            outcome.message.trim(),
+            said.trim(),
+            errors.trim()
+        );
+    }
+    Ok(said)
+}
+
+/// The first line of a script that says something.
+fn first(script: &str) -> &str {
+    script.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_script_that_fails_tells_what_it_said() {
+        assert_eq!(super::here("echo well").unwrap(), "well\n");
+        let error = super::here("\n  echo half\necho why >&2; exit 3").unwrap_err().to_string();
+        assert!(error.contains("echo half") && error.contains("why"), "{error}");
+    }
+}

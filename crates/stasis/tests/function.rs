@@ -1,0 +1,199 @@
+//! `stasis function` from outside. What boots a guest needs QEMU:
+//! `cargo test -p stasis --test function -- --ignored`.
+
+#[path = "../../serve/tests/support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::Guest;
+
+fn stasis(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+    command.args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn refused(folder: &Path, arguments: &[&str]) -> String {
+    let output = stasis(folder, arguments);
+    assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn functions_are_listed_and_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = stasis(folder.path(), &["function", "list", "--state", "."]);
+    let text = String::from_utf8(list.stdout).unwrap();
+    for name in ["nfs", "smb", "compress", "template"] {
+        assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
+    }
+    let new = stasis(folder.path(), &["function", "new", "mine"]);
+    assert_eq!(String::from_utf8(new.stdout).unwrap(), "mine/function.toml\n");
+    let again = refused(folder.path(), &["function", "new", "mine"]);
+    assert!(again.contains("mine/function.toml"), "{again}");
+    assert!(refused(folder.path(), &["function", "status", "x", "--state", "."]).contains("list"));
+    assert!(refused(folder.path(), &["function", "stop", "x", "--state", "."]).contains("runs"));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "init = 1\n").unwrap();
+    for (arguments, part) in [
+        (&["nsf"][..], "`nfs`"),
+        (&["./bad.toml"], "bad.toml"),
+        (&["nfs", "--set", "size=1G"], "it has: threads"),
+        (&["nfs", "--set", "threads"], "threads"),
+        (&["nfs", "--port", "smb=1"], "it has: nfs"),
+        (&["nfs", "--port", "nfs=0"], "nfs=2049"),
+        (&["nfs", "--cpus", "x"], "2,4-6"),
+        (&["nfs", "--network", "bridge"], "tap:INTERFACE:ADDRESS"),
+        (&["nfs", "--memory", "many"], "many"),
+        (&["nfs", "--socket", "a", "--socket", "b"], "1 drives (data), but 2 are given"),
+    ] {
+        let said =
+            refused(folder.path(), &[&["function", "run", "--state", "."], arguments].concat());
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    }
+}
+
+/// Writes the next number to one of sixteen blocks and makes it durable; then the
+/// number is acknowledged, which the report tells.
+const WRITER: &str = r#"
+about = "writes number after number"
+memory = "192MiB"
+drives = ["data"]
+init = '''
+cat >/usr/local/bin/writer <<'END'
+i=$(tr -d '\0' </dev/vda | sort -n | tail -n 1)
+i=$((i))
+echo $i >/run/found
+while :; do
+  i=$((i + 1))
+  printf '%-4095d\n' $i | dd of=/dev/vda bs=4096 count=1 seek=$((i % 16)) iflag=fullblock \
+    conv=notrunc,fdatasync status=none || exit 1
+  echo $i >/run/new
+  mv /run/new /run/acknowledged
+done
+END
+sh /usr/local/bin/writer </dev/null >/dev/null 2>&1 &
+'''
+report = "cat /run/found /run/acknowledged"
+health = { command = "pgrep -f usr/local/bin/writer", every = "200ms", deadline = "5s" }
+"#;
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(folder: &Path, arguments: &[&str]) -> Process {
+    let log = std::fs::File::create(folder.join(format!("{}.log", arguments[0]))).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+    command.args(arguments).current_dir(folder).stdout(Stdio::null()).stderr(log);
+    Process(command.spawn().unwrap())
+}
+
+fn status(folder: &Path) -> Value {
+    let output = stasis(folder, &["function", "status", "writer", "--json", "--state", "state"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+/// Waits until the function is well after so many restarts and has acknowledged
+/// something: what it found at its start, what it acknowledged last, and QEMU's
+/// process.
+fn acknowledged(folder: &Path, restarts: u64) -> (u64, u64, String) {
+    let limit = Instant::now() + Duration::from_secs(120);
+    loop {
+        let now = status(folder);
+        let report = now["report"].as_str().unwrap_or_default();
+        let numbers: Vec<u64> = report.lines().filter_map(|line| line.parse().ok()).collect();
+        let is_well = now["state"] == "well" && now["restarts"] == restarts;
+        if let (true, [found, last]) = (is_well, &numbers[..]) {
+            if *last > found + 5 {
+                return (*found, *last, now["machine"].to_string());
+            }
+        }
+        let said = || std::fs::read_to_string(folder.join("function.log")).unwrap();
+        assert!(Instant::now() < limit, "{now:#}\n{}", said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The greatest number on the drive.
+fn written(folder: &Path) -> u64 {
+    let bytes = std::fs::read(folder.join("data")).unwrap();
+    let text = String::from_utf8_lossy(&bytes[..16 * 4096]).into_owned();
+    let numbers = text.lines().filter_map(|line| line.trim_matches(['\0', ' ']).parse().ok());
+    numbers.max().unwrap_or(0)
+}
+
+#[test]
+#[ignore = "boots a guest"]
+fn a_killed_and_a_frozen_function_lose_nothing_and_stop_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::write(path.join("writer.toml"), WRITER).unwrap();
+    std::fs::File::create(path.join("data")).unwrap().set_len(16 << 20).unwrap();
+    let drives =
+        ["name=data,model=null,medium=file:data", "name=own,queues=2,model=null,medium=ram:16MiB"];
+    let serve = ["serve", "--sockets", ".", "--drive", drives[0], "--drive", drives[1]];
+    let _server = start(path, &serve);
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !(path.join("own.sock").exists() && path.join("data.sock").exists()) {
+        assert!(Instant::now() < limit, "the server serves");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+
+    // The controller's own work: it writes, reads and compares all the time.
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (stopped, counted, socket) = (stop.clone(), done.clone(), path.join("own.sock"));
+    let controller = std::thread::spawn(move || {
+        let mut guest = Guest::connect(&socket);
+        let mut longest = Duration::ZERO;
+        while !stopped.load(Ordering::Relaxed) {
+            let round = counted.fetch_add(1, Ordering::Relaxed);
+            let before = Instant::now();
+            guest.check(8 * (round % 1024), round as u8);
+            longest = longest.max(before.elapsed());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        longest
+    });
+
+    let run = ["function", "run", "./writer.toml", "--socket", "data.sock", "--state", "state"];
+    let mut function = start(path, &[&run[..], &["--accelerator", "emulation"]].concat());
+    let (_, mut last, mut machine) = acknowledged(path, 0);
+    for (restarts, signal) in [(1, "-KILL"), (2, "-STOP")] {
+        let before = done.load(Ordering::Relaxed);
+        assert!(Command::new("kill").args([signal, &machine]).status().unwrap().success());
+        let (found, next, with) = acknowledged(path, restarts);
+        assert!(found >= last, "{signal}: {last} was acknowledged, and {found} is there");
+        assert!(written(path) >= next);
+        assert!(done.load(Ordering::Relaxed) > before + 100, "the controller's own I/O goes on");
+        eprintln!("{signal}: {last} acknowledged, {found} found, {next} by now");
+        (last, machine) = (next, with);
+    }
+    assert!(status(path)["last_failure"].as_str().unwrap().contains("has not answered for 5 s"));
+    stop.store(true, Ordering::Relaxed);
+    let longest = controller.join().expect("the controller's own I/O is right");
+    eprintln!(
+        "{} checks of the controller's own, at most {longest:?}",
+        done.load(Ordering::Relaxed)
+    );
+
+    let ended = stasis(path, &["function", "stop", "writer", "--state", "state"]);
+    assert!(ended.status.success());
+    assert!(function.0.wait().unwrap().success());
+    assert_eq!(status(path)["state"], "stopped");
+}
