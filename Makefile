@@ -49,6 +49,7 @@ unit-test: ## Tests that start no guest
 system-test: guest ## Tests that boot guests
 	cargo test --locked --release --package stasis --test system -- --nocapture
 	cargo test --locked --release --package stasis --test function -- --ignored
+	cargo test --locked --release --package stasis --test coordinate help -- --ignored
 	cargo test --locked --release --package stasis-qemu --test vm -- --ignored --test-threads=1
 	cargo test --locked --release --package stasis --test ublk -- --ignored
 

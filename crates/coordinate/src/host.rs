@@ -108,12 +108,18 @@ impl Host {
             self.mapping.advance(self.time());
             self.apply(tell);
             self.update();
-            let (readable, stopped) = self.wait(stop)?;
+            let (ready, stopped) = self.wait(stop)?;
             if stopped {
                 break;
             }
-            for guest in readable {
-                self.receive(guest, tell);
+            for (guest, flags) in ready {
+                if flags.contains(PollFlags::HUP) {
+                    // What it has left to read is of no use any more.
+                    self.links[guest].hang_up(now());
+                    self.gone(guest, tell);
+                } else {
+                    self.receive(guest, tell);
+                }
             }
         }
         for guest in 0..self.links.len() {
@@ -130,9 +136,9 @@ impl Host {
         now().saturating_sub(self.began)
     }
 
-    /// Waits for whatever is next: guests that can be read from, and whether to
-    /// stop.
-    fn wait(&self, stop: BorrowedFd<'_>) -> Result<(Vec<usize>, bool), Error> {
+    /// Waits for whatever is next: guests that can be read from or are gone, and
+    /// whether to stop.
+    fn wait(&self, stop: BorrowedFd<'_>) -> Result<(Vec<(usize, PollFlags)>, bool), Error> {
         let time = self.time();
         let mut until = self.mapping.next().map(|next| self.began.saturating_add(next));
         let mut sooner = |at: Nanos| until = Some(until.map_or(at, |until| until.min(at)));
@@ -141,19 +147,17 @@ impl Host {
         for (guest, link) in self.links.iter().enumerate() {
             link.next().into_iter().for_each(&mut sooner);
             let Some(stream) = link.stream() else { continue };
-            match self.mapping.guest(guest).and_then(|listener| listener.wait(time)) {
-                // It sends too much: what it sends is to wait.
-                Some(later) => sooner(self.began.saturating_add(later)),
-                None => {
-                    fds.push(PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN));
-                    guests.push(guest);
-                }
-            }
+            // If it sends too much, what it sends is to wait; its end is not.
+            let later = self.mapping.guest(guest).and_then(|listener| listener.wait(time));
+            let flags = if later.is_some() { PollFlags::empty() } else { PollFlags::IN };
+            later.map(|later| self.began.saturating_add(later)).into_iter().for_each(&mut sooner);
+            fds.push(PollFd::from_borrowed_fd(stream.as_fd(), flags));
+            guests.push(guest);
         }
         wait(&mut fds, until)?;
-        let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let readable = fds[1..].iter().zip(guests).filter(|(fd, _)| ready(fd));
-        Ok((readable.map(|(_, guest)| guest).collect(), ready(&fds[0])))
+        let stopped = !fds[0].revents().is_empty();
+        let ready = guests.into_iter().zip(fds[1..].iter().map(PollFd::revents));
+        Ok((ready.filter(|(_, flags)| !flags.is_empty()).collect(), stopped))
     }
 
     fn receive(&mut self, guest: usize, tell: &mut dyn FnMut(&str, &str)) {
@@ -161,11 +165,13 @@ impl Host {
         match self.links[guest].receive(now(), &mut bytes) {
             Received::Bytes(count) => self.mapping.hear(self.time(), guest, &bytes[..count]),
             Received::Nothing => {}
-            Received::Gone => {
-                self.mapping.forget(self.time(), guest);
-                self.tell(tell, guest, "disconnected");
-            }
+            Received::Gone => self.gone(guest, tell),
         }
+    }
+
+    fn gone(&mut self, guest: usize, tell: &mut dyn FnMut(&str, &str)) {
+        self.mapping.forget(self.time(), guest);
+        self.tell(tell, guest, "disconnected");
     }
 
     /// Sets the weights of those whose help has begun or ended.

@@ -75,8 +75,13 @@ impl Link {
             }
             _ => {}
         }
-        (self.stream, self.retry) = (None, now + RETRY);
+        self.hang_up(now);
         Received::Gone
+    }
+
+    /// Lets the connection go; it is made again after a while.
+    pub(crate) fn hang_up(&mut self, now: Nanos) {
+        (self.stream, self.retry) = (None, now + RETRY);
     }
 }
 

@@ -45,6 +45,7 @@ fn every_subcommand_has_help_with_its_options() {
         "image",
         "models",
         "calibrate",
+        "coordinate",
         "doctor",
         "completions",
         "man",
@@ -78,6 +79,24 @@ fn what_a_suite_cannot_measure_is_refused_before_anything_is_made() {
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
     let error = failure(&["reproduce", "barrier", "--device=sem16g"], 125);
     assert!(error.contains("only `coordination`"), "{error}");
+}
+
+#[test]
+fn guests_that_cannot_be_coordinated_are_told() {
+    let host = |words: &[&str], status| failure(&[&["coordinate", "host"], words].concat(), status);
+    assert!(host(&["/run/guest.help"], 2).contains("SOCKET=CGROUP"));
+    assert!(host(&["a=b", "--weight", "1001"], 2).contains("from 1 to 1000"));
+    assert!(host(&["a=b", "--help-share", "1.1"], 2).contains("from 0 to 1"));
+    assert!(host(&["a=b", "--help-burst", "60"], 2).contains("60"));
+    assert!(host(&["a=b", "--drive", "none0"], 125).contains("there is no drive none0"));
+    let folder = tempfile::tempdir().unwrap();
+    let cgroup = folder.path().to_str().unwrap();
+    let error = host(&[&format!("a={cgroup}"), "--dry-run"], 125);
+    assert!(error.contains(&format!("{cgroup} is no cgroup")), "{error}");
+    let guest = ["coordinate", "guest", "--port", "no.such.port"];
+    let error = failure(&guest, 125);
+    assert!(error.contains("virtserialport") && error.contains("no.such.port"), "{error}");
+    assert!(failure(&["coordinate", "guest", "--heartbeat", "1ms"], 125).contains("10ms to 3s"));
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! What a guest's bfq does reaches a folder that looks like a cgroup.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use stasis_qemu::{Cache, Drive};
+
+use crate::support::{run, start, Host, PATIENCE, WATCH};
+
+/// A folder that looks like a cgroup with a weight of bfq's.
+fn cgroup(folder: &Path, name: &str) -> PathBuf {
+    let cgroup = folder.join(name);
+    fs::create_dir(&cgroup).unwrap();
+    fs::write(cgroup.join("cgroup.procs"), "").unwrap();
+    fs::write(cgroup.join("io.bfq.weight"), "default 100\n").unwrap();
+    cgroup
+}
+
+fn weight(cgroup: &Path) -> String {
+    let text = fs::read_to_string(cgroup.join("io.bfq.weight")).unwrap();
+    text.trim().trim_start_matches("default ").to_owned()
+}
+
+/// A program that was idle and begins to read: bfq raises its weight.
+const READ: &str = "dd if=/dev/vda of=/dev/null bs=4k count=2000 iflag=direct 2>/dev/null";
+
+#[test]
+#[ignore = "boots a guest"]
+fn a_guests_bfq_raises_the_weight_of_its_cgroup() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::File::create(&disk).unwrap().set_len(256 << 20).unwrap();
+    let (mut vm, socket) = start(folder.path(), Drive::raw(&disk, Cache::Writeback));
+    let (cgroup, state) = (cgroup(folder.path(), "guest"), folder.path().join("state"));
+    let words = [format!("{}={}", socket.display(), cgroup.display()), state.display().to_string()];
+    let arguments = ["--state", &words[1], &words[0]];
+    run(&mut vm, WATCH);
+    let mut host = Host::start(&arguments);
+    host.wait(": connected");
+    assert_eq!(weight(&cgroup), "100");
+    run(&mut vm, READ);
+    host.wait(": helped");
+    host.wait(": not helped any more");
+    assert_eq!(weight(&cgroup), "100");
+
+    // Killed while it helps: the weight stays, and the next one restores it.
+    run(&mut vm, &format!("while :; do {READ}; done >/dev/null 2>&1 & echo $! >/tmp/reader"));
+    host.wait(": helped");
+    assert_eq!(weight(&cgroup), "1000");
+    host.signal("-KILL");
+    assert_eq!(weight(&cgroup), "1000");
+    let mut host = Host::start(&arguments);
+    host.wait(": helped");
+    host.signal("-TERM");
+    assert_eq!(weight(&cgroup), "100");
+
+    // The guest's side dies while it asks.
+    let host = Host::start(&arguments);
+    host.wait(": helped");
+    run(&mut vm, "kill -STOP $(cat /tmp/id)");
+    host.wait(": not helped any more");
+    run(&mut vm, "kill -CONT $(cat /tmp/id)");
+    host.wait(": helped");
+    assert_eq!(weight(&cgroup), "1000");
+    run(&mut vm, "kill $(cat /tmp/id); until grep -q woken /tmp/said; do sleep 0.1; done");
+    host.wait(": not helped any more");
+    print!("{}", run(&mut vm, "cat /tmp/said"));
+
+    // The whole guest goes.
+    run(&mut vm, WATCH);
+    host.wait(": helped");
+    drop(vm);
+    host.wait(": disconnected");
+    let until = Instant::now() + PATIENCE;
+    while weight(&cgroup) != "100" {
+        assert!(Instant::now() < until);
+        std::thread::yield_now();
+    }
+}
