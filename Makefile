@@ -44,7 +44,7 @@ lint: ## Check format, lints, and where cargo-deny is installed, licences
 
 unit-test: ## Tests that start no guest
 	cargo test --locked --release --workspace --exclude stasis --lib --tests
-	cargo test --locked --release --package stasis --bins --test cli --test function --test serve --test sim --test layers
+	cargo test --locked --release --package stasis --bins --test cli --test function --test kills --test serve --test sim --test layers
 
 system-test: guest ## Tests that boot guests
 	cargo test --locked --release --package stasis --test system -- --nocapture

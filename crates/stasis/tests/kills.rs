@@ -1,0 +1,163 @@
+//! `stasis serve` is killed, or its client is, in the midst of writes; what was
+//! acknowledged is there afterwards.
+//! `KILLS=1000 cargo test --release -p stasis --test kills -- --nocapture`
+
+#[path = "../../serve/tests/support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use support::{Guest, DATA, IN, OUT};
+
+const BLOCKS: u64 = 256;
+const BLOCK: u64 = 4096;
+/// Requests under way at a time.
+const DEPTH: u16 = 16;
+
+fn start(folder: &Path) -> Child {
+    let notify = folder.join("notify");
+    let _ = std::fs::remove_file(&notify);
+    let ready = UnixDatagram::bind(&notify).unwrap();
+    ready.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let process = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["serve", "--drive", "name=d,model=fixed:300us,medium=file:disk", "--sockets", "."])
+        .current_dir(folder)
+        .env("NOTIFY_SOCKET", &notify)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    ready.recv(&mut [0; 16]).expect("the server gets ready");
+    process
+}
+
+/// What a block may hold: what was last acknowledged, or what was asked since.
+#[derive(Clone, Default)]
+struct Known {
+    acknowledged: u64,
+    asked: Vec<u64>,
+}
+
+struct Load {
+    random: Xoshiro256PlusPlus,
+    blocks: Vec<Known>,
+    /// The write under way in each slot: its block and what it writes.
+    slots: [Option<(usize, u64)>; DEPTH as usize],
+    next: u64,
+}
+
+impl Load {
+    /// Writes until so many were begun.
+    fn write(&mut self, guest: &mut Guest, count: u64) {
+        let end = self.next + count;
+        while self.next < end {
+            self.reap(guest);
+            let Some(slot) = self.slots.iter().position(Option::is_none) else { continue };
+            let block = (self.random.next_u64() % BLOCKS) as usize;
+            // One write to a block at a time, so that its order is known.
+            if self.slots.iter().flatten().any(|(other, _)| *other == block) {
+                continue;
+            }
+            self.next += 1;
+            let stamp = self.next;
+            let data = stamp.to_le_bytes().repeat(BLOCK as usize / 8);
+            guest.put(DATA + BLOCK * slot as u64, &data);
+            guest.request(slot as u16, OUT, block as u64 * BLOCK / 512);
+            self.blocks[block].asked.push(stamp);
+            self.slots[slot] = Some((block, stamp));
+        }
+    }
+
+    fn reap(&mut self, guest: &mut Guest) {
+        for slot in guest.take_given() {
+            assert_eq!(guest.status(slot), 0, "no write fails");
+            let (block, stamp) = self.slots[usize::from(slot)].take().expect("it was asked for");
+            self.blocks[block] = Known { acknowledged: stamp, asked: Vec::new() };
+        }
+    }
+
+    /// Waits for all that is under way.
+    fn settle(&mut self, guest: &mut Guest) {
+        let limit = Instant::now() + Duration::from_secs(30);
+        while self.slots.iter().any(Option::is_some) {
+            assert!(Instant::now() < limit, "what was under way is done by the next server");
+            self.reap(guest);
+        }
+    }
+
+    /// What a read of a block may find.
+    fn check(&mut self, block: usize, data: &[u8]) {
+        let mut stamps =
+            data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let first = stamps.next().unwrap();
+        assert!(stamps.all(|stamp| stamp == first), "block {block} is whole");
+        let known = &mut self.blocks[block];
+        let possible = first == known.acknowledged || known.asked.contains(&first);
+        assert!(possible, "block {block} holds {first}, not {}", known.acknowledged);
+        *known = Known { acknowledged: first, asked: Vec::new() };
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_a_kill() {
+    let kills = std::env::var("KILLS").map_or(30, |count| count.parse().expect("a number"));
+    let folder = tempfile::tempdir().unwrap();
+    let disk = std::fs::File::create_new(folder.path().join("disk")).unwrap();
+    disk.set_len(BLOCKS * BLOCK).unwrap();
+    let disk = std::fs::File::open(folder.path().join("disk")).unwrap();
+    let socket = folder.path().join("d.sock");
+    let mut load = Load {
+        random: Xoshiro256PlusPlus::seed_from_u64(1),
+        blocks: vec![Known::default(); BLOCKS as usize],
+        slots: [None; DEPTH as usize],
+        next: 0,
+    };
+    let mut server = start(folder.path());
+    let mut guest = Guest::connect(&socket);
+    let (mut again, mut of_clients) = (0, 0);
+    for _ in 0..kills {
+        let count = load.random.next_u64() % 60;
+        load.write(&mut guest, count);
+        if load.random.next_u64() % 4 == 0 {
+            // The client is killed: its connection ends, and nobody waits.
+            of_clients += 1;
+            drop(guest);
+            load.slots = Default::default();
+            guest = Guest::connect(&socket);
+        } else {
+            server.kill().unwrap();
+            server.wait().unwrap();
+            load.reap(&mut guest);
+            again += load.slots.iter().flatten().count();
+            server = start(folder.path());
+            guest = guest.reconnect(&socket);
+            load.settle(&mut guest);
+        }
+        // Some blocks by the drive, all by the file.
+        for _ in 0..4 {
+            let block = (load.random.next_u64() % BLOCKS) as usize;
+            guest.request(0, IN, block as u64 * BLOCK / 512);
+            assert!(guest.wait(1));
+            load.check(block, &guest.data(0));
+        }
+        let mut data = vec![0; BLOCK as usize];
+        for block in 0..BLOCKS as usize {
+            disk.read_exact_at(&mut data, block as u64 * BLOCK).unwrap();
+            load.check(block, &data);
+        }
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+    println!(
+        "{} kills of the server, {of_clients} of its client: {} writes, {again} of them done again, none lost",
+        kills - of_clients,
+        load.next
+    );
+    assert!(kills < 20 || again > 0, "servers were killed in the midst of writes");
+}
