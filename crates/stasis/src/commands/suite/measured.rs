@@ -138,23 +138,14 @@ fn together_starting(repetition: &Repetition, host: &HostRates) -> Option<f64> {
     (seconds > 0.0).then(|| moved as f64 / seconds + rate_between(host, begin, end))
 }
 
-/// The mean of samples of 2 s from one time to another (ns since the first sample
-/// began), those at its ends as far as they are within it.
+/// The mean of those samples of 2 s that lie between two times (ns since the first
+/// sample began): what went on before or after is in none of them.
 fn rate_between(rates: &HostRates, begin: u64, end: u64) -> f64 {
-    let length = (SAMPLE_MS * 1_000_000) as f64;
-    let (begin, end) = (begin as f64 / length, end as f64 / length);
-    let shares = rates.iter().enumerate().map(|(number, rate)| {
-        let number = number as f64;
-        let within = (number + 1.0).min(end) - number.max(begin);
-        (within.max(0.0), rate)
-    });
-    let (time, moved) = shares
-        .fold((0.0, 0.0), |(time, moved), (share, rate)| (time + share, moved + share * rate));
-    if time > 0.0 {
-        moved / time
-    } else {
-        0.0
-    }
+    let length = SAMPLE_MS * 1_000_000;
+    let first = begin.div_ceil(length) as usize;
+    let behind = ((end / length) as usize).min(rates.len());
+    let within = rates.get(first..behind).unwrap_or_default();
+    Statistics::of(within).map_or(0.0, |statistics| statistics.mean)
 }
 
 fn mean_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
@@ -190,7 +181,7 @@ mod tests {
 
     fn measured(starts: [Vec<Option<f64>>; 2]) -> Vec<Measured> {
         let text = r#"{"samples":[{"read":1000,"written":1000},{"read":6000,"written":0}],
-            "samples_begin":2000000000,"starts_begin":7000000000,"starts_end":9000000000,
+            "samples_begin":2000000000,"starts_begin":7000000000,"starts_end":10000000000,
             "starts_moved":{"read":500,"written":100},"starts":[]}"#;
         let once: Repetition = serde_json::from_str(text).unwrap();
         let repetitions =
@@ -210,8 +201,8 @@ mod tests {
         assert_eq!(throughput.together, Some(2000.0 + 15.0));
         assert_eq!(startup.repetitions.iter().map(|r| r.mean).collect::<Vec<_>>(), [2.0, 4.0]);
         assert_eq!((startup.mean(), startup.overall.unwrap().count), (Some(3.0), 2));
-        // From 7 s to 9 s: half of the fourth and half of the fifth.
-        assert_eq!(startup.together, Some(300.0 + 40.0));
+        // From 7 s to 10 s: the fifth alone is within that time.
+        assert_eq!(startup.together, Some(200.0 + 50.0));
     }
 
     #[test]

@@ -244,7 +244,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let page = Page {
         title: "Throughput and start-up".into(),
         subtitle: "A guest and its host on one drive.".into(),
-        sections: vec![Section::new("Scenarios").with(Block::Table(String::new(), table.clone()))],
+        sections: vec![Section::new("Scenarios")
+            .with(Block::Plots(tables::plots(&measurements)))
+            .with(Block::Table(String::new(), table.clone()))],
     };
     page.write(folder, REPORT_FILE)?;
     crate::commands::print(&table.to_text())?;

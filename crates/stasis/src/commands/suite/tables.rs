@@ -1,9 +1,12 @@
-//! Scenarios as a table.
+//! Scenarios as a table, and as plots.
 
+use stasis_report::plot::{Axis, Bar, Bars, Markup, Quantity, Scale, Segment, COLOURS};
 use stasis_report::units::significant;
 use stasis_report::{Column, Table};
 
 use super::measured::Measurement;
+use super::pattern::Pattern;
+use super::scenario::{Benchmark, Scenario};
 
 /// What stands where a start was given up, as in the publication's figures.
 pub const FAILED: &str = "X";
@@ -36,4 +39,103 @@ pub fn scenarios(measurements: &[Measurement]) -> Table {
         table.push(row);
     }
     table
+}
+
+/// A plot for each device and benchmark: bars by what the guest and the host do,
+/// one for each pair of schedulers.
+pub fn plots(measurements: &[Measurement]) -> Vec<Markup> {
+    let mut plots: Vec<(String, Bars)> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    for measurement in measurements {
+        let Scenario { setup, guest_workload, benchmark } = &measurement.scenario;
+        let (what, label, unit, by) = match benchmark {
+            Benchmark::Throughput => ("throughput of the guest".to_owned(), "MB/s", "MB/s", 1e6),
+            Benchmark::Startup(name) => (format!("start-up of {name}"), "seconds", "s", 1.0),
+        };
+        let title = format!("{}: {what}", setup.device.name);
+        let name = match setup.coordinated {
+            true => format!("{} on {}, coordinated", setup.guest_scheduler, setup.host_scheduler),
+            false => format!("{} on {}", setup.guest_scheduler, setup.host_scheduler),
+        };
+        let colour = place(&mut names, |known| *known == name, || name.clone()) % COLOURS;
+        let value = measurement.mean().map_or(f64::NAN, |mean| mean / by);
+        let axis = || Axis::new(label, Scale::Linear, Quantity::Number(unit));
+        let plot = place(
+            &mut plots,
+            |known| known.0 == title,
+            || {
+                let bars = Vec::new();
+                (title.clone(), Bars { title: title.clone(), axis: axis(), stacked: false, bars })
+            },
+        );
+        let label = match setup.host_workload {
+            Pattern::NONE => guest_workload.to_string(),
+            host => format!("{guest_workload}, {host} on host"),
+        };
+        let bars = &mut plots[plot].1.bars;
+        let bar = place(
+            bars,
+            |bar| bar.label == label,
+            || Bar { label: label.clone(), segments: Vec::new() },
+        );
+        bars[bar].segments.push(Segment { name, colour, value });
+    }
+    plots.iter().map(|(_, plot)| plot.draw()).collect()
+}
+
+/// Where it is in the list, at whose end it is put if it is not there.
+fn place<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
+    list.iter().position(is_it).unwrap_or_else(|| {
+        list.push(make());
+        list.len() - 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenario::{Device, Setup};
+    use super::super::statistics::Statistics;
+    use super::*;
+
+    fn measurement(host: Pattern, coordinated: bool, seconds: Option<f64>) -> Measurement {
+        let setup = Setup {
+            device: Device::named("sem16g"),
+            host_scheduler: "bfq".into(),
+            host_workload: host,
+            guest_scheduler: "bfq".into(),
+            coordinated,
+        };
+        let benchmark = Benchmark::Startup("xterm".into());
+        let scenario = Scenario { setup, guest_workload: Pattern::readers(1, false), benchmark };
+        let overall = Statistics::of(&[seconds.unwrap_or(59.0)]);
+        Measurement {
+            name: scenario.name(),
+            scenario,
+            unit: "s".into(),
+            failed: seconds.is_none(),
+            repetitions: overall.into_iter().collect(),
+            overall,
+            together: None,
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_is_an_x() {
+        let one = Pattern::readers(1, false);
+        let all = [
+            measurement(Pattern::NONE, false, Some(2.125)),
+            measurement(one, false, None),
+            measurement(one, true, Some(2.25)),
+        ];
+        let text = scenarios(&all).to_text();
+        let rows: Vec<Vec<&str>> =
+            text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows.iter().map(|row| row[2]).collect::<Vec<_>>(), ["2.125", FAILED, "2.25"]);
+        let plots = plots(&all);
+        assert_eq!(plots.len(), 1);
+        let plot = plots[0].as_str();
+        for words in ["start-up of xterm", "1r-seq, 1r-seq on host", ">X<", "bfq on bfq, coord"] {
+            assert!(plot.contains(words), "{words}: {plot}");
+        }
+    }
 }

@@ -48,7 +48,7 @@ impl Extent {
             guest_schedulers: words(&today),
             guest_workloads: READERS.to_vec(),
             applications: vec!["xterm"],
-            size: Size { repetitions: 1, samples: 10, starts: 3 },
+            size: Size { repetitions: 1, samples: 10, starts: 5 },
             writers: true,
         };
         match (quick, full) {
@@ -59,7 +59,7 @@ impl Extent {
                 },
                 guest_schedulers: words(&["bfq", "mq-deadline"]),
                 guest_workloads: vec![READERS[0], READERS[3]],
-                size: Size { repetitions: 1, samples: 5, starts: 3 },
+                size: Size { repetitions: 1, samples: 10, starts: 5 },
                 writers: false,
                 ..usual
             },

@@ -7,6 +7,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
+use nix::sys::signal::{killpg, Signal};
+use nix::unistd::Pid;
 
 use super::{Application, Disk, Plan};
 
@@ -39,7 +41,17 @@ impl Starter {
         if plan.graphical {
             serve()?;
         }
-        Ok(Self { limit: Duration::from_millis(plan.limit_ms) })
+        let starter = Self { limit: Duration::from_millis(plan.limit_ms) };
+        // Once uncounted: the graphical server has then what it keeps for ever, and a
+        // command that fails is told at once.
+        let mut started: Vec<&Application> = Vec::new();
+        for application in plan.phases.iter().flat_map(|phase| &phase.applications) {
+            if !started.contains(&application) {
+                starter.start(application)?;
+                started.push(application);
+            }
+        }
+        Ok(starter)
     }
 
     /// Seconds from the call to the end of the application's command; none if it
@@ -69,8 +81,9 @@ impl Starter {
                 Some((at - begun).as_secs_f64())
             }
             Err(_) => {
-                let group = format!("-{group}");
-                run(Command::new("kill").args(["-s", "KILL", "--", &group]))?;
+                let group = i32::try_from(group).context("a process without a number")?;
+                // It may have ended meanwhile.
+                let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
                 None
             }
         };
