@@ -3,7 +3,8 @@
 //! While there is work it spins, and guests need not ring. When there was none
 //! for a while it asks them to, and waits. How long it spins before that adapts
 //! as KVM's halt polling does: waits that end soon make it longer, long ones
-//! shorter.
+//! shorter. Where others want the core it does not spin: who spins is taken off
+//! it for as long as they like, who waits gets it when it is rung.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -43,6 +44,11 @@ pub type DriveId = u64;
 const MOST_SPIN: Nanos = 200_000;
 /// What spinning begins with (ns).
 const FIRST_SPIN: Nanos = 10_000;
+/// A turn without work that takes longer than this (ns) was interrupted: it takes
+/// a microsecond or two.
+const INTERRUPTED: Nanos = 300_000;
+/// For how long a thread does not spin after that (ns).
+const SHY: Nanos = 1_000_000_000;
 /// How much earlier than a completion's time a thread stops waiting (ns): what
 /// the host's timers may be late by.
 const LEAD: Nanos = 60_000;
@@ -100,7 +106,7 @@ impl Worker {
             .spawn(move || {
                 let state =
                     State { drives: BTreeMap::new(), epoll: epoll.into(), started, stop: false };
-                Thread { state, common, inbox, poll, window: 0, last_work: 0 }.run();
+                Thread { state, common, inbox, poll, window: 0, last_work: 0, shy_until: 0 }.run();
             })
             .map_err(|source| ServeError::Wait { source })?;
         Ok(Self { jobs, shared, thread: Some(thread), load: AtomicU64::new(0) })
@@ -154,6 +160,8 @@ struct Thread {
     /// How long to spin without work.
     window: Nanos,
     last_work: Nanos,
+    /// Until when others seem to want the core.
+    shy_until: Nanos,
 }
 
 impl Thread {
@@ -163,6 +171,7 @@ impl Thread {
         if self.poll == Poll::Never {
             self.listen(true);
         }
+        let mut before = 0;
         while !self.state.stop {
             let mut work = false;
             if self.common.called.swap(false, Ordering::Acquire) {
@@ -175,15 +184,24 @@ impl Thread {
             }
             let now = self.state.now();
             work |= self.turn(now);
+            let turn = now - std::mem::replace(&mut before, now);
             if work {
                 self.last_work = now;
                 continue;
+            }
+            if turn > INTERRUPTED && self.poll == Poll::Adaptive {
+                self.shy_until = now + SHY;
+                self.window = 0;
             }
             match self.poll {
                 Poll::Always => std::hint::spin_loop(),
                 Poll::Adaptive if now - self.last_work < self.window => std::hint::spin_loop(),
                 Poll::Adaptive => self.wait(now, LEAD),
                 Poll::Never => self.wait(now, 0),
+            }
+            if self.poll != Poll::Always {
+                // What it has waited is no interruption.
+                before = self.state.now();
             }
         }
     }
@@ -260,7 +278,9 @@ impl Thread {
             self.listen(false);
             let after = self.state.now();
             if rung {
-                self.window = if after - now < MOST_SPIN {
+                self.window = if after < self.shy_until {
+                    0
+                } else if after - now < MOST_SPIN {
                     (self.window * 2).clamp(FIRST_SPIN, MOST_SPIN)
                 } else {
                     self.window / 2

@@ -1,5 +1,6 @@
 //! Clients of the server: good ones, bad ones, and several at a time.
 
+#[allow(dead_code)]
 mod support;
 
 use std::io::{Read, Write};

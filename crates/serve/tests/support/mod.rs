@@ -123,10 +123,15 @@ impl Guest {
         let known = frontend.get_protocol_features().unwrap();
         frontend.set_protocol_features(known & !VhostUserProtocolFeatures::REPLY_ACK).unwrap();
         assert!(frontend.get_queue_num().unwrap() >= 2);
-        let inflight = inflight.unwrap_or_else(|| {
-            frontend.get_inflight_fd(&VhostUserInflight::new(0, 0, 1, QUEUE)).unwrap()
+        // Other servers may have none.
+        let noted = known.contains(VhostUserProtocolFeatures::INFLIGHT_SHMFD);
+        let inflight = inflight.or_else(|| {
+            noted
+                .then(|| frontend.get_inflight_fd(&VhostUserInflight::new(0, 0, 1, QUEUE)).unwrap())
         });
-        frontend.set_inflight_fd(&inflight.0, inflight.1.as_raw_fd()).unwrap();
+        if let Some((description, buffer)) = &inflight {
+            frontend.set_inflight_fd(description, buffer.as_raw_fd()).unwrap();
+        }
         let wanted = [feature::VERSION_1, feature::FLUSH, feature::INDIRECT_DESC];
         let wanted = wanted.iter().fold(1 << 30, |bits, bit| bits | 1u64 << bit);
         frontend.set_features(wanted & offered).unwrap();
@@ -154,7 +159,7 @@ impl Guest {
         frontend.set_vring_call(0, &call).unwrap();
         frontend.set_vring_kick(0, &kick).unwrap();
         frontend.set_vring_enable(0, true).unwrap();
-        Self { frontend, memory, kick, call, inflight: Some(inflight), next: seen, seen }
+        Self { frontend, memory, kick, call, inflight, next: seen, seen }
     }
 
     pub fn word(&self, at: u64) -> u16 {
@@ -177,13 +182,17 @@ impl Guest {
         self.put(DESCRIPTORS + 16 * u64::from(index), &raw);
     }
 
-    /// Makes the chain at `head` available and notifies.
+    /// Makes the chain at `head` available, and notifies if that is wanted.
     pub fn submit(&mut self, head: u16) {
         let place = AVAILABLE + 4 + 2 * u64::from(self.next % QUEUE);
         self.put(place, &head.to_le_bytes());
         self.next = self.next.wrapping_add(1);
         self.put(AVAILABLE + 2, &self.next.to_le_bytes());
-        self.kick.write(1).unwrap();
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        // `VRING_USED_F_NO_NOTIFY` (virtio 1.2, 2.7.8): whoever serves is looking.
+        if self.word(USED) & 1 == 0 {
+            self.kick.write(1).unwrap();
+        }
     }
 
     /// Asks for a transfer of 4 KiB at `sector` in slot `slot`, of 0 to 15.
