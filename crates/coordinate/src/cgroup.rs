@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::note::{Note, Raised};
+use crate::note::Note;
 use crate::Error;
 
 /// A cgroup's weights: for all drives, and for single ones, by numbers such as
@@ -49,6 +49,23 @@ impl fmt::Display for Weights {
     }
 }
 
+/// The weights to be restored, and those that were set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Raised {
+    original: Weights,
+    set: Weights,
+}
+
+/// Between the two in a note.
+const BETWEEN: &str = "raised to\n";
+
+impl Raised {
+    fn parse(note: &str) -> Option<Self> {
+        let (original, set) = note.split_once(BETWEEN)?;
+        Some(Self { original: Weights::parse(original)?, set: Weights::parse(set)? })
+    }
+}
+
 /// The files that hold the weights.
 #[derive(Debug, Clone)]
 struct Files {
@@ -82,7 +99,7 @@ impl Cgroup {
         cgroup.read()?;
         if let Some(state) = state {
             let (note, left) = Note::open(state, &cgroup.path)?;
-            (cgroup.note, cgroup.raised) = (Some(note), left);
+            (cgroup.note, cgroup.raised) = (Some(note), Raised::parse(&left));
             cgroup.restore()?;
             cgroup.check_writable()?;
         }
@@ -105,7 +122,7 @@ impl Cgroup {
         }
         let raised = Raised { set: original.raised(weight), original };
         let Some(note) = &mut self.note else { return Ok(()) };
-        note.write(&raised)?;
+        note.write(&format!("{}{BETWEEN}{}", raised.original, raised.set))?;
         let set = raised.set.clone();
         self.raised = Some(raised);
         self.write(&set)
@@ -226,34 +243,4 @@ fn files(path: &Path) -> Result<Files, Error> {
     }
     let blkio = has("blkio.reset_stats") || has("blkio.throttle.read_bps_device");
     Err(if blkio { Error::NoWeight(owned()) } else { Error::OtherHierarchy(owned()) })
-}
-
-/// The schedulers of the host's drives; of one, if it is named.
-///
-/// # Errors
-/// There is no such drive, or it has another scheduler than bfq.
-pub fn check_drive(drive: Option<&str>) -> Result<bool, Error> {
-    let scheduler = |name: &str| {
-        let file = Path::new("/sys/block").join(name).join("queue/scheduler");
-        fs::read_to_string(file).ok()
-    };
-    let Some(drive) = drive else {
-        let drives = fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok);
-        let mut names = drives.map(|entry| entry.file_name());
-        return Ok(names.any(|name| {
-            scheduler(&name.to_string_lossy()).is_some_and(|text| chosen(&text) == "bfq")
-        }));
-    };
-    let drive = drive.strip_prefix("/dev/").unwrap_or(drive);
-    let text = scheduler(drive).ok_or_else(|| Error::NoDrive(drive.to_owned()))?;
-    match chosen(&text) {
-        "bfq" => Ok(true),
-        other => Err(Error::Scheduler { drive: drive.into(), scheduler: other.into() }),
-    }
-}
-
-/// The one in brackets.
-fn chosen(text: &str) -> &str {
-    let word = text.split_whitespace().find_map(|word| word.strip_prefix('['));
-    word.and_then(|word| word.strip_suffix(']')).unwrap_or("none")
 }

@@ -54,7 +54,7 @@ pub enum Error {
     /// BFQ has no weights for cgroups.
     #[error("the cgroup {0} has no weight for bfq: the kernel's bfq is not loaded (modprobe bfq), or was built without CONFIG_BFQ_GROUP_IOSCHED")]
     NoWeight(PathBuf),
-    /// A weight cannot be read or written.
+    /// A weight, or a setting of bfq's, cannot be read or written.
     #[error("cannot {what} {path}: {source}{hint}", hint = hint(.source))]
     Weight {
         /// What was tried.
@@ -72,8 +72,8 @@ pub enum Error {
         /// What it says.
         text: String,
     },
-    /// A cgroup that another process has.
-    #[error("the cgroup {0} is coordinated by another process already: stop that one, or give it all guests")]
+    /// A cgroup or drive that another process has.
+    #[error("{0} is coordinated by another process already: stop that one, or give it all guests")]
     Coordinated(PathBuf),
     /// A cgroup or socket that was given twice.
     #[error("{0} is named twice: each guest has a socket and a cgroup of its own")]

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags};
 use stasis_clock::Nanos;
 
 use crate::cgroup::Cgroup;
+use crate::drive::Drive;
 use crate::guest::{now, wait};
 use crate::link::{Link, Received};
 use crate::mapping::Mapping;
@@ -33,8 +34,10 @@ pub struct Settings {
     pub share: u32,
     /// What each can get beyond that at once (ns).
     pub burst: Nanos,
-    /// Where original weights are noted; without it nothing is written.
+    /// Where what is to be restored is noted; without it nothing is written.
     pub state: Option<PathBuf>,
+    /// The drive that gets one request at a time while somebody is helped.
+    pub drive: Option<String>,
 }
 
 /// The reports of all guests, for who looks from another thread.
@@ -46,6 +49,7 @@ pub struct Host {
     mapping: Mapping,
     links: Vec<Link>,
     cgroups: Vec<Cgroup>,
+    drive: Option<Drive>,
     weight: u32,
     began: Nanos,
     reports: Reports,
@@ -73,7 +77,10 @@ impl Host {
             });
             cgroups.push(cgroup);
         }
+        let drive = settings.drive.as_ref().zip(settings.state.as_ref());
+        let drive = drive.map(|(name, state)| Drive::open(name, state)).transpose()?;
         Ok(Self {
+            drive,
             mapping: Mapping::new(guests.len(), settings.share, settings.burst),
             links: guests.iter().map(|guest| Link::new(&guest.socket)).collect(),
             cgroups,
@@ -192,6 +199,19 @@ impl Host {
                 (Err(error), _) => error.to_string(),
             };
             self.tell(tell, guest, &news);
+            self.set_drive(tell);
+        }
+    }
+
+    /// Keeps the drive's queue short while somebody is helped.
+    fn set_drive(&mut self, tell: &mut dyn FnMut(&str, &str)) {
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let helped = reports.iter().any(|guest| guest.helped);
+        drop(reports);
+        let Some(drive) = &mut self.drive else { return };
+        let done = if helped { drive.tighten() } else { drive.restore() };
+        if let Err(error) = done {
+            tell("drive", &error.to_string());
         }
     }
 

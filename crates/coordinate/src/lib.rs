@@ -5,14 +5,16 @@
 //! In a guest, [`ask`] makes of what a `stasis_guest::watch::Watcher` sees the
 //! messages of [`message`], and [`guest`] sends them through a virtio port. On
 //! the host, [`host`] hears several guests, [`listen`] checks what each says,
-//! [`mapping`] bounds what they get, and [`cgroup`] sets and restores weights.
+//! [`mapping`] bounds what they get, [`cgroup`] sets and restores weights, and
+//! [`drive`] keeps the drive's own queue short meanwhile.
 //!
 //! Promises: `message`, `ask`, `listen` and `mapping` are pure: no clock, no I/O.
 //! What a guest sends is checked and costs the host a bounded time, and nothing
-//! of it panics. A weight that was changed is restored, however the program ends.
+//! of it panics. What was changed is restored, however the program ends.
 
 pub mod ask;
 pub mod cgroup;
+pub mod drive;
 pub mod guest;
 pub mod host;
 pub mod listen;

@@ -1,5 +1,5 @@
-//! What a cgroup's weight was, noted in a file as long as it is raised, so that
-//! it can be restored by the next process if this one is killed.
+//! What a setting was, noted in a file as long as it is another, so that it can
+//! be restored by the next process if this one is killed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,20 +7,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{flock, FlockOperation};
 
-use crate::cgroup::Weights;
 use crate::Error;
 
-/// What is noted: the weights to be restored, and those that were set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Raised {
-    pub(crate) original: Weights,
-    pub(crate) set: Weights,
-}
+/// What a note ends with; one without was cut short.
+const END: &str = "end\n";
 
-/// Between the two in the file.
-const BETWEEN: &str = "raised to\n";
-
-/// A cgroup's note. Who has it open and locked has the cgroup.
+/// The note of a cgroup or drive. Who has it open and locked has that.
 #[derive(Debug)]
 pub(crate) struct Note {
     file: File,
@@ -28,9 +20,9 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Opens the note of `cgroup`, and says what an earlier process has left.
-    pub(crate) fn open(folder: &Path, cgroup: &Path) -> Result<(Self, Option<Raised>), Error> {
-        let name = cgroup.to_string_lossy().replace('%', "%25").replace('/', "%2F");
+    /// Opens the note of `owner`, and says what an earlier process has left.
+    pub(crate) fn open(folder: &Path, owner: &Path) -> Result<(Self, String), Error> {
+        let name = owner.to_string_lossy().replace('%', "%25").replace('/', "%2F");
         let path = folder.join(name);
         let failed = |source| Error::Note { path: path.clone(), source };
         fs::create_dir_all(folder).map_err(failed)?;
@@ -39,24 +31,21 @@ impl Note {
         let mut file = file.map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::Coordinated(cgroup.to_owned()))
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Coordinated(owner.to_owned())),
             Err(error) => return Err(failed(error.into())),
         }
         let mut text = String::new();
-        // One that was cut short is of a weight that was not yet raised.
         let left = match file.read_to_string(&mut text) {
-            Ok(_) => parse(&text),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            // One that was cut short is of a setting that was not yet changed.
+            Ok(_) => text.strip_suffix(END).unwrap_or_default().to_owned(),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(error) => return Err(failed(error)),
         };
         Ok((Self { file, path }, left))
     }
 
-    pub(crate) fn write(&mut self, raised: &Raised) -> Result<(), Error> {
-        let text = format!("{}{BETWEEN}{}end\n", raised.original, raised.set);
-        self.put(text.as_bytes())
+    pub(crate) fn write(&mut self, text: &str) -> Result<(), Error> {
+        self.put(format!("{text}{END}").as_bytes())
     }
 
     pub(crate) fn clear(&mut self) -> Result<(), Error> {
@@ -71,9 +60,4 @@ impl Note {
         };
         put(&mut self.file).map_err(|source| Error::Note { path: self.path.clone(), source })
     }
-}
-
-fn parse(text: &str) -> Option<Raised> {
-    let (original, set) = text.strip_suffix("end\n")?.split_once(BETWEEN)?;
-    Some(Raised { original: Weights::parse(original)?, set: Weights::parse(set)? })
 }

@@ -1,9 +1,11 @@
-//! Weights in folders that look like cgroups.
+//! Weights in folders that look like cgroups, and settings in one that looks like
+//! a drive's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use stasis_coordinate::cgroup::{Cgroup, Weights};
+use stasis_coordinate::drive::Drive;
 use stasis_coordinate::Error;
 
 /// A folder with these files.
@@ -124,4 +126,37 @@ fn what_is_no_cgroup_of_bfqs_is_told() {
     }
     let error = Cgroup::open(Path::new("/no/such/cgroup"), None).unwrap_err().to_string();
     assert!(error.contains("there is no cgroup /no/such/cgroup"), "{error}");
+}
+
+#[test]
+fn a_drive_is_strict_for_a_while() {
+    let all = tempfile::tempdir().unwrap();
+    let state = all.path().join("state");
+    let block = all.path().join("sdz");
+    fs::create_dir_all(block.join("queue")).unwrap();
+    let files = [("strict_guarantees", "0\n"), ("slice_idle", "2\n")];
+    let bfq = folder(&block.join("queue"), "iosched", &files);
+    let mut drive = Drive::of(&block, &state).unwrap();
+    drive.tighten().unwrap();
+    // As the kernel does.
+    fs::write(bfq.join("slice_idle"), "8\n").unwrap();
+    assert_eq!(says(&bfq, "strict_guarantees"), "1");
+    let note = fs::read_dir(&state).unwrap().next().unwrap().unwrap().path();
+    let noted = fs::read(&note).unwrap();
+    let settings = || [says(&bfq, "strict_guarantees"), says(&bfq, "slice_idle")];
+    drive.restore().unwrap();
+    assert_eq!(settings(), ["0", "2"]);
+    drop(drive);
+    // A killed process has left it strict.
+    fs::write(bfq.join("strict_guarantees"), "1\n").unwrap();
+    fs::write(bfq.join("slice_idle"), "8\n").unwrap();
+    fs::write(&note, noted).unwrap();
+    drop(Drive::of(&block, &state).unwrap());
+    assert_eq!(settings(), ["0", "2"]);
+    // One that was strict before stays so.
+    fs::write(bfq.join("strict_guarantees"), "1\n").unwrap();
+    let mut drive = Drive::of(&block, &state).unwrap();
+    drive.tighten().unwrap();
+    drive.restore().unwrap();
+    assert_eq!(settings(), ["1", "2"]);
 }

@@ -54,6 +54,7 @@ fn hostile_guests_are_contained() {
         share: 500_000,
         burst: 60_000_000_000,
         state: Some(folder.path().join("state")),
+        drive: None,
     };
     let host = Host::new(&[good.clone(), bad.clone()], &settings).unwrap();
     let reports = host.reports();
@@ -119,6 +120,7 @@ fn a_socket_is_waited_for_and_found_again() {
         share: 1_000_000,
         burst: 1_000_000_000,
         state: Some(folder.path().join("state")),
+        drive: None,
     };
     let twice = Host::new(&[guest.clone(), guest.clone()], &settings).unwrap_err().to_string();
     assert!(twice.contains("coordinated by another") || twice.contains("named twice"), "{twice}");

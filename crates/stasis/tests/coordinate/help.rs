@@ -78,3 +78,40 @@ fn a_guests_bfq_raises_the_weight_of_its_cgroup() {
         std::thread::yield_now();
     }
 }
+
+/// In the guest, whose kernel has cgroup v2: what is missing is told, and a
+/// weight that a killed process has left is restored.
+const VERSION_2: &str = "mkdir /tmp/cg; mount -t cgroup2 none /tmp/cg; mkdir /tmp/cg/guest
+    host() { timeout -s INT 2 stasis coordinate host --state /tmp/state /tmp/none=$1 2>&1; }
+    host /tmp/cg; host /tmp/cg/guest
+    echo +io >/tmp/cg/cgroup.subtree_control; cat /tmp/cg/guest/io.bfq.weight
+    host /tmp/cg/guest
+    printf 'default 100\\nraised to\\ndefault 1000\\nend\\n' >/tmp/state/%2Ftmp%2Fcg%2Fguest
+    echo 1000 >/tmp/cg/guest/io.bfq.weight; cat /tmp/cg/guest/io.bfq.weight
+    host guest; cat /tmp/cg/guest/io.bfq.weight; cat /tmp/state/*guest; true";
+
+#[test]
+#[ignore = "boots a guest"]
+fn weights_of_cgroup_v2_are_understood() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::File::create(&disk).unwrap().set_len(1 << 20).unwrap();
+    let (mut vm, _) = start(folder.path(), Drive::raw(&disk, Cache::Writeback));
+    let said = run(&mut vm, VERSION_2);
+    let lines: Vec<&str> = said.lines().collect();
+    let expected = [
+        "is the root of its hierarchy",
+        "echo +io > /tmp/cg/cgroup.subtree_control",
+        "default 100",
+        "it is not there yet",
+        "weight set 0 times, failed 0",
+        "default 1000",
+        "it is not there yet",
+        "weight set 0 times, failed 0",
+        "default 100",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{said}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.contains(expected), "{line}: {expected} in\n{said}");
+    }
+}

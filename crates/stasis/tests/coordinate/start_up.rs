@@ -72,6 +72,13 @@ impl Slow {
         command(&format!("echo bfq >{queue}/scheduler && echo 1 >{queue}/rotational"));
         Self { device, _daemon: daemon }
     }
+
+    /// What has been read of it (Documentation/block/stat.rst).
+    fn bytes(&self) -> f64 {
+        let name = self.device.trim_start_matches("/dev/");
+        let text = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        512.0 * text.split_whitespace().nth(2).unwrap().parse::<f64>().unwrap()
+    }
 }
 
 /// A file system with a shell and its libraries at the disk's beginning. Made
@@ -108,12 +115,6 @@ impl Cgroup {
             let _ = fs::remove_dir(&cgroup);
         }
         panic!("no cgroup with bfq's weights can be made here");
-    }
-
-    fn weigh(&self, weight: u32) {
-        let files = ["io.bfq.weight", "blkio.bfq.weight"].map(|file| self.0.join(file));
-        let file = files.iter().find(|file| file.exists()).unwrap();
-        fs::write(file, weight.to_string()).unwrap();
     }
 
     fn add(&self, process: u32) {
@@ -200,20 +201,27 @@ fn start_up_beside_readers() {
     // As the initial raises of the readers end.
     let settle = || std::thread::sleep(Duration::from_secs(15));
     let mut times = [const { Vec::new() }; 4];
+    // What the drive has moved meanwhile: bytes, and seconds.
+    let mut moved = [(0.0, 0.0); 4];
     for round in 0..ROUNDS {
+        let mut measure = |variant: usize, vm: &mut Vm| {
+            let (bytes, begun) = (slow.bytes(), Instant::now());
+            times[variant].extend(starts(vm));
+            moved[variant].0 += slow.bytes() - bytes;
+            moved[variant].1 += begun.elapsed().as_secs_f64();
+        };
         settle();
-        times[0].extend(starts(&mut vm));
+        measure(0, &mut vm);
         let reading = readers(&slow.device, &others);
         settle();
-        times[1].extend(starts(&mut vm));
-        for (variant, weight) in [(2, 100), (3, 10)] {
-            others.iter().chain([&own]).for_each(|cgroup| cgroup.weigh(weight));
-            let mut host = Host::start(&["--state", &state, &guest]);
+        measure(1, &mut vm);
+        for variant in [2, 3] {
+            let words = ["--state", &state, &guest, "--drive", &slow.device];
+            let mut host = Host::start(&words[..if variant == 3 { 5 } else { 3 }]);
             host.wait(": connected");
-            times[variant].extend(starts(&mut vm));
+            measure(variant, &mut vm);
             host.signal("-TERM");
         }
-        others.iter().chain([&own]).for_each(|cgroup| cgroup.weigh(100));
         end(reading);
         println!("round {round}: {times:.0?} us, load {}", load());
     }
@@ -222,15 +230,12 @@ fn start_up_beside_readers() {
     let programs = "grep -h run_ /proc/$(cat /tmp/id)/fdinfo/*";
     println!("the programs' time (ns) and runs:\n{}", run(&mut vm, programs));
     println!("{}", run(&mut vm, "kill $(cat /tmp/id); sleep 1; cat /tmp/said"));
-    let [idle, alone, helped, light] = times.map(|times| median(&times) / 1e6);
-    println!("idle {idle:.3} s");
-    for (what, time) in [
-        ("not coordinated", alone),
-        ("coordinated", helped),
-        ("coordinated, everybody's weight 10", light),
-    ] {
-        println!("{what}: {time:.3} s, {:.2} times", time / idle);
+    let medians = times.map(|times| median(&times) / 1e6);
+    let names = ["idle", "not coordinated", "coordinated", "coordinated with --drive"];
+    for ((name, time), (bytes, seconds)) in names.iter().zip(medians).zip(moved) {
+        let rate = bytes / seconds / 1e6;
+        println!("{name}: {time:.3} s, {:.2} times; {rate:.2} MB/s", time / medians[0]);
     }
     drop(vm);
-    assert!(helped < alone && light < alone, "coordination does not help");
+    assert!(medians[2] < medians[1] && medians[3] < medians[1], "coordination does not help");
 }

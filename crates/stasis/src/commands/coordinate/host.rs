@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::PoisonError;
 
 use anyhow::Result;
-use stasis_coordinate::cgroup::check_drive;
+use stasis_coordinate::drive;
 use stasis_coordinate::host::{Guest, Host, Settings};
 use stasis_coordinate::report;
 use stasis_scheduler::WEIGHTS;
@@ -43,9 +43,12 @@ pub struct Arguments {
     /// How much help a guest can get beyond that at once
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub help_burst: u64,
-    /// The host's drive, whose scheduler must be bfq
+    /// The host's drive: its scheduler must be bfq, and it gets one request at a time while a guest is helped
     #[arg(long, value_name = "NAME")]
     pub drive: Option<String>,
+    /// Leave the drive as many requests at a time as it has
+    #[arg(long, requires = "drive")]
+    pub keep_depth: bool,
     /// Only say what would be done; set no weight
     #[arg(long)]
     pub dry_run: bool,
@@ -84,13 +87,14 @@ fn share(word: &str) -> Result<u32, String> {
 /// `stasis coordinate host`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let stop = commands::signals()?;
-    if !check_drive(arguments.drive.as_deref())? {
+    if !drive::check(arguments.drive.as_deref())? {
         say("no drive of this host has the scheduler bfq, so weights will do nothing: echo bfq > /sys/block/NAME/queue/scheduler");
     }
     let settings = Settings {
         weight: arguments.weight,
         share: arguments.help_share,
         burst: arguments.help_burst,
+        drive: arguments.drive.clone().filter(|_| !arguments.keep_depth),
         state: (!arguments.dry_run).then(|| arguments.state.clone()),
     };
     let host = Host::new(&arguments.guests, &settings)?;
