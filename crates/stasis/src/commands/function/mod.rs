@@ -175,7 +175,8 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
     let guest = ensure(&plan.definition.recipe())?;
     let mut server = None;
     if arguments.socket.is_empty() {
-        let started = serving::start(arguments, &plan.definition.drives, &plan.folder, polls)?;
+        let started =
+            serving::start(arguments, &plan.definition.drives, &plan.folder, polls, &stop)?;
         plan.sockets.clone_from(&started.sockets);
         server = Some(started);
     }

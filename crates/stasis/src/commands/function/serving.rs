@@ -1,9 +1,14 @@
 //! A `stasis serve` of a function's own, as a process beside it: the function's
-//! end does not touch it, and its drives' acknowledged writes are there.
+//! end does not touch it, and its drives' acknowledged writes are there. Where it
+//! ends itself, it is started again, and the function waits.
 
+use std::ffi::OsString;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
@@ -11,6 +16,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use stasis_experiment::{DriveSpec, Experiment};
 use stasis_function::Polling;
+use stasis_media::MediumSpec;
 use stasis_qemu::process::Process;
 
 use super::RunArguments;
@@ -18,12 +24,24 @@ use super::RunArguments;
 /// How long it may take to open its drives, or to make them durable at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often the server is looked at, and how soon it is started again.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// A server; dropping it ends it in order.
 #[derive(Debug)]
 pub struct Server {
-    process: Process,
+    ending: Arc<AtomicBool>,
+    watcher: Option<JoinHandle<()>>,
     /// The sockets of the function's drives, in the definition's order.
     pub sockets: Vec<PathBuf>,
+}
+
+/// How a server is started, and started again.
+struct Start {
+    arguments: Vec<OsString>,
+    folder: PathBuf,
+    /// Whether a drive is in the server's memory: another one would not have it.
+    memory: bool,
 }
 
 /// Starts a server for the drives of the words and the experiment.
@@ -32,6 +50,7 @@ pub fn start(
     wanted: &[String],
     folder: &Path,
     polling: Polling,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Server> {
     let mut experiment = match &arguments.experiment {
         Some(path) => Experiment::read(path)?,
@@ -48,34 +67,83 @@ pub fn start(
         .map(|(index, drive)| drive.name.clone().unwrap_or_else(|| format!("drive{index}")))
         .collect();
     let names = choose(&names, wanted)?;
-    let notify = folder.join("notify.sock");
-    let _ = std::fs::remove_file(&notify);
-    let ready = UnixDatagram::bind(&notify)
-        .with_context(|| format!("cannot make the socket {}", notify.display()))?;
-    ready.set_read_timeout(Some(Duration::from_millis(50)))?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut command = Command::new(program);
-    command.arg("serve").args(&arguments.experiment);
+    let memory =
+        experiment.drives.iter().any(|drive| matches!(drive.medium, MediumSpec::Ram { .. }));
+    let mut words: Vec<OsString> = vec!["serve".into()];
+    words.extend(arguments.experiment.iter().map(Into::into));
     for word in &arguments.drive {
-        command.args(["--drive", word]);
+        words.extend(["--drive".into(), word.into()]);
     }
-    let word = match polling {
+    let poll = match polling {
         Polling::Always => "always",
         Polling::Adaptive => "adaptive",
         Polling::Never => "never",
     };
-    command.arg("--sockets").arg(folder).args(["--poll", word]).env("NOTIFY_SOCKET", &notify);
-    let process = Process::start(command, &[], &folder.join("serve.log"))
-        .context("cannot start `stasis serve`")?;
+    words.extend(["--sockets".into(), folder.into(), "--poll".into(), poll.into()]);
     let sockets = names.iter().map(|name| folder.join(format!("{name}.sock"))).collect();
-    let mut server = Server { process, sockets };
-    let begun = Instant::now();
-    while ready.recv(&mut [0; 64]).is_err() {
-        if server.process.ended().is_some() || begun.elapsed() > PATIENCE {
-            bail!("`stasis serve` does not get ready{}", server.process.detail());
+    let start = Start { arguments: words, folder: folder.to_owned(), memory };
+    let process = start.start()?;
+    let ending = Arc::new(AtomicBool::new(false));
+    let (asked, stop) = (Arc::clone(&ending), Arc::clone(stop));
+    let watcher = std::thread::Builder::new()
+        .name("serve".into())
+        .spawn(move || watch(&start, process, &asked, &stop))
+        .context("cannot start a thread")?;
+    Ok(Server { ending, watcher: Some(watcher), sockets })
+}
+
+impl Start {
+    /// Starts it; returns when it serves.
+    fn start(&self) -> Result<Process> {
+        let notify = self.folder.join("notify.sock");
+        let _ = std::fs::remove_file(&notify);
+        let ready = UnixDatagram::bind(&notify)
+            .with_context(|| format!("cannot make the socket {}", notify.display()))?;
+        ready.set_read_timeout(Some(Duration::from_millis(50)))?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut command = Command::new(program);
+        command.args(&self.arguments).env("NOTIFY_SOCKET", &notify);
+        let mut process = Process::start(command, &[], &self.folder.join("serve.log"))
+            .context("cannot start `stasis serve`")?;
+        let begun = Instant::now();
+        while ready.recv(&mut [0; 64]).is_err() {
+            if process.ended().is_some() || begun.elapsed() > PATIENCE {
+                bail!("`stasis serve` does not get ready{}", process.detail());
+            }
+        }
+        Ok(process)
+    }
+}
+
+/// Starts the server again where it ends by itself; its clients wait meanwhile and
+/// come back. Where its memory was a drive, all is stopped.
+fn watch(start: &Start, mut process: Process, ending: &AtomicBool, stop: &AtomicBool) {
+    while !ending.load(Ordering::Relaxed) {
+        std::thread::sleep(PAUSE);
+        let Some(status) = process.ended() else { continue };
+        eprintln!("stasis function: `stasis serve` ended ({status}){}", process.detail());
+        if start.memory {
+            eprintln!(
+                "stasis function: a drive was in its memory and is gone; the function is stopped"
+            );
+            stop.store(true, Ordering::Relaxed);
+            return;
+        }
+        match start.start() {
+            Ok(again) => process = again,
+            Err(error) => {
+                eprintln!("stasis function: {error:#}; the function is stopped");
+                stop.store(true, Ordering::Relaxed);
+                return;
+            }
         }
     }
-    Ok(server)
+    // It makes its drives durable; after that, or too long a time, it is ended.
+    let _ = kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM);
+    let begun = Instant::now();
+    while process.ended().is_none() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The served drives that are the function's: those of its names, else in order.
@@ -97,11 +165,10 @@ fn choose(served: &[String], wanted: &[String]) -> Result<Vec<String>> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It makes its drives durable; after that, or too long a time, it is ended.
-        let _ = kill(Pid::from_raw(self.process.id() as i32), Signal::SIGTERM);
-        let begun = Instant::now();
-        while self.process.ended().is_none() && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
+        self.ending.store(true, Ordering::Relaxed);
+        if let Some(watcher) = self.watcher.take() {
+            // It panics at nothing, and there is nothing left to do about it.
+            let _ = watcher.join();
         }
     }
 }

@@ -3,11 +3,13 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// Mean latency and I/Os a second.
+/// Latency and I/Os a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// As fio's thread sees it (us).
+    /// Mean, as fio's thread sees it (us).
     pub latency_us: f64,
+    /// Median (us), which other work on the machine hardly moves.
+    pub median_us: f64,
     /// Of all threads.
     pub iops: f64,
 }
@@ -18,7 +20,7 @@ pub fn fio(device: &str, kind: &str, threads: u32, count: u64, polled: bool) -> 
     let polled = if polled { " --hipri=1" } else { "" };
     format!(
         "fio --name=m --filename={device} --rw={kind} --bs=4k --direct=1 --ioengine=pvsync2{polled} --size=48M \
-         --number_ios={count} --numjobs={threads} --thread --group_reporting --output-format=json 2>/dev/null"
+         --number_ios={count} --numjobs={threads} --thread --group_reporting --lat_percentiles=1 --output-format=json 2>/dev/null"
     )
 }
 
@@ -33,8 +35,12 @@ pub fn parse(text: &str) -> Result<Rate> {
         .find(|side| side["total_ios"].as_u64().unwrap_or(0) > 0)
         .context("fio did nothing")?;
     let number = |value: &Value| value.as_f64().context("fio's JSON lacks a figure");
-    let (latency, iops) = (number(&side["lat_ns"]["mean"])?, number(&side["iops"])?);
-    Ok(Rate { latency_us: latency / 1000.0, iops })
+    let times = &side["lat_ns"];
+    Ok(Rate {
+        latency_us: number(&times["mean"])? / 1000.0,
+        median_us: number(&times["percentile"]["50.000000"])? / 1000.0,
+        iops: number(&side["iops"])?,
+    })
 }
 
 #[cfg(test)]
@@ -44,8 +50,9 @@ mod tests {
     #[test]
     fn the_side_that_did_something_counts() {
         let text = "fio: note\n{\"jobs\":[{\"read\":{\"total_ios\":0},\"write\":{\"total_ios\":9,\
-                    \"iops\":250.5,\"lat_ns\":{\"mean\":15900.0}}}]}";
-        assert_eq!(parse(text).unwrap(), Rate { latency_us: 15.9, iops: 250.5 });
+                    \"iops\":250.5,\"lat_ns\":{\"mean\":15900.0,\"percentile\":{\"50.000000\":9000}}}}]}";
+        let rate = Rate { latency_us: 15.9, median_us: 9.0, iops: 250.5 };
+        assert_eq!(parse(text).unwrap(), rate);
         assert!(parse("").is_err() && parse("{}").is_err() && parse("{").is_err());
     }
 }

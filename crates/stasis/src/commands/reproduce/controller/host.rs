@@ -63,6 +63,7 @@ pub fn measure(guest: &Guest, quick: bool, stop: &Arc<AtomicBool>) -> Result<Mea
     let line = text.lines().rev().find(|line| line.starts_with('{'));
     let mut measured: Measured = serde_json::from_str(line.context("nothing was measured")?)
         .context("what was measured cannot be read")?;
+    measured.emulated = true;
     measured.place = "a software host: QEMU's TCG emulates a processor with AMD-V".into();
     Ok(measured)
 }

@@ -57,8 +57,10 @@ impl Sizes {
 /// Mbit a second; absent what could not be measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Way {
-    /// A 4 KiB synchronous write by one thread.
+    /// A 4 KiB synchronous write by one thread: mean.
     pub write_us: Option<f64>,
+    /// And median.
+    pub write_median_us: Option<f64>,
     /// 4 KiB synchronous I/Os a second of several threads: read, write.
     pub iops: [Option<f64>; 2],
     /// Ping flood, round trip.
@@ -78,6 +80,9 @@ pub struct Way {
 pub struct Measured {
     /// Where.
     pub place: String,
+    /// Whether its processor is emulated.
+    #[serde(default)]
+    pub emulated: bool,
     /// Processors of the host.
     pub processors: usize,
     /// The host itself.
@@ -166,7 +171,9 @@ impl Bench<'_> {
         let device = "/dev/ram0";
         let rate =
             |kind, threads| blocks::parse(&here(&blocks::fio(device, kind, threads, ios, false))?);
-        self.measured.bare.write_us = Some(rate("randwrite", 1)?.latency_us);
+        let one = rate("randwrite", 1)?;
+        self.measured.bare.write_us = Some(one.latency_us);
+        self.measured.bare.write_median_us = Some(one.median_us);
         self.measured.bare.iops =
             [Some(rate("randread", THREADS)?.iops), Some(rate("randwrite", THREADS)?.iops)];
         here(&files::start(device))?;
@@ -289,8 +296,10 @@ impl Bench<'_> {
             let script = blocks::fio(device, kind, threads, self.sizes.ios, polled);
             blocks::parse(&inside(vm, &script)?)
         };
+        let one = rate("randwrite", 1)?;
         Ok(Way {
-            write_us: Some(rate("randwrite", 1)?.latency_us),
+            write_us: Some(one.latency_us),
+            write_median_us: Some(one.median_us),
             iops: [Some(rate("randread", THREADS)?.iops), Some(rate("randwrite", THREADS)?.iops)],
             ..Way::default()
         })
