@@ -116,4 +116,7 @@ pub struct MachineOutcome {
     /// How often it asked for help in a way that makes no sense.
     #[serde(default)]
     pub refused_help: u64,
+    /// How many of its requests over the channel were refused.
+    #[serde(default)]
+    pub refused_calls: u64,
 }

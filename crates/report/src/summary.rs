@@ -253,6 +253,7 @@ fn machine(outcome: &MachineOutcome) -> Value {
         "started_seconds": outcome.started_ns.map(seconds),
         "virtual_seconds": outcome.virtual_ns.map(seconds),
         "refused_help": outcome.refused_help,
+        "refused_calls": outcome.refused_calls,
     })
 }
 

@@ -29,6 +29,10 @@ pub enum Told {
     Finished,
 }
 
+/// Refused requests that are told one by one; more are only counted, so that a
+/// guest cannot fill the journal.
+const TOLD: u64 = 16;
+
 /// The machine's end of the channel.
 pub struct ChannelDevice {
     mailbox: Mapping,
@@ -36,6 +40,7 @@ pub struct ChannelDevice {
     job: Job,
     input: Box<dyn Read + Send>,
     buffer: Vec<u8>,
+    refused: u64,
 }
 
 impl std::fmt::Debug for ChannelDevice {
@@ -63,12 +68,17 @@ impl ChannelDevice {
     /// A channel that gives `job` and the tar stream `input` to the guest.
     pub fn new(job: Job, input: Box<dyn Read + Send>) -> std::io::Result<Self> {
         let mailbox = Mapping::new(MAILBOX_SIZE as u64, true)?;
-        Ok(Self { mailbox, host: Host::new(), job, input, buffer: Vec::new() })
+        Ok(Self { mailbox, host: Host::new(), job, input, buffer: Vec::new(), refused: 0 })
     }
 
     /// The memory behind the mailbox's BAR.
     pub fn mailbox(&self) -> &Mapping {
         &self.mailbox
+    }
+
+    /// How many requests were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// The guest rang: answers its request. `ready`: the other machines could
@@ -87,7 +97,14 @@ impl ChannelDevice {
         let request = match self.host.receive(&mut mailbox) {
             Ok(request) => request,
             Err(error) => {
-                journal.entry(Entry::Console(format!("{error}\n").into_bytes()))?;
+                self.refused += 1;
+                if self.refused <= TOLD {
+                    journal.entry(Entry::Console(format!("{error}\n").into_bytes()))?;
+                }
+                if self.refused == TOLD {
+                    let more = "further refused requests are only counted\n";
+                    journal.entry(Entry::Console(more.into()))?;
+                }
                 return Ok(Told::Nothing);
             }
         };
@@ -115,6 +132,7 @@ impl ChannelDevice {
             }
             Request::HelpPage { address } => {
                 let known = is_memory(address);
+                self.refused += u64::from(!known);
                 let answer =
                     if known { Response::Done } else { Response::Refused(Refusal::Failed) };
                 Host::respond(&mut mailbox, answer);

@@ -31,6 +31,7 @@ impl Run<'_> {
                 ending: machine.ending.clone(),
                 started_ns: machine.started,
                 refused_help: machine.refused_help,
+                refused_calls: machine.channel.refused(),
                 virtual_ns: machine.started.map(|started| machine.ended.unwrap_or(now) - started),
             };
             outcome.machines = self.machines.iter().map(of).collect();

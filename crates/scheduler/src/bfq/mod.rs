@@ -144,7 +144,7 @@ impl Bfq {
     fn drop_if_done(&mut self, number: u32) {
         let queue = &self.queues[number];
         let idle = self.entities[queue.entity].is_idle();
-        if !queue.removed || queue.in_flight > 0 || !queue.sweep.is_empty() || !idle {
+        if !queue.removed || !queue.is_done() || !idle {
             return;
         }
         let (id, class) = (queue.entity, queue.class.index());
@@ -199,15 +199,18 @@ impl Scheduler for Bfq {
         let queue = queue.ok_or(Refused::Queue(id))?;
         let expire = if request.sync { self.spec.expire_sync } else { self.spec.expire_async };
         let slot = self.pool.add(id.0, request, now.saturating_add(expire))?;
-        queue.patience.arrived(now, self.pool.get(slot), self.spec.idle);
-        if queue.in_flight == 0 && queue.sweep.is_empty() {
+        if queue.is_done() {
             queue.raise.arrives(now, &self.spec, request.sync, self.peak);
         }
-        queue.sweep.push(&mut self.requests, &mut self.pool, slot);
-        queue.sync = request.sync;
+        let lane = &mut queue.lanes[usize::from(request.sync)];
+        lane.patience.arrived(now, self.pool.get(slot), self.spec.idle);
+        lane.sweep.push(&mut self.requests, &mut self.pool, slot);
         queue.wanted = request.priority.unwrap_or(queue.wanted);
         match &mut self.current {
-            Some(current) if current.queue == id.0 => current.idle_until = None,
+            Some(current) if current.queue == id.0 => {
+                // What it idles for is what somebody waits for.
+                current.idle_until = current.idle_until.filter(|_| !request.sync);
+            }
             _ if self.entities[queue.entity].is_waiting() => self.widen(now, id.0),
             _ => {
                 self.activate(now, id.0);
@@ -232,16 +235,20 @@ impl Scheduler for Bfq {
         let Some(held) = self.pool.complete(tag) else { return };
         self.learn_change(now, held.queue, held.sectors);
         let queue = &mut self.queues[held.queue];
-        queue.in_flight -= 1;
-        if queue.in_flight > 0 || !queue.sweep.is_empty() {
+        let lane = &mut queue.lanes[usize::from(held.sync)];
+        lane.in_flight -= 1;
+        if lane.is_idle() {
+            lane.patience.idles(now);
+            let current = self.current.as_mut().filter(|c| c.queue == held.queue);
+            if let Some(current) = current.filter(|_| held.sync) {
+                let wait = service::patience(&self.spec, queue, now);
+                current.idle_until = (wait > 0).then(|| now.saturating_add(wait));
+            }
+        }
+        if !queue.is_done() {
             return;
         }
-        queue.patience.idles(now);
         queue.raise.idles(now, &self.spec);
-        if let Some(current) = self.current.as_mut().filter(|c| c.queue == held.queue) {
-            let wait = service::patience(&self.spec, queue, now);
-            current.idle_until = (wait > 0).then(|| now.saturating_add(wait));
-        }
         self.drop_if_done(held.queue);
     }
 

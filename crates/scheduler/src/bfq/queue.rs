@@ -5,6 +5,7 @@ use stasis_clock::Nanos;
 use super::raise::Raise;
 use super::BfqSpec;
 use crate::patience::Patience;
+use crate::pool::Pool;
 use crate::priority::{Class, Priority};
 use crate::sweep::Sweep;
 use crate::{QueueSpec, QueueStatistics};
@@ -32,6 +33,47 @@ pub(super) enum Reason {
     Preempted,
 }
 
+/// The lane of those that nobody waits for, and of those that somebody does.
+pub(super) const ASYNC: usize = 0;
+pub(super) const SYNC: usize = 1;
+
+/// A queue's requests of one kind. Each has an order of its own, so that a
+/// reader is waited for whatever is written back beside it, and does not wait for
+/// that.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) sweep: Sweep,
+    pub(super) patience: Patience,
+    pub(super) in_flight: usize,
+    /// In sectors; 0 until its first turn.
+    budget: u64,
+}
+
+impl Lane {
+    /// Its next budget before it knows better, and never more than `max`.
+    pub(super) fn budget(&self, max: u64) -> u64 {
+        let budget = if self.budget == 0 { max / BEGINNING } else { self.budget };
+        budget.clamp((max / SMALLEST).max(1), max)
+    }
+
+    /// Budget feedback (2010; own steps): one that uses its budget up gets twice
+    /// as much, so that sequential ones soon pay few seeks; one that could not gets
+    /// what it used, so that it is served the sooner next time.
+    pub(super) fn adjust(&mut self, reason: Reason, granted: u64, served: u64, max: u64) {
+        let smallest = (max / SMALLEST).max(1);
+        let reason = if served >= granted { Reason::Exhausted } else { reason };
+        self.budget = match reason {
+            Reason::Exhausted => granted.saturating_mul(2).clamp(smallest, max),
+            Reason::Timeout | Reason::Emptied => served.clamp(smallest, max),
+            Reason::Preempted => self.budget(max),
+        };
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.sweep.is_empty()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) entity: u32,
@@ -40,14 +82,11 @@ pub(super) struct Queue {
     /// Its requests' latest, which it changes to when it next waits.
     pub(super) wanted: Priority,
     pub(super) class: Class,
-    pub(super) sweep: Sweep,
-    pub(super) in_flight: usize,
-    pub(super) sync: bool,
+    pub(super) lanes: [Lane; 2],
+    /// Its last turn was for late requests that nobody waits for.
+    pub(super) wrote_back: bool,
     pub(super) removed: bool,
     pub(super) helped: bool,
-    /// In sectors; 0 until it first waits.
-    pub(super) budget: u64,
-    pub(super) patience: Patience,
     pub(super) raise: Raise,
     pub(super) statistics: QueueStatistics,
 }
@@ -60,16 +99,28 @@ impl Queue {
             spec: *spec,
             wanted: spec.priority,
             class: spec.priority.class,
-            sweep: Sweep::default(),
-            in_flight: 0,
-            sync: true,
+            lanes: Default::default(),
+            wrote_back: false,
             removed: false,
             helped: false,
-            budget: 0,
-            patience: Patience::default(),
             raise: Raise::default(),
             statistics: QueueStatistics::default(),
         }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.sweep.is_empty())
+    }
+
+    /// Nothing of it waits or is in flight.
+    pub(super) fn is_done(&self) -> bool {
+        self.lanes.iter().all(Lane::is_idle)
+    }
+
+    /// What the next of its requests moves, whichever lane's it is.
+    pub(super) fn next_sectors(&self, pool: &Pool) -> u64 {
+        let next = self.lanes.iter().filter_map(|lane| lane.sweep.next());
+        next.map(|slot| pool.get(slot).sectors).max().unwrap_or(0)
     }
 
     pub(super) fn is_raised(&self, now: Nanos) -> bool {
@@ -82,22 +133,10 @@ impl Queue {
         u64::from(self.spec.effective_weight()) * u64::from(helped.max(raised))
     }
 
-    /// Its next budget before it knows better, and never more than `max`.
+    /// Its next budget: enough for whichever lane's turn it will be, and never
+    /// more than `max`.
     pub(super) fn budget(&self, max: u64) -> u64 {
-        let budget = if self.budget == 0 { max / BEGINNING } else { self.budget };
-        budget.clamp((max / SMALLEST).max(1), max)
-    }
-
-    /// Budget feedback (2010; own steps): a queue that uses its budget up gets
-    /// twice as much, so that sequential ones soon pay few seeks; one that could
-    /// not gets what it used, so that it is served the sooner next time.
-    pub(super) fn adjust(&mut self, reason: Reason, granted: u64, served: u64, max: u64) {
-        let smallest = (max / SMALLEST).max(1);
-        let reason = if served >= granted { Reason::Exhausted } else { reason };
-        self.budget = match reason {
-            Reason::Exhausted => granted.saturating_mul(2).clamp(smallest, max),
-            Reason::Timeout | Reason::Emptied => served.clamp(smallest, max),
-            Reason::Preempted => self.budget(max),
-        };
+        let waiting = self.lanes.iter().filter(|lane| !lane.sweep.is_empty());
+        waiting.map(|lane| lane.budget(max)).max().unwrap_or(1)
     }
 }

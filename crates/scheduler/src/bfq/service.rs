@@ -4,7 +4,7 @@ use stasis_block::Tag;
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use super::fair::Owner;
-use super::queue::{Queue, Reason};
+use super::queue::{Queue, Reason, ASYNC, SYNC};
 use super::{Bfq, BfqSpec, Level};
 use crate::priority::{Class, CLASS_WAIT};
 
@@ -41,6 +41,9 @@ pub(super) struct Current {
     preempted: bool,
     /// Nothing of it is done yet.
     first: bool,
+    lane: usize,
+    /// Its lane is [`ASYNC`] because that was late: it stays so.
+    late: bool,
 }
 
 #[derive(Debug)]
@@ -52,17 +55,17 @@ pub(super) enum Decision {
 
 /// How long to idle for a queue with nothing to do; 0: not at all.
 pub(super) fn patience(spec: &BfqSpec, queue: &Queue, now: Nanos) -> Nanos {
-    if !queue.sync || queue.class == Class::Idle || queue.removed {
+    if queue.class == Class::Idle || queue.removed {
         return 0;
     }
-    queue.patience.wait(spec.idle, queue.is_raised(now))
+    queue.lanes[SYNC].patience.wait(spec.idle, queue.is_raised(now))
 }
 
 impl Bfq {
     /// A queue's next budget: at least its next request.
     fn next_budget(&self, number: u32) -> u64 {
         let queue = &self.queues[number];
-        let next = queue.sweep.next().map_or(0, |slot| self.pool.get(slot).sectors);
+        let next = queue.next_sectors(&self.pool);
         queue.budget(self.largest_budget(number)).max(next)
     }
 
@@ -152,7 +155,7 @@ impl Bfq {
     pub(super) fn widen(&mut self, now: Nanos, number: u32) {
         let queue = &self.queues[number];
         let (id, group, class) = (queue.entity, queue.group, queue.class.index());
-        let next = queue.sweep.next().map_or(0, |slot| self.pool.get(slot).sectors);
+        let next = queue.next_sectors(&self.pool);
         if next <= self.entities[id].budget() {
             return;
         }
@@ -227,8 +230,27 @@ impl Bfq {
         let little = (self.max_budget() / CLASS_BUDGET).max(1);
         let granted = if held_up { budget.min(little) } else { budget };
         let (idle_until, served, preempted, first) = (None, 0, false, true);
-        self.current =
-            Some(Current { queue, began: now, idle_until, granted, served, preempted, first });
+        let lanes = &self.queues[queue].lanes;
+        // What is written back has a turn when it is late, and every other one then.
+        let earliest = lanes[ASYNC].sweep.earliest(&self.pool);
+        let late = earliest.is_some_and(|(deadline, _)| deadline <= now);
+        let late = late && (!self.queues[queue].wrote_back || lanes[SYNC].sweep.is_empty());
+        let lane = if late || lanes[SYNC].sweep.is_empty() { ASYNC } else { SYNC };
+        let own = lanes[lane].budget(self.largest_budget(queue));
+        let granted = granted.min(own.max(self.queues[queue].next_sectors(&self.pool)));
+        self.queues[queue].wrote_back = late;
+        let began = now;
+        self.current = Some(Current {
+            queue,
+            began,
+            idle_until,
+            granted,
+            served,
+            preempted,
+            first,
+            lane,
+            late,
+        });
         Some(())
     }
 
@@ -237,21 +259,29 @@ impl Bfq {
         if self.current.is_none() {
             self.select(now)?;
         }
-        let current = self.current.as_ref()?;
+        let current = self.current.as_mut()?;
         let queue = &self.queues[current.queue];
         if current.preempted {
             return Some(Decision::Expire(Reason::Preempted));
         }
-        // A late request goes first, then the sweep goes on from there.
-        let fresh = current.served == 0;
-        let late = queue.sweep.earliest(&self.pool);
-        let late = late.filter(|&(deadline, _)| fresh && deadline <= now).map(|(_, slot)| slot);
-        let Some(slot) = late.or_else(|| queue.sweep.next()) else {
+        let waits = |lane: usize| !queue.lanes[lane].sweep.is_empty();
+        if current.lane == ASYNC && waits(SYNC) && (!current.late || !waits(ASYNC)) {
+            current.lane = SYNC;
+        } else if current.lane == SYNC && !waits(SYNC) {
             // Even where budget or time is over: a queue that leaves with nothing
             // waiting comes back without what it is owed.
-            let returns = queue.in_flight > 0 && patience(&self.spec, queue, now) > 0;
-            let waits = returns || current.idle_until.is_some_and(|until| now < until);
-            return Some(if waits { Decision::Wait } else { Decision::Expire(Reason::Emptied) });
+            let returns = queue.lanes[SYNC].in_flight > 0 && patience(&self.spec, queue, now) > 0;
+            if returns || current.idle_until.is_some_and(|until| now < until) {
+                return Some(Decision::Wait);
+            }
+            current.lane = ASYNC;
+        }
+        // A late request goes first, then the sweep goes on from there.
+        let (fresh, sweep) = (current.served == 0, &queue.lanes[current.lane].sweep);
+        let late = sweep.earliest(&self.pool);
+        let late = late.filter(|&(deadline, _)| fresh && deadline <= now).map(|(_, slot)| slot);
+        let Some(slot) = late.or_else(|| sweep.next()) else {
+            return Some(Decision::Expire(Reason::Emptied));
         };
         if !fresh && now.saturating_sub(current.began) >= self.spec.budget_timeout {
             return Some(Decision::Expire(Reason::Timeout));
@@ -264,8 +294,9 @@ impl Bfq {
     pub(super) fn send(&mut self, now: Nanos, slot: u32) -> Tag {
         let number = self.pool.get(slot).queue;
         let queue = &mut self.queues[number];
-        let held = queue.sweep.send(&mut self.requests, &mut self.pool, slot);
-        queue.in_flight += 1;
+        let lane = &mut queue.lanes[usize::from(self.pool.get(slot).sync)];
+        let held = lane.sweep.send(&mut self.requests, &mut self.pool, slot);
+        lane.in_flight += 1;
         queue.statistics.requests += 1;
         queue.statistics.sectors += held.sectors;
         queue.raise.serve(held.sectors);
@@ -302,8 +333,10 @@ impl Bfq {
         let largest = self.largest_budget(number);
         let elapsed = now.saturating_sub(current.began);
         let queue = &mut self.queues[number];
-        queue.adjust(reason, current.granted, current.served, largest);
-        let (seeks, raised) = (queue.patience.seeks(), queue.is_raised(now));
+        let lane = &mut queue.lanes[current.lane];
+        lane.adjust(reason, current.granted, current.served, largest);
+        let seeks = queue.lanes[current.lane].patience.seeks();
+        let raised = queue.is_raised(now);
         self.measure(reason, elapsed, current.served, seeks);
         if seeks && self.spec.charge_time && !raised {
             let time = u128::from(self.peak) * u128::from(elapsed) / u128::from(SECOND);
@@ -312,7 +345,7 @@ impl Bfq {
         }
         let queue = &self.queues[number];
         let (id, group, class) = (queue.entity, queue.group, queue.class.index());
-        let more = !queue.sweep.is_empty();
+        let more = queue.is_waiting();
         let stays = more && queue.wanted == queue.spec.priority;
         let next = stays.then(|| self.next_budget(number));
         let level = match group {

@@ -65,6 +65,8 @@ pub struct Client {
     pub writes: bool,
     /// When it begins.
     pub begin: Nanos,
+    /// The client whose queue it asks through, if not one of its own.
+    pub through: Option<usize>,
     /// How many sectors it asks for; then it is at its end.
     pub sectors: u64,
 }
@@ -72,7 +74,8 @@ pub struct Client {
 impl Client {
     pub fn reader(spec: QueueSpec) -> Self {
         let (depth, think, sizes, begin, sectors) = (1, 0, vec![131_072], 0, u64::MAX);
-        Self { spec, depth, think, sizes, random: false, writes: false, begin, sectors }
+        let (random, writes, through) = (false, false, None);
+        Self { spec, depth, think, sizes, random, writes, begin, through, sectors }
     }
 
     pub fn random(spec: QueueSpec) -> Self {
@@ -125,8 +128,11 @@ impl World {
         for (number, client) in clients.iter().enumerate() {
             (0..client.depth).for_each(|_| _ = arrivals.push(client.begin, number));
         }
-        let create = |client: &Client| gate.scheduler().create(0, &client.spec);
-        let queues = clients.iter().map(create).collect();
+        let mut queues: Vec<QueueId> = Vec::new();
+        for client in &clients {
+            let other = client.through.map(|other| queues[other]);
+            queues.push(other.unwrap_or_else(|| gate.scheduler().create(0, &client.spec)));
+        }
         Self {
             gate,
             drive,

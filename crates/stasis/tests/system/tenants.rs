@@ -83,6 +83,116 @@ fn machines_and_a_workload_share_a_drive() {
     assert_eq!(load["threads"].as_array().unwrap().len(), 2);
 }
 
+/// Floods the channel beside the agent: help begun and ended, garbage of every
+/// kind, at the end a help page that is none.
+const FLOOD: &str = r#"
+import ctypes, glob, mmap, os, struct
+device = [d for d in glob.glob("/sys/bus/pci/devices/*") if open(d + "/vendor").read().strip() == "0x5354"][0]
+def map(name, size):
+    file = os.open(device + "/" + name, os.O_RDWR | os.O_SYNC)
+    return mmap.mmap(file, size)
+box, bell = map("resource0", 4096), map("resource2", 4096)
+ring = ctypes.c_uint32.from_buffer(bell)
+def call(kind, payload, length=None):
+    box[0:8 + len(payload)] = struct.pack("<II", kind, len(payload) if length is None else length) + payload
+    ring.value = 1
+    return struct.unpack("<I", box[0:4])[0]
+statuses = {}
+def expect(wanted, *words):
+    assert call(*words) == wanted, words
+for turn in range(TURNS):
+    expect(0, 12, struct.pack("<I", 1))
+    expect(0, 12, struct.pack("<I", 0))
+    expect(1, 12, struct.pack("<I", 7))
+    expect(1, 12, b"help!")
+    expect(1, 12, b"", 0xffffffff)
+    expect(2, 99 + turn, b"\x55" * (turn % 64))
+    expect(3, 1, struct.pack("<I", 1))
+    expect(5, 11, struct.pack("<Q", 4096 * turn + 1))
+    expect(5, 11, struct.pack("<Q", 1 << 60))
+expect(0, 12, struct.pack("<I", 1))
+expect(0, 11, struct.pack("<Q", 4096))
+"#;
+
+/// What the reader beside it loses is what help may take, 20 ms of its drive,
+/// and a turn or two.
+#[test]
+fn a_guest_that_floods_the_channel_is_contained_and_counted() {
+    let bench = Bench::new();
+    let turns = 300;
+    std::fs::write(bench.path("flood.py"), FLOOD.replace("TURNS", &turns.to_string())).unwrap();
+    let text = EXPERIMENT
+        .replace("kind = \"bfq\", depth = 2", "kind = \"bfq\", budget_timeout = \"20ms\", \
+                  low_latency = false, help_share = 0.0, help_burst = \"20ms\"")
+        .replace("guest-scheduler = \"bfq\"\ncoordinate      = true\n", "")
+        .replace(
+            "vcpus  = 2\n",
+            "command = [\"dd\", \"if=/dev/nvme0n1\", \"of=/dev/null\", \"bs=64k\", \"count=400\", \"iflag=direct\"]\n",
+        );
+    let seconds = |flood: &str| {
+        let reads = "dd if=/dev/vda of=/dev/null bs=64k count=400 iflag=direct 2>/dev/null";
+        let command = format!("command = [\"sh\", \"-c\", \"{reads} & {flood} wait\"]");
+        let lines = text.lines().map(|line| {
+            if line.starts_with("command = [\"sh\"") {
+                command.as_str()
+            } else {
+                line
+            }
+        });
+        let text = lines.collect::<Vec<_>>().join("\n");
+        std::fs::write(bench.path("flood.toml"), text).unwrap();
+        let run = bench.run(&["flood.toml", "--results=r", "--file=flood.py"]);
+        run.expect(0);
+        let summary = bench.json("r/summary.json");
+        let server = &summary["machines"][1];
+        assert_eq!((&server["refused_help"], &server["refused_calls"]), (&0.into(), &0.into()));
+        (
+            summary["machines"][0].clone(),
+            summary["shared"][0]["tenants"][0].clone(),
+            server["virtual_seconds"].as_f64().unwrap(),
+        )
+    };
+    let (quiet, _, before) = seconds("");
+    assert_eq!(quiet["refused_calls"], 0);
+    let (loud, tenant, after) = seconds("python3 /root/flood.py &&");
+    assert_eq!(loud["ending"], "exited", "{loud}");
+    assert_eq!(loud["refused_calls"], turns * 7, "{loud}");
+    assert_eq!(loud["refused_help"], 1, "{loud}");
+    assert!(tenant["help_calls"].as_u64() >= Some(2 * turns), "{tenant}");
+    assert!(tenant["helped_seconds"].as_f64() <= Some(0.0201), "{tenant}");
+    assert!(after < before + 0.1, "the other took {after} s, {before} s without a flood");
+}
+
+/// What a guest's `ionice` says comes in virtio-blk's header to the drive's
+/// scheduler: a reader of the idle class is not in the other machine's way.
+#[test]
+fn a_guests_io_priority_reaches_the_shared_drive() {
+    let bench = Bench::new();
+    let read = "dd if=/dev/vda of=/dev/null bs=64k count=300 iflag=direct";
+    let seconds = |class: &str| {
+        let text = EXPERIMENT
+            .replace("interface = \"nvme\"\n", "")
+            .replace("kind = \"bfq\", depth = 2", "kind = \"bfq\", low_latency = false")
+            .replace("guest-scheduler = \"bfq\"\ncoordinate      = true\n", "")
+            .replace("vcpus  = 2\n", &format!("command = [\"sh\", \"-c\", \"{class} {read}\"]\n"));
+        let lines =
+            text.lines().map(|line| match line.starts_with("command = [\"sh\", \"-c\", \"cat") {
+                true => format!("command = [\"sh\", \"-c\", \"{read}\"]"),
+                false => line.to_owned(),
+            });
+        let text = lines.collect::<Vec<_>>().join("\n");
+        std::fs::write(bench.path("ionice.toml"), text).unwrap();
+        bench.run(&["ionice.toml", "--results=r"]).expect(0);
+        let summary = bench.json("r/summary.json");
+        let of = |machine: usize| summary["machines"][machine]["virtual_seconds"].as_f64().unwrap();
+        (of(0), of(1))
+    };
+    let (idle, same) = (seconds("ionice -c 3"), seconds("ionice -c 2 -n 4"));
+    assert!(same.0 / same.1 > 0.8 && same.1 / same.0 > 0.8, "equal ones share: {same:?}");
+    assert!(idle.0 < same.0 * 0.7, "{idle:?} {same:?}");
+    assert!(idle.1 > idle.0 * 1.5, "{idle:?}");
+}
+
 #[test]
 fn what_cannot_be_shared_is_refused_before_anything_boots() {
     let bench = Bench::new();
