@@ -152,10 +152,13 @@ fn assemble(job: &Job) -> Result<Command, (u8, String)> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: setsid is async-signal-safe (signal-safety(7)) and allocates nothing.
+    // SAFETY: setsid and sigprocmask are async-signal-safe (signal-safety(7)) and
+    // allocate nothing.
     unsafe {
         command.pre_exec(|| {
             nix::unistd::setsid()?;
+            // It would inherit that SIGCHLD is blocked, and a shell's `wait` never end.
+            SigSet::empty().thread_set_mask()?;
             Ok(())
         });
     }
@@ -205,7 +208,7 @@ fn child_signals() -> Result<SignalFd, AgentError> {
     let error = |e: Errno| AgentError::new("watch", "child processes", e);
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGCHLD);
-    // Children get an empty mask again from `Command`.
+    // The command gets an empty mask again.
     signals.thread_block().map_err(error)?;
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(error)
 }

@@ -119,7 +119,7 @@ expect(0, 11, struct.pack("<Q", 4096))
 #[test]
 fn a_guest_that_floods_the_channel_is_contained_and_counted() {
     let bench = Bench::new();
-    let turns = 300;
+    let turns = 100;
     std::fs::write(bench.path("flood.py"), FLOOD.replace("TURNS", &turns.to_string())).unwrap();
     let text = EXPERIMENT
         .replace("kind = \"bfq\", depth = 2", "kind = \"bfq\", budget_timeout = \"20ms\", \
