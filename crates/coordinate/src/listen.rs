@@ -87,6 +87,8 @@ fn accept(last: Option<u32>, message: &Message, counts: &mut Counts) -> bool {
         // A guest's first, after a start of it or of this program.
         _ if message.sequence == 0 => 1,
         None => 1,
+        // After the largest comes 1.
+        Some(u32::MAX) => message.sequence,
         Some(last) => message.sequence.wrapping_sub(last),
     };
     if ahead == 0 || ahead > u32::MAX / 2 {
@@ -130,8 +132,10 @@ mod tests {
         let counts = guest.counts();
         assert_eq!((counts.messages, counts.lost, counts.stale), (6, 3, 2));
         guest.forget();
-        guest.hear(0, &say(3, 1, 1));
-        assert_eq!(guest.counts().messages, 7);
+        for sequence in [u32::MAX, 1, 2] {
+            guest.hear(0, &say(sequence, 1, 1));
+        }
+        assert_eq!((guest.counts().messages, guest.counts().lost), (9, 3));
     }
 
     #[test]
