@@ -85,6 +85,10 @@ impl Runner {
                         let mut again = true;
                         let outcome = self.boot(boot, slot, &mut fresh, program, &mut again);
                         let outcome = outcome.map_err(|error| format!("{error:#}"));
+                        if outcome.is_err() && self.stop.load(Ordering::Relaxed) {
+                            // It was stopped, and goes on next time.
+                            break;
+                        }
                         lock(progress).ended(boot, &outcome, again);
                         lock(outcomes)[number] = Some(outcome);
                     }
