@@ -19,11 +19,10 @@ pub const LIMIT_MS: u64 = 60_000;
 /// Longer than Linux's BFQ raises a new reader's weight, 25 s at most: what is
 /// measured is measured beside readers that are not new.
 const SETTLE_MS: u64 = 30_000;
-/// More than a queue can move while it is raised: 7 s at 109 MB/s of BFQ's reference
-/// disk, or as long as that takes at the disk's own peak rate.
-const SETTLE_BYTES: u64 = 1_000_000_000;
-/// After a start; the help that was asked for it ends.
-const GAP_MS: u64 = 2_000;
+/// After a start: the help that was asked for it ends, and who works for every
+/// application, as the graphical server, has been idle for longer than the 2 s after
+/// which BFQ takes a process for interactive again (`bfq_wr_min_idle_time`).
+const GAP_MS: u64 = 5_000;
 /// For what is not measured: file systems, the graphical server (ms).
 const BESIDE_MS: u64 = 900_000;
 
@@ -117,7 +116,6 @@ impl Boot {
             file: layout.file,
             graphical,
             settle_ms: SETTLE_MS,
-            settle_bytes: SETTLE_BYTES,
             gap_ms: GAP_MS,
             limit_ms: LIMIT_MS,
             sample_ms: SAMPLE_MS,

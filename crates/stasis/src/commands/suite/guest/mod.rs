@@ -44,10 +44,8 @@ pub struct Plan {
     pub file: u64,
     /// Whether applications need a graphical server.
     pub graphical: bool,
-    /// From the beginning of a workload until something is measured (ms), unless the
-    /// guest has moved so many bytes before.
+    /// From the beginning of a workload until something is measured (ms).
     pub settle_ms: u64,
-    pub settle_bytes: u64,
     /// After each start (ms).
     pub gap_ms: u64,
     /// When a start counts as failed (ms).
@@ -130,7 +128,7 @@ fn measure(plan: &Plan) -> Result<Vec<Measured>> {
         let mut failed = vec![false; phase.applications.len()];
         for number in 0..phase.repetitions {
             let loads = Loads::start(plan, &disk, phase.workload, number)?;
-            settle(plan, &disk)?;
+            std::thread::sleep(Duration::from_millis(plan.settle_ms));
             let repetition = repeat(plan, phase, &disk, &starter, begun, &mut failed)?;
             drop(loads);
             println!("{} {}: {:?}", phase.workload, number + 1, repetition.starts);
@@ -139,20 +137,6 @@ fn measure(plan: &Plan) -> Result<Vec<Measured>> {
         all.push(measured);
     }
     Ok(all)
-}
-
-/// Waits until the readers are no longer new to a scheduler.
-fn settle(plan: &Plan, disk: &Disk) -> Result<()> {
-    const STEP: Duration = Duration::from_millis(500);
-    let (begun, before) = (Instant::now(), disk.moved()?);
-    while begun.elapsed() < Duration::from_millis(plan.settle_ms) {
-        let moved = disk.moved()? - before;
-        if moved.read + moved.written >= plan.settle_bytes {
-            break;
-        }
-        std::thread::sleep(STEP);
-    }
-    Ok(())
 }
 
 fn repeat(
