@@ -424,6 +424,16 @@ mod tests {
         assert_eq!(experiment.drive_of(&experiment.workloads[0]), Ok(0));
         for (from, to, expected) in [
             ("'db'", "'web'", "two machines have the name `web`"),
+            (
+                "[[machine]]",
+                "[[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = { ram = '1GiB' }\n[[machine]]",
+                "two drives have the name `disk`",
+            ),
+            (
+                "[[workload]]",
+                "[[workload]]\nname = 'readers'\npattern = '1r-seq'\n[[workload]]",
+                "two workloads have the name `readers`",
+            ),
             ("'db'", "'d/b'", "letters, digits"),
             ("on = 'disk'", "on = 'disc'", "did you mean `disk`?"),
             ("'bfq'\n[[machine]]", "'bfg'\n[[machine]]", "did you mean `bfq`?"),
