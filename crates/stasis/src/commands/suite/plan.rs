@@ -21,7 +21,7 @@ pub const LIMIT_MS: u64 = 60_000;
 const SETTLE_MS: u64 = 30_000;
 /// After a start: the help that was asked for it ends, and who works for every
 /// application, as the graphical server, has been idle for longer than the 2 s after
-/// which BFQ takes a process for interactive again (`bfq_wr_min_idle_time`).
+/// which BFQ can take a process for interactive again (`bfq_wr_min_idle_time`).
 const GAP_MS: u64 = 5_000;
 /// For what is not measured: file systems, the graphical server (ms).
 const BESIDE_MS: u64 = 900_000;
