@@ -183,9 +183,14 @@ impl Accepting {
             if stop {
                 break;
             }
-            // A client that comes after this one has gone is the next one.
+            // A client that comes after this one has gone is the next one. It may
+            // have gone, and the next come, while both were looked at.
             if other && !gone {
-                self.turn_away();
+                let mut again = [PollFd::new(&look, PollFlags::IN)];
+                let _ = poll(&mut again, Some(&rustix::event::Timespec::default()));
+                if !again[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+                    self.turn_away();
+                }
             }
             if !client {
                 continue;

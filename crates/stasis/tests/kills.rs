@@ -1,12 +1,11 @@
-//! `stasis serve` is killed, or its client is, in the midst of writes; what was
-//! acknowledged is there afterwards.
+//! `stasis serve` is killed, or its client is, or another server takes its place, in
+//! the midst of writes; what was acknowledged is there afterwards.
 //! `KILLS=1000 cargo test --release -p stasis --test kills -- --nocapture`
 
 #[path = "../../serve/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,19 +20,24 @@ const BLOCK: u64 = 4096;
 /// Requests under way at a time.
 const DEPTH: u16 = 16;
 
-fn start(folder: &Path) -> Child {
+fn start(folder: &Path, medium: &str, more: &[&str]) -> Child {
     let notify = folder.join("notify");
     let _ = std::fs::remove_file(&notify);
     let ready = UnixDatagram::bind(&notify).unwrap();
-    ready.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    ready.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let process = Command::new(env!("CARGO_BIN_EXE_stasis"))
-        .args(["serve", "--drive", "name=d,model=fixed:300us,medium=file:disk", "--sockets", "."])
+        .args(["serve", "--sockets", ".", "--drive"])
+        .arg(format!("name=d,model=fixed:300us,medium={medium}"))
+        .args(more)
         .current_dir(folder)
         .env("NOTIFY_SOCKET", &notify)
-        .stderr(Stdio::null())
+        .stderr(Stdio::from(std::fs::File::create(folder.join("log")).unwrap()))
         .spawn()
         .unwrap();
-    ready.recv(&mut [0; 16]).expect("the server gets ready");
+    if let Err(error) = ready.recv(&mut [0; 16]) {
+        let log = std::fs::read_to_string(folder.join("log")).unwrap();
+        panic!("the server does not get ready: {error}: {log}");
+    }
     process
 }
 
@@ -104,60 +108,87 @@ impl Load {
     }
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_by_a_kill() {
-    let kills = std::env::var("KILLS").map_or(30, |count| count.parse().expect("a number"));
+/// Kills and replacements of a server whose drive is on `medium`.
+fn kill(medium: &str, prepare: impl Fn(&Path), seed: u64) {
+    let kills = std::env::var("KILLS").map_or(20, |count| count.parse().expect("a number"));
     let folder = tempfile::tempdir().unwrap();
-    let disk = std::fs::File::create_new(folder.path().join("disk")).unwrap();
-    disk.set_len(BLOCKS * BLOCK).unwrap();
-    let disk = std::fs::File::open(folder.path().join("disk")).unwrap();
+    prepare(folder.path());
     let socket = folder.path().join("d.sock");
     let mut load = Load {
-        random: Xoshiro256PlusPlus::seed_from_u64(1),
+        random: Xoshiro256PlusPlus::seed_from_u64(seed),
         blocks: vec![Known::default(); BLOCKS as usize],
         slots: [None; DEPTH as usize],
         next: 0,
     };
-    let mut server = start(folder.path());
+    let mut server = start(folder.path(), medium, &[]);
     let mut guest = Guest::connect(&socket);
-    let (mut again, mut of_clients) = (0, 0);
+    let (mut again, mut of_clients, mut replaced) = (0, 0, 0);
     for _ in 0..kills {
         let count = load.random.next_u64() % 60;
         load.write(&mut guest, count);
-        if load.random.next_u64() % 4 == 0 {
-            // The client is killed: its connection ends, and nobody waits.
-            of_clients += 1;
-            drop(guest);
-            load.slots = Default::default();
-            guest = Guest::connect(&socket);
-        } else {
-            server.kill().unwrap();
-            server.wait().unwrap();
-            load.reap(&mut guest);
-            again += load.slots.iter().flatten().count();
-            server = start(folder.path());
-            guest = guest.reconnect(&socket);
-            load.settle(&mut guest);
+        match load.random.next_u64() % 6 {
+            0 => {
+                // The client is killed: its connection ends, and nobody waits.
+                of_clients += 1;
+                drop(guest);
+                load.slots = Default::default();
+                guest = Guest::connect(&socket);
+            }
+            1 => {
+                replaced += 1;
+                let next = start(folder.path(), medium, &["--replace"]);
+                let old = std::mem::replace(&mut server, next).wait().unwrap();
+                assert!(old.success(), "the old server ends well");
+                guest = guest.reconnect(&socket);
+                load.settle(&mut guest);
+            }
+            _ => {
+                server.kill().unwrap();
+                server.wait().unwrap();
+                load.reap(&mut guest);
+                again += load.slots.iter().flatten().count();
+                server = start(folder.path(), medium, &[]);
+                guest = guest.reconnect(&socket);
+                load.settle(&mut guest);
+            }
         }
-        // Some blocks by the drive, all by the file.
-        for _ in 0..4 {
-            let block = (load.random.next_u64() % BLOCKS) as usize;
+        for block in 0..BLOCKS as usize {
             guest.request(0, IN, block as u64 * BLOCK / 512);
             assert!(guest.wait(1));
+            assert_eq!(guest.status(0), 0);
             load.check(block, &guest.data(0));
-        }
-        let mut data = vec![0; BLOCK as usize];
-        for block in 0..BLOCKS as usize {
-            disk.read_exact_at(&mut data, block as u64 * BLOCK).unwrap();
-            load.check(block, &data);
         }
     }
     let _ = server.kill();
     let _ = server.wait();
     println!(
-        "{} kills of the server, {of_clients} of its client: {} writes, {again} of them done again, none lost",
-        kills - of_clients,
+        "{medium}: {} kills of the server, {of_clients} of its client, {replaced} replacements: \
+         {} writes, {again} of them done again, none lost",
+        kills - of_clients - replaced,
         load.next
     );
     assert!(kills < 20 || again > 0, "servers were killed in the midst of writes");
+}
+
+fn file(folder: &Path) {
+    let disk = std::fs::File::create_new(folder.join("disk")).unwrap();
+    disk.set_len(BLOCKS * BLOCK).unwrap();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_on_a_file() {
+    kill("file:disk", file, 1);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_on_an_image() {
+    let create = |folder: &Path| {
+        let made = Command::new(env!("CARGO_BIN_EXE_stasis"))
+            .args(["image", "create", "disk.qcow2", "1MiB"])
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    };
+    kill("qcow2:disk.qcow2", create, 2);
 }

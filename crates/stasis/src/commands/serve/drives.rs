@@ -128,11 +128,12 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 fn is_locked(error: &anyhow::Error) -> bool {
-    let locked = |cause: &OpenError| matches!(cause, OpenError::Locked(_));
-    let ordered =
-        |cause: &stasis_ordered::OpenError| matches!(cause, stasis_ordered::OpenError::Locked(_));
+    use stasis_image::ImageError;
     error.chain().any(|cause| {
-        cause.downcast_ref().is_some_and(locked) || cause.downcast_ref().is_some_and(ordered)
+        // An image's error speaks for the medium's, which is not in the chain then.
+        matches!(cause.downcast_ref(), Some(OpenError::Locked(_)))
+            || matches!(cause.downcast_ref(), Some(ImageError::Open(OpenError::Locked(_))))
+            || matches!(cause.downcast_ref(), Some(stasis_ordered::OpenError::Locked(_)))
     })
 }
 
