@@ -45,6 +45,8 @@ pub(crate) struct Served {
     hang_up: Option<Box<dyn Fn() + Send>>,
     /// Where the client is told of changes.
     back: Option<OwnedFd>,
+    /// A client that waits until nothing of the last one's is under way.
+    next: Option<Sender<()>>,
     /// Mappings that had broken when they were last looked at.
     breaks: u64,
 }
@@ -71,6 +73,7 @@ impl Served {
             said: false,
             hang_up: None,
             back: None,
+            next: None,
             breaks: crate::mapping::breaks(),
         })
     }
@@ -93,6 +96,21 @@ impl Served {
         self.hang_up = hang_up;
         self.broken = None;
         self.said = false;
+    }
+
+    /// Tells `next` once nothing is under way: what a client that has gone had
+    /// asked for is not to be done after what the next one asks.
+    pub(crate) fn await_idle(&mut self, next: Sender<()>) {
+        self.next = Some(next);
+        self.answer_next();
+    }
+
+    fn answer_next(&mut self) {
+        if self.next.is_some() && self.backend.store.in_flight() == 0 {
+            if let Some(next) = self.next.take() {
+                let _ = next.send(());
+            }
+        }
     }
 
     /// What the guest's driver has accepted.
@@ -231,6 +249,7 @@ impl Served {
         if self.links.iter().any(|link| link.drained.is_some()) {
             self.answer_drained();
         }
+        self.answer_next();
         work
     }
 

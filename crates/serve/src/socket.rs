@@ -159,6 +159,10 @@ impl Accepting {
         let hang_up = end.try_clone();
         *lock(&self.client) = Some(end);
         let (worker, drive) = (self.target.worker.clone(), self.target.drive);
+        let (next, idle) = std::sync::mpsc::channel();
+        worker.with(drive, move |served| served.await_idle(next));
+        // An error: the drive is no more, as what follows will find.
+        let _ = idle.recv();
         worker.with(drive, move |served| {
             served.backend.counts.connections += 1;
             served.set_hang_up(hang_up.ok().map(|stream| {
