@@ -1,6 +1,6 @@
 //! What a drive's bytes go through.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
 use stasis_block::{Command, Status};
@@ -108,13 +108,21 @@ impl Store {
         for raw in self.drive.lock().descriptors() {
             // SAFETY: the medium keeps its descriptors open for as long as it
             // lives; closing them takes them out.
-            let descriptor = unsafe { BorrowedFd::borrow_raw(raw) };
-            let data = epoll::EventData::new_u64(LOOK);
-            epoll::add(epoll, descriptor, data, epoll::EventFlags::IN)
+            unsafe { watch(epoll, raw) }
                 .map_err(|source| ServeError::Wait { source: source.into() })?;
         }
         Ok(())
     }
+}
+
+/// Has a thread look again when a descriptor becomes readable.
+///
+/// # Safety
+/// It is open, and whoever closes it is the only one who has it.
+pub(crate) unsafe fn watch(epoll: &OwnedFd, raw: RawFd) -> Result<(), rustix::io::Errno> {
+    // SAFETY: the caller's promise.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(raw) };
+    epoll::add(epoll, descriptor, epoll::EventData::new_u64(LOOK), epoll::EventFlags::IN)
 }
 
 /// A medium that is not there: every I/O fails.

@@ -171,7 +171,8 @@ impl Thread {
         if self.poll == Poll::Never {
             self.listen(true);
         }
-        let mut before = 0;
+        // When the last turn began, if it had no work and nothing was waited for.
+        let mut idle: Option<Nanos> = None;
         while !self.state.stop {
             let mut work = false;
             if self.common.called.swap(false, Ordering::Acquire) {
@@ -184,24 +185,23 @@ impl Thread {
             }
             let now = self.state.now();
             work |= self.turn(now);
-            let turn = now - std::mem::replace(&mut before, now);
+            let interrupted = idle.take().is_some_and(|began| now - began > INTERRUPTED);
             if work {
                 self.last_work = now;
                 continue;
             }
-            if turn > INTERRUPTED && self.poll == Poll::Adaptive {
+            if interrupted && self.poll == Poll::Adaptive {
                 self.shy_until = now + SHY;
                 self.window = 0;
             }
             match self.poll {
                 Poll::Always => std::hint::spin_loop(),
-                Poll::Adaptive if now - self.last_work < self.window => std::hint::spin_loop(),
+                Poll::Adaptive if now - self.last_work < self.window => {
+                    idle = Some(now);
+                    std::hint::spin_loop();
+                }
                 Poll::Adaptive => self.wait(now, LEAD),
                 Poll::Never => self.wait(now, 0),
-            }
-            if self.poll != Poll::Always {
-                // What it has waited is no interruption.
-                before = self.state.now();
             }
         }
     }

@@ -12,17 +12,15 @@ mod queue;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll;
 use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Submission};
 
 use crate::backend::{Backend, Counted};
 use crate::statistics::InUse;
-use crate::store::LOOK;
+use crate::store::watch;
 use abi::{Descriptor, Info};
 use queue::{Queue, Said};
 
@@ -54,9 +52,7 @@ impl Ublk {
             let queue = Queue::start(&device, number, info.depth, info.max_bytes)?;
             // SAFETY: the ring is open for as long as its queue; closing it
             // takes it out.
-            let ring = unsafe { BorrowedFd::borrow_raw(queue.ring()) };
-            let data = epoll::EventData::new_u64(LOOK);
-            epoll::add(&*backend.epoll, ring, data, epoll::EventFlags::IN)?;
+            unsafe { watch(&backend.epoll, queue.ring()) }?;
             queues.push(queue);
         }
         let (done, counted) = Default::default();
@@ -182,9 +178,6 @@ impl Ublk {
             if !work {
                 std::thread::yield_now();
             }
-        }
-        for queue in &self.queues {
-            queue::unwatch(&self.backend.epoll, queue.ring());
         }
         self.backend.finish()
     }

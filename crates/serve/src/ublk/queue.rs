@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 
 use io_uring::{opcode, types, IoUring};
@@ -212,11 +212,4 @@ impl Drop for Descriptors {
         // SAFETY: mapped with this length, and nobody has a reference into it.
         let _ = unsafe { munmap(self.start.as_ptr(), self.length) };
     }
-}
-
-/// Takes a descriptor out of a set that it was watched in.
-pub(super) fn unwatch(epoll: &OwnedFd, ring: RawFd) {
-    // SAFETY: open for as long as the queue that it is of.
-    let ring = unsafe { std::os::fd::BorrowedFd::borrow_raw(ring) };
-    let _ = rustix::event::epoll::delete(epoll, ring);
 }
