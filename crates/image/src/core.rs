@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify, RwLock, RwLockReadGuard};
 use crate::durability::{Covered, Lag};
 use crate::host::{HostIo, Shared};
 use crate::job::Job;
+use crate::outlive::{Change, Outlive};
 use crate::storage::{Handle, Role};
 use crate::tables::{Plan, Write};
 use crate::{Durability, Settings};
@@ -52,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) stale: std::sync::Mutex<bool>,
     /// A flush that bounds the lag is over.
     caught_up: Notify,
+    /// What of the tables outlives the program.
+    pub(crate) outlive: Outlive,
     /// Whether the format has clusters of zeroes.
     zeroes: bool,
     /// Whether the drive below orders without waiting.
@@ -67,6 +70,7 @@ impl Core {
         access: FormatAccess<Handle>,
         shared: Arc<Shared>,
         settings: Settings,
+        outlive: Outlive,
         zeroes: bool,
         barriers: bool,
     ) -> Self {
@@ -79,6 +83,7 @@ impl Core {
             lag: std::sync::Mutex::default(),
             stale: std::sync::Mutex::new(false),
             caught_up: Notify::new(),
+            outlive,
             zeroes,
             barriers,
         }
@@ -113,10 +118,12 @@ impl Core {
         };
         let failure = command.operation.failure();
         let durable = matches!(command.operation, Operation::Discard | Operation::WriteZeroes);
-        match outcome {
-            Ok(()) if durable && urgent => status(self.make_durable().await, failure),
-            outcome => status(outcome, failure),
-        }
+        let outcome = match outcome {
+            Ok(()) if durable && urgent => self.make_durable().await,
+            Ok(()) if failure == Status::WriteError => self.outlive().await,
+            outcome => outcome,
+        };
+        status(outcome, failure)
     }
 
     async fn read(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
@@ -195,7 +202,7 @@ impl Core {
                 _ => {
                     all = false;
                     self.before_allocation(&access).await?;
-                    self.changed();
+                    let _change = self.changed();
                     access.write(piece, offset + at).await?;
                 }
             }
@@ -209,7 +216,7 @@ impl Core {
     async fn replace(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let access = self.access.write().await;
         self.before_allocation(&access).await?;
-        self.changed();
+        let _change = self.changed();
         access.write(data, offset).await?;
         lock(&self.freed).push((0, 0));
         Ok(())
@@ -224,7 +231,7 @@ impl Core {
             if freed() {
                 let mut job = self.job(turn, access).await?;
                 job.submit(End::Ordered).await?;
-                job.settle().await?;
+                job.settle(access).await?;
             }
         }
         Ok(())
@@ -250,7 +257,7 @@ impl Core {
                 }
             };
             if let Some(freed) = freed {
-                self.changed();
+                let _change = self.changed();
                 access.discard_to_zero(offset + at, count).await?;
                 lock(&self.freed).push(freed);
             }
@@ -298,7 +305,7 @@ impl Core {
             self.wait_for_lag().await;
         }
         acknowledge();
-        job.settle().await
+        job.settle(&access).await
     }
 
     /// Waits while a crash could undo more than is allowed.
@@ -353,19 +360,28 @@ impl Core {
         let plan = self.plan(&access, true).await?;
         let mut job = Job::new(self, turn, Vec::new(), plan);
         job.submit(End::Durable).await?;
-        job.settle().await?;
+        job.settle(&access).await?;
         let clean = self.shared.lock().tables.mark_clean();
-        if let Some(write) = clean {
+        let ended = self.end_log();
+        let any = clean.is_some() || ended.is_some();
+        for write in [clean, ended].into_iter().flatten() {
             self.submit(write).await?;
+        }
+        if any {
             self.shared.io(Command::flush(), Vec::new()).await?;
         }
+        self.outlive.remove();
         Ok(())
     }
 
     /// Writes the tables in a sound order, and ends that with a flush or an
     /// order of its own.
-    async fn write_tables(&self, access: &FormatAccess<Handle>, end: End) -> io::Result<()> {
-        self.start(access, end).await?.settle().await
+    pub(crate) async fn write_tables(
+        &self,
+        access: &FormatAccess<Handle>,
+        end: End,
+    ) -> io::Result<()> {
+        self.start(access, end).await?.settle(access).await
     }
 
     /// The same, as far as submitting it all.
@@ -387,13 +403,29 @@ impl Core {
         Ok(Job::new(self, turn, freed, plan))
     }
 
-    /// Tables of the image are changed.
-    fn changed(&self) {
+    /// Tables of the image are changed, until what this gives is dropped.
+    fn changed(&self) -> Change<'_> {
         *lock(&self.stale) = true;
+        self.outlive.changed()
     }
 
     /// What the tables are to be, at one instant between all changes.
     async fn plan(&self, access: &FormatAccess<Handle>, whole: bool) -> io::Result<Plan> {
+        self.settled(access, || {
+            // The file is to have nothing that the log does not have.
+            self.log_changes();
+            self.shared.lock().tables.plan(whole)
+        })
+        .await
+    }
+
+    /// Does something at an instant between all changes at which the tables are
+    /// known as they are to be.
+    pub(crate) async fn settled<T>(
+        &self,
+        access: &FormatAccess<Handle>,
+        then: impl FnOnce() -> T,
+    ) -> io::Result<T> {
         loop {
             let mut flush = pin!(access.flush());
             // Within one poll nothing else runs.
@@ -401,7 +433,7 @@ impl Core {
             match first {
                 Poll::Ready(outcome) => {
                     outcome?;
-                    return Ok(self.shared.lock().tables.plan(whole));
+                    return Ok(then());
                 }
                 Poll::Pending => flush.await?,
             }
@@ -463,7 +495,7 @@ impl Core {
     /// Makes the disk larger.
     pub(crate) async fn grow(&self, size: u64) -> io::Result<()> {
         let access = self.access.write().await;
-        self.changed();
+        let _change = self.changed();
         access.resize_grow(size, imago::format::PreallocateMode::None).await?;
         // The table that grew leaves its old place.
         lock(&self.freed).push((0, 0));

@@ -2,11 +2,13 @@
 
 use std::io;
 
+use imago::FormatAccess;
 use stasis_block::Command;
 use tokio::sync::MutexGuard;
 
 use crate::core::{finish, lock, Core, End};
 use crate::host::HostIo;
+use crate::storage::Handle;
 use crate::tables::Plan;
 
 /// Tables on their way to the drive below. Dropped before it is settled, it
@@ -75,10 +77,11 @@ impl<'a> Job<'a> {
     }
 
     /// Waits for the rest.
-    pub(crate) async fn settle(mut self) -> io::Result<()> {
+    pub(crate) async fn settle(mut self, access: &FormatAccess<Handle>) -> io::Result<()> {
         self.ordered().await?;
         finish(std::mem::take(&mut self.writes)).await?;
         self.plan = None;
+        self.core.shorten_log(access, !self.freed.is_empty()).await?;
         let freed = std::mem::take(&mut self.freed);
         let count = freed.len();
         self.core.discard(freed).await;

@@ -13,6 +13,8 @@
 //!   else holds depends on its [`Durability`]: everything that was acknowledged
 //!   before a flush that ended; or, with [`Durability::Ordered`], everything
 //!   before some flush and nothing after the next.
+//! - Where it is asked for ([`Opening::outlive`]), what was acknowledged is there
+//!   after the program was killed, flushed or not.
 //! - A write that finds no room ends with an error, and the image stays sound
 //!   and goes on.
 //! - No file makes it panic or hang: what contradicts itself is refused with
@@ -34,12 +36,14 @@ mod job;
 mod layer;
 mod map;
 mod open;
+mod outlive;
 mod refcounts;
 mod repair;
 mod storage;
 mod tables;
 mod tasks;
 mod timeless;
+mod unflushed;
 
 pub use chain::{find, Format, Found, Link, DEPTH_LIMIT};
 pub use check::Report;

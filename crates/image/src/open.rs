@@ -16,11 +16,12 @@ use crate::core::Core;
 use crate::header::Source;
 use crate::host::Shared;
 use crate::layer::{instantly, Image};
+use crate::outlive::Outlive;
 use crate::repair;
 use crate::storage::{Handle, Role};
-use crate::tables::Tables;
+use crate::tables::{Tables, Write};
 use crate::tasks::Tasks;
-use crate::{Durability, Header, ImageError, Settings};
+use crate::{unflushed, Durability, Header, ImageError, Settings};
 
 /// Clusters that an image may need beside those of its disk and its tables.
 const SPARE: u64 = 64;
@@ -35,6 +36,7 @@ pub struct Opening {
     // How long each is.
     lengths: Vec<u64>,
     writable: bool,
+    outlive: bool,
 }
 
 /// How far the file of an image can grow, in bytes.
@@ -95,16 +97,24 @@ pub fn find_links(
             let what = "a bitmap of changed blocks".to_owned();
             return Err(ImageError::Unsupported { path: found.links[0].path.clone(), what });
         }
+        let mut changed = unflushed::recover(&found.links[0].path, &found.header)?;
+        if changed {
+            found = chain::inspect(found.links)?;
+        }
         if found.header.dirty() || !repair::reaches(&found.header, places[0].1) {
             repair::refcounts(&found, places[0].1)?;
             found = chain::inspect(found.links)?;
+            changed = true;
+        }
+        if changed {
             let os =
                 |source| ImageError::Os { path: files[0].path.clone(), what: "read it", source };
             let file = std::fs::File::open(&files[0].path).map_err(os)?;
             lengths[0] = Source::new(&file).map_err(os)?.length;
         }
     }
-    Ok((Opening { found, places, lengths, writable }, Box::new(medium)))
+    let outlive = false;
+    Ok((Opening { found, places, lengths, writable, outlive }, Box::new(medium)))
 }
 
 impl Opening {
@@ -125,6 +135,13 @@ impl Opening {
 
     fn path(&self) -> PathBuf {
         self.found.links[0].path.clone()
+    }
+
+    /// Has everything that is acknowledged outlive the program, as someone has to
+    /// who goes on where a program was killed: not only what was flushed. For
+    /// images in files of this host.
+    pub fn outlive(self) -> Self {
+        Self { outlive: true, ..self }
     }
 
     /// Opens the image on `lower`, a drive with the medium that the opening came
@@ -197,7 +214,14 @@ impl Opening {
             .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
             .map_err(|source| ImageError::Format { path: self.path(), source })?;
         let barriers = lower.barrier().is_some();
-        let core = Core::new(access, shared, settings, header.version > 2, barriers);
+        let outlive = match self.outlive && writable {
+            true => Outlive::everything(&self.path(), header.version > 2),
+            false => Outlive::default(),
+        };
+        if outlive.is_logged() {
+            self.mark(&mut *lower, &shared)?;
+        }
+        let core = Core::new(access, shared, settings, outlive, header.version > 2, barriers);
         Ok(Image::new(lower, Arc::new(core), tasks, self.path(), size, writable))
     }
 
@@ -206,11 +230,22 @@ impl Opening {
         let command = Command::new(Operation::Read, offset, length);
         match lower.instant(command, vec![0; length as usize]) {
             (Status::Ok, data) => Ok(data),
-            _ => Err(ImageError::Format {
-                path: self.path(),
-                source: std::io::Error::other("the drive below cannot read it"),
-            }),
+            _ => Err(self.failed("the drive below cannot read it")),
         }
+    }
+
+    /// Has the image's header say that there is a log.
+    fn mark(&self, lower: &mut dyn Layer, shared: &Shared) -> Result<(), ImageError> {
+        let Some(Write { offset, data }) = shared.lock().tables.log() else { return Ok(()) };
+        let command = Command::new(Operation::Write, offset, data.len() as u64);
+        match lower.instant(command, data).0 {
+            Status::Ok => Ok(()),
+            _ => Err(self.failed("the drive below cannot write it")),
+        }
+    }
+
+    fn failed(&self, what: &str) -> ImageError {
+        ImageError::Format { path: self.path(), source: std::io::Error::other(what) }
     }
 
     /// Takes over the tables that have to be known from the beginning.

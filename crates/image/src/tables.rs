@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::header::{be32, be64, DIRTY};
-use crate::refcounts;
+use crate::{refcounts, unflushed};
 
 /// What changed in a table is written in pages of this many bytes: what drives
 /// write at once.
@@ -34,6 +34,10 @@ pub(crate) struct Table {
     unsure: bool,
     /// Whether it waits for the image to be closed.
     late: bool,
+    /// What is known of it where the program is killed, if it was changed.
+    logged: Option<Vec<u8>>,
+    /// Whether it was changed since then.
+    unlogged: bool,
 }
 
 /// The tables of an image.
@@ -44,6 +48,8 @@ pub(crate) struct Tables {
     lazy: bool,
     clusters: BTreeMap<u64, Table>,
     dirty_bytes: u64,
+    /// The tables that were changed since they were logged, where they are.
+    unlogged: Option<Vec<u64>>,
 }
 
 /// A write of tables.
@@ -87,6 +93,21 @@ struct Pointers {
     l1: Range<u64>,
 }
 
+impl Table {
+    fn new(now: Vec<u8>) -> Self {
+        Self {
+            now,
+            below: None,
+            counted: None,
+            dirty: false,
+            unsure: false,
+            late: false,
+            logged: None,
+            unlogged: false,
+        }
+    }
+}
+
 impl Tables {
     pub(crate) fn new(cluster_bits: u32, order: u32, lazy: bool) -> Self {
         Self { cluster_bits, order, lazy, ..Self::default() }
@@ -98,10 +119,10 @@ impl Tables {
 
     /// Takes over what the drive below has of a table.
     pub(crate) fn load(&mut self, offset: u64, bytes: Vec<u8>) {
-        let counted = None;
         let below = Some(bytes.clone());
-        let table = Table { now: bytes, below, counted, dirty: false, unsure: false, late: false };
-        self.clusters.entry(offset >> self.cluster_bits).or_insert(table);
+        self.clusters
+            .entry(offset >> self.cluster_bits)
+            .or_insert_with(|| Table { below, ..Table::new(bytes) });
     }
 
     /// Takes over a refcount block.
@@ -163,15 +184,25 @@ impl Tables {
         for (cluster, within) in self.pieces(offset, data.len()).collect::<Vec<_>>() {
             let (piece, rest) = data.split_at(within.len());
             let size = self.size();
-            let table = self.clusters.entry(cluster).or_insert_with(|| Table {
-                now: vec![0; size],
-                below: None,
-                counted: None,
-                dirty: false,
-                unsure: false,
-                late: false,
+            let mut fresh = false;
+            let table = self.clusters.entry(cluster).or_insert_with(|| {
+                fresh = true;
+                Table::new(vec![0; size])
             });
+            if let Some(list) = &mut self.unlogged {
+                if !std::mem::replace(&mut table.unlogged, true) {
+                    list.push(cluster);
+                }
+                // What it is before its first change, the file has.
+                if table.logged.is_none() && !fresh {
+                    table.logged = Some(table.now.clone());
+                }
+            }
             table.now[within].copy_from_slice(piece);
+            if self.unlogged.is_some() && cluster == 0 {
+                let (at, bit) = unflushed::MARK;
+                table.now[at] |= bit;
+            }
             if !table.dirty {
                 table.dirty = true;
                 self.dirty_bytes += size as u64;
@@ -361,6 +392,65 @@ impl Tables {
         header.now[79] &= !(DIRTY as u8);
         header.below = Some(header.now.clone());
         Some(Write { offset: 0, data: header.now[..512].to_vec() })
+    }
+
+    /// Begins to note what has to be logged: the header's first sector with the
+    /// mark that says so, to be written first.
+    pub(crate) fn log(&mut self) -> Option<Write> {
+        self.unlogged = Some(Vec::new());
+        self.mark(|byte, bit| byte | bit)
+    }
+
+    /// Ends that: the header's first sector without the mark, to be written last.
+    pub(crate) fn end_log(&mut self) -> Option<Write> {
+        self.unlogged = None;
+        self.mark(|byte, bit| byte & !bit)
+    }
+
+    fn mark(&mut self, change: impl Fn(u8, u8) -> u8) -> Option<Write> {
+        let (at, bit) = unflushed::MARK;
+        let header = self.clusters.get_mut(&0)?;
+        let below = header.below.as_mut()?;
+        for bytes in [&mut header.now, &mut *below].into_iter().chain(&mut header.logged) {
+            bytes[at] = change(bytes[at], bit);
+        }
+        Some(Write { offset: 0, data: below[..512].to_vec() })
+    }
+
+    /// What has become of tables since this was last asked.
+    pub(crate) fn unlogged(&mut self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for cluster in self.unlogged.as_mut().map(std::mem::take).unwrap_or_default() {
+            let Some(table) = self.clusters.get_mut(&cluster) else { continue };
+            table.unlogged = false;
+            let start = cluster << self.cluster_bits;
+            let first = writes.len();
+            changes(start, table.logged.as_deref(), &table.now, &mut writes);
+            let logged = table.logged.get_or_insert_with(|| table.now.clone());
+            for Write { offset, data } in &writes[first..] {
+                let at = (offset - start) as usize;
+                logged[at..at + data.len()].copy_from_slice(data);
+            }
+        }
+        writes
+    }
+
+    /// What the file below does not have of the tables as they are; no plan may
+    /// be under way.
+    pub(crate) fn unwritten(&mut self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        let dirty: Vec<u64> =
+            self.clusters.iter().filter(|(_, t)| t.dirty).map(|(c, _)| *c).collect();
+        for cluster in dirty {
+            // What is no table any more may have become data.
+            if self.is_free(cluster) {
+                continue;
+            }
+            let Some(table) = self.clusters.get(&cluster) else { continue };
+            let below = table.below.as_deref().filter(|_| !table.unsure);
+            changes(cluster << self.cluster_bits, below, &table.now, &mut writes);
+        }
+        writes
     }
 
     /// Takes a plan back that was not carried out as a whole: what the drive

@@ -19,6 +19,7 @@
 
 mod aligned;
 mod backing;
+mod boot;
 mod delay;
 mod direct;
 mod error;
@@ -32,6 +33,7 @@ mod synchronous;
 mod uring;
 mod workers;
 
+pub use boot::boot;
 pub use error::{MediumError, OpenError, SpecError};
 pub use faults::{FaultPlan, Faults};
 pub use host::{HostFile, HostFiles};

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, IFlags};
 use rustix::io::Errno;
 use stasis_clock::{Nanos, MILLISECOND};
 
-use crate::head::{Boot, Head, NoHead, HEADS, UNKNOWN};
+use crate::head::{Head, NoHead, HEADS, UNKNOWN};
 use crate::host::HostFile;
 use crate::record::{LONGEST, PAGE};
 use crate::recover::{self, Unrecoverable};
@@ -90,19 +90,22 @@ impl Disk {
             make_log(&path, capacity, options.log_bytes)?;
         }
         let (log, length) = open_locked(&path)?;
-        let recovery = recover::recover(&log, length, boot()).map_err(|why| match why {
-            Unrecoverable::Head(NoHead::Newer(version)) => {
-                OpenError::Newer { log: path.clone(), version }
-            }
-            Unrecoverable::Head(NoHead::Damaged) => {
-                OpenError::NoLog { log: path.clone(), image: image.into() }
-            }
-            Unrecoverable::Truncated { length, expected } => {
-                OpenError::Truncated { log: path.clone(), length, expected }
-            }
-            Unrecoverable::Damaged { offset } => OpenError::Damaged { log: path.clone(), offset },
-            Unrecoverable::Io(source) => host(&path, "read it")(source),
-        })?;
+        let recovery = recover::recover(&log, length, stasis_media::boot().unwrap_or(UNKNOWN))
+            .map_err(|why| match why {
+                Unrecoverable::Head(NoHead::Newer(version)) => {
+                    OpenError::Newer { log: path.clone(), version }
+                }
+                Unrecoverable::Head(NoHead::Damaged) => {
+                    OpenError::NoLog { log: path.clone(), image: image.into() }
+                }
+                Unrecoverable::Truncated { length, expected } => {
+                    OpenError::Truncated { log: path.clone(), length, expected }
+                }
+                Unrecoverable::Damaged { offset } => {
+                    OpenError::Damaged { log: path.clone(), offset }
+                }
+                Unrecoverable::Io(source) => host(&path, "read it")(source),
+            })?;
         let expected = recovery.plan.head.capacity;
         if expected != capacity {
             let (log, image) = (path, image.into());
@@ -202,11 +205,4 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
         what: "make the name durable",
         source,
     })
-}
-
-/// Which boot of the host this is (Linux: random(4), `boot_id`).
-fn boot() -> Boot {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    u128::from_str_radix(&digits, 16).map_or(UNKNOWN, u128::to_be_bytes)
 }

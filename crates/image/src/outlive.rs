@@ -1,0 +1,148 @@
+//! How what was acknowledged outlives the program, and not only what was flushed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+use imago::FormatAccess;
+
+use crate::core::{lock, Core, End};
+use crate::storage::Handle;
+use crate::tables::Write;
+use crate::unflushed::Log;
+
+/// What of an image's tables outlives the program.
+#[derive(Debug, Default)]
+pub(crate) struct Outlive {
+    way: Way,
+    changes: Mutex<Changes>,
+}
+
+#[derive(Debug, Default)]
+enum Way {
+    /// What was flushed.
+    #[default]
+    Flushed,
+    /// What is in the log. `None` once the image is closed.
+    Logged(Mutex<Option<Log>>),
+    /// Tables are written before a command that changed them ends.
+    Written,
+}
+
+/// Changes of tables that may not outlive the program yet.
+#[derive(Debug, Default)]
+struct Changes {
+    under_way: u32,
+    any: bool,
+}
+
+/// A change of tables that is under way.
+#[must_use]
+pub(crate) struct Change<'a>(&'a Outlive);
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let mut changes = lock(&self.0.changes);
+        changes.under_way -= 1;
+        changes.any = true;
+    }
+}
+
+impl Outlive {
+    /// Everything that is acknowledged outlives the program that has the image at
+    /// `path`. `log`: whether its format has room for the mark that a log needs;
+    /// where it has not, or no file can be made beside it, tables are written
+    /// early.
+    pub(crate) fn everything(path: &Path, log: bool) -> Self {
+        let log = log.then(|| Log::create(path).ok()).flatten();
+        let way = log.map_or(Way::Written, |log| Way::Logged(Mutex::new(Some(log))));
+        Self { way, ..Self::default() }
+    }
+
+    /// Whether there is a log.
+    pub(crate) fn is_logged(&self) -> bool {
+        matches!(self.way, Way::Logged(_))
+    }
+
+    pub(crate) fn changed(&self) -> Change<'_> {
+        lock(&self.changes).under_way += 1;
+        Change(self)
+    }
+
+    /// Removes the log: everything is in the image.
+    pub(crate) fn remove(&self) {
+        if let Way::Logged(log) = &self.way {
+            if let Some(log) = lock(log).take() {
+                log.remove();
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Sees to it that the tables outlive the program as they are, those that
+    /// others changed included: what was written in place may lie where another
+    /// command is about to have allocated.
+    pub(crate) async fn outlive(&self) -> io::Result<()> {
+        let pending = || {
+            let changes = lock(&self.outlive.changes);
+            changes.any || changes.under_way > 0
+        };
+        if matches!(self.outlive.way, Way::Flushed) || !pending() {
+            return Ok(());
+        }
+        let access = self.access().await;
+        if self.outlive.is_logged() && self.settled(&access, || self.log_changes()).await? {
+            return Ok(());
+        }
+        self.write_tables(&access, End::Ordered).await
+    }
+
+    /// Logs what has changed; `false` if the tables had better be written.
+    pub(crate) fn log_changes(&self) -> bool {
+        let Way::Logged(log) = &self.outlive.way else { return true };
+        let unlogged = self.shared.lock().tables.unlogged();
+        let mut log = lock(log);
+        let Some(log) = log.as_mut() else { return true };
+        let logged = log.append(&unlogged).is_ok() && !log.is_long();
+        if logged {
+            lock(&self.outlive.changes).any = false;
+        }
+        logged
+    }
+
+    /// Lets go of what the image's file has, now that tables were written.
+    /// `freed`: whether clusters are about to get a new use.
+    pub(crate) async fn shorten_log(
+        &self,
+        access: &FormatAccess<Handle>,
+        freed: bool,
+    ) -> io::Result<()> {
+        match &self.outlive.way {
+            Way::Flushed => Ok(()),
+            Way::Written => {
+                let mut changes = lock(&self.outlive.changes);
+                changes.any = changes.under_way > 0;
+                Ok(())
+            }
+            Way::Logged(log) => {
+                self.settled(access, || {
+                    self.log_changes();
+                    let unwritten = self.shared.lock().tables.unwritten();
+                    if let Some(log) = lock(log).as_mut() {
+                        if freed || unwritten.is_empty() || log.is_long() {
+                            log.restart(&unwritten);
+                        }
+                    }
+                })
+                .await
+            }
+        }
+    }
+
+    /// Ends the log, for the image to be closed: what takes its mark away.
+    pub(crate) fn end_log(&self) -> Option<Write> {
+        let logged = self.outlive.is_logged();
+        logged.then(|| self.shared.lock().tables.end_log()).flatten()
+    }
+}
