@@ -9,6 +9,7 @@ mod support;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -119,12 +120,17 @@ impl Load {
     }
 }
 
+/// One test at a time: a server that one starts has the other's connections until
+/// it is its program, so that a client that went seems to be there.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn kills() -> u64 {
     std::env::var("KILLS").map_or(20, |count| count.parse().expect("a number"))
 }
 
 /// Kills and replacements of a server whose drive is on `medium`.
 fn kill(medium: &str, prepare: impl Fn(&Path), seed: u64, kills: u64) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     prepare(folder.path());
     let socket = folder.path().join("d.sock");

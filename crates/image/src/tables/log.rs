@@ -1,0 +1,65 @@
+//! What of the tables a program that is killed would take with it.
+
+use super::{changes, Tables, Write};
+use crate::unflushed;
+
+impl Tables {
+    /// Begins to note what has to be logged: the header's first sector with the
+    /// mark that says so, to be written first.
+    pub(crate) fn log(&mut self) -> Option<Write> {
+        self.unlogged = Some(Vec::new());
+        self.mark(|byte, bit| byte | bit)
+    }
+
+    /// Ends that: the header's first sector without the mark, to be written last.
+    pub(crate) fn end_log(&mut self) -> Option<Write> {
+        self.unlogged = None;
+        self.mark(|byte, bit| byte & !bit)
+    }
+
+    fn mark(&mut self, change: impl Fn(u8, u8) -> u8) -> Option<Write> {
+        let (at, bit) = unflushed::MARK;
+        let header = self.clusters.get_mut(&0)?;
+        let below = header.below.as_mut()?;
+        for bytes in [&mut header.now, &mut *below].into_iter().chain(&mut header.logged) {
+            bytes[at] = change(bytes[at], bit);
+        }
+        Some(Write { offset: 0, data: below[..512].to_vec() })
+    }
+
+    /// What has become of tables since this was last asked.
+    pub(crate) fn unlogged(&mut self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for cluster in self.unlogged.as_mut().map(std::mem::take).unwrap_or_default() {
+            let Some(table) = self.clusters.get_mut(&cluster) else { continue };
+            table.unlogged = false;
+            let start = cluster << self.cluster_bits;
+            let first = writes.len();
+            changes(start, table.logged.as_deref(), &table.now, &mut writes);
+            let logged = table.logged.get_or_insert_with(|| table.now.clone());
+            for Write { offset, data } in &writes[first..] {
+                let at = (offset - start) as usize;
+                logged[at..at + data.len()].copy_from_slice(data);
+            }
+        }
+        writes
+    }
+
+    /// What the file below does not have of the tables as they are; no plan may
+    /// be under way.
+    pub(crate) fn unwritten(&mut self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        let dirty: Vec<u64> =
+            self.clusters.iter().filter(|(_, t)| t.dirty).map(|(c, _)| *c).collect();
+        for cluster in dirty {
+            // What is no table any more may have become data.
+            if self.is_free(cluster) {
+                continue;
+            }
+            let Some(table) = self.clusters.get(&cluster) else { continue };
+            let below = table.below.as_deref().filter(|_| !table.unsure);
+            changes(cluster << self.cluster_bits, below, &table.now, &mut writes);
+        }
+        writes
+    }
+}

@@ -1,0 +1,200 @@
+//! From tables that have changed to writes in a sound order.
+
+use std::ops::Range;
+
+use super::{changes, Pointers, Tables, Write, KEPT};
+use crate::header::{be64, DIRTY};
+use crate::refcounts;
+
+/// What is to be written, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Writes of one group may happen in any order.
+    pub(crate) groups: Vec<Group>,
+    /// What the plan covers, for [`Tables::failed`].
+    covered: Vec<(u64, Option<Vec<u8>>)>,
+}
+
+/// Writes between which there is no order.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) writes: Vec<Write>,
+    /// Whether the drive below may have to find room for them.
+    pub(crate) fresh: bool,
+    /// Whether they may happen together with what was written before.
+    pub(crate) early: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Header,
+    Reftable,
+    RefBlock,
+    L1,
+    L2,
+}
+
+impl Tables {
+    fn role(&self, cluster: u64, pointers: &[Pointers; 2], blocks: &[u64]) -> Role {
+        let within = |range: fn(&Pointers) -> &Range<u64>| {
+            pointers.iter().any(|pointers| range(pointers).contains(&cluster))
+        };
+        match cluster {
+            0 => Role::Header,
+            _ if within(|pointers| &pointers.reftable) => Role::Reftable,
+            _ if blocks.binary_search(&cluster).is_ok() => Role::RefBlock,
+            _ if within(|pointers| &pointers.l1) => Role::L1,
+            _ => Role::L2,
+        }
+    }
+
+    /// The refcount blocks' clusters, sorted.
+    fn blocks(&self, pointers: &Pointers) -> Vec<u64> {
+        let start = pointers.reftable.start << self.cluster_bits;
+        let length = (pointers.reftable.end - pointers.reftable.start) << self.cluster_bits;
+        let table = self.bytes_at(start, length as usize, true);
+        let entries = table.chunks_exact(8).map(|entry| be64(entry, 0) >> self.cluster_bits);
+        let mut blocks: Vec<_> = entries.filter(|&block| block != 0).collect();
+        blocks.sort_unstable();
+        blocks
+    }
+
+    /// What has to be written for the drive below to have the tables as they
+    /// are now. From here on they count as written.
+    ///
+    /// The order, for an image that is sound whatever of a group is lost:
+    /// 1. what nothing points to yet, and refcounts that grow;
+    /// 2. what finds refcounts;
+    /// 3. what finds data: L1 and L2 entries, and the header;
+    /// 4. refcounts that shrink.
+    ///
+    /// `whole`: refcounts that are kept late are written too.
+    pub(crate) fn plan(&mut self, whole: bool) -> Plan {
+        self.forget();
+        let late = self.lazy && !whole;
+        let pointers = [self.pointers(true), self.pointers(false)];
+        let blocks = self.blocks(&pointers[0]);
+        let moved = pointers[0].reftable != pointers[1].reftable;
+        let dirty: Vec<u64> =
+            self.clusters.iter().filter(|(_, t)| t.dirty).map(|(c, _)| *c).collect();
+        let fresh: Vec<bool> = dirty.iter().map(|&cluster| !self.is_used(cluster)).collect();
+        let mut plan = Plan::default();
+        let mut groups: [Group; 5] = Default::default();
+        let mut any = false;
+        for (cluster, fresh) in dirty.into_iter().zip(fresh) {
+            let role = self.role(cluster, &pointers, &blocks);
+            let counts = matches!(role, Role::Reftable | Role::RefBlock);
+            let order = self.order;
+            let start = cluster << self.cluster_bits;
+            let Some(table) = self.clusters.get_mut(&cluster) else { continue };
+            let counted = table.counted.take();
+            if role == Role::RefBlock {
+                table.counted = Some(table.now.clone());
+            }
+            plan.covered.push((cluster, counted.clone()));
+            if late && counts {
+                // Found again from the other tables, should it be lost. Stays dirty.
+                any = true;
+                if !std::mem::replace(&mut table.late, true) {
+                    self.dirty_bytes -= 1 << self.cluster_bits;
+                }
+                continue;
+            }
+            table.dirty = false;
+            if !std::mem::take(&mut table.late) {
+                self.dirty_bytes -= 1 << self.cluster_bits;
+            }
+            let place = match role {
+                _ if fresh => 1,
+                Role::RefBlock => 1,
+                Role::Reftable => 2,
+                Role::Header if moved => 2,
+                Role::Header | Role::L1 | Role::L2 => 3,
+            };
+            groups[place].fresh |= fresh;
+            let unsure = std::mem::take(&mut table.unsure);
+            let below = table.below.take().filter(|_| !unsure && !fresh);
+            if role == Role::RefBlock && !fresh {
+                let first = match &counted {
+                    Some(counted) => refcounts::larger(&table.now, counted, order),
+                    None => table.now.clone(),
+                };
+                changes(start, below.as_deref(), &first, &mut groups[1].writes);
+                changes(start, Some(&first), &table.now, &mut groups[4].writes);
+            } else {
+                changes(start, below.as_deref(), &table.now, &mut groups[place].writes);
+            }
+            table.below = Some(table.now.clone());
+        }
+        if any {
+            groups[0].writes.extend(self.mark_dirty());
+        }
+        // Data that nothing points to needs no order with refcounts.
+        groups[0].early = true;
+        groups[1].early = groups[0].writes.is_empty();
+        plan.groups = groups.into_iter().filter(|group| !group.writes.is_empty()).collect();
+        plan
+    }
+
+    /// Sets the bit that says that refcounts are late, where it is not set.
+    fn mark_dirty(&mut self) -> Option<Write> {
+        let header = self.clusters.get_mut(&0)?;
+        let below = header.below.as_mut()?;
+        if be64(below, 72) & DIRTY != 0 {
+            return None;
+        }
+        for bytes in [&mut header.now, &mut *below] {
+            bytes[79] |= DIRTY as u8;
+        }
+        Some(Write { offset: 0, data: below[..512].to_vec() })
+    }
+
+    /// Clears the bit again: the header's first sector, to be written last.
+    pub(crate) fn mark_clean(&mut self) -> Option<Write> {
+        let header = self.clusters.get_mut(&0)?;
+        if be64(&header.now, 72) & DIRTY == 0 {
+            return None;
+        }
+        header.now[79] &= !(DIRTY as u8);
+        header.below = Some(header.now.clone());
+        Some(Write { offset: 0, data: header.now[..512].to_vec() })
+    }
+
+    /// Takes a plan back that was not carried out as a whole: what the drive
+    /// below has of it is unknown.
+    pub(crate) fn failed(&mut self, plan: Plan) {
+        let order = self.order;
+        for (cluster, counted) in plan.covered {
+            let Some(table) = self.clusters.get_mut(&cluster) else { continue };
+            table.unsure = true;
+            table.counted = match (counted, table.counted.take()) {
+                (Some(before), Some(now)) => Some(refcounts::larger(&before, &now, order)),
+                (_, now) => now,
+            };
+            if !table.dirty {
+                table.dirty = true;
+                self.dirty_bytes += 1 << self.cluster_bits;
+            }
+        }
+    }
+
+    /// Lets go of unchanged L2 tables beyond what is kept, and of clusters that
+    /// are no tables any more.
+    fn forget(&mut self) {
+        let pointers = [self.pointers(true), self.pointers(false)];
+        let blocks = self.blocks(&pointers[0]);
+        let mut kept = 0;
+        let l2: Vec<u64> = self
+            .clusters
+            .iter()
+            .filter(|(cluster, t)| !t.dirty && self.role(**cluster, &pointers, &blocks) == Role::L2)
+            .map(|(cluster, _)| *cluster)
+            .collect();
+        for cluster in l2 {
+            kept += self.size();
+            if kept > KEPT || self.is_free(cluster) {
+                self.clusters.remove(&cluster);
+            }
+        }
+    }
+}
