@@ -1,11 +1,10 @@
-//! Ordered sets that also know the least measure of any range from below: the
-//! augmented tree of B-WF2Q+, and the sorted lists of requests.
+//! Ordered sets: the sorted lists of requests.
 //!
 //! Many trees stand in one arena, so that a queue that is empty costs nothing
 //! and nothing is allocated once the arena is as large as it gets. The trees are
-//! B+-trees (Comer, "The Ubiquitous B-Tree", Computing Surveys 11(2), 1979), each
-//! child with the least measure below it: a thousand entries are three nodes
-//! deep, so that few lines miss the processor's caches.
+//! B+-trees (Comer, "The Ubiquitous B-Tree", Computing Surveys 11(2), 1979): a
+//! thousand entries are three nodes deep, so that few lines miss the processor's
+//! caches.
 
 mod node;
 
@@ -31,26 +30,19 @@ impl Root {
     }
 }
 
-/// An arena of trees of keys, each with a measure and a value. Keys are unique
-/// within their tree.
-#[derive(Debug)]
-pub(crate) struct Forest<M> {
-    nodes: Vec<Node<M>>,
+/// An arena of trees of keys, each with a value. Keys are unique within their tree.
+#[derive(Debug, Default)]
+pub(crate) struct Forest {
+    nodes: Vec<Node>,
     free: Vec<u32>,
 }
 
-impl<M> Default for Forest<M> {
-    fn default() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<M: Ord + Copy + Default> Forest<M> {
-    fn node(&self, at: u32) -> &Node<M> {
+impl Forest {
+    fn node(&self, at: u32) -> &Node {
         &self.nodes[at as usize]
     }
 
-    fn node_mut(&mut self, at: u32) -> &mut Node<M> {
+    fn node_mut(&mut self, at: u32) -> &mut Node {
         &mut self.nodes[at as usize]
     }
 
@@ -63,8 +55,8 @@ impl<M: Ord + Copy + Default> Forest<M> {
         at
     }
 
-    pub(crate) fn insert(&mut self, root: &mut Root, key: u128, measure: M, value: u32) {
-        let entry = Entry { key, measure, below: value };
+    pub(crate) fn insert(&mut self, root: &mut Root, key: u128, value: u32) {
+        let entry = Entry { key, below: value };
         if root.is_empty() {
             *root = Root { node: self.create(), height: 0 };
         }
@@ -78,7 +70,7 @@ impl<M: Ord + Copy + Default> Forest<M> {
     }
 
     /// What is new beside this node, if it was full.
-    fn insert_below(&mut self, at: u32, height: u32, entry: Entry<M>) -> Option<Entry<M>> {
+    fn insert_below(&mut self, at: u32, height: u32, entry: Entry) -> Option<Entry> {
         let node = self.node_mut(at);
         if height == 0 {
             let place = node.less(entry.key);
@@ -86,14 +78,12 @@ impl<M: Ord + Copy + Default> Forest<M> {
         }
         let place = node.child(entry.key);
         node.keys[place] = node.keys[place].min(entry.key);
-        node.measures[place] = node.measures[place].min(entry.measure);
         let child = node.below[place];
         let right = self.insert_below(child, height - 1, entry)?;
-        self.node_mut(at).measures[place] = self.node(child).least();
         self.put(at, place + 1, right)
     }
 
-    fn put(&mut self, at: u32, place: usize, entry: Entry<M>) -> Option<Entry<M>> {
+    fn put(&mut self, at: u32, place: usize, entry: Entry) -> Option<Entry> {
         if self.node(at).len < WIDTH {
             self.node_mut(at).put(place, entry);
             return None;
@@ -111,7 +101,7 @@ impl<M: Ord + Copy + Default> Forest<M> {
 
     /// Whether the key was there.
     pub(crate) fn remove(&mut self, root: &mut Root, key: u128) -> bool {
-        if root.is_empty() || self.remove_below(root.node, root.height, key).is_none() {
+        if root.is_empty() || !self.remove_below(root.node, root.height, key) {
             return false;
         }
         while root.height > 0 && self.node(root.node).len == 1 {
@@ -125,25 +115,23 @@ impl<M: Ord + Copy + Default> Forest<M> {
         true
     }
 
-    fn remove_below(&mut self, at: u32, height: u32, key: u128) -> Option<M> {
+    fn remove_below(&mut self, at: u32, height: u32, key: u128) -> bool {
         let node = self.node_mut(at);
         if height == 0 {
             let place = node.less(key);
-            let entry = (place < node.len).then(|| node.entry(place));
-            let entry = entry.filter(|entry| entry.key == key)?;
-            node.take(place);
-            return Some(entry.measure);
+            let found = place < node.len && node.keys[place] == key;
+            if found {
+                node.take(place);
+            }
+            return found;
         }
         let place = node.child(key);
         let child = node.below[place];
-        let removed = self.remove_below(child, height - 1, key)?;
-        if self.node(child).len < FEWEST {
+        let removed = self.remove_below(child, height - 1, key);
+        if removed && self.node(child).len < FEWEST {
             self.fill(at, place.saturating_sub(1));
-        } else if self.node(at).measures[place] == removed {
-            // Only then may the least there be another.
-            self.node_mut(at).measures[place] = self.node(child).least();
         }
-        Some(removed)
+        removed
     }
 
     /// Of the child here and the next, one has few entries: they share what they
@@ -170,13 +158,7 @@ impl<M: Ord + Copy + Default> Forest<M> {
             self.node_mut(at).set(place + 1, moved.above(second));
             *self.node_mut(second) = moved;
         }
-        self.node_mut(at).measures[place] = left.least();
         *self.node_mut(first) = left;
-    }
-
-    /// The least key.
-    pub(crate) fn first(&self, root: Root) -> Option<u128> {
-        (!root.is_empty()).then(|| self.leftmost(root.node, root.height).0)
     }
 
     fn leftmost(&self, mut at: u32, height: u32) -> (u128, u32) {
@@ -206,26 +188,6 @@ impl<M: Ord + Copy + Default> Forest<M> {
         }
         next.map(|(at, height)| self.leftmost(at, height))
     }
-
-    /// The least measure among keys that are not greater than `to`.
-    pub(crate) fn least_up_to(&self, root: Root, to: u128) -> Option<M> {
-        if root.is_empty() {
-            return None;
-        }
-        let (mut at, mut found) = (root.node, None);
-        let least = |found: Option<M>, node: &Node<M>, end| {
-            let those = node.measures[..end].iter().copied();
-            those.fold(found, |found, one| Some(found.map_or(one, |found| found.min(one))))
-        };
-        for _ in 0..root.height {
-            let node = self.node(at);
-            let place = node.child(to);
-            found = least(found, node, place);
-            at = node.below[place];
-        }
-        let leaf = self.node(at);
-        least(found, leaf, leaf.up_to(to))
-    }
 }
 
 #[cfg(test)]
@@ -234,9 +196,9 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// That a tree is one: entries in order, nodes filled, measures the least;
-    /// how many entries it has.
-    fn check(forest: &Forest<u32>, at: u32, height: u32, root: bool) -> usize {
+    /// That a tree is one: entries in order, nodes filled; how
+    /// many entries it has.
+    fn check(forest: &Forest, at: u32, height: u32, root: bool) -> usize {
         let node = forest.node(at);
         let fewest = if height > 0 && root { 2 } else { 1 };
         assert!(node.len >= if root { fewest } else { FEWEST }, "{}", node.len);
@@ -246,7 +208,6 @@ mod tests {
         }
         let children = (0..node.len).map(|place| {
             let child = forest.node(node.below[place]);
-            assert_eq!(child.least(), node.measures[place]);
             assert!(node.keys[place] <= child.keys[0]);
             let last = child.keys[child.len - 1];
             assert!(place + 1 == node.len || last < node.keys[place + 1]);
@@ -261,35 +222,32 @@ mod tests {
         /// Against the simplest reference: a map that is searched from end to
         /// end. `bias` of 4 steps insert, at first; then the others do.
         #[test]
-        fn a_tree_is_a_map_with_least_measures(
+        fn a_tree_is_a_map(
             bias in 1u32..=3,
-            steps in prop::collection::vec((0u32..4, 0u128..700, 0u32..1000), 0..2500),
+            steps in prop::collection::vec((0u32..4, 0u128..700, any::<u32>()), 0..2500),
         ) {
             let (mut forest, mut root) = (Forest::default(), Root::default());
             let (mut map, mut other) = (BTreeMap::new(), Root::default());
-            forest.insert(&mut other, 7, 7, 7);
+            forest.insert(&mut other, 7, 7);
             let half = steps.len() / 2;
-            for (step, (insert, key, measure)) in steps.into_iter().enumerate() {
+            for (step, (insert, key, value)) in steps.into_iter().enumerate() {
                 let insert = (insert < bias) == (step < half);
                 if insert && !map.contains_key(&key) {
-                    forest.insert(&mut root, key, measure, !measure);
-                    map.insert(key, measure);
+                    forest.insert(&mut root, key, value);
+                    map.insert(key, value);
                 } else {
                     prop_assert_eq!(forest.remove(&mut root, key), map.remove(&key).is_some());
                 }
                 prop_assert_eq!(root.is_empty(), map.is_empty());
-                prop_assert_eq!(forest.first(root), map.keys().next().copied());
-                for at in [key, key / 2, key + 30, u128::from(measure)] {
-                    let next = map.range(at..).next().map(|(&key, &measure)| (key, !measure));
+                for at in [key, key / 2, key + 30, 700] {
+                    let next = map.range(at..).next().map(|(&key, &value)| (key, value));
                     prop_assert_eq!(forest.first_from(root, at), next);
-                    let least = map.range(..=at).map(|e| *e.1).min();
-                    prop_assert_eq!(forest.least_up_to(root, at), least);
                 }
                 if !root.is_empty() {
                     prop_assert_eq!(check(&forest, root.node, root.height, true), map.len());
                 }
             }
-            prop_assert_eq!(forest.first(other), Some(7));
+            prop_assert_eq!(forest.first_from(other, 0), Some((7, 7)));
         }
     }
 
@@ -301,7 +259,7 @@ mod tests {
         let count = 100_000;
         for round in 0..3u128 {
             let key = |number: u128| if round == 1 { count - number } else { number };
-            (0..count).for_each(|number| forest.insert(&mut root, key(number), 0, 0));
+            (0..count).for_each(|number| forest.insert(&mut root, key(number), 0));
             assert!(root.height < 6, "{}", root.height);
             assert!((0..count).all(|number| forest.remove(&mut root, key(number))));
             assert!(root.is_empty());

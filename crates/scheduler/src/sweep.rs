@@ -13,7 +13,7 @@ use crate::forest::{Forest, Root};
 use crate::pool::{Held, Line, Pool};
 
 // By position and sequence, with their slots.
-pub(crate) type Requests = Forest<()>;
+pub(crate) type Requests = Forest;
 
 fn key(position: u64, sequence: u64) -> u128 {
     u128::from(position) << 64 | u128::from(sequence)
@@ -54,7 +54,7 @@ impl Sweep {
         let held = pool.get(slot);
         let new = (key(held.place, held.sequence), slot);
         let line = usize::from(held.sync);
-        requests.insert(&mut self.root, new.0, (), slot);
+        requests.insert(&mut self.root, new.0, slot);
         pool.stand(&mut self.lines[line], slot);
         // Those of this sweep, then those of the next.
         let order = |key: u128| (!self.sweeps(key), key);

@@ -11,104 +11,13 @@
 //! something to do, and those that have been served ahead of it and left
 //! (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993).
 
-use crate::forest::{Forest, Root};
+mod entity;
+
+pub(super) use entity::{Entity, Owner};
+
+use super::tournament::{Timed, Tournament};
 use crate::queues::Slab;
-
-/// Virtual time: sectors per unit of weight, in fixed point.
-pub(super) type Virtual = u128;
-
-/// Fraction bits of virtual time: a sector moves it by at least 2^8 at the
-/// largest sum of weights (2^32), and 2^56 sectors fit.
-const FRACTION: u32 = 40;
-
-/// The trees of all levels: by start with the least finish, or by finish. What
-/// is of one time is in the order of its numbers.
-pub(super) type Trees = Forest<u128>;
-
-/// A time and whose it is, as one number.
-fn at(time: Virtual, id: u32) -> u128 {
-    time.min(LAST) << 32 | u128::from(id)
-}
-
-/// The time, and whose it is.
-fn of_key(key: u128) -> (Virtual, u32) {
-    (key >> 32, key as u32)
-}
-
-/// `sectors` over a weight, in virtual time.
-fn amount(sectors: u64, weight: u64) -> Virtual {
-    // A division of two words is quick, one of four is not.
-    if sectors < 1 << (u64::BITS - FRACTION) {
-        Virtual::from((sectors << FRACTION) / weight)
-    } else {
-        (Virtual::from(sectors) << FRACTION) / Virtual::from(weight)
-    }
-}
-
-/// The end of virtual time: 2^56 sectors at the least weight.
-const LAST: Virtual = (1 << 96) - 1;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
-    /// Nothing to do.
-    #[default]
-    Idle,
-    /// Nothing to do, and served ahead of the ideal system.
-    Ahead,
-    /// Has something to do.
-    Waiting,
-    /// Has the drive.
-    Served,
-}
-
-/// Whose an entity is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
-    Queue(u32),
-    Group(u32),
-}
-
-/// A queue or a group, as B-WF2Q+ sees it.
-#[derive(Debug)]
-pub(super) struct Entity {
-    pub(super) owner: Owner,
-    weight: u64,
-    start: Virtual,
-    finish: Virtual,
-    // What its finish was computed from, and what it got since its start.
-    budget: u64,
-    served: u64,
-    state: State,
-    // Whether it need not be eligible.
-    urgent: bool,
-}
-
-impl Entity {
-    pub(super) fn new(owner: Owner, weight: u64) -> Self {
-        let (start, finish, budget, served) = (0, 0, 0, 0);
-        let (state, urgent) = (State::Idle, false);
-        Self { owner, weight, start, finish, budget, served, state, urgent }
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        self.state == State::Waiting
-    }
-
-    /// What its finish was computed from, in sectors.
-    pub(super) fn budget(&self) -> u64 {
-        self.budget
-    }
-
-    /// Whether it neither waits nor has the drive.
-    pub(super) fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle | State::Ahead)
-    }
-
-    /// `sectors` of service, in virtual time.
-    fn amount(&self, sectors: u64) -> Virtual {
-        amount(sectors, self.weight)
-    }
-}
+use entity::{amount, at, of_key, State, Virtual, LAST, NOWHERE};
 
 pub(super) type Entities = Slab<Entity>;
 
@@ -118,15 +27,22 @@ pub(super) struct Fair {
     now: Virtual,
     // Of all that are not idle.
     weights: u64,
-    waiting: Root,
-    ahead: Root,
+    // Those that wait: by finish where the start is not after virtual time, by
+    // start and then finish where it is.
+    eligible: Tournament,
+    later: Timed,
+    // By finish.
+    ahead: Tournament,
     // Those that are urgent, waiting or not: few.
     urgent: Vec<u32>,
+    // How many places there are, and those that nobody has.
+    places: u32,
+    free: Vec<u32>,
 }
 
 impl Fair {
     pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.eligible.is_empty() || !self.later.is_empty()
     }
 
     /// Its weight, and the sum of all with something to do, itself included.
@@ -138,10 +54,13 @@ impl Fair {
 
     /// An entity without anything to do gets something: at first up to `budget`
     /// sectors.
-    pub(super) fn activate(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, budget: u64) {
+    pub(super) fn activate(&mut self, of: &mut Entities, id: u32, budget: u64) {
         let entity = &mut of[id];
+        if entity.place == NOWHERE {
+            entity.place = self.seat();
+        }
         if entity.state == State::Ahead {
-            trees.remove(&mut self.ahead, at(entity.finish, id));
+            self.ahead.remove(entity.place);
         } else {
             self.weights += entity.weight;
         }
@@ -149,46 +68,65 @@ impl Fair {
         if entity.urgent && !self.urgent.contains(&id) {
             self.urgent.push(id);
         }
-        self.wait(of, trees, id, budget);
+        self.wait(of, id, budget);
     }
 
     /// Ends its service. With a next budget it waits again; without it has
     /// nothing to do.
-    pub(super) fn expire(
-        &mut self,
-        of: &mut Entities,
-        trees: &mut Trees,
-        id: u32,
-        next: Option<u64>,
-    ) {
+    pub(super) fn expire(&mut self, of: &mut Entities, id: u32, next: Option<u64>) {
         let entity = &mut of[id];
         entity.finish = entity.start + entity.amount(entity.served);
         entity.start = entity.finish;
         entity.served = 0;
         match next {
-            Some(budget) => self.wait(of, trees, id, budget),
+            Some(budget) => self.wait(of, id, budget),
             None => {
                 entity.state = State::Ahead;
-                let finish = at(entity.finish, id);
-                trees.insert(&mut self.ahead, finish, finish, id);
-                self.settle(of, trees);
+                self.ahead.insert(entity.place, at(entity.finish, id));
+                self.settle(of);
             }
         }
     }
 
-    fn wait(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, budget: u64) {
+    fn wait(&mut self, of: &mut Entities, id: u32, budget: u64) {
         let entity = &mut of[id];
         entity.budget = budget;
         entity.finish = entity.start + entity.amount(budget);
         entity.state = State::Waiting;
-        trees.insert(&mut self.waiting, at(entity.start, id), at(entity.finish, id), id);
+        let (start, finish) = (entity.start.min(LAST), at(entity.finish, id));
+        if start <= self.now {
+            self.eligible.insert(entity.place, finish);
+        } else {
+            self.later.insert(entity.place, start, finish);
+        }
+    }
+
+    /// One that waits does so no longer, or from another time on.
+    fn stop_waiting(&mut self, entity: &Entity) {
+        if entity.start.min(LAST) <= self.now {
+            self.eligible.remove(entity.place);
+        } else {
+            self.later.remove(entity.place);
+        }
+    }
+
+    /// A place for one that comes.
+    fn seat(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            let place = self.places;
+            self.places += 1;
+            self.eligible.reserve(self.places);
+            self.later.reserve(self.places);
+            self.ahead.reserve(self.places);
+            place
+        })
     }
 
     /// A waiting entity's budget becomes another.
-    pub(super) fn budget(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, budget: u64) {
+    pub(super) fn budget(&mut self, of: &mut Entities, id: u32, budget: u64) {
         if of[id].state == State::Waiting && of[id].budget != budget {
-            trees.remove(&mut self.waiting, at(of[id].start, id));
-            self.wait(of, trees, id, budget);
+            self.stop_waiting(&of[id]);
+            self.wait(of, id, budget);
         }
     }
 
@@ -202,46 +140,54 @@ impl Fair {
         }
     }
 
-    /// Who would be next.
-    pub(super) fn peek(&self, of: &Entities, trees: &Trees) -> Option<u32> {
-        self.choose(of, trees).map(|(id, _)| id)
-    }
-
-    /// Who would be next, and the virtual time then: with nobody eligible it
-    /// goes to the first start at once.
-    fn choose(&self, of: &Entities, trees: &Trees) -> Option<(u32, Virtual)> {
-        let (first, _) = of_key(trees.first(self.waiting)?);
-        let now = self.now.max(first);
-        let next = trees.least_up_to(self.waiting, at(now, u32::MAX));
+    /// Who would be next: with nobody eligible virtual time goes to the first
+    /// start at once.
+    pub(super) fn peek(&self, of: &Entities) -> Option<u32> {
+        let next = self.eligible.least().or_else(|| Some(self.later.least()?.1));
         let urgent = self.urgent.iter().filter(|&&id| of[id].is_waiting());
         let next = urgent.map(|&id| at(of[id].finish, id)).chain(next).min()?;
-        Some((of_key(next).1, now))
+        Some(of_key(next).1)
     }
 
     /// Gives the drive to who is next.
-    pub(super) fn select(&mut self, of: &mut Entities, trees: &mut Trees) -> Option<u32> {
-        let (id, now) = self.choose(of, trees)?;
-        self.now = now;
-        self.settle(of, trees);
-        trees.remove(&mut self.waiting, at(of[id].start, id));
+    pub(super) fn select(&mut self, of: &mut Entities) -> Option<u32> {
+        let id = self.peek(of)?;
+        if self.eligible.is_empty() {
+            self.now = self.later.least().map_or(self.now, |(start, _)| start);
+        }
+        self.catch_up(of);
+        self.stop_waiting(&of[id]);
         of[id].state = State::Served;
         Some(id)
     }
 
-    /// The one that has the drive got this much of it.
-    pub(super) fn charge(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, sectors: u64) {
-        of[id].served += sectors;
-        self.now += amount(sectors, self.weights.max(1));
-        self.settle(of, trees);
+    /// Virtual time went on: whose start it reached is eligible, and whom the
+    /// ideal system has caught up with goes from its sum of weights.
+    fn catch_up(&mut self, of: &mut Entities) {
+        while let Some((start, finish)) = self.later.least() {
+            if start > self.now {
+                break;
+            }
+            let place = of[of_key(finish).1].place;
+            self.later.remove(place);
+            self.eligible.insert(place, finish);
+        }
+        self.settle(of);
     }
 
-    /// Whom the ideal system has caught up with goes from its sum of weights.
-    fn settle(&mut self, of: &mut Entities, trees: &mut Trees) {
-        while let Some((finish, id)) = trees.first(self.ahead).map(of_key) {
+    /// The one that has the drive got this much of it.
+    pub(super) fn charge(&mut self, of: &mut Entities, id: u32, sectors: u64) {
+        of[id].served += sectors;
+        self.now += amount(sectors, self.weights.max(1));
+        self.catch_up(of);
+    }
+
+    fn settle(&mut self, of: &mut Entities) {
+        while let Some((finish, id)) = self.ahead.least().map(of_key) {
             if finish > self.now {
                 break;
             }
-            trees.remove(&mut self.ahead, at(finish, id));
+            self.ahead.remove(of[id].place);
             of[id].state = State::Idle;
             self.weights -= of[id].weight;
         }
@@ -250,7 +196,7 @@ impl Fair {
     /// Its weight becomes another; how many sectors it is ahead of or behind
     /// the ideal system stays what it is (as in Stoica et al., "A Proportional
     /// Share Resource Allocation Algorithm", RTSS 1996, 3.3).
-    pub(super) fn reweigh(&mut self, of: &mut Entities, trees: &mut Trees, id: u32, weight: u64) {
+    pub(super) fn reweigh(&mut self, of: &mut Entities, id: u32, weight: u64) {
         let now = self.now;
         let entity = &mut of[id];
         let old = std::mem::replace(&mut entity.weight, weight);
@@ -274,17 +220,14 @@ impl Fair {
         match entity.state {
             State::Idle => {}
             State::Ahead => {
-                let finish = entity.finish;
-                entity.finish = moved(finish);
-                let moved = at(entity.finish, id);
-                trees.remove(&mut self.ahead, at(finish, id));
-                trees.insert(&mut self.ahead, moved, moved, id);
+                entity.finish = moved(entity.finish);
+                self.ahead.insert(entity.place, at(entity.finish, id));
             }
             State::Waiting => {
-                let (start, budget) = (entity.start, entity.budget);
-                entity.start = moved(start);
-                trees.remove(&mut self.waiting, at(start, id));
-                self.wait(of, trees, id, budget);
+                self.stop_waiting(entity);
+                entity.start = moved(entity.start);
+                let budget = entity.budget;
+                self.wait(of, id, budget);
             }
             State::Served => {
                 // What it got so far was at its old weight.
@@ -299,14 +242,21 @@ impl Fair {
     }
 
     /// An entity without anything to do leaves this server.
-    pub(super) fn leave(&mut self, of: &mut Entities, trees: &mut Trees, id: u32) {
+    pub(super) fn leave(&mut self, of: &mut Entities, id: u32) {
         let entity = &mut of[id];
         debug_assert!(matches!(entity.state, State::Idle | State::Ahead));
         if entity.state == State::Ahead {
-            trees.remove(&mut self.ahead, at(entity.finish, id));
+            self.ahead.remove(entity.place);
             self.weights -= entity.weight;
+        }
+        if entity.place != NOWHERE {
+            self.free.push(entity.place);
+            entity.place = NOWHERE;
         }
         (entity.state, entity.start, entity.finish) = (State::Idle, 0, 0);
         self.urgent.retain(|&other| other != id);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,28 +2,29 @@
 //! sectors; B-WF2Q+ ([`fair`]) says whose turn it is, C-LOOK what the queue
 //! sends. After the papers (named with each constant), not after Linux's code.
 
+mod budget;
 mod fair;
 pub mod help;
 mod queue;
 mod raise;
 mod service;
 mod spec;
+mod tournament;
+mod waiting;
 
 pub use spec::BfqSpec;
 
 use stasis_block::Tag;
-use stasis_clock::{Nanos, SECOND};
+use stasis_clock::Nanos;
 
 use crate::pool::Pool;
 use crate::priority::{Class, Turns};
 use crate::queues::Slab;
 use crate::sweep::Requests;
-use crate::{
-    GroupId, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler, SECTOR, WEIGHTS,
-};
-use fair::{Entities, Entity, Fair, Owner, Trees};
+use crate::{GroupId, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler, WEIGHTS};
+use fair::{Entities, Entity, Fair, Owner};
 use help::Help;
-use queue::{Queue, FIRST_MAX};
+use queue::Queue;
 use service::{Current, Decision};
 
 /// Those that compete with each other, by class.
@@ -49,7 +50,6 @@ pub struct Bfq {
     pool: Pool,
     requests: Requests,
     entities: Entities,
-    trees: Trees,
     queues: Slab<Queue>,
     groups: Vec<Group>,
     root: Level,
@@ -71,7 +71,6 @@ impl Bfq {
             pool: Pool::default(),
             requests: Requests::default(),
             entities: Entities::default(),
-            trees: Trees::default(),
             queues: Slab::default(),
             groups: Vec::new(),
             root: Level::default(),
@@ -81,18 +80,6 @@ impl Bfq {
             seeking: 0,
             change: 0,
         }
-    }
-
-    /// The largest budget now, in sectors.
-    fn max_budget(&self) -> u64 {
-        if self.spec.max_budget > 0 {
-            return self.spec.max_budget.div_ceil(SECTOR);
-        }
-        if self.peak == 0 {
-            return FIRST_MAX;
-        }
-        let budget = u128::from(self.peak) * u128::from(self.spec.budget_timeout);
-        u64::try_from(budget / u128::from(SECOND)).unwrap_or(u64::MAX).max(1)
     }
 
     /// Applies help that began or ended until `now`.
@@ -113,7 +100,7 @@ impl Bfq {
                 let raise = if group.helped > 0 { u64::from(self.spec.help_raise) } else { 1 };
                 let (id, weight) = (group.entity, group.weight * raise);
                 let fair = &mut self.root.fairs[Class::BestEffort.index()];
-                fair.reweigh(&mut self.entities, &mut self.trees, id, weight);
+                fair.reweigh(&mut self.entities, id, weight);
                 fair.urge(&mut self.entities, id, group.helped > 0);
             }
             self.reweigh(now, number);
@@ -131,14 +118,15 @@ impl Bfq {
 
     /// Gives a queue the weight it is to have now.
     fn reweigh(&mut self, now: Nanos, number: u32) {
-        let queue = &self.queues[number];
+        let queue = &mut self.queues[number];
+        queue.weighs_raised = queue.raise.is_on(now);
         let (id, weight) = (queue.entity, queue.weight(now, &self.spec));
         let level = match queue.group {
             Some(group) => &mut self.groups[group as usize].level,
             None => &mut self.root,
         };
         let fair = &mut level.fairs[queue.class.index()];
-        fair.reweigh(&mut self.entities, &mut self.trees, id, weight);
+        fair.reweigh(&mut self.entities, id, weight);
     }
 
     fn drop_if_done(&mut self, number: u32) {
@@ -152,7 +140,7 @@ impl Bfq {
             Some(group) => &mut self.groups[group as usize].level,
             None => &mut self.root,
         };
-        level.fairs[class].leave(&mut self.entities, &mut self.trees, id);
+        level.fairs[class].leave(&mut self.entities, id);
         self.entities.remove(id);
         self.queues.remove(number);
     }

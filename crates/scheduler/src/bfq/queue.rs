@@ -87,6 +87,8 @@ pub(super) struct Queue {
     pub(super) wrote_back: bool,
     pub(super) removed: bool,
     pub(super) helped: bool,
+    /// Its weight is what it was while it seemed interactive or soft real-time.
+    pub(super) weighs_raised: bool,
     pub(super) raise: Raise,
     pub(super) statistics: QueueStatistics,
 }
@@ -103,6 +105,7 @@ impl Queue {
             wrote_back: false,
             removed: false,
             helped: false,
+            weighs_raised: false,
             raise: Raise::default(),
             statistics: QueueStatistics::default(),
         }

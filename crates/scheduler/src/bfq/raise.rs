@@ -47,11 +47,6 @@ impl Raise {
         now < self.until
     }
 
-    /// When what was on ended or will end; 0 if it never was.
-    pub(super) fn until(&self) -> Nanos {
-        self.until
-    }
-
     /// A request arrives at a queue with nothing waiting or in flight. `peak`
     /// is the drive's peak rate in sectors/s, 0 while it is not known.
     pub(super) fn arrives(&mut self, now: Nanos, spec: &BfqSpec, sync: bool, peak: u64) {

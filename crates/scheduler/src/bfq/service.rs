@@ -1,33 +1,15 @@
 //! The queue that has the drive: how it gets it, what it sends, when it loses it.
 
 use stasis_block::Tag;
-use stasis_clock::{Nanos, MILLISECOND, SECOND};
+use stasis_clock::{Nanos, SECOND};
 
 use super::fair::Owner;
 use super::queue::{Queue, Reason, ASYNC, SYNC};
-use super::{Bfq, BfqSpec, Level};
+use super::{Bfq, BfqSpec};
 use crate::priority::{Class, CLASS_WAIT};
 
-/// A rate is measured over at least this time and these sectors (512 KiB), so
-/// that one request from a drive's cache does not count as its rate.
-const MEASURE_TIME: Nanos = MILLISECOND;
-const MEASURE_SECTORS: u64 = 1024;
-/// A higher rate moves the peak by this part: bursts into caches are short.
-const PEAK_STEP: u64 = 8;
 /// What a class gets that those before it held up: this part of a largest budget.
 const CLASS_BUDGET: u64 = 32;
-
-/// All that wait have their turns within this time, as long as changing from one
-/// to the next costs little: then a queue is never more than three such rounds of
-/// its share behind (docs/schedulers.md), which is 2 % of what it gets in 10 s.
-const ROUND: Nanos = 60 * MILLISECOND;
-/// And the least that a turn is worth, in sectors.
-const LEAST: u64 = MEASURE_SECTORS / 4;
-/// A turn is at least so many times what changing to it costs: nine tenths of
-/// the drive's time are service.
-const WORTH: u64 = 9;
-/// What changing costs is a mean in which the latest counts this part.
-const CHANGE_STEP: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct Current {
@@ -38,9 +20,10 @@ pub(super) struct Current {
     pub(super) idle_until: Option<Nanos>,
     granted: u64,
     served: u64,
-    preempted: bool,
+    /// Another is more urgent.
+    pub(super) preempted: bool,
     /// Nothing of it is done yet.
-    first: bool,
+    pub(super) first: bool,
     lane: usize,
     /// Its lane is [`ASYNC`] because that was late: it stays so.
     late: bool,
@@ -62,155 +45,6 @@ pub(super) fn patience(spec: &BfqSpec, queue: &Queue, now: Nanos) -> Nanos {
 }
 
 impl Bfq {
-    /// A queue's next budget: at least its next request.
-    fn next_budget(&self, number: u32) -> u64 {
-        let queue = &self.queues[number];
-        let next = queue.next_sectors(&self.pool);
-        queue.budget(self.largest_budget(number)).max(next)
-    }
-
-    /// The largest budget of a queue: what is its part of a round, unless changing
-    /// queues costs too much for that.
-    fn largest_budget(&self, number: u32) -> u64 {
-        let (max, rate) = (self.max_budget(), self.peak.max(self.seeking));
-        if self.spec.max_budget > 0 || rate == 0 {
-            return max;
-        }
-        let queue = &self.queues[number];
-        let within = |time: Nanos| rate.saturating_mul(time) / SECOND;
-        let part = |level: &Level, class: Class, id: u32, of: u64| {
-            let (weight, all) = level.fairs[class.index()].share(&self.entities, id);
-            of.saturating_mul(weight) / all.max(1)
-        };
-        let mut budget = within(ROUND);
-        let level = match queue.group {
-            Some(group) => {
-                let group = &self.groups[group as usize];
-                budget = part(&self.root, Class::BestEffort, group.entity, budget);
-                &group.level
-            }
-            None => &self.root,
-        };
-        budget = part(level, queue.class, queue.entity, budget);
-        let least = if self.peak == 0 { MEASURE_SECTORS } else { LEAST };
-        max.min(budget.max(within(WORTH.saturating_mul(self.change))).max(least))
-    }
-
-    /// Learns what changing to another queue costs: how much longer its first
-    /// request took than its sectors do.
-    pub(super) fn learn_change(&mut self, now: Nanos, queue: u32, sectors: u64) {
-        let Some(current) = self.current.as_mut().filter(|current| current.queue == queue) else {
-            return;
-        };
-        let rate = self.peak.max(self.seeking);
-        if !std::mem::take(&mut current.first) || rate == 0 {
-            return;
-        }
-        let took = now.saturating_sub(current.began);
-        let change = took.saturating_sub(sectors.saturating_mul(SECOND) / rate);
-        self.change = (self.change * (CHANGE_STEP - 1) + change) / CHANGE_STEP;
-    }
-
-    /// A group's next budget: that of its queue which is next.
-    fn group_budget(&self, now: Nanos, group: u32) -> Option<u64> {
-        let level = &self.groups[group as usize].level;
-        let waits = |class: usize| level.fairs[class].is_waiting();
-        let (class, _) = level.turns.next(now, CLASS_WAIT, waits)?;
-        match self.entities[level.fairs[class].peek(&self.entities, &self.trees)?].owner {
-            Owner::Queue(queue) => Some(self.next_budget(queue)),
-            Owner::Group(_) => None,
-        }
-    }
-
-    /// A queue that has something to do, and neither waits nor has the drive.
-    pub(super) fn activate(&mut self, now: Nanos, number: u32) {
-        let queue = &mut self.queues[number];
-        let (id, group, from) = (queue.entity, queue.group, queue.class.index());
-        (queue.class, queue.spec.priority) = (queue.wanted.class, queue.wanted);
-        let (to, changes) = (queue.class.index(), queue.class.index() != from);
-        if changes {
-            let level = match group {
-                Some(group) => &mut self.groups[group as usize].level,
-                None => &mut self.root,
-            };
-            level.fairs[from].leave(&mut self.entities, &mut self.trees, id);
-        }
-        self.reweigh(now, number);
-        let budget = self.next_budget(number);
-        let level = match group {
-            Some(group) => &mut self.groups[group as usize].level,
-            None => &mut self.root,
-        };
-        if !level.fairs[to].is_waiting() {
-            level.turns.begins(now, to);
-        }
-        level.fairs[to].activate(&mut self.entities, &mut self.trees, id, budget);
-        if let Some(group) = group {
-            self.activate_group(now, group);
-        }
-    }
-
-    /// A request came to a queue that waits: the budget that its finish was
-    /// computed from must do for the request that is now next.
-    pub(super) fn widen(&mut self, now: Nanos, number: u32) {
-        let queue = &self.queues[number];
-        let (id, group, class) = (queue.entity, queue.group, queue.class.index());
-        let next = queue.next_sectors(&self.pool);
-        if next <= self.entities[id].budget() {
-            return;
-        }
-        let level = match group {
-            Some(group) => &mut self.groups[group as usize].level,
-            None => &mut self.root,
-        };
-        level.fairs[class].budget(&mut self.entities, &mut self.trees, id, next);
-        if let Some(group) = group {
-            self.activate_group(now, group);
-        }
-    }
-
-    /// A queue of the group came to wait: so does the group, or its budget changes.
-    fn activate_group(&mut self, now: Nanos, group: u32) {
-        let Some(budget) = self.group_budget(now, group) else { return };
-        let id = self.groups[group as usize].entity;
-        let class = Class::BestEffort.index();
-        let fair = &mut self.root.fairs[class];
-        if self.entities[id].is_waiting() {
-            fair.budget(&mut self.entities, &mut self.trees, id, budget);
-        } else if self.entities[id].is_idle() {
-            if !fair.is_waiting() {
-                self.root.turns.begins(now, class);
-            }
-            fair.activate(&mut self.entities, &mut self.trees, id, budget);
-        }
-    }
-
-    /// The queue that has the drive goes if this one, which waits, is more
-    /// urgent and would be next: a raised weight is no use while another has a
-    /// large budget to spend.
-    pub(super) fn preempt_for(&mut self, now: Nanos, number: u32) {
-        let Some(current) = &self.current else { return };
-        let (queue, other) = (&self.queues[number], &self.queues[current.queue]);
-        let within = queue.group.filter(|_| queue.group == other.group);
-        let level = within.map_or(&self.root, |group| &self.groups[group as usize].level);
-        // Class first, then whether it is raised where the two compete.
-        let standing = |queue: &Queue| match queue.group {
-            Some(group) if within.is_none() => {
-                let group = &self.groups[group as usize];
-                (group.entity, Class::BestEffort.index(), group.helped == 0)
-            }
-            _ => (queue.entity, queue.class.index(), !queue.is_raised(now)),
-        };
-        let ((id, class, plain), (_, other_class, other_plain)) =
-            (standing(queue), standing(other));
-        let next = level.fairs[class].peek(&self.entities, &self.trees) == Some(id);
-        if next && (class, plain) < (other_class, other_plain) {
-            if let Some(current) = &mut self.current {
-                current.preempted = true;
-            }
-        }
-    }
-
     /// Gives the drive to the next queue.
     fn select(&mut self, now: Nanos) -> Option<()> {
         let mut level = &mut self.root;
@@ -220,7 +54,7 @@ impl Bfq {
             let (class, late) = level.turns.next(now, CLASS_WAIT, waits)?;
             held_up |= late;
             level.turns.begins(now, class);
-            let id = level.fairs[class].select(&mut self.entities, &mut self.trees)?;
+            let id = level.fairs[class].select(&mut self.entities)?;
             match self.entities[id].owner {
                 Owner::Queue(queue) => break queue,
                 Owner::Group(group) => level = &mut self.groups[group as usize].level,
@@ -305,7 +139,8 @@ impl Bfq {
         }
         self.charge(number, held.sectors);
         // A weight that is raised no longer ends with the first request after.
-        if self.queues[number].raise.until() <= now {
+        let queue = &self.queues[number];
+        if queue.weighs_raised && !queue.raise.is_on(now) {
             self.reweigh(now, number);
         }
         held.tag
@@ -317,13 +152,13 @@ impl Bfq {
             Some(group) => {
                 let group = &mut self.groups[group as usize];
                 let fair = &mut self.root.fairs[Class::BestEffort.index()];
-                fair.charge(&mut self.entities, &mut self.trees, group.entity, sectors);
+                fair.charge(&mut self.entities, group.entity, sectors);
                 &mut group.level
             }
             None => &mut self.root,
         };
         let fair = &mut level.fairs[queue.class.index()];
-        fair.charge(&mut self.entities, &mut self.trees, queue.entity, sectors);
+        fair.charge(&mut self.entities, queue.entity, sectors);
     }
 
     /// Takes the drive from the queue that has it.
@@ -355,7 +190,7 @@ impl Bfq {
         if stays && !level.fairs[class].is_waiting() {
             level.turns.begins(now, class);
         }
-        level.fairs[class].expire(&mut self.entities, &mut self.trees, id, next);
+        level.fairs[class].expire(&mut self.entities, id, next);
         if more && !stays {
             self.activate(now, number);
         }
@@ -368,25 +203,8 @@ impl Bfq {
             if next.is_some() && !fair.is_waiting() {
                 self.root.turns.begins(now, class);
             }
-            fair.expire(&mut self.entities, &mut self.trees, id, next);
+            fair.expire(&mut self.entities, id, next);
         }
         self.drop_if_done(number);
-    }
-
-    /// Learns the drive's peak rate from a queue that kept it busy; one that
-    /// seeks says only what it is at least.
-    fn measure(&mut self, reason: Reason, elapsed: Nanos, served: u64, seeks: bool) {
-        let busy = matches!(reason, Reason::Exhausted | Reason::Timeout);
-        if !busy || elapsed < MEASURE_TIME || served < MEASURE_SECTORS {
-            return;
-        }
-        let rate = u128::from(served) * u128::from(SECOND) / u128::from(elapsed);
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        let of = if seeks { &mut self.seeking } else { &mut self.peak };
-        if *of == 0 {
-            *of = rate;
-        } else if rate > *of {
-            *of += (rate - *of).div_ceil(PEAK_STEP);
-        }
     }
 }

@@ -8,42 +8,33 @@ pub(super) const FEWEST: usize = WIDTH / 4;
 /// Two together that have no more become one: there is room for some to come.
 pub(super) const JOINED: usize = WIDTH * 3 / 4;
 
-/// In a leaf: a key, its measure, its value. Above: what is greater than the
-/// keys of the child before and not greater than this child's, the least measure
-/// in the child, the child.
+/// In a leaf: a key, its value. Above: what is greater than the keys of the child
+/// before and not greater than this child's, the child.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<M> {
+pub(super) struct Entry {
     pub(super) key: u128,
-    pub(super) measure: M,
     pub(super) below: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Node<M> {
+pub(super) struct Node {
     pub(super) len: usize,
     pub(super) below: [u32; WIDTH],
     pub(super) keys: [u128; WIDTH],
-    pub(super) measures: [M; WIDTH],
 }
 
-impl<M: Ord + Copy + Default> Node<M> {
+impl Node {
     pub(super) fn new() -> Self {
-        let (below, keys, measures) = ([NIL; WIDTH], [0; WIDTH], [M::default(); WIDTH]);
-        Self { len: 0, below, keys, measures }
-    }
-
-    pub(super) fn entry(&self, at: usize) -> Entry<M> {
-        Entry { key: self.keys[at], measure: self.measures[at], below: self.below[at] }
+        Self { len: 0, below: [NIL; WIDTH], keys: [0; WIDTH] }
     }
 
     /// Its own entry in the node above.
-    pub(super) fn above(&self, number: u32) -> Entry<M> {
-        Entry { key: self.keys[0], measure: self.least(), below: number }
+    pub(super) fn above(&self, number: u32) -> Entry {
+        Entry { key: self.keys[0], below: number }
     }
 
-    pub(super) fn set(&mut self, at: usize, entry: Entry<M>) {
-        let Entry { key, measure, below } = entry;
-        (self.keys[at], self.measures[at], self.below[at]) = (key, measure, below);
+    pub(super) fn set(&mut self, at: usize, entry: Entry) {
+        (self.keys[at], self.below[at]) = (entry.key, entry.below);
     }
 
     /// How many keys are less. All are looked at: there is no branch to guess
@@ -52,25 +43,15 @@ impl<M: Ord + Copy + Default> Node<M> {
         self.keys[..self.len].iter().map(|&other| usize::from(other < key)).sum()
     }
 
-    /// How many keys are not greater.
-    pub(super) fn up_to(&self, key: u128) -> usize {
-        self.keys[..self.len].iter().map(|&other| usize::from(other <= key)).sum()
-    }
-
     /// Which child a key is in, or comes into.
     pub(super) fn child(&self, key: u128) -> usize {
-        self.up_to(key).saturating_sub(1)
-    }
-
-    pub(super) fn least(&self) -> M {
-        let rest = self.measures[..self.len].iter().skip(1);
-        rest.fold(self.measures[0], |least, &other| least.min(other))
+        let up_to: usize = self.keys[..self.len].iter().map(|&k| usize::from(k <= key)).sum();
+        up_to.saturating_sub(1)
     }
 
     /// There is room.
-    pub(super) fn put(&mut self, at: usize, entry: Entry<M>) {
+    pub(super) fn put(&mut self, at: usize, entry: Entry) {
         self.keys.copy_within(at..self.len, at + 1);
-        self.measures.copy_within(at..self.len, at + 1);
         self.below.copy_within(at..self.len, at + 1);
         self.set(at, entry);
         self.len += 1;
@@ -78,7 +59,6 @@ impl<M: Ord + Copy + Default> Node<M> {
 
     pub(super) fn take(&mut self, at: usize) {
         self.keys.copy_within(at + 1..self.len, at);
-        self.measures.copy_within(at + 1..self.len, at);
         self.below.copy_within(at + 1..self.len, at);
         self.len -= 1;
     }
@@ -88,7 +68,6 @@ impl<M: Ord + Copy + Default> Node<M> {
         let mut rest = Self::new();
         rest.len = self.len - len;
         rest.keys[..rest.len].copy_from_slice(&self.keys[len..self.len]);
-        rest.measures[..rest.len].copy_from_slice(&self.measures[len..self.len]);
         rest.below[..rest.len].copy_from_slice(&self.below[len..self.len]);
         self.len = len;
         rest
@@ -97,7 +76,6 @@ impl<M: Ord + Copy + Default> Node<M> {
     /// Takes the entries of another in at the end, which makes it `len`.
     pub(super) fn append(&mut self, other: &Self, len: usize) {
         self.keys[self.len..len].copy_from_slice(&other.keys[..other.len]);
-        self.measures[self.len..len].copy_from_slice(&other.measures[..other.len]);
         self.below[self.len..len].copy_from_slice(&other.below[..other.len]);
         self.len = len;
     }
