@@ -22,6 +22,7 @@ pub mod supervisor;
 
 mod disk;
 mod error;
+mod forward;
 
 pub use definition::Definition;
 pub use error::Error;

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::definition::{is_name, Port};
+use crate::forward::Forward;
 use crate::Error;
 
 /// Address of the guest in QEMU's user-mode network, of the host and the prefix
@@ -110,12 +111,23 @@ impl Network {
         }
     }
 
-    /// Where the host reaches `port`.
+    /// Where the host reaches `port`, by the shortest way.
     pub fn reached(&self, port: &Port) -> (String, u16) {
         match self {
             Self::User => ("127.0.0.1".into(), port.host),
             Self::Tap { guest, .. } => (address(*guest), port.guest),
         }
+    }
+
+    /// Makes the ports of a function on a tap ports of the host's loopback as well;
+    /// QEMU does so by itself for its user-mode network.
+    ///
+    /// # Errors
+    /// One of them is taken.
+    pub(crate) fn forward(&self, ports: &[Port]) -> Result<Vec<Forward>, Error> {
+        let Self::Tap { guest, .. } = self else { return Ok(Vec::new()) };
+        let start = |port: &Port| Forward::start(port.host, (*guest, port.guest).into());
+        ports.iter().map(start).collect()
     }
 
     /// Gives the host's end its address, once QEMU has made it.

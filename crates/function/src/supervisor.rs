@@ -66,6 +66,7 @@ pub fn supervise(
     tell: &mut dyn FnMut(&Event),
 ) -> Result<(), Error> {
     let mut backoff = Backoff::default();
+    let _forwards = plan.network.forward(&plan.definition.ports)?;
     let mut disks = Vec::new();
     loop {
         tell(&Event::Starting);
