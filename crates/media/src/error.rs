@@ -37,6 +37,19 @@ pub enum MediumError {
         /// Bytes asked for.
         length: u64,
     },
+    /// A copy between places that lie in different files.
+    #[error(
+        "copy of {length} bytes from {source_offset} to {offset}: they lie in different media; read \
+         and write them"
+    )]
+    Apart {
+        /// First byte that is copied.
+        source_offset: u64,
+        /// Where it goes.
+        offset: u64,
+        /// Bytes asked for.
+        length: u64,
+    },
     /// The operating system refused.
     #[error(
         "{medium}: {} of {length} bytes at {offset} failed: {source}; \

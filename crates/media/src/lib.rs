@@ -27,6 +27,7 @@ pub mod faults;
 mod host;
 mod image;
 mod open;
+mod pieces;
 mod ram;
 mod spec;
 mod synchronous;
@@ -38,6 +39,7 @@ pub use error::{MediumError, OpenError, SpecError};
 pub use faults::{FaultPlan, Faults};
 pub use host::{HostFile, HostFiles};
 pub use image::{Durability, ImageSettings};
+pub use pieces::{PieceError, Pieces};
 pub use ram::Ram;
 pub use spec::{MediumSpec, OpenOptions};
 

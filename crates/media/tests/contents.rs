@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use stasis_block::{Command, Operation};
-use stasis_media::{Execution, Finished, Medium, MediumSpec, OpenOptions};
+use stasis_media::{Execution, Finished, Medium, MediumSpec, OpenOptions, Pieces, Ram};
 
 /// Not a multiple of RAM's chunks.
 const CAPACITY: u64 = (1 << 20) + 4096;
@@ -134,6 +134,50 @@ fn open(
     (medium, folder)
 }
 
+/// Memory on which a discard changes nothing.
+struct Keeps(Ram);
+
+impl Medium for Keeps {
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+    fn submit(&mut self, ticket: u64, mut command: Command, data: Vec<u8>) {
+        if command.operation == Operation::Discard {
+            command = Command::flush();
+        }
+        self.0.submit(ticket, command, data);
+    }
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        self.0.poll(done);
+    }
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        self.0.wait(done);
+    }
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+    fn discard_zeroes(&self) -> bool {
+        false
+    }
+}
+
+const PIECE: u64 = 1 << 20;
+/// Where the first piece begins: many I/Os meet both sides of it.
+const BEGIN: u64 = 32 * 512;
+
+/// A file with a file and memory in it, side by side; their end is where many
+/// I/Os are, too.
+fn pieces(execution: Execution, last: Box<dyn Medium>) -> (Pieces, [tempfile::TempDir; 2]) {
+    let file = |size| {
+        let table = format!(r#"{{"file": "disk.img", "size": {size}}}"#);
+        open(&table, execution, Duration::ZERO)
+    };
+    let (whole, folder) = file(BEGIN + 2 * PIECE + 533 * 512);
+    let (first, other) = file(PIECE);
+    let pieces = Pieces::new(whole, vec![(BEGIN + PIECE, last), (BEGIN, first)]).unwrap();
+    (pieces, [folder, other])
+}
+
 const BOTH: [Execution; 2] = [Execution::Synchronous, Execution::Asynchronous];
 
 proptest! {
@@ -173,6 +217,44 @@ proptest! {
             run(&mut *medium, &ios);
         }
     }
+
+    #[test]
+    fn pieces_of_several(ios in ios()) {
+        for execution in BOTH {
+            let (mut medium, _folders) = pieces(execution, Box::new(Ram::new(PIECE)));
+            run(&mut medium, &ios);
+            let last = Box::new(Keeps(Ram::new(PIECE)));
+            let (mut medium, _folders) = pieces(execution, last);
+            prop_assert!(!medium.discard_zeroes());
+            run(&mut medium, &ios);
+        }
+    }
+}
+
+#[test]
+fn pieces_are_where_they_can_be() {
+    let whole = || Box::new(Ram::new(3 * PIECE)) as Box<dyn Medium>;
+    let piece = || Box::new(Ram::new(PIECE)) as Box<dyn Medium>;
+    let at = |places: &[u64]| {
+        let pieces = places.iter().map(|&place| (place, piece())).collect();
+        Pieces::new(whole(), pieces).map(drop).map_err(|error| error.offset)
+    };
+    assert_eq!(at(&[2 * PIECE, 0, PIECE]), Ok(()));
+    assert_eq!(at(&[2 * PIECE + 512]), Err(2 * PIECE + 512), "past the end");
+    assert_eq!(at(&[u64::MAX]), Err(u64::MAX));
+    assert_eq!(at(&[PIECE, PIECE + 512]), Err(PIECE + 512), "two overlap");
+
+    // A copy stays in one medium, before and behind a piece as well.
+    let mut medium = Pieces::new(whole(), vec![(PIECE, piece())]).unwrap();
+    let mut copies = |source, offset| {
+        let command = Command { source, ..Command::new(Operation::Copy, offset, 4096) };
+        let mut done = Vec::new();
+        medium.submit(1, command, Vec::new());
+        medium.wait(&mut done);
+        done[0].result.is_ok()
+    };
+    assert!(copies(0, 2 * PIECE) && copies(PIECE, 2 * PIECE - 4096));
+    assert!(!copies(0, PIECE) && !copies(PIECE, 2 * PIECE) && !copies(PIECE - 512, 0));
 }
 
 /// On a device that may be overwritten: `STASIS_TEST_DEVICE=/dev/loop0 cargo

@@ -1,0 +1,318 @@
+//! A medium of which some pieces lie elsewhere: a drive that holds images which
+//! are files of their own on the host.
+
+use std::os::fd::RawFd;
+
+use stasis_block::{Command, Operation};
+
+use crate::{check, Finished, Medium, MediumError, Ticket};
+
+/// A medium in which other media take the place of some of its bytes.
+///
+/// A flush covers all of them. Where not all zero what is discarded, a discard
+/// changes nothing.
+pub struct Pieces {
+    // The whole one first.
+    media: Vec<Box<dyn Medium>>,
+    // In order, without gaps.
+    spans: Vec<Span>,
+    capacity: u64,
+    discard_zeroes: bool,
+    jobs: Slab<Job>,
+    parts: Slab<Part>,
+    // Done without a medium, or while another was looked for.
+    early: Vec<Finished>,
+    finished: Vec<Finished>,
+}
+
+/// Where a piece cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a piece of {length} bytes from {offset} on is past the medium's end, or meets another")]
+pub struct PieceError {
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// Bytes that lie together in one medium.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: u64,
+    end: u64,
+    medium: usize,
+    /// Where the medium itself begins.
+    origin: u64,
+}
+
+/// An I/O as it was submitted.
+#[derive(Debug)]
+struct Job {
+    ticket: Ticket,
+    // With its parts while those have it.
+    data: Vec<u8>,
+    left: usize,
+    error: Option<MediumError>,
+}
+
+/// What one medium does of an I/O.
+#[derive(Debug)]
+struct Part {
+    job: usize,
+    share: Share,
+}
+
+#[derive(Debug)]
+enum Share {
+    /// All of it, with its buffer.
+    Whole,
+    /// What was read goes to this place of its buffer.
+    ReadTo(usize),
+    /// Nothing comes back.
+    Other,
+}
+
+impl Pieces {
+    /// Lets each medium of `pieces` lie at its place in `whole`; nothing is under
+    /// way in any.
+    ///
+    /// # Errors
+    /// [`PieceError`] for one that does not fit, or meets another.
+    pub fn new(
+        whole: Box<dyn Medium>,
+        pieces: Vec<(u64, Box<dyn Medium>)>,
+    ) -> Result<Self, PieceError> {
+        let capacity = whole.capacity();
+        let discard_zeroes =
+            whole.discard_zeroes() && pieces.iter().all(|(_, piece)| piece.discard_zeroes());
+        let mut order: Vec<usize> = (0..pieces.len()).collect();
+        order.sort_by_key(|&index| pieces[index].0);
+        let (mut spans, mut at) = (Vec::new(), 0);
+        let own = |start, end| Span { start, end, medium: 0, origin: 0 };
+        for index in order {
+            let (offset, length) = (pieces[index].0, pieces[index].1.capacity());
+            let end = offset.checked_add(length).filter(|&end| at <= offset && end <= capacity);
+            let Some(end) = end else { return Err(PieceError { offset, length }) };
+            if at < offset {
+                spans.push(own(at, offset));
+            }
+            spans.push(Span { start: offset, end, medium: index + 1, origin: offset });
+            at = end;
+        }
+        if at < capacity {
+            spans.push(own(at, capacity));
+        }
+        let media = std::iter::once(whole).chain(pieces.into_iter().map(|(_, piece)| piece));
+        Ok(Self {
+            media: media.collect(),
+            spans,
+            capacity,
+            discard_zeroes,
+            jobs: Slab::default(),
+            parts: Slab::default(),
+            early: Vec::new(),
+            finished: Vec::new(),
+        })
+    }
+
+    /// The number of the span with the byte at `offset`; of the last one for the
+    /// end.
+    fn span(&self, offset: u64) -> usize {
+        self.spans
+            .partition_point(|span| span.end <= offset)
+            .min(self.spans.len().saturating_sub(1))
+    }
+
+    fn end(&mut self, ticket: Ticket, result: Result<(), MediumError>, data: Vec<u8>) {
+        self.early.push(Finished { ticket, result, data });
+    }
+
+    /// Gives one medium all of an I/O.
+    fn pass(&mut self, ticket: Ticket, medium: usize, command: Command, data: Vec<u8>) {
+        let job = self.jobs.insert(Job { ticket, data: Vec::new(), left: 1, error: None });
+        self.give(job, Share::Whole, medium, command, data);
+    }
+
+    fn give(&mut self, job: usize, share: Share, medium: usize, command: Command, data: Vec<u8>) {
+        let part = self.parts.insert(Part { job, share });
+        self.media[medium].submit(part as Ticket, command, data);
+    }
+
+    /// Gives every medium the same.
+    fn to_all(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        let left = self.media.len();
+        let job = self.jobs.insert(Job { ticket, data, left, error: None });
+        for medium in 0..left {
+            self.give(job, Share::Other, medium, command, Vec::new());
+        }
+    }
+
+    /// Gives each medium its share of a range.
+    fn divide(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        let end = command.offset + command.length;
+        let (first, last) = (self.span(command.offset), self.span(end.saturating_sub(1)));
+        if first >= last {
+            let Span { medium, origin, .. } = self.spans[first];
+            let command = Command { offset: command.offset - origin, ..command };
+            return self.pass(ticket, medium, command, data);
+        }
+        let left = last - first + 1;
+        let job = self.jobs.insert(Job { ticket, data, left, error: None });
+        for number in first..=last {
+            let span = self.spans[number];
+            let (from, to) = (span.start.max(command.offset), span.end.min(end));
+            let share = Command { offset: from - span.origin, length: to - from, ..command };
+            let place = (from - command.offset) as usize;
+            let length = share.length as usize;
+            let (kind, buffer) = match command.operation {
+                Operation::Read => (Share::ReadTo(place), vec![0; length]),
+                Operation::Write => {
+                    let data = self.jobs.get_mut(job).map_or(&[][..], |job| &job.data);
+                    (Share::Other, data[place..place + length].to_vec())
+                }
+                _ => (Share::Other, Vec::new()),
+            };
+            self.give(job, kind, span.medium, share, buffer);
+        }
+    }
+
+    fn copy(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        let Command { source, offset, length, .. } = command;
+        let place = |at: u64| {
+            let span = self.spans[self.span(at)];
+            (at + length <= span.end).then_some((span.medium, span.origin))
+        };
+        match (place(source), place(offset)) {
+            (Some(from), Some(to)) if from == to => {
+                let (medium, origin) = to;
+                let (source, offset) = (source - origin, offset - origin);
+                self.pass(ticket, medium, Command { source, offset, ..command }, data);
+            }
+            _ => self.end(
+                ticket,
+                Err(MediumError::Apart { source_offset: source, offset, length }),
+                data,
+            ),
+        }
+    }
+
+    /// Brings what the media have finished to the I/Os that it belongs to.
+    fn settle(&mut self, done: &mut Vec<Finished>) {
+        for Finished { ticket, result, data } in self.finished.drain(..) {
+            let part = self.parts.remove(ticket as usize);
+            let Some(Part { job: number, share }) = part else {
+                debug_assert!(false, "a medium finished what it was not given");
+                continue;
+            };
+            let Some(job) = self.jobs.get_mut(number) else { continue };
+            match (share, &result) {
+                (Share::Whole, _) => job.data = data,
+                (Share::ReadTo(at), Ok(())) => job.data[at..at + data.len()].copy_from_slice(&data),
+                _ => {}
+            }
+            if let Err(error) = result {
+                job.error.get_or_insert(error);
+            }
+            job.left -= 1;
+            if job.left == 0 {
+                if let Some(Job { ticket, data, error, .. }) = self.jobs.remove(number) {
+                    done.push(Finished { ticket, result: error.map_or(Ok(()), Err), data });
+                }
+            }
+        }
+    }
+}
+
+impl Medium for Pieces {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+        if let Err(error) = check(&command, data.len(), self.capacity) {
+            return self.end(ticket, Err(error), data);
+        }
+        match command.operation {
+            Operation::Flush => self.to_all(ticket, command, data),
+            // Order is the drive's.
+            Operation::Barrier => self.end(ticket, Ok(()), data),
+            Operation::Discard if !self.discard_zeroes => match command.fua {
+                true => self.to_all(ticket, Command::flush(), data),
+                false => self.end(ticket, Ok(()), data),
+            },
+            Operation::Copy => self.copy(ticket, command, data),
+            _ => self.divide(ticket, command, data),
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        done.append(&mut self.early);
+        self.media.iter_mut().for_each(|medium| medium.poll(&mut self.finished));
+        self.settle(done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        let before = done.len();
+        self.poll(done);
+        while done.len() == before {
+            let busy = self.media.iter_mut().find(|medium| medium.in_flight() > 0);
+            let Some(medium) = busy else { return };
+            medium.wait(&mut self.finished);
+            self.settle(done);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.early.len() + self.jobs.len()
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.discard_zeroes
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.media.iter().flat_map(|medium| medium.descriptors()).collect()
+    }
+}
+
+/// Values with small numbers, used again.
+#[derive(Debug)]
+struct Slab<T> {
+    values: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    fn insert(&mut self, value: T) -> usize {
+        match self.free.pop() {
+            Some(number) => {
+                self.values[number] = Some(value);
+                number
+            }
+            None => {
+                self.values.push(Some(value));
+                self.values.len() - 1
+            }
+        }
+    }
+
+    fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        self.values.get_mut(number)?.as_mut()
+    }
+
+    fn remove(&mut self, number: usize) -> Option<T> {
+        let value = self.values.get_mut(number)?.take()?;
+        self.free.push(number);
+        Some(value)
+    }
+
+    fn len(&self) -> usize {
+        self.values.len() - self.free.len()
+    }
+}
