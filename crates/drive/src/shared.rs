@@ -4,9 +4,11 @@ mod disk;
 mod load;
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use serde_json::{json, Value};
+use stasis_block::Operation;
 use stasis_clock::Nanos;
 use stasis_scheduler::{QueueSpec, SchedulerSpec, SECTOR};
 use stasis_workload::{JobError, JobFile};
@@ -31,6 +33,39 @@ struct Member {
     weight: u32,
     due: Vec<Done>,
     in_flight: usize,
+    // Whether a flush covers what was submitted before it, not only what had
+    // completed: then it waits here for that.
+    covers: bool,
+    submitted: u64,
+    // Those of its commands under way that change something, oldest first.
+    changes: Vec<u64>,
+    // Flushes that wait, each for what was submitted before this number.
+    flushes: VecDeque<(u64, Submission)>,
+}
+
+impl Member {
+    fn new(name: String, tenant: Tenant, weight: u32) -> Self {
+        Self {
+            name,
+            tenant,
+            weight,
+            due: Vec::new(),
+            in_flight: 0,
+            covers: false,
+            submitted: 0,
+            changes: Vec::new(),
+            flushes: VecDeque::new(),
+        }
+    }
+
+    /// The next flush that waits for nothing any more.
+    fn next_flush(&mut self) -> Option<Submission> {
+        let &(before, _) = self.flushes.front()?;
+        if self.changes.first().is_some_and(|&change| change < before) {
+            return None;
+        }
+        self.flushes.pop_front().map(|(_, flush)| flush)
+    }
 }
 
 /// A region of a drive.
@@ -95,8 +130,7 @@ impl Shared {
         let tenant = inner.scheduled.add_tenant(now, queue);
         let number = inner.members.len();
         let weight = queue.effective_weight();
-        let (due, in_flight, tag) = (Vec::new(), 0, name.clone());
-        inner.members.push(Member { name: tag, tenant, weight, due, in_flight });
+        inner.members.push(Member::new(name.clone(), tenant, weight));
         inner.owns(tenant, Owner::Disk(number));
         drop(inner);
         Disk::new(self.clone(), number, index, name, region)
@@ -187,6 +221,27 @@ impl Inner {
         self.now = self.now.max(now);
     }
 
+    /// Takes a disk's command, at the present time.
+    fn submit(&mut self, number: usize, submission: Submission) {
+        let member = &mut self.members[number];
+        member.in_flight += 1;
+        let flush = submission.command.operation == Operation::Flush;
+        if member.covers && flush && !member.changes.is_empty() {
+            member.flushes.push_back((member.submitted, submission));
+            return;
+        }
+        self.send(number, submission);
+    }
+
+    fn send(&mut self, number: usize, submission: Submission) {
+        let member = &mut self.members[number];
+        if member.covers && changes(submission.command.operation) {
+            member.changes.push(member.submitted);
+        }
+        member.submitted += 1;
+        self.scheduled.submit_from(self.now, member.tenant, submission);
+    }
+
     fn complete(&mut self, at: Nanos) {
         self.now = self.now.max(at);
         let mut done = std::mem::take(&mut self.done);
@@ -196,7 +251,11 @@ impl Inner {
                 Some(&Owner::Disk(number)) => {
                     let member = &mut self.members[number];
                     member.in_flight -= 1;
+                    member.changes.retain(|&change| change != done.order);
                     member.due.push(done);
+                    while let Some(flush) = self.members[number].next_flush() {
+                        self.send(number, flush);
+                    }
                 }
                 Some(&Owner::Load(number)) => self.loads[number].completed(done),
                 Some(Owner::None) | None => debug_assert!(false, "a tenant without an owner"),
@@ -236,6 +295,11 @@ impl Inner {
             "inside": model,
         })
     }
+}
+
+fn changes(operation: Operation) -> bool {
+    use Operation::{Copy, Discard, Write, WriteZeroes};
+    matches!(operation, Write | WriteZeroes | Discard | Copy)
 }
 
 fn seconds(ns: Nanos) -> Value {

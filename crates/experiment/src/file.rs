@@ -273,7 +273,7 @@ impl Experiment {
             }
             for disk in &machine.disks {
                 self.drive_named(&disk.on).map_err(of)?;
-                disk.queue().map_err(of)?;
+                disk.check().map_err(of)?;
             }
         }
         if !self.machine.several().iter().any(|machine| machine.wait) {
@@ -361,6 +361,8 @@ fn once<'a>(what: &str, names: impl Iterator<Item = &'a Option<String>>) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use stasis_media::{Durability, MediumSpec};
+
     use super::*;
 
     fn read(text: &str) -> Result<Experiment, ExperimentError> {
@@ -421,6 +423,15 @@ mod tests {
             experiment.machine.all().iter().flat_map(|machine| &machine.disks).collect();
         assert_eq!(disks[1].name.as_deref(), Some("db.disk"));
         assert_eq!(disks[0].queue().unwrap().weight, Some(200));
+        assert_eq!(disks[0].medium(), None);
+        let image = "image = 'd.qcow2'\ndurability = 'ordered'\nmax-lag = '5ms'";
+        let image = finish(&good.replacen("size = '256MiB'", image, 1)).unwrap();
+        let Some(MediumSpec::Qcow2 { path, settings }) = image.machine.all()[0].disks[0].medium()
+        else {
+            panic!("an image is a medium");
+        };
+        assert_eq!(path, Path::new("d.qcow2"));
+        assert_eq!((settings.durability, settings.max_lag), (Durability::Ordered, 5_000_000));
         assert_eq!(experiment.drive_of(&experiment.workloads[0]), Ok(0));
         for (from, to, expected) in [
             ("'db'", "'web'", "two machines have the name `web`"),
@@ -444,6 +455,11 @@ mod tests {
             ("weight = 200", "weight = 2000", "1 to 1000"),
             ("wait = false", "slice = '1us'", "the same for all"),
             ("offset = '512MiB'", "offset = '512MiB'\ndrive = 'disc'", "did you mean `disk`?"),
+            ("weight = 200", "queues = 65", "1 to 64"),
+            ("weight = 200", "durability = 'ordered'", "add `image = \"PATH\"`"),
+            ("weight = 200", "image = 'd.qcow2'", "leave `size` out"),
+            ("size = '256MiB'", "image = 'd'\ndurability = 'orderd'", "did you mean `ordered`?"),
+            ("size = '256MiB'", "imag = 'd'", "did you mean `image`?"),
         ] {
             assert!(good.contains(from), "{from}");
             let message = finish(&good.replacen(from, to, 1)).unwrap_err();

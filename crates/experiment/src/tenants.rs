@@ -8,6 +8,8 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::units;
+use stasis_clock::Nanos;
+use stasis_media::{Durability, ImageSettings, MediumSpec};
 use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
 
 use crate::drive::Interface;
@@ -145,7 +147,8 @@ fn priority(word: &str) -> Result<Priority, String> {
     Ok(Priority { class: *found, level })
 }
 
-/// A machine's virtual disk on a shared drive.
+/// A machine's virtual disk on a shared drive: a region of it, or an image whose
+/// files lie there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DiskSpec {
@@ -154,9 +157,22 @@ pub struct DiskSpec {
     /// Where it begins there.
     #[serde(default, with = "units::size")]
     pub offset: u64,
-    /// Its size; by default what is left of the drive.
+    /// Its size; by default what is left of the drive. An image has its own.
     #[serde(default, with = "units::size_option")]
     pub size: Option<u64>,
+    /// The image, in qcow2.
+    #[serde(default)]
+    pub image: Option<PathBuf>,
+    /// What a flush waits for, of an image.
+    #[serde(default)]
+    pub durability: Option<Durability>,
+    /// How far an image may be behind in time ([`ImageSettings::max_lag`]).
+    #[serde(default, with = "units::duration_option")]
+    pub max_lag: Option<Nanos>,
+    /// How far an image may be behind in bytes
+    /// ([`ImageSettings::max_lag_bytes`]).
+    #[serde(default, with = "units::size_option")]
+    pub max_lag_bytes: Option<u64>,
     /// Its name in the results; by default the machine's and the drive's.
     #[serde(default)]
     pub name: Option<String>,
@@ -191,6 +207,37 @@ impl DiskSpec {
     /// Names the value and what it must be.
     pub fn queue(&self) -> Result<QueueSpec, String> {
         TenantSpec { weight: self.weight, ioprio: self.ioprio.clone() }.queue()
+    }
+
+    /// The image, if it is one, as a medium.
+    pub fn medium(&self) -> Option<MediumSpec> {
+        let usual = ImageSettings::default();
+        let settings = ImageSettings {
+            durability: self.durability.unwrap_or(usual.durability),
+            max_lag: self.max_lag.unwrap_or(usual.max_lag),
+            max_lag_bytes: self.max_lag_bytes.unwrap_or(usual.max_lag_bytes),
+        };
+        let path = self.image.clone()?;
+        Some(MediumSpec::Qcow2 { path, settings })
+    }
+
+    /// What can be wrong with it alone.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.queue()?;
+        if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
+            return Err("queues must be a number from 1 to 64".into());
+        }
+        if self.image.is_some() && self.size.is_some() {
+            return Err("an image has a size of its own: leave `size` out of the disk".into());
+        }
+        let said =
+            self.durability.is_some() || self.max_lag.is_some() || self.max_lag_bytes.is_some();
+        if self.image.is_none() && said {
+            return Err("durability, max-lag and max-lag-bytes are of images: add `image = \
+                        \"PATH\"` to the disk"
+                .into());
+        }
+        Ok(())
     }
 }
 

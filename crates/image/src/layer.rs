@@ -315,6 +315,11 @@ impl Layer for Image {
         self.lower.vendor(now, command)
     }
 
+    fn help(&mut self, now: Nanos, on: bool) {
+        self.catch_up(now);
+        self.lower.help(now, on);
+    }
+
     fn inside(&self, now: Nanos) -> Option<String> {
         let counters = serde_json::to_string(&self.counters()).ok()?;
         let below = self.lower.inside(now).unwrap_or_else(|| "null".into());
@@ -324,8 +329,10 @@ impl Layer for Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // What was under way ends here; the guest waits for none of it.
-        while let Some(at) = self.lower.next_event() {
+        // What was under way ends here; the guest waits for none of it. Others may
+        // go on below.
+        while self.lower.in_flight() > 0 {
+            let Some(at) = self.lower.next_event() else { break };
             self.lower.advance(at, &mut self.lower_done);
             for Done { tag, status, data, .. } in self.lower_done.drain(..) {
                 self.shared.lock().finish(tag, status, data);

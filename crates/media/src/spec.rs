@@ -140,6 +140,17 @@ impl MediumSpec {
         }
     }
 
+    /// Its file or device, where it has one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Ram { .. } => None,
+            Self::File { path, .. }
+            | Self::Qcow2 { path, .. }
+            | Self::Ordered { path, .. }
+            | Self::Device { path, .. } => Some(path),
+        }
+    }
+
     /// Opens the medium, locks it, and makes it ready for I/O.
     ///
     /// # Errors

@@ -32,6 +32,15 @@ impl Disk {
         Self { shared, number, index, name, region, statistics, asks: false }
     }
 
+    /// The same disk, whose flush covers everything that was submitted before
+    /// it, as a [`Drive`](crate::Drive)'s does: for what stands on a disk as on a
+    /// drive, such as an image.
+    #[must_use]
+    pub fn covering(self) -> Self {
+        self.shared.0.borrow_mut().members[self.number].covers = true;
+        self
+    }
+
     fn place(&self, mut command: Command, outwards: bool) -> Command {
         let moves = !matches!(command.operation, Operation::Flush | Operation::Barrier);
         let shift = |at: u64| {
@@ -89,8 +98,6 @@ impl Layer for Disk {
         let fits = self.fits(&submission.command);
         let mut inner = self.shared.0.borrow_mut();
         inner.catch_up(now);
-        let inner = &mut *inner;
-        let member = &mut inner.members[self.number];
         if !fits {
             // Controllers check ranges against the capacity: nobody comes here.
             debug_assert!(false, "{:?} does not fit", submission.command);
@@ -98,13 +105,14 @@ impl Layer for Disk {
             let status = command.operation.failure();
             let command = self.place(command, true);
             let (submit, at, order) = (now, now, 0);
+            let member = &mut inner.members[self.number];
             member.due.push(Done { tag, queue, command, status, data, submit, order, at });
             return;
         }
-        member.in_flight += 1;
         let command = self.place(submission.command, true);
-        let submission = Submission { command, ..submission };
-        inner.scheduled.submit_from(now, member.tenant, submission);
+        // Somebody else may have been here at a later time: it is now as late for
+        // what follows from an earlier completion.
+        inner.submit(self.number, Submission { command, ..submission });
     }
 
     fn next_event(&self) -> Option<Nanos> {

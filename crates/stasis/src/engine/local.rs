@@ -9,18 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
-use stasis_crash::{Level, Planted, Stream};
-use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared};
-use stasis_experiment::{CpuSpeed, Doorbells, Interface};
+use stasis_crash::Stream;
+use stasis_experiment::CpuSpeed;
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
-use stasis_machine::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
-use stasis_media::{Execution, MediumSpec, OpenOptions};
-use stasis_models::BuildContext;
-use stasis_virtio::NotifyPolicy;
-use stasis_workload::JobFile;
+use stasis_machine::{Config, MachineConfig, Rewind, Speed};
 
-use super::plan::{drive_seed, input, Plan, PlannedDrive};
+use super::drives::Drives;
+use super::plan::{input, Plan};
 use super::recording::Drained;
 
 /// How long a completion waits for the guest to become idle, with rewind: the
@@ -114,14 +110,14 @@ pub fn run(
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
     let stream = plan.record.then(Stream::default);
-    let shared = shared(&plan, stream.as_ref())?;
+    let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };
     let mut index = 0;
     let mut machines = Vec::new();
     for machine in &plan.machines {
         let mut drives = Vec::new();
         for drive in &machine.drives {
-            let config = config(index, drive, &plan, &shared, stream.as_ref());
+            let config = opened.config(index, drive);
             drives.push(config.with_context(|| format!("drive {}", drive.name))?);
             index += 1;
         }
@@ -144,7 +140,7 @@ pub fn run(
     let outcome = stasis_machine::run(
         Config {
             machines,
-            shared,
+            shared: opened.into_shared(),
             speed: match plan.cpu_speed {
                 CpuSpeed::Khz(khz) => Speed::Khz(khz),
                 CpuSpeed::Times(times) => Speed::Times(times),
@@ -162,113 +158,4 @@ pub fn run(
         &mut journal,
     )?;
     Ok(outcome)
-}
-
-/// The shared drives with their host workloads.
-fn shared(plan: &Plan, stream: Option<&Stream>) -> Result<Vec<Shared>> {
-    let mut shared = Vec::new();
-    for drive in &plan.shared {
-        let layer = build(drive, plan, stream).with_context(|| format!("drive {}", drive.name))?;
-        let scheduler = drive.scheduler.context("a shared drive has a scheduler")?;
-        shared.push(Shared::new(&scheduler, layer));
-    }
-    for (index, load) in plan.workloads.iter().enumerate() {
-        let place = &load.place;
-        let spec = LoadSpec {
-            name: load.name.clone(),
-            jobs: JobFile::parse(&load.job, &|_| None)?,
-            region: Region { offset: place.offset, length: place.length },
-            queue: place.tenant.queue().map_err(|error| anyhow!(error))?,
-            group: load.group_weight,
-            seed: drive_seed(plan.seed ^ WORKLOADS, u16::try_from(index)?),
-        };
-        let on = shared.get(place.drive).context("there is no such shared drive")?;
-        on.add_load(&spec).with_context(|| format!("workload {}", load.name))?;
-    }
-    Ok(shared)
-}
-
-/// Workloads draw other numbers than drives.
-const WORKLOADS: u64 = 0x6c6f_6164;
-
-/// A drive as its machine gets it.
-fn config(
-    index: usize,
-    drive: &PlannedDrive,
-    plan: &Plan,
-    shared: &[Shared],
-    stream: Option<&Stream>,
-) -> Result<DriveConfig> {
-    let mut layer: Box<dyn Layer> = match &drive.on {
-        Some(place) => {
-            let on = shared.get(place.drive).context("there is no such shared drive")?;
-            let region = Region { offset: place.offset, length: place.length };
-            let queue = place.tenant.queue().map_err(|error| anyhow!(error))?;
-            Box::new(on.disk(u16::try_from(index)?, drive.name.clone(), region, &queue))
-        }
-        None => build(drive, plan, stream)?,
-    };
-    if let Some(stream) = stream {
-        layer = Box::new(stream.record(layer, Level::Guest));
-    }
-    let controller = controller(drive, &*layer)?;
-    Ok(DriveConfig { drive: layer, controller })
-}
-
-/// A drive on its medium.
-fn build(drive: &PlannedDrive, plan: &Plan, stream: Option<&Stream>) -> Result<Box<dyn Layer>> {
-    let execution = if plan.repeatable { Execution::Synchronous } else { Execution::Asynchronous };
-    let delay = Duration::from_nanos(drive.delay);
-    let options = OpenOptions { execution, delay, base: Path::new("/") };
-    let (image, medium) = match &drive.medium {
-        MediumSpec::Qcow2 { settings, .. } => {
-            let (opening, medium) = stasis_image::open_links(drive.links.clone(), true, &options)?;
-            (Some((opening, *settings)), medium)
-        }
-        medium => (None, medium.open(&options)?),
-    };
-    let capacity = medium.capacity();
-    let drive_index = drive.number;
-    let seed = drive_seed(plan.seed, drive_index);
-    let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
-    let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium);
-    if let Some(cost) = drive.barrier {
-        layer = layer.with_barrier(cost);
-    }
-    let mut layer: Box<dyn Layer> = Box::new(layer);
-    // Without anything between them both ends are one.
-    let between = image.is_some() || plan.plant.is_some() || drive.scheduler.is_some();
-    if let Some(stream) = stream.filter(|_| between) {
-        layer = Box::new(stream.record(layer, Level::Drive));
-    }
-    if let Some(plant) = plan.plant {
-        layer = Box::new(Planted::new(layer, plant));
-    }
-    if let Some((opening, settings)) = image {
-        layer = Box::new(opening.open(layer, settings)?);
-    }
-    Ok(layer)
-}
-
-/// What the guest sees `drive` as.
-fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
-    Ok(match drive.interface {
-        Interface::Nvme => Controller::Nvme(super::controller::of(
-            drive,
-            layer.capacity(),
-            layer.discard_zeroes(),
-        )?),
-        Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
-            capacity: layer.capacity(),
-            block_size: drive.block_size,
-            identifier: drive.serial.clone(),
-            queues: drive.queues,
-            discard_zeroes: layer.discard_zeroes(),
-            notify: match drive.doorbells {
-                Doorbells::Exact => NotifyPolicy::Exact,
-                Doorbells::Lazy => NotifyPolicy::Lazy,
-            },
-            ..Default::default()
-        }),
-    })
 }

@@ -1,6 +1,8 @@
 //! Where a machine runs: on this host's KVM, or inside the software KVM host.
 
 mod controller;
+mod drives;
+mod held;
 pub mod inside;
 mod local;
 mod plan;

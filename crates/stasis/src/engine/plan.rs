@@ -57,13 +57,13 @@ impl Plan {
     /// Every drive that has a medium of its own.
     pub fn media(&self) -> impl Iterator<Item = &PlannedDrive> {
         let own = self.machines.iter().flat_map(|machine| &machine.drives);
-        self.shared.iter().chain(own.filter(|drive| drive.on.is_none()))
+        self.shared.iter().chain(own.filter(|drive| drive.has_medium()))
     }
 
     /// The same, to change.
     pub fn media_mut(&mut self) -> impl Iterator<Item = &mut PlannedDrive> {
         let own = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
-        self.shared.iter_mut().chain(own.filter(|drive| drive.on.is_none()))
+        self.shared.iter_mut().chain(own.filter(|drive| drive.has_medium()))
     }
 }
 
@@ -146,8 +146,21 @@ pub struct PlannedDrive {
     pub physical: Option<PhysicalSpec>,
     /// Which of the requests that wait it gets next, if it is shared.
     pub scheduler: Option<SchedulerSpec>,
-    /// Where on a shared drive it lies; then that one's model and medium count.
+    /// Where on a shared drive it lies; then that one's model counts, and its
+    /// medium unless this is an image.
     pub on: Option<Place>,
+}
+
+impl PlannedDrive {
+    /// Whether it is an image in a place on a shared drive.
+    pub fn is_image(&self) -> bool {
+        self.on.is_some() && !self.links.is_empty()
+    }
+
+    /// Whether its bytes are in a medium of its own.
+    pub fn has_medium(&self) -> bool {
+        self.on.is_none() || self.is_image()
+    }
 }
 
 /// The guest kernel's names of drives, in order: each driver counts its own.

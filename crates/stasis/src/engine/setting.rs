@@ -12,13 +12,13 @@ use stasis_clock::Nanos;
 use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest::build::Guest;
-use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
+use stasis_media::{Medium, MediumSpec};
 
+use super::held::{absolute, Held, Owners};
 use super::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
 use super::recording::{self, Recording, WorkingCopy};
 use super::sharing::Sharing;
 use super::{local, soft, RunError};
-use crate::commands::image::newer_below;
 use crate::commands::run::relay::Relay;
 
 /// The guest's date at the start where a run must repeat: 2026-01-01 UTC.
@@ -68,19 +68,19 @@ impl<'a> Setting<'a> {
             bail!("power cuts are for one machine: give it a table [machine] of its own");
         }
         let (mut media, mut copies, mut heads) = (Vec::new(), Vec::new(), Vec::new());
-        let mut top = Vec::new();
+        let (mut top, mut owners) = (Vec::new(), Owners::new(self.base));
         for (index, spec) in experiment.drives.iter().enumerate() {
             let vcpus = experiment.machine.vcpus;
-            let (drive, medium) = self.drive(index, spec, vcpus)?;
+            let (drive, held) = self.drive(index, spec, vcpus, &mut owners)?;
             let (drive, head) = self
                 .record(index, drive, &mut copies)
                 .with_context(|| format!("drive {}", spec.name.as_deref().unwrap_or_default()))?;
-            top.push((drive, medium.capacity()));
-            media.push(medium);
+            top.push((drive, held.capacity));
+            media.push(held.medium);
             heads.push(head);
         }
-        let sharing = Sharing::new(experiment, top);
-        let workloads = sharing.workloads(self.base)?;
+        let sharing = Sharing::new(experiment, self.base, top);
+        let workloads = sharing.workloads()?;
         let (mut machines, mut shown) = (Vec::new(), Vec::new());
         if experiment.machine.several().is_empty() {
             let drives = sharing.of_the_one_machine();
@@ -93,19 +93,22 @@ impl<'a> Setting<'a> {
         for machine in experiment.machine.several() {
             let mut drives = Vec::new();
             for spec in &machine.drives {
-                let (drive, medium) = self.drive(number, spec, machine.vcpus)?;
+                let (drive, held) = self.drive(number, spec, machine.vcpus, &mut owners)?;
                 number += 1;
-                media.push(medium);
+                media.push(held.medium);
                 shown.push(show(&drive, spec));
                 drives.push(drive);
             }
             for disk in &machine.disks {
                 let serial = format!("STASIS{}", shown.len());
-                let drive = sharing.disk(machine, disk, serial).with_context(|| {
-                    format!("disk {}", disk.name.as_deref().unwrap_or_default())
-                })?;
-                shown.push(sharing.show(&drive));
+                let name = disk.name.as_deref().unwrap_or_default();
+                let image = Held::image(disk, self.base, &mut owners);
+                let of = || format!("disk {name}");
+                let image = image.with_context(of)?;
+                let drive = sharing.disk(machine, disk, serial, image.as_ref()).with_context(of)?;
+                shown.push(sharing.show(&drive, disk));
                 drives.push(drive);
+                media.extend(image.map(|image| image.medium));
             }
             machines.push(self.machine(machine, drives));
         }
@@ -188,10 +191,12 @@ impl<'a> Setting<'a> {
         index: usize,
         spec: &DriveSpec,
         vcpus: u32,
-    ) -> Result<(PlannedDrive, Box<dyn Medium>)> {
+        owners: &mut Owners,
+    ) -> Result<(PlannedDrive, Held)> {
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
-        let planned = self.plan_drive(index, spec, &name, vcpus);
-        planned.with_context(|| format!("drive {name}"))
+        let of = || format!("drive {name}");
+        owners.add(&spec.medium, of()).with_context(of)?;
+        self.plan_drive(index, spec, &name, vcpus).with_context(of)
     }
 
     fn plan_drive(
@@ -200,23 +205,13 @@ impl<'a> Setting<'a> {
         spec: &DriveSpec,
         name: &str,
         vcpus: u32,
-    ) -> Result<(PlannedDrive, Box<dyn Medium>)> {
+    ) -> Result<(PlannedDrive, Held)> {
         let mut model = spec.model.clone();
         model.resolve(self.base)?;
-        let options = OpenOptions {
-            execution: Execution::Synchronous,
-            delay: Duration::ZERO,
-            base: self.base,
-        };
-        let written = self.recording.is_none();
-        let Held { medium, capacity, links } = hold(&spec.medium, written, &options)?;
-        if capacity % spec.block_size != 0 {
-            bail!(
-                "its medium has {} bytes, which is no multiple of its block size {}",
-                capacity,
-                spec.block_size
-            );
-        }
+        let held = Held::open(&spec.medium, self.recording.is_none(), self.base)?;
+        let Held { medium, capacity, links } = &held;
+        let capacity = *capacity;
+        held.check_blocks(spec.block_size)?;
         model.check(medium.capacity())?;
         if capacity / u64::from(spec.namespaces) < 4096 {
             bail!(
@@ -232,7 +227,7 @@ impl<'a> Setting<'a> {
             serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
             model,
             medium: absolute(&spec.medium, self.base)?,
-            links,
+            links: links.clone(),
             barrier: spec.barrier,
             delay: spec.delay,
             path: spec.path.unwrap_or_else(|| self.path()),
@@ -250,7 +245,7 @@ impl<'a> Setting<'a> {
         if spec.interface == Interface::Nvme {
             super::controller::of(&drive, medium.capacity(), medium.discard_zeroes())?.check()?;
         }
-        Ok((drive, medium))
+        Ok((drive, held))
     }
 }
 
@@ -267,54 +262,6 @@ fn show(drive: &PlannedDrive, spec: &DriveSpec) -> stasis_report::Drive {
             }
         },
     }
-}
-
-/// A medium that is open, so that nobody else opens it.
-struct Held {
-    medium: Box<dyn Medium>,
-    /// What the guest sees (bytes).
-    capacity: u64,
-    links: Vec<stasis_image::Link>,
-}
-
-fn hold(medium: &MediumSpec, written: bool, options: &OpenOptions) -> Result<Held> {
-    if let MediumSpec::Qcow2 { path, .. } = medium {
-        let (opening, medium) = stasis_image::open_files(path, written, options)?;
-        for newer in opening.found().newer_below()? {
-            eprintln!("stasis: {}", newer_below(&newer));
-        }
-        let mut links = opening.found().links.clone();
-        for link in &mut links {
-            link.path = std::fs::canonicalize(&link.path)
-                .with_context(|| format!("cannot find {}", link.path.display()))?;
-        }
-        return Ok(Held { medium, capacity: opening.size(), links });
-    }
-    let medium = medium.open(options)?;
-    Ok(Held { capacity: medium.capacity(), medium, links: Vec::new() })
-}
-
-/// The same medium, wherever the process that opens it stands.
-fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
-    let whole = |path: &Path| {
-        let path = base.join(path);
-        std::fs::canonicalize(&path).with_context(|| format!("cannot find {}", path.display()))
-    };
-    Ok(match medium {
-        MediumSpec::Ram { size } => MediumSpec::Ram { size: *size },
-        MediumSpec::File { path, size, direct } => {
-            MediumSpec::File { path: whole(path)?, size: *size, direct: *direct }
-        }
-        MediumSpec::Qcow2 { path, settings } => {
-            MediumSpec::Qcow2 { path: whole(path)?, settings: *settings }
-        }
-        MediumSpec::Ordered { path, size, settings } => {
-            MediumSpec::Ordered { path: whole(path)?, size: *size, settings: *settings }
-        }
-        MediumSpec::Device { path, direct } => {
-            MediumSpec::Device { path: whole(path)?, direct: *direct }
-        }
-    })
 }
 
 impl Prepared<'_> {

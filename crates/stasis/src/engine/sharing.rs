@@ -8,9 +8,11 @@ use stasis_block::units::format_size;
 use stasis_experiment::{
     jobs_of_pattern, DiskSpec, Experiment, MachineSpec, PlacementSpec, TenantSpec, WorkloadSpec,
 };
+use stasis_media::MediumSpec;
 use stasis_scheduler::{Kind, SchedulerSpec};
 use stasis_workload::{Direction, JobFile, Load};
 
+use super::held::{absolute, Held};
 use super::plan::{Place, PlannedDrive, PlannedMachine, PlannedWorkload};
 
 /// Where a virtual disk may begin and end: whole blocks of any drive.
@@ -19,6 +21,7 @@ const BLOCK: u64 = 4096;
 /// The experiment's drives, and which of them are shared.
 pub struct Sharing<'a> {
     experiment: &'a Experiment,
+    base: &'a Path,
     drives: Vec<Drive>,
 }
 
@@ -30,8 +33,13 @@ struct Drive {
 }
 
 impl<'a> Sharing<'a> {
-    /// `drives` with their capacities, as the experiment names them.
-    pub fn new(experiment: &'a Experiment, drives: Vec<(PlannedDrive, u64)>) -> Self {
+    /// `drives` with their capacities, as the experiment names them; `base` is
+    /// where its relative paths start.
+    pub fn new(
+        experiment: &'a Experiment,
+        base: &'a Path,
+        drives: Vec<(PlannedDrive, u64)>,
+    ) -> Self {
         let mut count = 0;
         let drives = drives.into_iter().enumerate().map(|(index, (planned, capacity))| {
             let loads = experiment.workloads.iter();
@@ -42,13 +50,13 @@ impl<'a> Sharing<'a> {
             count += usize::from(shares);
             Drive { planned, capacity, shared }
         });
-        Self { experiment, drives: drives.collect() }
+        Self { experiment, base, drives: drives.collect() }
     }
 
     /// The drives of a machine that is alone: all, each whole.
     pub fn of_the_one_machine(&self) -> Vec<PlannedDrive> {
         let whole = |drive: &Drive| {
-            let mut planned = drive.planned.clone();
+            let mut planned = PlannedDrive { links: Vec::new(), ..drive.planned.clone() };
             planned.on = drive.shared.map(|number| Place {
                 drive: number,
                 offset: 0,
@@ -60,17 +68,22 @@ impl<'a> Sharing<'a> {
         self.drives.iter().map(whole).collect()
     }
 
-    /// A machine's virtual disk.
+    /// A machine's virtual disk: a region, or `image` in a place of its own.
     pub fn disk(
         &self,
         machine: &MachineSpec,
         spec: &DiskSpec,
         serial: String,
+        image: Option<&Held>,
     ) -> Result<PlannedDrive> {
         let drive = self.drive(self.experiment.drive_named(&spec.on).map_err(|e| anyhow!(e))?)?;
         let tenant = TenantSpec { weight: spec.weight, ioprio: spec.ioprio.clone() };
-        let on = Some(drive.place(spec.offset, spec.size, tenant)?);
-        Ok(PlannedDrive {
+        let on = match image {
+            Some(image) => drive.place_of_image(spec, image, tenant)?,
+            None => drive.place(spec.offset, spec.size, tenant)?,
+        };
+        let own = spec.medium().map(|medium| absolute(&medium, self.base)).transpose()?;
+        let planned = PlannedDrive {
             name: spec.name.clone().unwrap_or_default(),
             serial: spec.serial.clone().unwrap_or(serial),
             interface: spec.interface,
@@ -80,22 +93,29 @@ impl<'a> Sharing<'a> {
             placement: PlacementSpec::None,
             zones: None,
             physical: None,
-            on,
+            on: Some(on),
+            medium: own.unwrap_or_else(|| drive.planned.medium.clone()),
+            links: image.map(|image| image.links.clone()).unwrap_or_default(),
             ..drive.planned.clone()
-        })
+        };
+        Ok(planned)
     }
 
     /// A virtual disk as results name it.
-    pub fn show(&self, drive: &PlannedDrive) -> stasis_report::Drive {
+    pub fn show(&self, drive: &PlannedDrive, spec: &DiskSpec) -> stasis_report::Drive {
         let place = drive.on.as_ref().and_then(|place| {
             let drive = self.drives.iter().find(|drive| drive.shared == Some(place.drive))?;
             Some(format!("{} from {} on", drive.planned.name, format_size(place.offset)))
         });
+        let place = place.unwrap_or_default();
         stasis_report::Drive {
             name: drive.name.clone(),
             model: drive.model.label(),
             interface: drive.interface.name().into(),
-            medium: place.unwrap_or_default(),
+            medium: match spec.medium() {
+                Some(image) => format!("{} on {place}", image.label()),
+                None => place,
+            },
         }
     }
 
@@ -103,16 +123,16 @@ impl<'a> Sharing<'a> {
         self.drives.get(index).context("there is no such drive")
     }
 
-    /// The host workloads; `base` is where their job files' paths start.
-    pub fn workloads(&self, base: &Path) -> Result<Vec<PlannedWorkload>> {
+    /// The host workloads.
+    pub fn workloads(&self) -> Result<Vec<PlannedWorkload>> {
         let workloads = self.experiment.workloads.iter().map(|spec| {
             let name = spec.name.clone().unwrap_or_default();
-            self.workload(spec, base).with_context(|| format!("workload {name}"))
+            self.workload(spec).with_context(|| format!("workload {name}"))
         });
         workloads.collect()
     }
 
-    fn workload(&self, spec: &WorkloadSpec, base: &Path) -> Result<PlannedWorkload> {
+    fn workload(&self, spec: &WorkloadSpec) -> Result<PlannedWorkload> {
         let drive = self.drive(self.experiment.drive_of(spec).map_err(|e| anyhow!(e))?)?;
         let tenant = TenantSpec { weight: spec.weight, ioprio: spec.ioprio.clone() };
         let place = drive.place(spec.offset, spec.size, tenant)?;
@@ -122,7 +142,7 @@ impl<'a> Sharing<'a> {
             }
             (None, Some(job), _) => job.clone(),
             (None, None, Some(path)) => {
-                let path = base.join(path);
+                let path = self.base.join(path);
                 std::fs::read_to_string(&path)
                     .with_context(|| format!("cannot read {}", path.display()))?
             }
@@ -141,24 +161,34 @@ impl<'a> Sharing<'a> {
         workloads: &[PlannedWorkload],
     ) -> Result<()> {
         let drives = machines.iter().flat_map(|machine| &machine.drives);
-        let disks: Vec<(&str, &Place)> =
-            drives.filter_map(|drive| Some((&*drive.name, drive.on.as_ref()?))).collect();
-        for (index, (name, place)) in disks.iter().enumerate() {
-            for (other, beside) in &disks[..index] {
-                if place.meets(beside) {
-                    bail!("the disks {other} and {name} overlap: give them places of their own");
-                }
+        let disks: Vec<(&PlannedDrive, &Place)> =
+            drives.filter_map(|drive| Some((drive, drive.on.as_ref()?))).collect();
+        for (index, (disk, place)) in disks.iter().enumerate() {
+            let met = disks[..index].iter().find(|(_, beside)| place.meets(beside));
+            if let Some((other, beside)) = met {
+                bail!(
+                    "the disks {} and {} overlap: {} and {}; give them places of their own",
+                    other.name,
+                    disk.name,
+                    beside.describe(),
+                    place.describe()
+                );
             }
         }
         for load in workloads {
             let jobs = JobFile::parse(&load.job, &|name| std::env::var(name).ok())?;
             let writes = jobs.jobs.iter().any(|job| job.direction != Direction::Read);
-            let met = disks.iter().find(|(_, place)| writes && place.meets(&load.place));
-            if let Some((disk, _)) = met {
+            // The files of an image are no place that the host reads, either.
+            let refused = |disk: &PlannedDrive| writes || disk.is_image();
+            let met = disks.iter().find(|(disk, place)| refused(disk) && place.meets(&load.place));
+            if let Some((disk, place)) = met {
                 bail!(
-                    "workload {} writes where the disk {disk} is: give it an offset and a size of \
-                     its own",
-                    load.name
+                    "workload {} {} where the disk {} is, {}: give it an offset and a size of its \
+                     own",
+                    load.name,
+                    if writes { "writes" } else { "reads" },
+                    disk.name,
+                    place.describe()
                 );
             }
         }
@@ -204,9 +234,34 @@ impl Drive {
         let drive = self.shared.context("the drive is not shared")?;
         Ok(Place { drive, offset, length, tenant })
     }
+
+    /// Where an image's files lie, as far as they can grow.
+    fn place_of_image(&self, spec: &DiskSpec, image: &Held, tenant: TenantSpec) -> Result<Place> {
+        let PlannedDrive { name, medium, block_size, .. } = &self.planned;
+        if let MediumSpec::Qcow2 { .. } = medium {
+            bail!("the drive {name} is an image itself: images lie on one of ram, file or device");
+        }
+        image.check_blocks(u64::from(*block_size))?;
+        let length = image.medium.capacity();
+        let left = self.capacity.saturating_sub(spec.offset);
+        if length > left {
+            bail!(
+                "its image can grow to {}, but the drive {name} has only {} from {} on: give the \
+                 disk a lower offset, or the drive a larger medium",
+                format_size(length),
+                format_size(left),
+                format_size(spec.offset)
+            );
+        }
+        self.place(spec.offset, Some(length), tenant)
+    }
 }
 
 impl Place {
+    fn describe(&self) -> String {
+        format!("{} from {} on", format_size(self.length), format_size(self.offset))
+    }
+
     fn meets(&self, other: &Self) -> bool {
         let overlap = self.offset < other.offset.saturating_add(other.length)
             && other.offset < self.offset.saturating_add(self.length);

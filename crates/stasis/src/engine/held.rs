@@ -1,0 +1,118 @@
+//! Media as a run finds them: opened and locked before anything boots, and none
+//! with two owners.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use stasis_experiment::DiskSpec;
+use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
+
+use crate::commands::image::newer_below;
+
+/// A medium that is open, so that nobody else opens it.
+pub struct Held {
+    /// Where the bytes are: of an image, its files side by side.
+    pub medium: Box<dyn Medium>,
+    /// What the guest sees (bytes).
+    pub capacity: u64,
+    /// For an image: its files, from the top.
+    pub links: Vec<stasis_image::Link>,
+}
+
+impl Held {
+    /// Opens `medium`, to be `written` or only read.
+    pub fn open(medium: &MediumSpec, written: bool, base: &Path) -> Result<Self> {
+        let options =
+            OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
+        if let MediumSpec::Qcow2 { path, .. } = medium {
+            let (opening, medium) = stasis_image::open_files(path, written, &options)?;
+            for newer in opening.found().newer_below()? {
+                eprintln!("stasis: {}", newer_below(&newer));
+            }
+            let mut links = opening.found().links.clone();
+            for link in &mut links {
+                link.path = whole(&link.path)?;
+            }
+            return Ok(Self { medium, capacity: opening.size(), links });
+        }
+        let medium = medium.open(&options)?;
+        Ok(Self { capacity: medium.capacity(), medium, links: Vec::new() })
+    }
+
+    /// Opens the image of a virtual disk, if it is one.
+    pub fn image(disk: &DiskSpec, base: &Path, owners: &mut Owners) -> Result<Option<Self>> {
+        let Some(medium) = disk.medium() else { return Ok(None) };
+        let name = disk.name.as_deref().unwrap_or_default();
+        owners.add(&medium, format!("disk {name}"))?;
+        // Where that repairs the image, its file is longer afterwards, and so is
+        // the place that it takes.
+        drop(Self::open(&medium, true, base)?);
+        Self::open(&medium, true, base).map(Some)
+    }
+
+    /// Refuses a disk that ends within a block.
+    pub fn check_blocks(&self, size: u64) -> Result<()> {
+        if !self.capacity.is_multiple_of(size) {
+            bail!(
+                "its medium has {} bytes, which is no multiple of its block size {size}",
+                self.capacity
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whose the files and devices are that are written.
+pub struct Owners<'a> {
+    base: &'a Path,
+    owned: Vec<(PathBuf, String)>,
+}
+
+impl<'a> Owners<'a> {
+    /// Nobody's yet; `base` is where relative paths start.
+    pub fn new(base: &'a Path) -> Self {
+        Self { base, owned: Vec::new() }
+    }
+
+    /// Gives `owner` its medium.
+    pub fn add(&mut self, medium: &MediumSpec, owner: String) -> Result<()> {
+        let Some(path) = medium.path() else { return Ok(()) };
+        let path = self.base.join(path);
+        // What is not there yet has its path as its name.
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
+        if let Some((_, other)) = self.owned.iter().find(|(owned, _)| *owned == path) {
+            bail!(
+                "{} is the medium of {other} already: give each its own, such as an image on top \
+                 of it (`stasis image create --backing`) or a copy",
+                path.display()
+            );
+        }
+        self.owned.push((path, owner));
+        Ok(())
+    }
+}
+
+fn whole(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
+}
+
+/// The same medium, wherever the process that opens it stands.
+pub fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
+    let whole = |path: &Path| whole(&base.join(path));
+    Ok(match medium {
+        MediumSpec::Ram { size } => MediumSpec::Ram { size: *size },
+        MediumSpec::File { path, size, direct } => {
+            MediumSpec::File { path: whole(path)?, size: *size, direct: *direct }
+        }
+        MediumSpec::Qcow2 { path, settings } => {
+            MediumSpec::Qcow2 { path: whole(path)?, settings: *settings }
+        }
+        MediumSpec::Ordered { path, size, settings } => {
+            MediumSpec::Ordered { path: whole(path)?, size: *size, settings: *settings }
+        }
+        MediumSpec::Device { path, direct } => {
+            MediumSpec::Device { path: whole(path)?, direct: *direct }
+        }
+    })
+}
