@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::Latencies;
 use serde_json::Value;
 use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Disk, Drive, Layer, LoadSpec, Region, Shared, Submission};
+use stasis_drive::{Disk, Drive, Layer, LoadSpec, Recorder, Region, Shared, Submission};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
@@ -91,6 +91,65 @@ fn a_disk_is_a_place_of_its_own() {
         let read = Command::new(Operation::Read, u64::from(number + 1) * PART - 4096, 4096);
         assert_eq!(all.instant(read, vec![0; 4096]), (Status::Ok, vec![number + 1; 4096]));
     }
+}
+
+/// A flush of a covering disk goes to the drive once what was written before it is
+/// there, whatever the scheduler does with others; nothing later waits for it.
+#[test]
+fn a_covering_disks_flush_waits_for_what_was_written_before() {
+    let mut alone = 0;
+    for (kind, _) in KINDS {
+        let run = |covering: bool| {
+            let (recorder, history) = Recorder::new(drive());
+            let spec = SchedulerSpec { depth: 2, ..spec(kind) };
+            let shared = Shared::new(&spec, Box::new(recorder));
+            let region = Region { offset: 0, length: 2 * PART };
+            let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
+            if covering {
+                disk = disk.covering();
+            }
+            shared.add_load(&load(READERS, 100)).unwrap();
+            shared.start(0);
+            let mut tag = 0;
+            let mut submit = |disk: &mut Disk, command: Command| {
+                let data = vec![1; if command.length > 0 { 4096 } else { 0 }];
+                disk.submit(0, Submission { tag, queue: 0, command, data });
+                tag += 1;
+            };
+            let write = |place: u64| Command::new(Operation::Write, place * 4096, 4096);
+            (0..16).for_each(|place| submit(&mut disk, write(place * 5 % 16)));
+            submit(&mut disk, Command::flush());
+            submit(&mut disk, write(50));
+            submit(&mut disk, Command::flush());
+            assert_eq!(disk.in_flight(), 19);
+            let mut done = Vec::new();
+            while disk.in_flight() > 0 {
+                let next = disk.next_event().unwrap();
+                disk.advance(next, &mut done);
+            }
+            assert!(done.iter().all(|done| done.status == Status::Ok));
+            let mut tags: Vec<_> = done.iter().map(|done| done.tag).collect();
+            tags.sort_unstable();
+            assert_eq!(tags, (0..19).collect::<Vec<_>>(), "{kind}");
+
+            let history = history.lock().unwrap();
+            let of = |operation| {
+                let events = history.events().iter();
+                events.filter(move |event| event.command.operation == operation)
+            };
+            let flushes: Vec<_> = of(Operation::Flush).map(|flush| flush.submit).collect();
+            let ended = |places: std::ops::Range<u64>| {
+                let within = |offset: u64| places.contains(&(offset / 4096));
+                let writes = of(Operation::Write).filter(|event| within(event.command.offset));
+                writes.filter_map(|event| Some(event.done?.0)).max().unwrap()
+            };
+            (ended(0..16) <= flushes[0], ended(0..51) <= flushes[1])
+        };
+        assert_eq!(run(true), (true, true), "{kind}");
+        alone += usize::from(!run(false).0);
+    }
+    // Otherwise a flush goes when its turn comes, as the block layer's do.
+    assert!(alone > 0, "no scheduler changes the order");
 }
 
 /// Who waits longer for an event than it takes changes nobody's times, and what

@@ -3,18 +3,31 @@
 
 mod common;
 
-use common::cut::run;
+use std::path::Path;
+
+use common::cut::{run, run_on_shared, Run};
 use common::*;
 use stasis_image::{Durability, Settings};
 
 fn cuts(options: &str, durability: Durability, seeds: std::ops::Range<u64>, each: u64) {
+    let work = |path: &Path, seed, settings| run(path, seed, settings, 150);
+    cuts_of(work, options, durability, seeds, each);
+}
+
+fn cuts_of(
+    work: impl Fn(&Path, u64, Settings) -> Run,
+    options: &str,
+    durability: Durability,
+    seeds: std::ops::Range<u64>,
+    each: u64,
+) {
     let folder = folder();
     for seed in seeds {
         let path = name(&folder, "disk.qcow2");
         let text = path.to_str().unwrap();
         qemu_img(&["create", "-q", "-f", "qcow2", "-o", options, text, "1M"]);
         let settings = Settings { durability, max_lag: 4_000_000, ..Settings::default() };
-        let run = run(&path, seed, settings, 150);
+        let run = work(&path, seed, settings);
         let state = name(&folder, "state.qcow2");
         for draw in 0..each {
             let judged = run.cut(&state, seed << 32 | draw, draw.is_multiple_of(20));
@@ -49,5 +62,18 @@ fn ordered_keeps_a_prefix() {
 fn late_refcounts_are_found_again() {
     for durability in Durability::ALL {
         cuts("cluster_size=4096,lazy_refcounts=on", durability, 0..2, 25);
+    }
+}
+
+/// On a drive that others share, below a scheduler that changes orders.
+#[test]
+fn a_shared_drive_keeps_the_same() {
+    for (number, scheduler) in ["bfq", "deadline", "clook", "cfq", "none"].into_iter().enumerate() {
+        for durability in Durability::ALL {
+            let work =
+                |path: &Path, seed, settings| run_on_shared(path, seed, settings, 150, scheduler);
+            let seed = number as u64;
+            cuts_of(work, "cluster_size=4096", durability, seed..seed + 1, 25);
+        }
     }
 }

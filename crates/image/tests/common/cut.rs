@@ -1,12 +1,16 @@
 //! Power cuts: what a guest did on an image, and what it may find afterwards.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Drive, History, Layer, Recorder};
+use stasis_drive::{Drive, History, Layer, LoadSpec, Recorder, Region, Shared};
 use stasis_image::{check, Durability, Settings, Timeless};
+use stasis_media::{Medium, Pieces, Ram};
+use stasis_scheduler::{QueueSpec, SchedulerSpec};
+use stasis_workload::JobFile;
 
 use super::*;
 
@@ -28,6 +32,8 @@ pub struct Run {
     pub settings: Settings,
     pub size: usize,
     pub end: Nanos,
+    /// Where the image's file begins on the drive; `base` is the drive.
+    pub place: u64,
 }
 
 /// What the sector `sector` of the disk holds after the command `index` wrote
@@ -45,10 +51,60 @@ fn stamp(index: usize, sector: usize) -> Vec<u8> {
 pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
     let base = std::fs::read(path).unwrap();
     let (opening, medium) = open_files(path, true, &options()).unwrap();
-    let size = opening.size() as usize;
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
     let (recorder, history) = Recorder::new(Box::new(drive));
     let image = opening.open(Box::new(recorder), settings).unwrap();
+    let size = image.capacity() as usize;
+    let (history, seen, end) = work(image, history, seed, count);
+    Run { base, history, seen, settings, size, end, place: 0 }
+}
+
+/// The same, on a drive with a scheduler, where the image lies `place` bytes behind
+/// the drive's beginning and a workload of others goes on before it.
+pub fn run_on_shared(
+    path: &Path,
+    seed: u64,
+    settings: Settings,
+    count: usize,
+    scheduler: &str,
+) -> Run {
+    let place: u64 = 1 << 20;
+    let mut base = vec![0; place as usize];
+    base.extend(std::fs::read(path).unwrap());
+    let (opening, medium) = open_files(path, true, &options()).unwrap();
+    let length = medium.capacity();
+    let whole = Box::new(Ram::new(place + length + (1 << 20)));
+    let medium = Pieces::new(whole, vec![(place, medium)]).unwrap();
+    let drive = Drive::new(0, "d".into(), Latencies::new(seed), Box::new(medium));
+    let (recorder, history) = Recorder::new(Box::new(drive));
+    let spec = SchedulerSpec { depth: 2, ..SchedulerSpec::parse(scheduler).unwrap() };
+    let shared = Shared::new(&spec, Box::new(recorder));
+    let region = Region { offset: place, length };
+    let disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
+    let jobs = "[w]\nrw=randread\nbs=4k\nsize=1m\ntime_based=1\nruntime=100d\nnorandommap=1\n";
+    let load = LoadSpec {
+        name: "load".into(),
+        jobs: JobFile::parse(jobs, &|_| None).unwrap(),
+        region: Region { offset: 0, length: place },
+        queue: QueueSpec::default(),
+        group: None,
+        seed,
+    };
+    shared.add_load(&load).unwrap();
+    shared.start(0);
+    let image = opening.open(Box::new(disk.covering()), settings).unwrap();
+    let size = image.capacity() as usize;
+    let (history, seen, end) = work(image, history, seed, count);
+    Run { base, history, seen, settings, size, end, place }
+}
+
+fn work(
+    image: stasis_image::Image,
+    history: Arc<Mutex<History>>,
+    seed: u64,
+    count: usize,
+) -> (History, Vec<Seen>, Nanos) {
+    let size = image.capacity() as usize;
     let mut driver = Driver::new(image);
     let mut random = random(seed);
     let mut seen: Vec<Seen> = Vec::new();
@@ -93,11 +149,13 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
     while !in_flight.is_empty() {
         finish_first(&mut driver, &mut in_flight, &mut seen);
     }
-    while driver.step() {}
+    // What is left to do of itself; others may never end.
+    let quiet = driver.now + 5_000_000;
+    while driver.now < quiet && driver.step() {}
     let end = driver.now;
     driver.layer.abandon();
     let history = history.lock().unwrap().clone();
-    Run { base, history, seen, settings, size, end }
+    (history, seen, end)
 }
 
 fn finish_first(
@@ -134,7 +192,7 @@ impl Run {
         assert!(cut.allows(&left));
         let mut disk = self.base.clone();
         cut.apply(&left, &mut disk);
-        std::fs::write(path, &disk).unwrap();
+        std::fs::write(path, &disk[self.place as usize..]).unwrap();
         let (_, report, _) = check(path).map_err(|error| error.to_string())?;
         if !report.is_sound() {
             return Err(format!("at {at}: {report:?}"));

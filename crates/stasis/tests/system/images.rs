@@ -17,13 +17,13 @@ fn said(program: &str, arguments: &[&str]) -> String {
     text
 }
 
-fn create(bench: &Bench, path: &str, size: &str) {
+pub fn create(bench: &Bench, path: &str, size: &str) {
     bench.finish(bench.command(&["image", "create", path, size])).expect(0);
 }
 
 /// Checks the image with qemu-img, and that its disk has the digest that the
 /// guest saw.
-fn qemu_agrees(bench: &Bench, image: &str, digest: &str) {
+pub fn qemu_agrees(bench: &Bench, image: &str, digest: &str) {
     let (image, raw) = (bench.path(image), bench.path("raw"));
     let [image, raw] = [&image, &raw].map(|path| path.to_str().unwrap());
     said("qemu-img", &["check", image]);
@@ -34,7 +34,7 @@ fn qemu_agrees(bench: &Bench, image: &str, digest: &str) {
 }
 
 /// What the image of a drive counted.
-fn counter(summary: &Value, drive: usize, name: &str) -> u64 {
+pub fn counter(summary: &Value, drive: usize, name: &str) -> u64 {
     let counters = &summary["drives"][drive]["inside"]["image"];
     counters[name].as_u64().unwrap_or_else(|| panic!("no {name} in {counters}"))
 }

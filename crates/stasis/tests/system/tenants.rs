@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::support::Bench;
+use crate::images::{counter, create, qemu_agrees};
+use crate::support::{guest_file, Bench};
 
 const EXPERIMENT: &str = r#"
 engine  = "exact"
@@ -191,6 +192,116 @@ fn a_guests_io_priority_reaches_the_shared_drive() {
     assert!(same.0 / same.1 > 0.8 && same.1 / same.0 > 0.8, "equal ones share: {same:?}");
     assert!(idle.0 < same.0 * 0.7, "{idle:?} {same:?}");
     assert!(idle.1 > idle.0 * 1.5, "{idle:?}");
+}
+
+/// A drive in a file, a region of it for one machine, and for another an image
+/// whose files lie behind that.
+const WITH_IMAGE: &str = r#"
+engine  = "exact"
+seed    = 5
+command = ["sh", "/root/images.sh", "vda"]
+
+[[drive]]
+name      = "disk"
+model     = "850-pro"
+medium    = { file = "disk.img", size = "96MiB" }
+scheduler = { kind = "bfq", depth = 4 }
+
+[[machine]]
+name   = "desk"
+memory = "256MiB"
+[[machine.disk]]
+on   = "disk"
+size = "32MiB"
+
+[[machine]]
+name   = "server"
+memory = "256MiB"
+[[machine.disk]]
+on         = "disk"
+offset     = "32MiB"
+image      = "server.qcow2"
+durability = "barrier"
+
+[[workload]]
+name    = "readers"
+pattern = "2r-seq"
+offset  = "64MiB"
+"#;
+
+/// Both do what takes flushes, each where it belongs; the image's bytes are in its
+/// file, and its times the drive's.
+#[test]
+fn an_image_and_a_region_share_a_drive() {
+    const MIB: usize = 1 << 20;
+    let bench = Bench::new();
+    create(&bench, "server.qcow2", "16MiB");
+    std::fs::write(bench.path("images.toml"), WITH_IMAGE).unwrap();
+    let file = format!("--file={}", guest_file("images.sh"));
+    bench.run(&["images.toml", "--results=r", &file]).expect(0);
+
+    let summary = bench.json("r/summary.json");
+    assert_eq!(summary["drives"][0]["medium"], "disk from 0B on");
+    assert_eq!(summary["drives"][1]["medium"], "qcow2:server.qcow2 on disk from 32MiB on");
+    qemu_agrees(&bench, "server.qcow2", &bench.text("r/server/vda.md5"));
+    assert_eq!(bench.text("r/server/vda.files"), bench.text("r/desk/vda.files"));
+    let disk = bench.bytes("disk.img");
+    std::fs::write(bench.path("region"), &disk[..32 * MIB]).unwrap();
+    let sum = std::process::Command::new("md5sum").arg(bench.path("region")).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap();
+    assert_eq!(sum.split(' ').next(), Some(bench.text("r/desk/vda.md5").trim()));
+    assert!(disk[32 * MIB..].iter().all(|&byte| byte == 0), "an image is in its file only");
+
+    let counters = |name| counter(&summary, 1, name);
+    let guest = counters("guest_flushes");
+    assert!(guest >= 40, "{guest}");
+    assert!(counters("host_flushes") <= guest && counters("host_barriers") > 0);
+    // What the scheduler gave it is what the image asked for, tables and all.
+    let tenants = summary["shared"][0]["tenants"].as_array().unwrap();
+    assert_eq!(tenants[1]["name"], "server.disk");
+    let written = counters("host_write_bytes");
+    let got = tenants[1]["bytes"].as_u64().unwrap();
+    assert!(counters("table_write_bytes") > 0 && got > written, "{got} bytes, {written} written");
+    // A flush takes the drive its time, also below an image.
+    let flush = &summary["drives"][1]["flush"];
+    assert_eq!(flush["count"].as_u64(), Some(guest));
+    assert!(flush["delivered_ns"]["p50"].as_f64() > Some(2e6), "{flush}");
+    assert!(summary["shared"][0]["workloads"][0]["ios"].as_u64() > Some(20));
+}
+
+#[test]
+fn an_image_that_cannot_lie_on_a_drive_is_refused_before_anything_boots() {
+    let bench = Bench::new();
+    create(&bench, "server.qcow2", "16MiB");
+    create(&bench, "drive.qcow2", "96MiB");
+    create(&bench, "large.qcow2", "200MiB");
+    let image = "image      = \"server.qcow2\"";
+    let region = "size = \"32MiB\"";
+    let on = "on         = \"disk\"";
+    let drive = |name: &str| {
+        format!("[[drive]]\nname = \"own\"\nmodel = \"null\"\nmedium = {{ qcow2 = \"{name}\" }}\n")
+    };
+    let (twice, itself) = (drive("server.qcow2"), drive("drive.qcow2"));
+    for (from, to, more, words) in [
+        (image, "image = \"nothing.qcow2\"", "", ["disk server.disk", "there is no such file"]),
+        (image, "image = \"large.qcow2\"", "", ["disk server.disk", "can grow to"]),
+        (image, "image = \"images.toml\"", "", ["disk server.disk", "images.toml"]),
+        ("\"32MiB\"\nimage", "\"16MiB\"\nimage", "", ["desk.disk and server.disk", "overlap"]),
+        ("\"64MiB\"", "\"48MiB\"", "", ["readers reads where the disk", "server.disk"]),
+        (region, image, "", ["server.qcow2", "disk desk.disk already"]),
+        ("seed ", "seed ", &twice, ["server.qcow2", "drive own already"]),
+        (on, "on = \"own\"", &itself, ["disk server.disk", "an image itself"]),
+        (image, &format!("{image}\nsize = \"8MiB\""), "", ["machine server", "leave `size` out"]),
+        (image, "", "", ["machine server", "add `image"]),
+        ("\"850-pro\"", "\"null\"", "", ["disk server.disk", "barrier"]),
+    ] {
+        assert!(WITH_IMAGE.contains(from));
+        let text = format!("{}{more}", WITH_IMAGE.replacen(from, to, 1));
+        std::fs::write(bench.path("images.toml"), text).unwrap();
+        let run = bench.run(&["images.toml"]);
+        assert!(!matches!(run.status, Some(0) | None), "{run:#?}");
+        run.says(&words);
+    }
 }
 
 #[test]
