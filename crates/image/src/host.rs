@@ -27,8 +27,13 @@ pub(crate) struct State {
     pub(crate) length: u64,
     pub(crate) tables: Tables,
     pub(crate) counters: Counters,
-    /// Whether anything was written since the last barrier or flush.
+    /// Whether anything was written since the last barrier, or since a flush that
+    /// ended: what is written beside one that is under way can overtake what it
+    /// covers.
     pub(crate) written: bool,
+    // How much was written so far, and had been at each flush under way.
+    writes: u64,
+    flushes: Vec<(u32, u64)>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
@@ -55,6 +60,8 @@ impl Shared {
             tables,
             counters: Counters::default(),
             written: false,
+            writes: 0,
+            flushes: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
             queue: VecDeque::new(),
@@ -74,6 +81,10 @@ impl Shared {
             state.slots.len() as u32 - 1
         });
         state.slots[slot as usize] = Slot::Queued(command, data, None);
+        if command.operation == Operation::Flush {
+            let writes = state.writes;
+            state.flushes.push((slot, writes));
+        }
         state.queue.push_back(slot);
         HostIo { shared: Arc::clone(self), slot, operation: command.operation, over: false }
     }
@@ -84,16 +95,14 @@ impl State {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Discard | Operation::Copy => {
                 self.written = true;
+                self.writes += 1;
                 self.counters.host_writes += 1;
                 self.counters.host_write_bytes += command.length;
                 if command.operation == Operation::Write && command.offset < self.room {
                     self.length = self.length.max(command.offset + command.length);
                 }
             }
-            Operation::Flush => {
-                self.written = false;
-                self.counters.host_flushes += 1;
-            }
+            Operation::Flush => self.counters.host_flushes += 1,
             Operation::Barrier => {
                 self.written = false;
                 self.counters.host_barriers += 1;
@@ -125,6 +134,10 @@ impl State {
 
     /// What the drive below completed.
     pub(crate) fn finish(&mut self, slot: u32, status: Status, data: Vec<u8>) {
+        if let Some(place) = self.flushes.iter().position(|(flush, _)| *flush == slot) {
+            let (_, writes) = self.flushes.swap_remove(place);
+            self.written &= status != Status::Ok || writes < self.writes;
+        }
         let Some(place) = self.slots.get_mut(slot as usize) else { return };
         match std::mem::replace(place, Slot::Done(status, data)) {
             Slot::UnderWay(Some(waker)) => waker.wake(),

@@ -4,8 +4,9 @@
 mod common;
 
 use common::*;
-use stasis_block::Status;
-use stasis_image::{Counters, Durability, Settings};
+use stasis_block::{Operation, Status};
+use stasis_drive::{Drive, Layer, Recorder};
+use stasis_image::{Counters, CreateOptions, Durability, Settings};
 
 const FSYNCS: u64 = 100;
 const CLUSTER: u64 = 64 << 10;
@@ -120,4 +121,39 @@ fn what_asks_to_be_durable_is_flushed_whatever_the_way() {
     urgent.priority = 1 << 13;
     assert_eq!(driver.run(urgent, vec![]).status, Status::Ok);
     expect_one(&driver, 1);
+}
+
+/// A flush of the image's own that is under way puts nothing in order yet: what is
+/// written beside it may be durable before what it covers.
+#[test]
+fn an_order_beside_a_flush_under_way_is_one_of_its_own() {
+    let folder = folder();
+    let path = name(&folder, "disk.qcow2");
+    let size = CreateOptions { size: Some(1 << 20), ..Default::default() };
+    stasis_image::create(&path, &size).unwrap();
+    let (opening, medium) = open_files(&path, true, &options()).unwrap();
+    let drive = Drive::new(0, "d".into(), Latencies::new(1), medium);
+    let (recorder, history) = Recorder::new(Box::new(drive));
+    let mut driver =
+        Driver::new(opening.open(Box::new(recorder), settings(Durability::Ordered)).unwrap());
+    assert_eq!(driver.write(0, vec![1; CLUSTER as usize]), Status::Ok);
+    assert_eq!(driver.flush(), Status::Ok);
+    while driver.layer.counters().lag_flushes == 0 {
+        // In place, just before the flush that bounds what a crash can undo.
+        assert_eq!(driver.write(0, vec![2; 512]), Status::Ok);
+        let next = driver.layer.next_event();
+        while driver.layer.next_event() == next && driver.step() {}
+    }
+    let before = history.lock().unwrap().events().len();
+    assert_eq!(driver.flush(), Status::Ok);
+    assert_eq!(driver.write(4096, vec![3; 512]), Status::Ok);
+    let history = history.lock().unwrap();
+    let events = &history.events()[before..];
+    let written = events.iter().position(|event| event.command.operation == Operation::Write);
+    let end = events[written.unwrap()].submit;
+    let flush = history.events().iter().rfind(|event| event.command.operation == Operation::Flush);
+    assert!(flush.unwrap().done.is_none_or(|(at, _)| at > end), "the flush is under way");
+    let ordered = events[..written.unwrap()].iter();
+    let barriers = ordered.filter(|event| event.command.operation == Operation::Barrier).count();
+    assert_eq!(barriers, 1, "{:?}", events.iter().map(|e| e.command).collect::<Vec<_>>());
 }
