@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use stasis_experiment::DiskSpec;
-use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
+use stasis_image::ImageError;
+use stasis_media::{Durability, Execution, ImageSettings, Medium, MediumSpec, OpenOptions};
+use stasis_models::BuildContext;
 
+use super::plan::PlannedDrive;
 use crate::commands::image::newer_below;
 
 /// A medium that is open, so that nobody else opens it.
@@ -61,6 +64,19 @@ impl Held {
         }
         Ok(())
     }
+}
+
+/// Refuses an image whose way of keeping order needs barriers where `drive`, of
+/// `capacity` bytes, has none.
+pub fn check_order(settings: &ImageSettings, drive: &PlannedDrive, capacity: u64) -> Result<()> {
+    if settings.durability == Durability::Flush || drive.barrier.is_some() {
+        return Ok(());
+    }
+    let model = drive.model.build(&BuildContext { seed: 0, capacity, path: drive.path })?;
+    if model.barrier().is_none() {
+        return Err(ImageError::NoBarrier(settings.durability.name()).into());
+    }
+    Ok(())
 }
 
 /// Whose the files and devices are that are written.

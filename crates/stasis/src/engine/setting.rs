@@ -14,7 +14,7 @@ use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, Mach
 use stasis_guest::build::Guest;
 use stasis_media::{Medium, MediumSpec};
 
-use super::held::{absolute, Held, Owners};
+use super::held::{absolute, check_order, Held, Owners};
 use super::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
 use super::recording::{self, Recording, WorkingCopy};
 use super::sharing::Sharing;
@@ -242,6 +242,9 @@ impl<'a> Setting<'a> {
             scheduler: spec.scheduler,
             on: None,
         };
+        if let MediumSpec::Qcow2 { settings, .. } = &spec.medium {
+            check_order(settings, &drive, medium.capacity())?;
+        }
         if spec.interface == Interface::Nvme {
             super::controller::of(&drive, medium.capacity(), medium.discard_zeroes())?.check()?;
         }

@@ -12,7 +12,7 @@ use stasis_media::MediumSpec;
 use stasis_scheduler::{Kind, SchedulerSpec};
 use stasis_workload::{Direction, JobFile, Load};
 
-use super::held::{absolute, Held};
+use super::held::{absolute, check_order, Held};
 use super::plan::{Place, PlannedDrive, PlannedMachine, PlannedWorkload};
 
 /// Where a virtual disk may begin and end: whole blocks of any drive.
@@ -242,6 +242,9 @@ impl Drive {
             bail!("the drive {name} is an image itself: images lie on one of ram, file or device");
         }
         image.check_blocks(u64::from(*block_size))?;
+        if let Some(MediumSpec::Qcow2 { settings, .. }) = spec.medium() {
+            check_order(&settings, &self.planned, self.capacity)?;
+        }
         let length = image.medium.capacity();
         let left = self.capacity.saturating_sub(spec.offset);
         if length > left {
