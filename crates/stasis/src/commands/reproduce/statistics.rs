@@ -5,13 +5,16 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Standard deviation over mean, of a sample.
-pub fn coefficient_of_variation(values: &[f64]) -> f64 {
+/// Standard deviation, of a sample; none for fewer than two values.
+pub fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    // One value alone does not vary.
-    let freedom = values.len().saturating_sub(1).max(1) as f64;
-    (squares / freedom).sqrt() / mean
+    (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
+}
+
+/// Standard deviation over mean, of a sample; one value alone does not vary.
+pub fn coefficient_of_variation(values: &[f64]) -> f64 {
+    deviation(values).unwrap_or(0.0) / mean(values)
 }
 
 /// Percentile by nearest rank; not a number without values.

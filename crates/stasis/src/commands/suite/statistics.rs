@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::commands::reproduce::statistics::mean;
+use crate::commands::reproduce::statistics::{deviation, mean};
 
 /// The five.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,8 +25,7 @@ impl Statistics {
         let min = values.iter().copied().reduce(f64::min)?;
         let max = values.iter().copied().reduce(f64::max)?;
         let (count, mean) = (values.len(), mean(values));
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
+        let deviation = deviation(values);
         let confidence =
             deviation.map(|deviation| quantile(count - 1) * deviation / (count as f64).sqrt());
         Some(Self { count, min, max, mean, deviation, confidence })
