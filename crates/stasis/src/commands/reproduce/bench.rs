@@ -25,6 +25,26 @@ const MEDIA: &str = "media";
 /// How much of a failed command's output a message repeats (bytes).
 const LAST_WORDS: usize = 600;
 
+/// The end of what a command wrote to `path`, for a message.
+pub fn last_words(path: &Path) -> String {
+    let said = std::fs::read(path).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]);
+    said.trim().to_owned()
+}
+
+/// What came of removing `path`, which need not have been there.
+///
+/// # Errors
+/// Names the path.
+pub fn gone(path: &Path, removed: std::io::Result<()>) -> Result<()> {
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            bail!("cannot remove {}: {error}", path.display())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// An experiment to run.
 pub struct Trial {
     /// Its name and that of its folder.
@@ -129,12 +149,7 @@ impl Bench {
         for drive in &trial.experiment.drives {
             let MediumSpec::Qcow2 { path, .. } = &drive.medium else { continue };
             let path = self.folder.join(path);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    bail!("cannot remove {}: {error}", path.display())
-                }
-                _ => {}
-            }
+            gone(&path, std::fs::remove_file(&path))?;
             stasis_image::create(&path, &options)?;
             disks.push(path);
         }
@@ -143,21 +158,15 @@ impl Bench {
 
     fn run(&self, mut experiment: Experiment, folder: &Path, key: Key) -> Result<Done> {
         let path = folder.join(COMPLETE_FILE);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                bail!("cannot remove {}: {error}", path.display())
-            }
-            _ => {}
-        }
+        gone(&path, std::fs::remove_file(&path))?;
         experiment.results = Some(folder.to_owned());
         experiment.finish()?;
         let show = Show { console: false, output: false };
         let run = run::execute(&experiment, &self.folder, &self.stop, show)?;
         if run.status != 0 {
-            let said = std::fs::read(folder.join(run::OUTPUT_FILE)).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]);
+            let said = last_words(&folder.join(run::OUTPUT_FILE));
             let message = run.message.unwrap_or_else(|| {
-                format!("the command ended with status {}: {}", run.status, said.trim())
+                format!("the command ended with status {}: {}", run.status, said)
             });
             bail!(message);
         }

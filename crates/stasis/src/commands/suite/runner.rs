@@ -17,7 +17,7 @@ use stasis_experiment::Engine;
 use super::disk::{self, Layout};
 use super::measured::{self, Measurement};
 use super::plan::{graphical, Boot};
-use crate::commands::reproduce::bench::{digest, Stopped, COMPLETE_FILE};
+use crate::commands::reproduce::bench::{digest, gone, last_words, Stopped, COMPLETE_FILE};
 
 /// Folder of the drives' images, gone at the end.
 const MEDIA: &str = "media";
@@ -27,8 +27,6 @@ const EXPERIMENT: &str = "experiment.toml";
 const LOG: &str = "log.txt";
 /// How often a run is asked whether it has ended.
 const LOOK: Duration = Duration::from_millis(200);
-/// How much of a failed run's words a message repeats (bytes).
-const LAST_WORDS: usize = 600;
 
 /// Where boots are run, and how.
 pub struct Runner {
@@ -129,12 +127,7 @@ impl Runner {
             *again = false;
             return measured::read(&folder, boot);
         }
-        match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                bail!("cannot remove {}: {error}", folder.display())
-            }
-            _ => {}
-        }
+        gone(&folder, std::fs::remove_dir_all(&folder))?;
         let write = |name: &str, text: &[u8]| {
             let path = folder.join(name);
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -177,9 +170,7 @@ impl Runner {
             std::thread::sleep(LOOK);
         };
         if !status.success() {
-            let said = std::fs::read(&path).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]);
-            bail!("stasis run: {status}: {}", said.trim());
+            bail!("stasis run: {status}: {}", last_words(&path));
         }
         Ok(())
     }
