@@ -305,3 +305,6 @@ impl Prepared<'_> {
         outcome
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,6 +225,7 @@ durability = "barrier"
 
 [[workload]]
 name    = "readers"
+drive   = "disk"
 pattern = "2r-seq"
 offset  = "64MiB"
 "#;
