@@ -139,7 +139,7 @@ impl Pieces {
     }
 
     /// Gives every medium the same.
-    fn to_all(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn give_all(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
         let left = self.media.len();
         let job = self.jobs.insert(Job { ticket, data, left, error: None });
         for medium in 0..left {
@@ -233,11 +233,11 @@ impl Medium for Pieces {
             return self.end(ticket, Err(error), data);
         }
         match command.operation {
-            Operation::Flush => self.to_all(ticket, command, data),
+            Operation::Flush => self.give_all(ticket, command, data),
             // Order is the drive's.
             Operation::Barrier => self.end(ticket, Ok(()), data),
             Operation::Discard if !self.discard_zeroes => match command.fua {
-                true => self.to_all(ticket, Command::flush(), data),
+                true => self.give_all(ticket, Command::flush(), data),
                 false => self.end(ticket, Ok(()), data),
             },
             Operation::Copy => self.copy(ticket, command, data),
