@@ -127,7 +127,8 @@ impl Shared {
     pub fn disk(&self, index: u16, name: String, region: Region, queue: &QueueSpec) -> Disk {
         let mut inner = self.0.borrow_mut();
         let now = inner.now;
-        let tenant = inner.scheduled.add_tenant(now, queue);
+        // The machine's own scheduler has ordered what comes.
+        let tenant = inner.scheduled.add_tenant(now, &QueueSpec { ordered: true, ..*queue });
         let number = inner.members.len();
         let weight = queue.effective_weight();
         inner.members.push(Member::new(name.clone(), tenant, weight));

@@ -118,7 +118,7 @@ impl TenantSpec {
             return Err(weight_error("weight", weight));
         }
         let priority = self.ioprio.as_deref().map(priority).transpose()?.unwrap_or_default();
-        Ok(QueueSpec { weight: self.weight, priority, group: None })
+        Ok(QueueSpec { weight: self.weight, priority, ..QueueSpec::default() })
     }
 }
 

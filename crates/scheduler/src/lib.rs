@@ -65,6 +65,10 @@ pub struct QueueSpec {
     pub priority: Priority,
     /// The group it shares with others; none: it stands beside the groups.
     pub group: Option<GroupId>,
+    /// Whether its owner orders its requests itself, as a guest that has a
+    /// scheduler of its own and many processes: `bfq` then lets none of them be
+    /// overtaken for long.
+    pub ordered: bool,
 }
 
 impl QueueSpec {

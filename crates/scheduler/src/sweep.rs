@@ -6,6 +6,10 @@
 //! came by: a stream of requests at one place holds nothing else up. A flush has
 //! no place: it stands where the sweep is when it arrives, so it goes after
 //! everything that waited before it.
+//!
+//! In batches, what comes during a sweep waits for the next one (FSCAN: Coffman,
+//! Klimko and Ryan, "Analysis of Scanning Policies for Reducing Disk Seek Times",
+//! SIAM Journal on Computing 1(3), 1972): a stream upwards overtakes nothing.
 
 use stasis_clock::Nanos;
 
@@ -22,6 +26,9 @@ fn key(position: u64, sequence: u64) -> u128 {
 #[derive(Debug)]
 pub(crate) struct Sweep {
     root: Root,
+    // In batches: what waits for the next one.
+    batches: bool,
+    coming: Root,
     // The next in order: its key and slot.
     next: Option<(u128, u32)>,
     // Those that somebody waits for, and the others: the time that each of a kind
@@ -38,24 +45,37 @@ pub(crate) struct Sweep {
 impl Default for Sweep {
     fn default() -> Self {
         let (root, lines) = (Root::default(), [Line::default(); 2]);
-        Self { root, next: None, lines, position: 0, sequence: 0, limit: u64::MAX }
+        let (batches, coming) = (false, root);
+        let (next, position, sequence, limit) = (None, 0, 0, u64::MAX);
+        Self { root, batches, coming, next, lines, position, sequence, limit }
     }
 }
 
 impl Sweep {
+    /// With batches.
+    pub(crate) fn in_batches() -> Self {
+        Self { batches: true, ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.next.is_none()
     }
 
     pub(crate) fn push(&mut self, requests: &mut Requests, pool: &mut Pool, slot: u32) {
+        let waits = self.batches && !self.root.is_empty();
         if pool.get(slot).nowhere {
-            pool.move_to(slot, self.position);
+            // The next batch goes upwards from the lowest.
+            pool.move_to(slot, if waits { u64::MAX } else { self.position });
         }
         let held = pool.get(slot);
         let new = (key(held.place, held.sequence), slot);
         let line = usize::from(held.sync);
-        requests.insert(&mut self.root, new.0, slot);
+        let root = if waits { &mut self.coming } else { &mut self.root };
+        requests.insert(root, new.0, slot);
         pool.stand(&mut self.lines[line], slot);
+        if waits {
+            return;
+        }
         // Those of this sweep, then those of the next.
         let order = |key: u128| (!self.sweeps(key), key);
         if self.next.is_none_or(|next| order(new.0) < order(next.0)) {
@@ -100,7 +120,8 @@ impl Sweep {
     /// there.
     pub(crate) fn send(&mut self, requests: &mut Requests, pool: &mut Pool, slot: u32) -> Held {
         let held = pool.send(slot);
-        let taken = requests.remove(&mut self.root, key(held.place, held.sequence));
+        let at = key(held.place, held.sequence);
+        let taken = requests.remove(&mut self.root, at) || requests.remove(&mut self.coming, at);
         debug_assert!(taken, "a request is taken from where it stands");
         pool.step_out(&mut self.lines[usize::from(held.sync)], slot);
         let elsewhere = held.place != self.position || held.sequence < self.sequence;
@@ -109,6 +130,10 @@ impl Sweep {
         }
         self.position = held.place;
         self.sequence = held.sequence;
+        if self.root.is_empty() && !self.coming.is_empty() {
+            std::mem::swap(&mut self.root, &mut self.coming);
+            (self.position, self.sequence, self.limit) = (0, 0, u64::MAX);
+        }
         self.next = self.find_next(requests);
         held
     }

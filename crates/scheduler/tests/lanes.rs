@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Client, World, DISK};
+use stasis_block::{Command, Operation};
 use stasis_clock::{MILLISECOND, SECOND};
-use stasis_scheduler::{Bfq, BfqSpec, QueueSpec};
+use stasis_scheduler::{Bfq, BfqSpec, QueueSpec, Request, Scheduler as _};
 
 /// A reader, the writes of its tenant if `writes`, and another tenant that reads.
 fn run(writes: bool) -> World {
@@ -36,4 +37,37 @@ fn a_reader_is_waited_for_beside_its_own_writes() {
     assert!(wrote.requests > 500, "{:?}", beside.got);
     // Nobody waits for longer than for turns of each.
     assert!(with.longest < SECOND && wrote.longest < 2 * SECOND, "{:?}", beside.got);
+}
+
+/// How many requests go before one that is behind a stream, which comes ahead of
+/// it for ever: a guest's reader and its other processes are one queue here.
+fn overtaken(ordered: bool) -> u32 {
+    let mut bfq = Bfq::new(BfqSpec::default());
+    let queue = bfq.create(0, &QueueSpec { ordered, ..QueueSpec::default() });
+    let add = |bfq: &mut Bfq, now, tag: u32, place| {
+        let command = Command::new(Operation::Read, place, 131_072);
+        bfq.add(now, queue, &Request::new(tag, command)).unwrap();
+    };
+    let place = |tag: u32| (1 << 30) + u64::from(tag) * 131_072;
+    (1..=2).for_each(|tag| add(&mut bfq, 0, tag, place(tag)));
+    let mut now = 0;
+    for sent in 0.. {
+        let tag = bfq.dispatch(now).expect("requests wait");
+        if sent == 1 {
+            add(&mut bfq, now, 0, 0);
+        }
+        if tag == 0 || sent == 40 {
+            return sent;
+        }
+        now += MILLISECOND;
+        bfq.complete(now, tag);
+        add(&mut bfq, now, tag + 2, place(tag + 2));
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_guests_stream_overtakes_nothing() {
+    assert!(overtaken(true) <= 4, "{}", overtaken(true));
+    assert_eq!(overtaken(false), 40, "in one sweep");
 }

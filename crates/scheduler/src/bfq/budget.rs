@@ -20,9 +20,11 @@ const PEAK_STEP: u64 = 8;
 const ROUND: Nanos = 60 * MILLISECOND;
 /// And the least that a turn is worth, in sectors.
 const LEAST: u64 = MEASURE_SECTORS / 4;
-/// A turn is at least so many times what changing to it costs: nine tenths of
-/// the drive's time are service.
+/// A turn is so many times what changing to it costs in the mean of all, each
+/// queue's as its share is: nine tenths of the drive's time are service.
 const WORTH: u64 = 9;
+/// And no turn is less than so many times that.
+const LEAST_WORTH: u64 = 2;
 /// What changing costs is a mean in which the latest counts this part.
 const CHANGE_STEP: u64 = 8;
 
@@ -55,22 +57,26 @@ impl Bfq {
         }
         let queue = &self.queues[number];
         let within = |time: Nanos| rate.saturating_mul(time) / SECOND;
-        let part = |level: &Level, class: Class, id: u32, of: u64| {
-            let (weight, all) = level.fairs[class.index()].share(&self.entities, id);
-            of.saturating_mul(weight) / all.max(1)
+        let change = within(self.change);
+        let (mut round, mut mean) = (within(ROUND), change.saturating_mul(WORTH));
+        let mut part = |level: &Level, class: Class, id: u32| {
+            let (weight, all, count) = level.fairs[class.index()].share(&self.entities, id);
+            round = round.saturating_mul(weight) / all.max(1);
+            // Its part of what all their turns are worth.
+            mean = mean.saturating_mul(count).saturating_mul(weight) / all.max(1);
         };
-        let mut budget = within(ROUND);
         let level = match queue.group {
             Some(group) => {
                 let group = &self.groups[group as usize];
-                budget = part(&self.root, Class::BestEffort, group.entity, budget);
+                part(&self.root, Class::BestEffort, group.entity);
                 &group.level
             }
             None => &self.root,
         };
-        budget = part(level, queue.class, queue.entity, budget);
+        part(level, queue.class, queue.entity);
         let least = if self.peak == 0 { MEASURE_SECTORS } else { LEAST };
-        max.min(budget.max(within(WORTH.saturating_mul(self.change))).max(least))
+        let worth = mean.max(change.saturating_mul(LEAST_WORTH));
+        max.min(round.max(worth).max(least))
     }
 
     /// Learns what changing to another queue costs: how much longer its first

@@ -25,8 +25,9 @@ pub(super) type Entities = Slab<Entity>;
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     now: Virtual,
-    // Of all that are not idle.
+    // Of all that are not idle, and how many those are.
     weights: u64,
+    count: u64,
     // Those that wait: by finish where the start is not after virtual time, by
     // start and then finish where it is.
     eligible: Tournament,
@@ -45,11 +46,12 @@ impl Fair {
         !self.eligible.is_empty() || !self.later.is_empty()
     }
 
-    /// Its weight, and the sum of all with something to do, itself included.
-    pub(super) fn share(&self, of: &Entities, id: u32) -> (u64, u64) {
+    /// Its weight, and of all with something to do, itself included, the sum of
+    /// weights and the number.
+    pub(super) fn share(&self, of: &Entities, id: u32) -> (u64, u64, u64) {
         let entity = &of[id];
-        let own = if entity.state == State::Idle { entity.weight } else { 0 };
-        (entity.weight, self.weights + own)
+        let new = u64::from(entity.state == State::Idle);
+        (entity.weight, self.weights + new * entity.weight, self.count + new)
     }
 
     /// An entity without anything to do gets something: at first up to `budget`
@@ -63,6 +65,7 @@ impl Fair {
             self.ahead.remove(entity.place);
         } else {
             self.weights += entity.weight;
+            self.count += 1;
         }
         entity.start = self.now.max(entity.finish);
         if entity.urgent && !self.urgent.contains(&id) {
@@ -190,6 +193,7 @@ impl Fair {
             self.ahead.remove(of[id].place);
             of[id].state = State::Idle;
             self.weights -= of[id].weight;
+            self.count -= 1;
         }
     }
 
@@ -248,6 +252,7 @@ impl Fair {
         if entity.state == State::Ahead {
             self.ahead.remove(entity.place);
             self.weights -= entity.weight;
+            self.count -= 1;
         }
         if entity.place != NOWHERE {
             self.free.push(entity.place);

@@ -50,6 +50,11 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    fn new(ordered: bool) -> Self {
+        let sweep = if ordered { Sweep::in_batches() } else { Sweep::default() };
+        Self { sweep, ..Self::default() }
+    }
+
     /// Its next budget before it knows better, and never more than `max`.
     pub(super) fn budget(&self, max: u64) -> u64 {
         let budget = if self.budget == 0 { max / BEGINNING } else { self.budget };
@@ -101,7 +106,7 @@ impl Queue {
             spec: *spec,
             wanted: spec.priority,
             class: spec.priority.class,
-            lanes: Default::default(),
+            lanes: [Lane::new(spec.ordered), Lane::new(spec.ordered)],
             wrote_back: false,
             removed: false,
             helped: false,
