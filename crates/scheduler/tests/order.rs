@@ -17,7 +17,12 @@ fn build(kind: usize) -> Box<dyn Scheduler> {
 
 fn queue_spec(class: u8, level: u8, weight: Option<u32>) -> QueueSpec {
     let class = [Class::RealTime, Class::BestEffort, Class::Idle][usize::from(class % 3)];
-    QueueSpec { weight, priority: Priority { class, level }, group: None, ordered: level % 2 == 0 }
+    QueueSpec {
+        weight,
+        priority: Priority { class, level },
+        group: None,
+        ordered: level.is_multiple_of(2),
+    }
 }
 
 fn any_command() -> impl Strategy<Value = Command> {
