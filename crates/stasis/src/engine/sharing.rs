@@ -56,13 +56,17 @@ impl<'a> Sharing<'a> {
     /// The drives of a machine that is alone: all, each whole.
     pub fn of_the_one_machine(&self) -> Vec<PlannedDrive> {
         let whole = |drive: &Drive| {
-            let mut planned = PlannedDrive { links: Vec::new(), ..drive.planned.clone() };
-            planned.on = drive.shared.map(|number| Place {
-                drive: number,
-                offset: 0,
-                length: drive.capacity,
-                tenant: TenantSpec::default(),
-            });
+            let mut planned = drive.planned.clone();
+            if let Some(number) = drive.shared {
+                // The files of an image are the shared drive's.
+                planned.links.clear();
+                planned.on = Some(Place {
+                    drive: number,
+                    offset: 0,
+                    length: drive.capacity,
+                    tenant: TenantSpec::default(),
+                });
+            }
             planned
         };
         self.drives.iter().map(whole).collect()

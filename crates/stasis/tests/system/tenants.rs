@@ -291,7 +291,7 @@ fn an_image_that_cannot_lie_on_a_drive_is_refused_before_anything_boots() {
         ("\"64MiB\"", "\"48MiB\"", "", ["readers reads where the disk", "server.disk"]),
         (region, image, "", ["server.qcow2", "disk desk.disk already"]),
         ("seed ", "seed ", &twice, ["server.qcow2", "drive own already"]),
-        (on, "on = \"own\"", &itself, ["disk server.disk", "an image itself"]),
+        (on, "on = \"own\"", &itself, ["disk server.own", "an image itself"]),
         (image, &format!("{image}\nsize = \"8MiB\""), "", ["machine server", "leave `size` out"]),
         (image, "", "", ["machine server", "add `image"]),
         ("\"850-pro\"", "\"null\"", "", ["disk server.disk", "barrier"]),
