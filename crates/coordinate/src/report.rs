@@ -1,9 +1,9 @@
 //! What guests have sent and got, and how others read it.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use stasis_clock::Nanos;
+use stasis_metrics::Kind::{Counter, Gauge};
+use stasis_metrics::{Metric, Text};
 
 /// What came from a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -78,42 +78,29 @@ impl GuestReport {
     }
 }
 
-/// What Prometheus reads (its text exposition format, version 0.0.4).
+/// What Prometheus reads.
 pub fn metrics(guests: &[GuestReport]) -> String {
-    type Value = fn(&GuestReport) -> f64;
-    let metrics: [(&str, &str, &str, Value); 14] = [
-        ("connected", "gauge", "Whether the socket is connected", |g| g.connected.into()),
-        ("helped", "gauge", "Whether the weight is raised", |g| g.helped.into()),
-        ("changes_total", "counter", "How often it began or ended to ask", |g| g.changes as f64),
-        ("helped_seconds_total", "counter", "Time with help", |g| g.helped_ns as f64 / 1e9),
-        ("unhelped_seconds_total", "counter", "Time asked in vain", |g| g.unhelped_ns as f64 / 1e9),
-        ("weights_total", "counter", "Weights set", |g| g.weights as f64),
-        ("failed_total", "counter", "Weights that could not be set", |g| g.failed as f64),
-        ("messages_total", "counter", "Messages taken", |g| g.counts.messages as f64),
-        ("lost_total", "counter", "Messages missing", |g| g.counts.lost as f64),
-        ("stale_total", "counter", "Messages that came too late", |g| g.counts.stale as f64),
-        ("versions_total", "counter", "Messages of another version", |g| g.counts.versions as f64),
-        ("garbage_bytes_total", "counter", "Bytes of no message", |g| g.counts.garbage as f64),
-        ("floods_total", "counter", "Times more came than is read", |g| g.counts.floods as f64),
-        ("expired_total", "counter", "Times it fell silent while it asked", |g| {
+    let metrics: [Metric<GuestReport>; 14] = [
+        ("connected", Gauge, "Whether the socket is connected", |g| g.connected.into()),
+        ("helped", Gauge, "Whether the weight is raised", |g| g.helped.into()),
+        ("changes_total", Counter, "How often it began or ended to ask", |g| g.changes as f64),
+        ("helped_seconds_total", Counter, "Time with help", |g| g.helped_ns as f64 / 1e9),
+        ("unhelped_seconds_total", Counter, "Time asked in vain", |g| g.unhelped_ns as f64 / 1e9),
+        ("weights_total", Counter, "Weights set", |g| g.weights as f64),
+        ("failed_total", Counter, "Weights that could not be set", |g| g.failed as f64),
+        ("messages_total", Counter, "Messages taken", |g| g.counts.messages as f64),
+        ("lost_total", Counter, "Messages missing", |g| g.counts.lost as f64),
+        ("stale_total", Counter, "Messages that came too late", |g| g.counts.stale as f64),
+        ("versions_total", Counter, "Messages of another version", |g| g.counts.versions as f64),
+        ("garbage_bytes_total", Counter, "Bytes of no message", |g| g.counts.garbage as f64),
+        ("floods_total", Counter, "Times more came than is read", |g| g.counts.floods as f64),
+        ("expired_total", Counter, "Times it fell silent while it asked", |g| {
             g.counts.expired as f64
         }),
     ];
-    let mut out = String::new();
-    for (name, kind, help, value) in metrics {
-        let name = format!("stasis_coordinate_{name}");
-        let _ = writeln!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}");
-        for guest in guests {
-            let cgroup = label(&guest.cgroup);
-            let _ = writeln!(out, "{name}{{cgroup=\"{cgroup}\"}} {}", value(guest));
-        }
-    }
-    out
-}
-
-/// A label's value: a backslash, a quotation mark and a line's end are escaped.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let mut text = Text::default();
+    text.table("stasis_coordinate_", &metrics, ("cgroup", |guest| &guest.cgroup), guests);
+    text.finish()
 }
 
 #[cfg(test)]

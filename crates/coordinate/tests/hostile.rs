@@ -7,10 +7,12 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{channel, Receiver};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use stasis_coordinate::host::{Guest, Host, Settings};
 use stasis_coordinate::message::Message;
+use stasis_coordinate::report::GuestReport;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -21,6 +23,36 @@ fn guest(folder: &Path, name: &str) -> (Guest, UnixListener) {
     let socket = folder.join(name);
     let listener = UnixListener::bind(&socket).unwrap();
     (Guest { socket, cgroup }, listener)
+}
+
+fn settings(folder: &Path) -> Settings {
+    Settings {
+        weight: 800,
+        share: 500_000,
+        burst: 60_000_000_000,
+        state: Some(folder.join("state")),
+        drive: None,
+    }
+}
+
+/// A host at work on a thread of its own.
+struct Running {
+    /// Ends it.
+    stopper: UnixStream,
+    /// What it says, and of which guest.
+    news: Receiver<(String, String)>,
+    work: JoinHandle<Vec<GuestReport>>,
+}
+
+fn start(host: Host) -> Running {
+    let (stop, stopper) = UnixStream::pair().unwrap();
+    let (tell, news) = channel();
+    let work = std::thread::spawn(move || {
+        let mut tell =
+            |guest: &str, said: &str| tell.send((guest.to_owned(), said.to_owned())).unwrap();
+        host.run(stop.as_fd(), &mut tell).unwrap()
+    });
+    Running { stopper, news, work }
 }
 
 fn weight(guest: &Guest) -> String {
@@ -49,22 +81,9 @@ fn hostile_guests_are_contained() {
     let folder = tempfile::tempdir().unwrap();
     let (good, good_end) = guest(folder.path(), "good");
     let (bad, bad_end) = guest(folder.path(), "bad");
-    let settings = Settings {
-        weight: 800,
-        share: 500_000,
-        burst: 60_000_000_000,
-        state: Some(folder.path().join("state")),
-        drive: None,
-    };
-    let host = Host::new(&[good.clone(), bad.clone()], &settings).unwrap();
+    let host = Host::new(&[good.clone(), bad.clone()], &settings(folder.path())).unwrap();
     let reports = host.reports();
-    let (stop, mut stopper) = UnixStream::pair().unwrap();
-    let (tell, news) = channel();
-    let work = std::thread::spawn(move || {
-        let mut tell =
-            |guest: &str, said: &str| tell.send((guest.to_owned(), said.to_owned())).unwrap();
-        host.run(stop.as_fd(), &mut tell).unwrap()
-    });
+    let Running { mut stopper, news, work } = start(host);
     let (mut good_stream, mut bad_stream) =
         (good_end.accept().unwrap().0, bad_end.accept().unwrap().0);
     // It writes as much as is taken, garbage with the message's beginning in it.
@@ -115,23 +134,11 @@ fn a_socket_is_waited_for_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let (guest, listener) = guest(folder.path(), "guest");
     drop(listener);
-    let settings = Settings {
-        weight: 1000,
-        share: 1_000_000,
-        burst: 1_000_000_000,
-        state: Some(folder.path().join("state")),
-        drive: None,
-    };
+    let settings = settings(folder.path());
     let twice = Host::new(&[guest.clone(), guest.clone()], &settings).unwrap_err().to_string();
     assert!(twice.contains("coordinated by another") || twice.contains("named twice"), "{twice}");
     let host = Host::new(std::slice::from_ref(&guest), &settings).unwrap();
-    let (stop, mut stopper) = UnixStream::pair().unwrap();
-    let (tell, news) = channel();
-    let work = std::thread::spawn(move || {
-        let mut tell =
-            |guest: &str, said: &str| tell.send((guest.to_owned(), said.to_owned())).unwrap();
-        host.run(stop.as_fd(), &mut tell).unwrap()
-    });
+    let Running { mut stopper, news, work } = start(host);
     wait(&news, &guest, "cannot connect: nobody listens on it yet; trying again");
     fs::remove_file(&guest.socket).unwrap();
     wait(&news, &guest, "cannot connect: it is not there yet; trying again");

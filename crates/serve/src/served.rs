@@ -1,14 +1,15 @@
 //! A drive on its polling thread, on a socket: a virtio block device between a
 //! guest's memory and a drive in real time.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+mod queues;
+
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
-use rustix::event::epoll;
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Submission};
-use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, QueueSetup, Request};
+use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, Request};
 
 use crate::backend::{Backend, Counted};
 use crate::inflight::Inflight;
@@ -16,17 +17,7 @@ use crate::memory::GuestMemory;
 use crate::server::OpenStore;
 use crate::store::Store;
 use crate::ServeError;
-
-/// How a queue reaches its guest.
-#[derive(Debug, Default)]
-struct Link {
-    /// The guest rings here.
-    kick: Option<OwnedFd>,
-    /// The guest is rung here.
-    call: Option<OwnedFd>,
-    /// Somebody waits until the queue has nothing under way.
-    drained: Option<Sender<Option<u16>>>,
-}
+use queues::{ring, Link};
 
 /// A drive on a socket as its thread knows it.
 pub(crate) struct Served {
@@ -122,73 +113,6 @@ impl Served {
         self.device.accept(features)
     }
 
-    /// Where the guest is rung about a queue.
-    pub(crate) fn set_call(&mut self, queue: u16, call: Option<OwnedFd>) {
-        if let Some(link) = self.links.get_mut(usize::from(queue)) {
-            link.call = call;
-            // What came meanwhile was not heard.
-            if self.running & 1 << queue != 0 {
-                ring(&link.call);
-            }
-        }
-    }
-
-    /// Begins to serve a queue, which goes on where it was.
-    pub(crate) fn start_queue(
-        &mut self,
-        queue: u16,
-        mut setup: QueueSetup,
-        kick: OwnedFd,
-    ) -> Result<(), ServeError> {
-        let fault = |fault| ServeError::Queue { queue, fault };
-        let Some(link) = self.links.get_mut(usize::from(queue)) else {
-            return Err(ServeError::NoQueue(queue));
-        };
-        let data = epoll::EventData::new_u64(kick.as_raw_fd() as u64);
-        epoll::add(&*self.backend.epoll, &kick, data, epoll::EventFlags::IN)
-            .map_err(|source| ServeError::Wait { source: source.into() })?;
-        link.kick = Some(kick);
-        let memory = &*self.memory;
-        let mut heads = Vec::new();
-        let mut track = None;
-        if let Some(inflight) = &self.inflight {
-            // Where the used ring is says how many were given back.
-            if let Ok(used) = stasis_memory::Memory::load(memory, setup.used.wrapping_add(2)) {
-                if let Some((under_way, log)) = inflight.queue(queue, setup.size, used) {
-                    if !under_way.is_empty() {
-                        setup.next = used;
-                    }
-                    heads = under_way;
-                    track = Some(Box::new(log) as Box<dyn stasis_virtio::Track>);
-                }
-            }
-        }
-        self.backend.counts.resumed += heads.len() as u64;
-        if !heads.is_empty() {
-            let count = heads.len();
-            crate::log::warn(
-                &self.backend.name,
-                &format!("{count} requests that were under way are done again"),
-            );
-        }
-        self.device.resume_queue(memory, queue, &setup, &heads, track).map_err(fault)?;
-        self.running |= 1 << queue;
-        // A server that was killed may have given requests back without ringing.
-        if let Some(link) = self.links.get(usize::from(queue)) {
-            ring(&link.call);
-        }
-        Ok(())
-    }
-
-    /// Takes nothing more from a queue; tells `drained` where it stopped, once
-    /// nothing of it is under way.
-    pub(crate) fn stop_queue(&mut self, queue: u16, drained: Sender<Option<u16>>) {
-        self.device.pause_queue(queue);
-        if let Some(link) = self.links.get_mut(usize::from(queue)) {
-            link.drained = Some(drained);
-        }
-    }
-
     /// The client has gone: everything of its guest's is forgotten.
     pub(crate) fn disconnect(&mut self) {
         for queue in 0..self.links.len() as u16 {
@@ -202,17 +126,6 @@ impl Served {
         self.back = None;
         self.broken = None;
         self.said = false;
-    }
-
-    fn close_queue(&mut self, queue: u16) -> Option<u16> {
-        self.running &= !(1 << queue);
-        let link = self.links.get_mut(usize::from(queue))?;
-        if let Some(kick) = link.kick.take() {
-            // Before it is closed: the client has it open as well, so that
-            // closing it alone would leave it in.
-            let _ = epoll::delete(&*self.backend.epoll, &kick);
-        }
-        self.device.stop_queue(queue)
     }
 
     /// Whether the guest announces requests from now on, or is polled.
@@ -329,21 +242,6 @@ impl Served {
         self.backend.say_errors();
     }
 
-    fn answer_drained(&mut self) {
-        for queue in 0..self.links.len() as u16 {
-            let link = &mut self.links[usize::from(queue)];
-            let over = self.device.queue_in_flight(queue) == 0 || self.device.fault().is_some();
-            if !over || link.drained.is_none() {
-                continue;
-            }
-            let drained = link.drained.take();
-            let at = self.close_queue(queue);
-            if let Some(drained) = drained {
-                let _ = drained.send(at);
-            }
-        }
-    }
-
     /// Requests of the guest's under way.
     pub fn in_flight(&self) -> usize {
         self.device.in_flight()
@@ -383,13 +281,5 @@ impl Served {
     pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
         self.quiesce(clock);
         self.backend.finish()
-    }
-}
-
-/// Rings whoever listens.
-fn ring(call: &Option<OwnedFd>) {
-    if let Some(call) = call {
-        // It can only be full, and then it rings already.
-        let _ = rustix::io::write(call, &1u64.to_ne_bytes());
     }
 }

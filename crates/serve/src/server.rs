@@ -1,5 +1,7 @@
 //! All drives, their threads and their sockets.
 
+mod open;
+
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -13,12 +15,8 @@ use stasis_virtio::Config;
 
 use crate::door::Door;
 use crate::front::Front;
-use crate::served::Served;
-use crate::session::Target;
-use crate::socket::Socket;
 use crate::statistics::DriveReport;
 use crate::store::Store;
-use crate::ublk;
 use crate::worker::{DriveId, Poll, Worker};
 use crate::ServeError;
 
@@ -96,8 +94,8 @@ impl Server {
         let Some((number, worker)) = least else { return Err(ServeError::Missing(new.name)) };
         let (name, model, medium) = (new.name.clone(), new.model.clone(), new.medium.clone());
         let door = match new.ublk {
-            true => device(new, id, worker)?,
-            false => socket(new, id, worker)?,
+            true => open::device(new, id, worker)?,
+            false => open::socket(new, id, worker)?,
         };
         worker.load.fetch_add(1, Ordering::Relaxed);
         drives.1.insert(name, Entry { id, worker: number, door, model, medium });
@@ -257,71 +255,6 @@ impl Server {
     pub fn started(&self) -> Instant {
         self.started
     }
-}
-
-/// A drive on a socket.
-fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
-    let NewDrive { name, path, listener, own, config, open, .. } = new;
-    let listener = match listener {
-        Some(listener) => listener,
-        None => crate::socket::listen(&path)?,
-    };
-    let (queues, queue_size) = (config.queues, config.queue_size);
-    let shared: Arc<str> = name.as_str().into();
-    let label = Arc::clone(&shared);
-    let opened = worker.call(move |state| {
-        let store = opened(open, &label)?;
-        let mut config = config;
-        let block = u64::from(config.block_size);
-        config.capacity = store.capacity() / block * block;
-        config.discard_zeroes = store.discard_zeroes();
-        let served = Served::new(label, config, store, state.epoll.clone())?;
-        state.drives.insert(id, Front::Socket(Box::new(served)));
-        Ok(())
-    });
-    match opened {
-        Some(Ok(())) => {}
-        Some(Err(error)) => {
-            if own {
-                let _ = std::fs::remove_file(&path);
-            }
-            return Err(error);
-        }
-        None => return Err(ServeError::Missing(name)),
-    }
-    let worker = Arc::clone(worker);
-    let target = Target { worker, drive: id, name: shared, queues, queue_size };
-    Ok(Door::Socket(Socket::start(listener, path, own, target)?))
-}
-
-/// A drive as a block device of the host's.
-fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
-    let NewDrive { name, path, config, open, .. } = new;
-    let wanted = ublk::Wanted {
-        name: name.as_str().into(),
-        link: path,
-        queues: config.queues,
-        block: config.block_size,
-        read_only: config.read_only,
-    };
-    let opened = worker.call(move |state| {
-        let store = opened(open, &wanted.name)?;
-        let (device, front) = ublk::open(&wanted, store, state.epoll.clone())?;
-        state.drives.insert(id, Front::Ublk(Box::new(front)));
-        Ok(device)
-    });
-    let device = opened.ok_or(ServeError::Missing(name))??;
-    if let Err(error) = device.start() {
-        device.stop();
-        finish(worker, id);
-        device.remove();
-        return Err(error);
-    }
-    Ok(Door::Ublk(device))
-}
-
-fn opened(open: OpenStore, name: &str) -> Result<Store, ServeError> {
-    open().map_err(|message| ServeError::Store { name: name.into(), message })
 }
 
 /// Ends a drive on its thread; `None` if it is not there.

@@ -53,7 +53,8 @@ impl Queue {
     /// Begins to fetch requests. The thread that calls this is the one that
     /// has to go on with it: the driver asks for that.
     pub fn start(device: &File, number: u16, depth: u16, room: u32) -> io::Result<Self> {
-        let ring = IoUring::builder().setup_clamp().build(u32::from(depth))?;
+        // An entry for each place, which has one thing to say at a time.
+        let ring = IoUring::new(u32::from(depth))?;
         let descriptors = Descriptors::map(device, number, depth)?;
         let room = room as usize;
         let place = |_| {
@@ -88,13 +89,7 @@ impl Queue {
         // SAFETY: the buffer is as long as the longest request, and stays where
         // it is until the kernel has told of the next one in this place, or is
         // never freed (see `Drop`).
-        if unsafe { self.ring.submission().push(&entry) }.is_err() {
-            // There is an entry for each place, unless the kernel clamped the ring.
-            self.ring.submit()?;
-            // SAFETY: as above.
-            unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
-        }
-        Ok(())
+        unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)
     }
 
     /// The next of what the kernel has to say.

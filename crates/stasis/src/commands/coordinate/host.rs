@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::PoisonError;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use stasis_coordinate::drive;
 use stasis_coordinate::host::{Guest, Host, Settings};
 use stasis_coordinate::report;
 use stasis_scheduler::WEIGHTS;
-use stasis_serve::{metrics, systemd};
+use stasis_serve::systemd;
 
 use super::{duration, say};
 use crate::commands;
@@ -100,9 +100,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let host = Host::new(&arguments.guests, &settings)?;
     if let Some(address) = &arguments.metrics {
         let reports = host.reports();
-        metrics::answer(address, move || {
+        stasis_metrics::answer(address, move || {
             report::metrics(&reports.lock().unwrap_or_else(PoisonError::into_inner))
-        })?;
+        })
+        .with_context(|| format!("cannot listen on {address}"))?;
     }
     systemd::notify("READY=1");
     let usual = ["connected", "disconnected", "helped", "not helped any more"];

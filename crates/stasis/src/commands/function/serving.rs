@@ -60,12 +60,9 @@ pub fn start(
         experiment.drives.push(DriveSpec::parse(word)?);
     }
     experiment.name_drives()?;
-    let names: Vec<String> = experiment
-        .drives
-        .iter()
-        .enumerate()
-        .map(|(index, drive)| drive.name.clone().unwrap_or_else(|| format!("drive{index}")))
-        .collect();
+    // Each has a name now.
+    let names: Vec<String> =
+        experiment.drives.iter().filter_map(|drive| drive.name.clone()).collect();
     let names = choose(&names, wanted)?;
     let memory =
         experiment.drives.iter().any(|drive| matches!(drive.medium, MediumSpec::Ram { .. }));

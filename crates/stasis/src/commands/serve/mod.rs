@@ -179,7 +179,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     if let Some(address) = &serve.metrics {
         let server = Arc::clone(&server);
-        metrics::answer(address, move || metrics::text(&server.report()))?;
+        stasis_metrics::answer(address, move || metrics::text(&server.report()))
+            .with_context(|| format!("cannot listen on {address}"))?;
     }
     let known = Arc::new(known);
     control::serve(control, Arc::clone(&server), known.clone())?;

@@ -1,0 +1,161 @@
+//! A drive in real time as a layer: commands in, completions out.
+
+use std::time::Duration;
+
+use stasis_block::{Command, Fate, Health, Operation, Status, VendorCommand, VendorError};
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Layer, Statistics, Submission};
+use stasis_media::{Finished, MediumError};
+
+use super::{RealTime, Slot};
+
+impl Layer for RealTime {
+    fn index(&self) -> u16 {
+        self.index
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capacity(&self) -> u64 {
+        self.medium.capacity()
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        self.medium.discard_zeroes()
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        self.barriers.then_some(0)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len() + self.ready.len()
+    }
+
+    fn submit(&mut self, now: Nanos, submission: Submission) {
+        let order = self.submitted;
+        self.submitted += 1;
+        let Submission { tag, queue, command, data } = submission;
+        if command.operation == Operation::Barrier && !self.barriers {
+            let status = Status::WriteError;
+            self.ready.push_back(Done {
+                tag,
+                queue,
+                command,
+                status,
+                data,
+                submit: now,
+                order,
+                at: now,
+            });
+            return;
+        }
+        let submission = Submission { tag, queue, command, data: Vec::new() };
+        let slot = Slot { submission, submit: now, order, outcome: None, target: None };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                self.free.reserve(self.slots.len());
+                self.slots.len() as u32 - 1
+            }
+        };
+        match &mut self.model {
+            // A model sees no barriers: they take no time.
+            Some(_) if command.operation == Operation::Barrier => {
+                self.slots[index as usize].target = Some((now, Fate::Done));
+            }
+            Some(model) => {
+                if model.next_event().is_some_and(|at| at <= now) {
+                    model.advance(now, &mut self.completions);
+                }
+                model.submit(now, index, &command);
+            }
+            None => {}
+        }
+        self.medium.submit(u64::from(index), command, data);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let ready = self.ready.front().map(|done| done.at);
+        let held = self.completions.first().map(|completion| completion.at);
+        let model = self.model.as_ref().and_then(|model| model.next_event());
+        [ready, held, model].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.turn(now);
+        done.extend(self.ready.drain(..));
+    }
+
+    /// Waits for the medium.
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+        if command.operation == Operation::Barrier {
+            return (Status::Ok, data);
+        }
+        let name = u64::MAX;
+        self.medium.submit(name, command, data);
+        loop {
+            let mut finished = std::mem::take(&mut self.finished);
+            self.medium.wait(&mut finished);
+            let mut mine = None;
+            for Finished { ticket, result, data } in finished.drain(..) {
+                if ticket == name {
+                    mine = Some((result, data));
+                } else if let Some(slot) = self.slots.get_mut(ticket as usize) {
+                    slot.submission.data = data;
+                    slot.outcome = Some(result);
+                    let submit = slot.submit;
+                    self.try_finish(submit, ticket as u32);
+                }
+            }
+            self.finished = finished;
+            match mine {
+                Some((Ok(()), data)) => return (Status::Ok, data),
+                Some((Err(error), data)) => {
+                    self.error.get_or_insert(error);
+                    return (command.operation.failure(), data);
+                }
+                None if self.medium.in_flight() == 0 => {
+                    return (command.operation.failure(), Vec::new());
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn frozen(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.error.take()
+    }
+
+    fn health(&self) -> Health {
+        self.model.as_ref().map(|model| model.health()).unwrap_or_default()
+    }
+
+    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
+        match &mut self.model {
+            Some(model) => {
+                model.advance(now, &mut self.completions);
+                model.vendor(now, command)
+            }
+            None => Err(VendorError::Opcode),
+        }
+    }
+
+    fn inside(&self, now: Nanos) -> Option<String> {
+        self.model.as_ref().and_then(|model| model.inside(now))
+    }
+}

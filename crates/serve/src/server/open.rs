@@ -1,0 +1,79 @@
+//! Opens a drive on its thread: behind a socket, or as a block device.
+
+use std::sync::Arc;
+
+use super::{finish, NewDrive, OpenStore};
+use crate::door::Door;
+use crate::front::Front;
+use crate::served::Served;
+use crate::session::Target;
+use crate::socket::Socket;
+use crate::store::Store;
+use crate::ublk;
+use crate::worker::{DriveId, Worker};
+use crate::ServeError;
+
+/// A drive on a socket.
+pub(super) fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
+    let NewDrive { name, path, listener, own, config, open, .. } = new;
+    let listener = match listener {
+        Some(listener) => listener,
+        None => crate::socket::listen(&path)?,
+    };
+    let (queues, queue_size) = (config.queues, config.queue_size);
+    let shared: Arc<str> = name.as_str().into();
+    let label = Arc::clone(&shared);
+    let opened = worker.call(move |state| {
+        let store = opened(open, &label)?;
+        let mut config = config;
+        let block = u64::from(config.block_size);
+        config.capacity = store.capacity() / block * block;
+        config.discard_zeroes = store.discard_zeroes();
+        let served = Served::new(label, config, store, state.epoll.clone())?;
+        state.drives.insert(id, Front::Socket(Box::new(served)));
+        Ok(())
+    });
+    match opened {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            if own {
+                let _ = std::fs::remove_file(&path);
+            }
+            return Err(error);
+        }
+        None => return Err(ServeError::Missing(name)),
+    }
+    let worker = Arc::clone(worker);
+    let target = Target { worker, drive: id, name: shared, queues, queue_size };
+    Ok(Door::Socket(Socket::start(listener, path, own, target)?))
+}
+
+/// A drive as a block device of the host's.
+pub(super) fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
+    let NewDrive { name, path, config, open, .. } = new;
+    let wanted = ublk::Wanted {
+        name: name.as_str().into(),
+        link: path,
+        queues: config.queues,
+        block: config.block_size,
+        read_only: config.read_only,
+    };
+    let opened = worker.call(move |state| {
+        let store = opened(open, &wanted.name)?;
+        let (device, front) = ublk::open(&wanted, store, state.epoll.clone())?;
+        state.drives.insert(id, Front::Ublk(Box::new(front)));
+        Ok(device)
+    });
+    let device = opened.ok_or(ServeError::Missing(name))??;
+    if let Err(error) = device.start() {
+        device.stop();
+        finish(worker, id);
+        device.remove();
+        return Err(error);
+    }
+    Ok(Door::Ublk(device))
+}
+
+fn opened(open: OpenStore, name: &str) -> Result<Store, ServeError> {
+    open().map_err(|message| ServeError::Store { name: name.into(), message })
+}
