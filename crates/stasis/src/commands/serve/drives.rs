@@ -110,16 +110,16 @@ struct Opening {
     path: u64,
 }
 
-/// How long to wait for a medium that is locked: a server that was killed still
-/// has it until the kernel has ended its I/Os.
+/// How long to wait for a medium that is locked or a device in use: a server that
+/// was killed or replaced has it until the kernel has ended its I/Os.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Opens what may be locked for a moment yet.
+/// Opens what another may have for a moment yet.
 fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let start = std::time::Instant::now();
     loop {
         match open() {
-            Err(error) if start.elapsed() < PATIENCE && is_locked(&error) => {
+            Err(error) if start.elapsed() < PATIENCE && is_taken(&error) => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             result => return result,
@@ -127,12 +127,15 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-fn is_locked(error: &anyhow::Error) -> bool {
+fn is_taken(error: &anyhow::Error) -> bool {
     use stasis_image::ImageError;
     error.chain().any(|cause| {
         // An image's error speaks for the medium's, which is not in the chain then.
-        matches!(cause.downcast_ref(), Some(OpenError::Locked(_)))
-            || matches!(cause.downcast_ref(), Some(ImageError::Open(OpenError::Locked(_))))
+        matches!(cause.downcast_ref(), Some(OpenError::Locked(_) | OpenError::Busy(_)))
+            || matches!(
+                cause.downcast_ref(),
+                Some(ImageError::Open(OpenError::Locked(_) | OpenError::Busy(_)))
+            )
             || matches!(cause.downcast_ref(), Some(stasis_ordered::OpenError::Locked(_)))
     })
 }
