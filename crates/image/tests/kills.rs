@@ -179,16 +179,21 @@ fn a_log_is_void_once_another_program_has_written() {
     assert_same(&driver.read(64 << 10, BLOCK as u64), &[7; BLOCK], "what it wrote");
 }
 
+/// Changes the head of an image's log, its checksum included.
+fn forge(path: &Path, change: impl FnOnce(&mut [u8])) {
+    let log = log_of(path);
+    let mut bytes = std::fs::read(&log).unwrap();
+    change(&mut bytes);
+    let checksum = crc32fast::hash(&bytes[..44]);
+    bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
+    std::fs::write(&log, bytes).unwrap();
+}
+
 #[test]
 fn a_log_of_another_boot_or_file_is_void() {
     for at in [8, 24, 32] {
         let (_folder, path) = killed();
-        let log = log_of(&path);
-        let mut bytes = std::fs::read(&log).unwrap();
-        bytes[at] ^= 1;
-        let checksum = crc32fast::hash(&bytes[..44]);
-        bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
-        std::fs::write(&log, bytes).unwrap();
+        forge(&path, |head| head[at] ^= 1);
         assert_same(&first_block(&path), &stamped(0), "what was flushed");
     }
 }
@@ -196,13 +201,10 @@ fn a_log_of_another_boot_or_file_is_void() {
 #[test]
 fn what_was_being_carried_when_the_power_was_cut_is_carried_again() {
     let (_folder, path) = killed();
-    let log = log_of(&path);
-    let mut bytes = std::fs::read(&log).unwrap();
-    bytes[8] ^= 1;
-    bytes[40] = 1;
-    let checksum = crc32fast::hash(&bytes[..44]);
-    bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
-    std::fs::write(&log, bytes).unwrap();
+    forge(&path, |head| {
+        head[8] ^= 1;
+        head[40] = 1;
+    });
     assert_same(&first_block(&path), &stamped(1), "taken over");
 }
 

@@ -103,12 +103,9 @@ impl Core {
         job.submit(End::Durable).await?;
         job.settle(&access).await?;
         let clean = self.shared.lock().tables.mark_clean();
-        let ended = self.end_log();
-        let any = clean.is_some() || ended.is_some();
-        for write in [clean, ended].into_iter().flatten() {
+        // The later of the two has what the other says as well.
+        if let Some(write) = self.end_log().or(clean) {
             self.submit(write).await?;
-        }
-        if any {
             self.shared.io(Command::flush(), Vec::new()).await?;
         }
         self.outlive.remove();
