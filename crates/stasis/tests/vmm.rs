@@ -5,6 +5,8 @@
 //! The guest tells the host what was acknowledged before it goes on. It is booted
 //! once and saved; each life starts from there and gets the drive by hot-plug.
 
+#[path = "guest/compile.rs"]
+mod compile;
 #[path = "../../serve/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
@@ -18,6 +20,8 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::json;
 use stasis_qemu::qmp::Qmp;
+
+use compile::compile;
 use support::{Guest, DATA, IN, OUT};
 
 const BLOCKS: u64 = 256;
@@ -114,12 +118,7 @@ impl Bench {
     fn save(&self) {
         let program = self.path("writers");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/writers.rs");
-        let compiled = Command::new(Path::new(env!("CARGO")).with_file_name("rustc"))
-            .args(["--edition=2021", "-O", "-C", "target-feature=+crt-static"])
-            .args(["-C", "strip=symbols", "--target", "x86_64-unknown-linux-gnu"])
-            .args([&source, Path::new("-o"), &program])
-            .status();
-        assert!(compiled.unwrap().success());
+        compile(&source, &program);
         std::fs::write(self.path("job"), "/writers /dev/vda\n").unwrap();
         std::fs::create_dir(self.path("work")).unwrap();
         let _qemu = self.qemu(&[]);

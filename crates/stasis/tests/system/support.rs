@@ -1,7 +1,6 @@
 //! Runs the program as a user does, and looks at what it leaves behind.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,6 +10,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+#[path = "../guest/compile.rs"]
+mod compile;
+
+use compile::compile;
 
 /// The variable by which a run's processes are known, whoever started them.
 const MARK: &str = "STASIS_SYSTEM_TEST";
@@ -202,13 +206,7 @@ fn compiled(source: &str, name: &str) -> String {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().unwrap());
     let program = folder.path().join(name);
-    // The compiler beside the cargo that built this test.
-    let status = Command::new(Path::new(env!("CARGO")).with_file_name("rustc"))
-        .args(["--edition=2021", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols"])
-        .args(["--target", "x86_64-unknown-linux-gnu"])
-        .args([OsStr::new(source), OsStr::new("-o"), program.as_os_str()])
-        .status();
-    assert!(status.unwrap().success());
+    compile(Path::new(source), &program);
     program.to_str().unwrap().to_owned()
 }
 
