@@ -1,17 +1,19 @@
 //! `stasis function` from outside. What boots a guest needs QEMU:
 //! `cargo test -p stasis --test function -- --ignored`.
 
+mod server;
 #[path = "../../serve/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use server::{serve, Process};
 use support::Guest;
 
 fn stasis(folder: &Path, arguments: &[&str]) -> Output {
@@ -96,17 +98,9 @@ health = { command = "pgrep -f usr/local/bin/writer", every = "200ms", deadline 
 /// for its command may take 5.
 const SILENT: &str = "the guest has not answered for";
 
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
+/// Starts a function.
 fn start(folder: &Path, arguments: &[&str]) -> Process {
-    let log = std::fs::File::create(folder.join(format!("{}.log", arguments[0]))).unwrap();
+    let log = std::fs::File::create(folder.join("function.log")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
     command.args(arguments).current_dir(folder).stdout(Stdio::null()).stderr(log);
     Process(command.spawn().unwrap())
@@ -155,13 +149,7 @@ fn a_killed_and_a_frozen_function_lose_nothing_and_stop_nobody() {
     std::fs::File::create(path.join("data")).unwrap().set_len(16 << 20).unwrap();
     let drives =
         ["name=data,model=null,medium=file:data", "name=own,queues=2,model=null,medium=ram:16MiB"];
-    let serve = ["serve", "--sockets", ".", "--drive", drives[0], "--drive", drives[1]];
-    let _server = start(path, &serve);
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !(path.join("own.sock").exists() && path.join("data.sock").exists()) {
-        assert!(Instant::now() < limit, "the server serves");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let _server = serve(path, &["--drive", drives[0], "--drive", drives[1]]);
 
     // The controller's own work: it writes, reads and compares all the time.
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));

@@ -2,18 +2,19 @@
 //! the midst of writes; what was acknowledged is there afterwards.
 //! `KILLS=1000 cargo test --release -p stasis --test kills -- --nocapture`
 
+mod server;
 #[path = "../../serve/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use server::{serve, Process};
 use support::{Guest, DATA, IN, OUT};
 
 const BLOCKS: u64 = 256;
@@ -21,36 +22,9 @@ const BLOCK: u64 = 4096;
 /// Requests under way at a time.
 const DEPTH: u16 = 16;
 
-/// A server that does not outlive a test that fails.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(folder: &Path, medium: &str, more: &[&str]) -> Server {
-    let notify = folder.join("notify");
-    let _ = std::fs::remove_file(&notify);
-    let ready = UnixDatagram::bind(&notify).unwrap();
-    ready.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let process = Command::new(env!("CARGO_BIN_EXE_stasis"))
-        .args(["serve", "--sockets", ".", "--drive"])
-        .arg(format!("name=d,model=fixed:300us,medium={medium}"))
-        .args(more)
-        .current_dir(folder)
-        .env("NOTIFY_SOCKET", &notify)
-        .stderr(Stdio::from(std::fs::File::create(folder.join("log")).unwrap()))
-        .spawn()
-        .unwrap();
-    let process = Server(process);
-    if let Err(error) = ready.recv(&mut [0; 16]) {
-        let log = std::fs::read_to_string(folder.join("log")).unwrap();
-        panic!("the server does not get ready: {error}: {log}");
-    }
-    process
+fn start(folder: &Path, medium: &str, more: &[&str]) -> Process {
+    let drive = format!("name=d,model=fixed:300us,medium={medium}");
+    serve(folder, &[&["--drive", &drive], more].concat())
 }
 
 /// What a block may hold: what was last acknowledged, or what was asked since.
@@ -163,8 +137,7 @@ fn kill(medium: &str, prepare: impl Fn(&Path), seed: u64, kills: u64) {
                 load.settle(&mut guest);
             }
             _ => {
-                server.0.kill().unwrap();
-                server.0.wait().unwrap();
+                server.kill();
                 load.reap(&mut guest);
                 again += load.slots.iter().flatten().count();
                 server = start(folder.path(), medium, &[]);

@@ -1,43 +1,24 @@
 //! `stasis serve` from outside: its control interface, its replacement, its end.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod server;
+
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 
 struct Served {
-    process: Child,
+    process: server::Process,
     folder: PathBuf,
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Starts a server, and waits until it says that it serves.
 fn serve(folder: &Path, more: &[&str]) -> Served {
-    let notify = folder.join(format!("notify-{}", more.len()));
-    let ready = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    ready.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let process = Command::new(env!("CARGO_BIN_EXE_stasis"))
-        .args(["serve", "--drive", "name=d,model=null,medium=file:disk", "--sockets", "."])
-        .args(more)
-        .current_dir(folder)
-        .env("NOTIFY_SOCKET", &notify)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let served = Served { process, folder: folder.to_owned() };
-    let mut word = [0; 16];
-    let length = ready.recv(&mut word).expect("the server gets ready");
-    assert_eq!(&word[..length], b"READY=1");
-    served
+    let drive = ["--drive", "name=d,model=null,medium=file:disk"];
+    let process = server::serve(folder, &[&drive, more].concat());
+    Served { process, folder: folder.to_owned() }
 }
 
 impl Served {
@@ -50,23 +31,22 @@ impl Served {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Waits for its end: its exit status, and what it said.
+    /// Waits for its end: its exit status, and what was said.
     fn end(mut self) -> (i32, String) {
         let limit = Instant::now() + Duration::from_secs(60);
         let status = loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
+            if let Some(status) = self.process.0.try_wait().unwrap() {
                 break status;
             }
             assert!(Instant::now() < limit, "the server ends");
             std::thread::sleep(Duration::from_millis(5));
         };
-        let mut said = String::new();
-        self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let said = std::fs::read_to_string(self.folder.join("serve.log")).unwrap();
         (status.code().unwrap_or(-1), said)
     }
 
     fn terminate(&self) {
-        let kill = Command::new("kill").arg(self.process.id().to_string()).status();
+        let kill = Command::new("kill").arg(self.process.0.id().to_string()).status();
         assert!(kill.unwrap().success());
     }
 }

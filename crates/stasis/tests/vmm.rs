@@ -7,13 +7,14 @@
 
 #[path = "guest/compile.rs"]
 mod compile;
+mod server;
 #[path = "../../serve/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -22,6 +23,7 @@ use serde_json::json;
 use stasis_qemu::qmp::Qmp;
 
 use compile::compile;
+use server::{serve, Process};
 use support::{Guest, DATA, IN, OUT};
 
 const BLOCKS: u64 = 256;
@@ -30,23 +32,6 @@ const SECTORS: u64 = BLOCK / 512;
 /// Writers in the guest; block B is that of B modulo this (guest/writers.rs).
 const THREADS: usize = 16;
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// A process that does not outlive a test that fails.
-struct Killed(Child);
-
-impl Killed {
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Waits for something of `what`.
 fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -70,26 +55,13 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    fn serve(&self) -> Killed {
-        let notify = self.path("notify");
-        let _ = std::fs::remove_file(&notify);
-        let ready = UnixDatagram::bind(&notify).unwrap();
-        ready.set_read_timeout(Some(LIMIT)).unwrap();
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("log"));
-        let server = Command::new(env!("CARGO_BIN_EXE_stasis"))
-            .args(["serve", "--sockets", ".", "--drive"])
-            .arg(format!("name=d,model=null,medium={}", self.medium))
-            .current_dir(&self.folder)
-            .env("NOTIFY_SOCKET", &notify)
-            .stderr(log.unwrap())
-            .spawn();
-        let server = Killed(server.unwrap());
-        ready.recv(&mut [0; 16]).expect("the server gets ready");
-        server
+    fn serve(&self) -> Process {
+        let drive = format!("name=d,model=null,medium={}", self.medium);
+        serve(self.folder.path(), &["--drive", &drive])
     }
 
     /// QEMU with four processors and no drive; what its guest tells is `told`.
-    fn qemu(&self, more: &[&str]) -> Killed {
+    fn qemu(&self, more: &[&str]) -> Process {
         for name in ["told", "monitor", "console"] {
             let _ = std::fs::remove_file(self.path(name));
         }
@@ -106,7 +78,7 @@ impl Bench {
             .stdout(std::fs::File::create(self.path("console")).unwrap())
             .stderr(Stdio::inherit())
             .spawn();
-        Killed(qemu.unwrap())
+        Process(qemu.unwrap())
     }
 
     fn monitor(&self) -> Qmp<'static> {
@@ -133,7 +105,7 @@ impl Bench {
     }
 
     /// Starts the saved guest and gives it the drive; returns once it has written.
-    fn live(&self) -> Killed {
+    fn live(&self) -> Process {
         let qemu = self.qemu(&["-incoming", "defer"]);
         let mut monitor = self.monitor();
         let set = json!({ "capabilities": [{ "capability": "events", "state": true }] });

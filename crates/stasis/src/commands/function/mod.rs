@@ -1,6 +1,6 @@
 //! `stasis function`: storage functions in virtual machines of their own.
 
-mod serving;
+pub mod serving;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -3,7 +3,6 @@
 //! ends itself, it is started again, and the function waits.
 
 use std::ffi::OsString;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +17,7 @@ use stasis_experiment::{DriveSpec, Experiment};
 use stasis_function::Polling;
 use stasis_media::MediumSpec;
 use stasis_qemu::process::Process;
+use stasis_serve::systemd::Readiness;
 
 use super::RunArguments;
 
@@ -92,24 +92,24 @@ pub fn start(
 impl Start {
     /// Starts it; returns when it serves.
     fn start(&self) -> Result<Process> {
-        let notify = self.folder.join("notify.sock");
-        let _ = std::fs::remove_file(&notify);
-        let ready = UnixDatagram::bind(&notify)
-            .with_context(|| format!("cannot make the socket {}", notify.display()))?;
-        ready.set_read_timeout(Some(Duration::from_millis(50)))?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
-        command.args(&self.arguments).env("NOTIFY_SOCKET", &notify);
-        let mut process = Process::start(command, &[], &self.folder.join("serve.log"))
-            .context("cannot start `stasis serve`")?;
-        let begun = Instant::now();
-        while ready.recv(&mut [0; 64]).is_err() {
-            if process.ended().is_some() || begun.elapsed() > PATIENCE {
-                bail!("`stasis serve` does not get ready{}", process.detail());
-            }
-        }
-        Ok(process)
+        command.args(&self.arguments);
+        serving(command, &self.folder)
     }
+}
+
+/// Starts `command`, a `stasis serve`, with its log in `folder`; returns when it serves.
+pub fn serving(mut command: Command, folder: &Path) -> Result<Process> {
+    let ready = Readiness::new(folder)
+        .with_context(|| format!("cannot make a socket in {}", folder.display()))?;
+    ready.asked_of(&mut command);
+    let mut process = Process::start(command, &[], &folder.join("serve.log"))
+        .context("cannot start `stasis serve`")?;
+    if !ready.wait(PATIENCE, || process.ended().is_some()) {
+        bail!("`stasis serve` does not get ready{}", process.detail());
+    }
+    Ok(process)
 }
 
 /// Starts the server again where it ends by itself; its clients wait meanwhile and

@@ -15,6 +15,7 @@ use stasis_qemu::{Accelerator, Vm};
 
 use super::shell::{here, inside};
 use super::{blocks, files};
+use crate::commands::function::serving::serving;
 
 /// The port of the answerer.
 const PORT: u16 = 7001;
@@ -243,20 +244,7 @@ impl Bench<'_> {
             .arg(&self.folder)
             .args(["--drive", "name=same,model=null,medium=device:/dev/ram0"])
             .args(["--drive", "name=own,model=null,medium=ram:64MiB"]);
-        let sockets = ["same.sock", "own.sock", "control.sock"].map(|name| self.folder.join(name));
-        for socket in &sockets {
-            let _ = std::fs::remove_file(socket);
-        }
-        let mut process = Process::start(command, &[], &self.folder.join("serve.log"))
-            .context("cannot start the server")?;
-        let begun = Instant::now();
-        while !sockets.iter().all(|path| path.exists()) {
-            if process.ended().is_some() || begun.elapsed() > Duration::from_secs(60) {
-                bail!("the server does not serve{}", process.detail());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(process)
+        serving(command, &self.folder)
     }
 
     fn plan(&self, polling: Polling, sockets: Vec<PathBuf>) -> Result<Plan> {
