@@ -5,18 +5,29 @@
 //! [`SLOTS`] numbers of four bytes, one for each of the guest's drives: how
 //! many of its queues have a raised weight and something to do. Help is asked
 //! for while one is not 0.
+//!
+//! At [`COUNT_OFFSET`] stands how many requests of interactive queues bfq has
+//! handed out so far, modulo 2^32; the first sector of the n-th, counted from 0,
+//! is in the ring of [`RING`] numbers of eight bytes from [`RING_OFFSET`] on, at n
+//! modulo its length.
 
 /// Size of the page, and what its address is a multiple of.
 pub const PAGE: usize = 4096;
 /// The page's first four bytes.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"HELP");
 /// The layout's version, in the next four.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Where the number of urgent requests is.
+pub const COUNT_OFFSET: usize = 8;
 /// Where the slots begin.
 pub const SLOTS_OFFSET: usize = 64;
 /// How many there are. Drives beyond share one.
 pub const SLOTS: usize = 16;
-/// As much as the machine reads.
+/// Where the urgent requests' sectors are.
+pub const RING_OFFSET: usize = 1024;
+/// How many there are; a power of two.
+pub const RING: usize = 64;
+/// As much as the machine reads each time it looks.
 pub const LENGTH: usize = SLOTS_OFFSET + 4 * SLOTS;
 
 /// The page's beginning.
@@ -34,6 +45,23 @@ pub fn asks(page: &[u8; LENGTH]) -> Option<bool> {
     Some(slots.iter().any(|byte| *byte != 0))
 }
 
+/// How many urgent requests there were so far.
+pub fn count(page: &[u8; LENGTH]) -> u32 {
+    let bytes = page[COUNT_OFFSET..].first_chunk().copied();
+    u32::from_le_bytes(bytes.unwrap_or_default())
+}
+
+/// The sectors of those after `seen` up to `count`, in this order; of more than
+/// the ring holds, the last.
+pub fn since(ring: &[u8; 8 * RING], seen: u32, count: u32) -> impl Iterator<Item = u64> + '_ {
+    let new = count.wrapping_sub(seen).min(RING as u32);
+    (0..new).map(move |back| {
+        let at = count.wrapping_sub(new - back) as usize % RING;
+        let bytes = ring[8 * at..].first_chunk().copied();
+        u64::from_le_bytes(bytes.unwrap_or_default())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +76,27 @@ mod tests {
         assert_eq!(asks(&page), Some(false), "between header and slots");
         page[LENGTH - 4] = 1;
         assert_eq!(asks(&page), Some(true));
-        page[4] = 2;
+        page[4] = 1;
         assert_eq!(asks(&page), None, "another version");
+    }
+    #[test]
+    fn urgent_requests_are_read_once_and_in_order() {
+        let mut ring = [0; 8 * RING];
+        let write = |ring: &mut [u8; 8 * RING], n: u32| {
+            let at = n as usize % RING * 8;
+            ring[at..at + 8].copy_from_slice(&(u64::from(n) + 1000).to_le_bytes());
+        };
+        (0..70).for_each(|n| write(&mut ring, n));
+        let read = |ring, seen, count| since(ring, seen, count).collect::<Vec<_>>();
+        assert!(read(&ring, 70, 70).is_empty());
+        assert_eq!(read(&ring, 67, 70), [1067, 1068, 1069]);
+        assert_eq!(read(&ring, 0, 70), (1006..1070).collect::<Vec<_>>(), "the last 64");
+        let mut page = [0; LENGTH];
+        page[COUNT_OFFSET] = 70;
+        assert_eq!(count(&page), 70);
+        // Around the end of the numbers.
+        let mut later = ring;
+        [u32::MAX, 0].into_iter().for_each(|n| write(&mut later, n));
+        assert_eq!(read(&later, u32::MAX, 1), [1000 + u64::from(u32::MAX), 1000]);
     }
 }

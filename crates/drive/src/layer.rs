@@ -108,6 +108,10 @@ pub trait Layer {
     /// with. Only a shared drive can give it.
     fn help(&mut self, _now: Nanos, _on: bool) {}
 
+    /// The guest's own scheduler prefers the requests that it sends next for these
+    /// sectors of 512 bytes. Only a shared drive can do so as well.
+    fn urge(&mut self, _sectors: &mut dyn Iterator<Item = u64>) {}
+
     /// What happened inside until `now` (ns), as JSON.
     fn inside(&self, now: Nanos) -> Option<String>;
 

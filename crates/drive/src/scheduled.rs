@@ -90,8 +90,14 @@ impl Scheduled {
     }
 
     /// Takes a tenant's command at `now` (ns), which is not before any earlier
-    /// call's.
-    pub fn submit_from(&mut self, now: Nanos, tenant: Tenant, submission: Submission) {
+    /// call's; `urgent`: the tenant prefers it to its others.
+    pub fn submit_from(
+        &mut self,
+        now: Nanos,
+        tenant: Tenant,
+        submission: Submission,
+        urgent: bool,
+    ) {
         // What completes before it does not depend on when that was asked for.
         self.catch_up(now);
         let Submission { tag, queue, command, data } = submission;
@@ -102,7 +108,8 @@ impl Scheduled {
         self.submitted[tenant.index()] += 1;
         let held = Held { tenant, tag, queue, command, submit: now, order, data };
         let slot = self.slots.insert(held);
-        if let Err(refused) = self.gate.submit(now, tenant.0, &Request::new(slot, command)) {
+        let request = Request { urgent, ..Request::new(slot, command) };
+        if let Err(refused) = self.gate.submit(now, tenant.0, &request) {
             debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
             self.finish(slot, command.operation.failure(), Vec::new(), now);
         }
@@ -178,7 +185,7 @@ impl Layer for Scheduled {
     }
 
     fn submit(&mut self, now: Nanos, submission: Submission) {
-        self.submit_from(now, self.first, submission);
+        self.submit_from(now, self.first, submission, false);
     }
 
     fn next_event(&self) -> Option<Nanos> {

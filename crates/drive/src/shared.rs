@@ -213,7 +213,7 @@ impl Inner {
                 (_, Some((at, number))) => {
                     self.now = at;
                     if let Some((tenant, submission)) = self.loads[number].take() {
-                        self.scheduled.submit_from(at, tenant, submission);
+                        self.scheduled.submit_from(at, tenant, submission, false);
                     }
                 }
                 (Some(event), None) => self.complete(event),
@@ -223,7 +223,7 @@ impl Inner {
     }
 
     /// Takes a disk's command, at the present time.
-    fn submit(&mut self, number: usize, submission: Submission) {
+    fn submit(&mut self, number: usize, submission: Submission, urgent: bool) {
         let member = &mut self.members[number];
         member.in_flight += 1;
         let flush = submission.command.operation == Operation::Flush;
@@ -231,16 +231,16 @@ impl Inner {
             member.flushes.push_back((member.submitted, submission));
             return;
         }
-        self.send(number, submission);
+        self.send(number, submission, urgent);
     }
 
-    fn send(&mut self, number: usize, submission: Submission) {
+    fn send(&mut self, number: usize, submission: Submission, urgent: bool) {
         let member = &mut self.members[number];
         if member.covers && changes(submission.command.operation) {
             member.changes.push(member.submitted);
         }
         member.submitted += 1;
-        self.scheduled.submit_from(self.now, member.tenant, submission);
+        self.scheduled.submit_from(self.now, member.tenant, submission, urgent);
     }
 
     fn complete(&mut self, at: Nanos) {
@@ -255,7 +255,7 @@ impl Inner {
                     member.changes.retain(|&change| change != done.order);
                     member.due.push(done);
                     while let Some(flush) = self.members[number].next_flush() {
-                        self.send(number, flush);
+                        self.send(number, flush, false);
                     }
                 }
                 Some(&Owner::Load(number)) => self.loads[number].completed(done),
@@ -278,6 +278,7 @@ impl Inner {
                 let help = self.scheduled.tenant_statistics(now, member.tenant);
                 row["name"] = member.name.as_str().into();
                 row["weight"] = member.weight.into();
+                row["urgent_requests"] = help.urgent.into();
                 row["help_calls"] = help.help_calls.into();
                 row["helped_seconds"] = seconds(help.helped);
                 row["unhelped_seconds"] = seconds(help.unhelped);

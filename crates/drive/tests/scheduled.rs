@@ -42,7 +42,7 @@ fn tenants_get_their_own_back() {
                         let (tag, queue) = (round, number as u16);
                         let data = vec![fill; 4096];
                         let submission = Submission { tag, queue, command: write, data };
-                        shared.submit_from(now, tenant, submission);
+                        shared.submit_from(now, tenant, submission, false);
                     }
                     assert!(shared.in_flight() > 0);
                     while let Some(next) = shared.next_event() {

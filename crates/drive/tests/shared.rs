@@ -267,3 +267,31 @@ fn a_workload_that_does_not_fit_is_refused() {
     let spec = load("[r]\nrw=read\nbs=1m\nsize=1m\noffset=1g\n", 100);
     assert!(shared.add_load(&spec).is_err());
 }
+
+/// What the guest's scheduler prefers goes before what came earlier, once.
+#[test]
+fn a_disk_knows_which_of_its_requests_are_urgent() {
+    let order = |sectors: &[u64]| {
+        let shared = Shared::new(&spec("bfq"), drive());
+        let region = Region { offset: PART, length: PART };
+        let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
+        disk.urge(&mut sectors.iter().copied());
+        for tag in 0..4u32 {
+            let command = Command::new(Operation::Read, u64::from(tag) << 16, 4096);
+            let data = vec![0; 4096];
+            disk.submit(0, Submission { tag, queue: 0, command, data });
+        }
+        let (mut done, mut order) = (Vec::new(), Vec::new());
+        while let Some(at) = disk.next_event() {
+            disk.advance(at, &mut done);
+            order.extend(done.drain(..).map(|done| done.tag));
+        }
+        (order, report(&shared, 1000 * MILLISECOND)["tenants"][0]["urgent_requests"].as_u64())
+    };
+    // 64 KiB are 128 sectors; the first has the drive already.
+    assert_eq!(order(&[]), (vec![0, 1, 2, 3], Some(0)));
+    assert_eq!(order(&[3 * 128, 7]), (vec![0, 3, 1, 2], Some(1)));
+    // Of more than it remembers the last count.
+    let many: Vec<u64> = std::iter::once(3 * 128).chain(1..=64).collect();
+    assert_eq!(order(&many), (vec![0, 1, 2, 3], Some(0)));
+}

@@ -94,6 +94,9 @@ pub struct Request {
     /// Whether somebody waits for it before going on: reads, and writes that
     /// are synchronized.
     pub sync: bool,
+    /// Whether its owner's own scheduler prefers it to the owner's others: `bfq`
+    /// does so as well.
+    pub urgent: bool,
     /// The priority it came with, if any: its queue's from then on.
     pub priority: Option<Priority>,
 }
@@ -104,7 +107,7 @@ impl Request {
     pub fn new(tag: Tag, command: Command) -> Self {
         let priority = Priority::from_ioprio(command.priority.into());
         let awaited = reads(&command) || command.fua || command.operation == Operation::Flush;
-        Self { tag, command, sync: awaited, priority }
+        Self { tag, command, sync: awaited, urgent: false, priority }
     }
 }
 
@@ -139,6 +142,8 @@ pub struct QueueStatistics {
     pub requests: u64,
     /// Their sectors.
     pub sectors: u64,
+    /// How many of the requests were urgent to its owner.
+    pub urgent: u64,
     /// How often it began or ended to ask for help.
     pub help_calls: u64,
     /// How long it has been raised because it asked (ns).

@@ -20,6 +20,8 @@ pub(crate) struct Held {
     // A flush or a barrier: it has no place.
     pub(crate) nowhere: bool,
     pub(crate) sync: bool,
+    // Its owner prefers it, and waits for it.
+    pub(crate) urgent: bool,
     // Its place in the order of arrival, and by when it is to go.
     pub(crate) sequence: u64,
     pub(crate) deadline: Nanos,
@@ -85,7 +87,7 @@ impl Pool {
         request: &Request,
         deadline: Nanos,
     ) -> Result<u32, Refused> {
-        let Request { tag, command, sync, .. } = *request;
+        let Request { tag, command, sync, urgent, .. } = *request;
         let Command { operation, offset, length, .. } = command;
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         match self.by_tag.entry(tag) {
@@ -102,6 +104,7 @@ impl Pool {
             sectors: sectors(&command),
             nowhere: matches!(operation, Operation::Flush | Operation::Barrier),
             sync,
+            urgent: urgent && sync,
             sequence: self.sequence,
             deadline,
             in_flight: false,

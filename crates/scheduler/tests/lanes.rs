@@ -1,4 +1,5 @@
-//! A tenant that reads and has its writes written back, in one queue of `bfq`.
+//! One queue of `bfq` with requests of different kinds: a tenant that reads and has
+//! its writes written back, a guest with many processes.
 
 mod common;
 
@@ -70,4 +71,49 @@ fn overtaken(ordered: bool) -> u32 {
 fn a_guests_stream_overtakes_nothing() {
     assert!(overtaken(true) <= 4, "{}", overtaken(true));
     assert_eq!(overtaken(false), 40, "in one sweep");
+}
+
+/// A guest in one queue: an application's reads, each 1 ms after the last, and two
+/// streams with two requests each. Beside them somebody else's stream.
+fn guest(streams: bool, urgent: bool, helped: bool) -> World {
+    let spec = QueueSpec { ordered: true, ..QueueSpec::default() };
+    let app = Client { think: MILLISECOND, urgent, ..Client::random(spec) };
+    let stream = Client { depth: 2, through: Some(0), ..Client::reader(spec) };
+    let begin = if streams { 0 } else { 1000 * SECOND };
+    let other = Client::reader(QueueSpec::default());
+    let clients = vec![app, Client { begin, ..stream.clone() }, Client { begin, ..stream }, other];
+    let spec = BfqSpec { low_latency: false, ..BfqSpec::default() };
+    let mut world = World::new(Box::new(Bfq::new(spec)), DISK, clients);
+    world.help(0, helped);
+    world.run(20 * SECOND);
+    world
+}
+
+/// The guest's own streams hardly cost an urgent application anything, and do not
+/// starve: one of their requests goes each 250 ms (`expire_async`).
+#[test]
+fn what_a_guest_prefers_goes_before_its_others() {
+    let got = |streams, urgent| guest(streams, urgent, true).got;
+    let (alone, beside, plain) = (got(false, true), got(true, true), got(true, false));
+    // A stream's request takes 25 ms of 250.
+    assert!(beside[0].requests * 10 >= alone[0].requests * 8, "{beside:?} {alone:?}");
+    assert!(plain[0].requests * 2 < alone[0].requests, "{plain:?} {alone:?}");
+    assert!(beside[1].requests + beside[2].requests >= 70, "{beside:?}");
+    assert!(beside[1].longest.max(beside[2].longest) < 5 * 260 * MILLISECOND, "{beside:?}");
+}
+
+/// It is a matter between the guest's own requests: one that calls everything
+/// urgent takes no more from others than it may.
+#[test]
+fn what_is_urgent_takes_nothing_from_others() {
+    let others = |urgent| {
+        let reader = Client { urgent, depth: 4, ..Client::reader(QueueSpec::default()) };
+        let other = Client { depth: 4, ..Client::reader(QueueSpec::default()) };
+        let spec = BfqSpec { low_latency: false, ..BfqSpec::default() };
+        let mut world = World::new(Box::new(Bfq::new(spec)), DISK, vec![reader, other]);
+        world.run(20 * SECOND);
+        world.got[1].sectors
+    };
+    let (with, without) = (others(true), others(false));
+    assert!(with.abs_diff(without) * 100 <= without, "{with} {without}");
 }

@@ -1,13 +1,19 @@
 //! A virtual disk: a region of a shared drive, as its machine holds it.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use stasis_block::{Command, Health, Operation, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
+use stasis_scheduler::SECTOR;
 
 use super::{Region, Shared, Submission};
 use crate::{Done, Layer, Statistics};
+
+/// Most urgent requests that are known before they come. More than a guest has on
+/// their way between its scheduler and its driver.
+const URGENT: usize = 64;
 
 /// A region of a shared drive. Its commands see their own offsets.
 pub struct Disk {
@@ -18,6 +24,8 @@ pub struct Disk {
     region: Region,
     statistics: Statistics,
     asks: bool,
+    // Where the guest's next urgent requests are, the oldest first.
+    urgent: VecDeque<u64>,
 }
 
 impl Disk {
@@ -29,7 +37,8 @@ impl Disk {
         region: Region,
     ) -> Self {
         let statistics = Statistics::default();
-        Self { shared, number, index, name, region, statistics, asks: false }
+        let urgent = VecDeque::with_capacity(URGENT);
+        Self { shared, number, index, name, region, statistics, asks: false, urgent }
     }
 
     /// The same disk, whose flush covers everything that was submitted before
@@ -58,6 +67,13 @@ impl Disk {
             command.source = shift(command.source);
         }
         command
+    }
+
+    /// Whether the guest has said that this is urgent; that holds for one.
+    fn is_urgent(&mut self, command: &Command) -> bool {
+        let moves = matches!(command.operation, Operation::Read | Operation::Write);
+        let found = self.urgent.iter().position(|&sector| sector == command.offset / SECTOR);
+        found.filter(|_| moves).and_then(|at| self.urgent.remove(at)).is_some()
     }
 
     fn fits(&self, command: &Command) -> bool {
@@ -96,6 +112,7 @@ impl Layer for Disk {
 
     fn submit(&mut self, now: Nanos, submission: Submission) {
         let fits = self.fits(&submission.command);
+        let urgent = self.is_urgent(&submission.command);
         let mut inner = self.shared.0.borrow_mut();
         inner.catch_up(now);
         if !fits {
@@ -112,7 +129,7 @@ impl Layer for Disk {
         let command = self.place(submission.command, true);
         // Somebody else may have been here at a later time: it is now as late for
         // what follows from an earlier completion.
-        inner.submit(self.number, Submission { command, ..submission });
+        inner.submit(self.number, Submission { command, ..submission }, urgent);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -171,6 +188,15 @@ impl Layer for Disk {
     fn help(&mut self, now: Nanos, on: bool) {
         if std::mem::replace(&mut self.asks, on) != on {
             self.shared.help(now, self.number, on);
+        }
+    }
+
+    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
+        for sector in sectors {
+            if self.urgent.len() == URGENT {
+                self.urgent.pop_front();
+            }
+            self.urgent.push_back(sector);
         }
     }
 

@@ -133,14 +133,19 @@ impl<'a> Btf<'a> {
         std::str::from_utf8(name).ok()
     }
 
-    /// Where a structure has a member (bytes); in unnamed members too.
-    pub fn offset(&self, structure: &str, member: &str) -> Option<i16> {
-        let number = self.named(kind::STRUCT, structure)?;
-        let bits = self.member(number, member, 0)?;
+    /// Where a structure has a member (bytes), or a member of a member, `a.b`; in
+    /// unnamed members too.
+    pub fn offset(&self, structure: &str, path: &str) -> Option<i16> {
+        let first = (0u32, self.named(kind::STRUCT, structure)?);
+        let (bits, _) = path.split('.').try_fold(first, |(bits, number), name| {
+            let (more, of) = self.member(number, name, 0)?;
+            Some((bits.checked_add(more)?, of))
+        })?;
         (bits % 8 == 0).then(|| i16::try_from(bits / 8).ok()).flatten()
     }
 
-    fn member(&self, number: u32, name: &str, depth: u32) -> Option<u32> {
+    /// Where a member is (bits), and its type's number.
+    fn member(&self, number: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
         let (btf, of) = self.get(number)?;
         if !matches!(of.kind, kind::STRUCT | kind::UNION) || depth > DEPTH {
             return None;
@@ -152,8 +157,11 @@ impl<'a> Btf<'a> {
             // With the flag, the upper bits are a bit field's size.
             let place = if of.flag { place & 0xff_ffff } else { place };
             match btf.name(label)? {
-                b"" => Some(place + self.member(kind?, name, depth + 1)?),
-                found => (found == name.as_bytes()).then_some(place),
+                b"" => {
+                    let (more, of) = self.member(kind?, name, depth + 1)?;
+                    Some((place.checked_add(more)?, of))
+                }
+                found => (found == name.as_bytes()).then_some((place, kind?)),
             }
         })
     }

@@ -5,7 +5,8 @@
 //! after three functions of BFQ, and write into a page. A machine of our own
 //! reads that page from outside: no process wakes up, and no call leaves the
 //! guest. In a stock machine a process waits for the doorbell, which rings
-//! only when raising begins or ends.
+//! only when raising begins or ends. The machine also learns which requests are
+//! the interactive queues'.
 
 mod bpf;
 mod btf;
@@ -25,7 +26,8 @@ const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const BFQ: &str = "/sys/kernel/btf/bfq";
 /// Where BFQ takes requests in, and where it hands one out (block/bfq-iosched.c,
 /// the operations of its `struct elevator_type`).
-const FUNCTIONS: [&str; 2] = ["bfq_insert_requests", "bfq_dispatch_request"];
+const FUNCTIONS: [&str; 2] = ["bfq_insert_requests", HANDS_OUT];
+const HANDS_OUT: &str = "bfq_dispatch_request";
 /// Where it takes a queue from those that have something to do: where the last
 /// raised one goes after a completion, at its process's end, or when it has
 /// waited long enough for more. Its first argument has changed over time.
@@ -125,10 +127,11 @@ impl Watcher {
                 _ => return Err(unknown(&format!("the first argument of {name}"))),
             };
             let code = program::assemble(first, map.as_raw_fd(), ring, &offsets);
-            let program = bpf::load(&code, types.as_ref(), function);
-            let program = program.map_err(failed("load a program of bpf's"))?;
-            held.push(bpf::attach(&program).map_err(failed("attach a program of bpf's"))?);
-            held.push(program);
+            attach(&code, types.as_ref(), function, &mut held)?;
+            if name == HANDS_OUT && doorbell.is_none() {
+                let code = program::assemble_urgent(map.as_raw_fd(), &offsets);
+                attach(&code, types.as_ref(), function, &mut held)?;
+            }
         }
         held.push(map);
         Ok(Self { page, doorbell, _held: held })
@@ -186,6 +189,20 @@ impl Doorbell {
     }
 }
 
+/// Has a program run after a function, as long as what is added to `held` lives.
+fn attach(
+    code: &[u8],
+    types: Option<&OwnedFd>,
+    function: u32,
+    held: &mut Vec<OwnedFd>,
+) -> Result<(), WatchError> {
+    let program = bpf::load(code, types, function);
+    let program = program.map_err(failed("load a program of bpf's"))?;
+    held.push(bpf::attach(&program).map_err(failed("attach a program of bpf's"))?);
+    held.push(program);
+    Ok(())
+}
+
 fn unknown(what: &str) -> WatchError {
     WatchError::Unknown(what.to_owned())
 }
@@ -203,5 +220,8 @@ fn offsets(btf: &Btf<'_>) -> Result<Offsets, WatchError> {
         of: offset("bfq_queue", "bfqd")?,
         owner: offset("bfq_data", "queue")?,
         raised: offset("bfq_data", "wr_busy_queues")?,
+        sector: offset("request", "__sector")?,
+        private: offset("request", "elv.priv")?,
+        coefficient: offset("bfq_queue", "wr_coeff")?,
     })
 }

@@ -5,6 +5,9 @@
 //! was done with a queue. They write down how many queues with something to do
 //! have a raised weight, in the slot of the drive's request queue, where the
 //! machine looks; where a process is to be woken they ring for it as well.
+//!
+//! One more runs after BFQ handed a request out, and writes down where that is on
+//! the drive if its queue is raised as an interactive one.
 
 use stasis_channel::help;
 
@@ -32,7 +35,19 @@ pub struct Offsets {
     pub owner: i16,
     /// `bfq_data.wr_busy_queues`.
     pub raised: i16,
+    /// `request.__sector`.
+    pub sector: i16,
+    /// `request.elv.priv`, whose second word is BFQ's queue (`RQ_BFQQ`).
+    pub private: i16,
+    /// `bfq_queue.wr_coeff`.
+    pub coefficient: i16,
 }
+
+/// BFQ multiplies an interactive queue's weight by 30 and one's that it takes for
+/// soft real-time by 3000 (block/bfq-iosched.c, `bfq_wr_coeff` and
+/// `BFQ_SOFTRT_WEIGHT_FACTOR`). A reader that is held up by others is easily taken
+/// for the latter (vIrtical D3.6, 3.2): it is not urgent.
+const INTERACTIVE: std::ops::RangeInclusive<i32> = 2..=100;
 
 /// What a function that is watched has as its first argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +75,8 @@ const SHIFT_LEFT_VALUE: u8 = 0x67;
 const JUMP_EQUAL: u8 = 0x1d;
 const JUMP_EQUAL_VALUE: u8 = 0x15;
 const JUMP_NOT_EQUAL_VALUE: u8 = 0x55;
+const JUMP_ABOVE_VALUE: u8 = 0x25;
+const JUMP_BELOW_VALUE: u8 = 0xa5;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 /// The source registers that make a double word a map, or a map's value's
@@ -154,6 +171,41 @@ pub fn assemble(first: First, page: i32, ring: Option<i32>, offsets: &Offsets) -
     code.finish()
 }
 
+/// The program that runs after `bfq_dispatch_request`, whose context is its one
+/// argument and what it gives back: a request, or nothing.
+pub fn assemble_urgent(page: i32, offsets: &Offsets) -> Vec<u8> {
+    let mut code = Code::default();
+    // r6 = the request; r7 = BFQ's queue.
+    code.add(LOAD_64, 6, 1, 8, 0);
+    code.end_if(JUMP_EQUAL_VALUE, 6, 0, 0);
+    code.add(LOAD_64, 7, 6, offsets.private + 8, 0);
+    code.end_if(JUMP_EQUAL_VALUE, 7, 0, 0);
+    code.add(MOVE, 1, FRAME, 0, 0);
+    code.add(ADD_VALUE, 1, 0, 0, -4);
+    code.add(MOVE_VALUE, 2, 0, 0, 4);
+    code.add(MOVE, 3, 7, 0, 0);
+    code.add(ADD_VALUE, 3, 0, 0, offsets.coefficient.into());
+    code.add(CALL, 0, 0, 0, PROBE_READ_KERNEL);
+    code.end_if(JUMP_NOT_EQUAL_VALUE, 0, 0, 0);
+    code.add(LOAD_32, 2, FRAME, -4, 0);
+    code.end_if(JUMP_BELOW_VALUE, 2, 0, *INTERACTIVE.start());
+    code.end_if(JUMP_ABOVE_VALUE, 2, 0, *INTERACTIVE.end());
+    code.add(LOAD_64, 8, 6, offsets.sector, 0);
+    // r1 = where the number is; r5 = the place in the ring.
+    code.double_word(1, MAP_VALUE, page, help::COUNT_OFFSET as i32);
+    code.add(LOAD_32, 3, 1, 0, 0);
+    code.add(MOVE, 4, 3, 0, 0);
+    code.add(AND_VALUE, 4, 0, 0, help::RING as i32 - 1);
+    code.add(SHIFT_LEFT_VALUE, 4, 0, 0, 3);
+    code.double_word(5, MAP_VALUE, page, help::RING_OFFSET as i32);
+    code.add(ADD, 5, 4, 0, 0);
+    code.add(STORE_64, 5, 8, 0, 0);
+    // Two processors can take one place: one request then is not urgent.
+    code.add(ADD_VALUE, 3, 0, 0, 1);
+    code.add(STORE_32, 1, 3, 0, 0);
+    code.finish()
+}
+
 /// Writes r2 into r6's slot, and if it is 0 now and was not, or the other way
 /// round, its time, and rings.
 fn ring_if_changed(code: &mut Code, page: i32, ring: i32) {
@@ -185,27 +237,42 @@ fn ring_if_changed(code: &mut Code, page: i32, ring: i32) {
 mod tests {
     use super::*;
 
+    const JUMPS: [u8; 5] =
+        [JUMP_EQUAL, JUMP_EQUAL_VALUE, JUMP_NOT_EQUAL_VALUE, JUMP_ABOVE_VALUE, JUMP_BELOW_VALUE];
+
     #[test]
     fn jumps_end_at_the_end() {
-        let offsets = Offsets { queue: 1, elevator: 2, id: 3, data: 4, of: 5, owner: 6, raised: 7 };
-        for (first, ring, jumps) in [
-            (First::Context, None, 1),
-            (First::Context, Some(8), 2),
-            (First::Data, Some(8), 1),
-            (First::Queue, Some(8), 1),
-            (First::Data, None, 0),
+        let offsets = Offsets {
+            queue: 1,
+            elevator: 2,
+            id: 3,
+            data: 4,
+            of: 5,
+            owner: 6,
+            raised: 7,
+            sector: 8,
+            private: 9,
+            coefficient: 10,
+        };
+        let program = |first, ring| assemble(first, 7, ring, &offsets);
+        for (code, jumps) in [
+            (program(First::Context, None), 1),
+            (program(First::Context, Some(8)), 2),
+            (program(First::Data, Some(8)), 1),
+            (program(First::Queue, Some(8)), 1),
+            (program(First::Data, None), 0),
+            (assemble_urgent(7, &offsets), 5),
         ] {
-            let code = assemble(first, 7, ring, &offsets);
             let count = code.len() / 8;
             let of_end = |at: &usize| {
-                let jump = [JUMP_NOT_EQUAL_VALUE, JUMP_EQUAL].contains(&code[at * 8]);
+                let jump = JUMPS.contains(&code[at * 8]);
                 jump && at + 1 + usize::from(code[at * 8 + 2]) == count - 2
             };
-            assert_eq!((0..count).filter(of_end).count(), jumps, "{first:?} {ring:?}");
+            assert_eq!((0..count).filter(of_end).count(), jumps);
             // Where the result is set to 0, before the exit.
             assert_eq!(code[(count - 2) * 8], MOVE_VALUE);
         }
-        assert_eq!(help::SLOTS.count_ones(), 1);
+        assert_eq!((help::SLOTS.count_ones(), help::RING.count_ones()), (1, 1));
         // What is behind the slots is not read as one.
         const { assert!(help::SLOTS_OFFSET + WRITTEN >= help::LENGTH) };
     }

@@ -80,6 +80,11 @@ impl DriveDevice {
         either!(self, device => device.help(now, on));
     }
 
+    /// The guest's scheduler prefers what it sends next for these sectors.
+    pub fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
+        either!(self, device => device.urge(sectors));
+    }
+
     /// The next MSI-X vector to signal.
     pub fn pop_interrupt(&mut self) -> Option<u16> {
         either!(self, device => device.pop_interrupt())

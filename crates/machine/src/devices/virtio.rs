@@ -118,6 +118,11 @@ impl VirtioDevice {
         self.drive.help(now, on);
     }
 
+    /// The guest's scheduler prefers what it sends next for these sectors.
+    pub fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
+        self.drive.urge(sectors);
+    }
+
     /// The next MSI-X vector to signal.
     pub fn pop_interrupt(&mut self) -> Option<u16> {
         self.device.pop_interrupt()

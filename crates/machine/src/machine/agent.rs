@@ -9,6 +9,9 @@ use super::Run;
 use crate::devices::Told;
 use crate::error::Error;
 
+/// Where the page has its ring.
+const RING: u64 = help::RING_OFFSET as u64;
+
 impl Machine {
     /// The agent rang the channel's doorbell.
     pub(super) fn ring(&mut self, line: &mut Line) -> Result<After, Error> {
@@ -20,7 +23,7 @@ impl Machine {
         let memory = &self.memory;
         let is_memory = |address: u64| {
             address.is_multiple_of(help::PAGE as u64)
-                && memory.read(address, &mut [0; help::LENGTH]).is_ok()
+                && memory.read(address, &mut [0; help::PAGE]).is_ok()
         };
         let told = self.channel.doorbell(line.journal, others == 0, is_memory);
         let told = told.map_err(Error::Journal)?;
@@ -55,6 +58,20 @@ impl Machine {
             return;
         };
         self.help(line, on);
+        self.look_for_urgent(address, help::count(&page));
+    }
+
+    /// What its bfq handed out for interactive queues since the last look is on
+    /// its way to one of its drives.
+    fn look_for_urgent(&mut self, page: u64, count: u32) {
+        let mut ring = [0; 8 * help::RING];
+        if count == self.urgent || self.memory.read(page + RING, &mut ring).is_err() {
+            return;
+        }
+        let seen = std::mem::replace(&mut self.urgent, count);
+        for drive in &mut self.drives {
+            drive.urge(&mut help::since(&ring, seen, count));
+        }
     }
 
     fn help(&mut self, line: &mut Line, on: bool) {

@@ -243,6 +243,7 @@ impl Machine {
             ended: None,
             ending: None,
             help_page: None,
+            urgent: 0,
             asks_help: false,
             refused_help: 0,
             finished: false,

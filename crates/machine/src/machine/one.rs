@@ -45,6 +45,8 @@ pub(super) struct Machine {
     pub(super) ending: Option<Ending>,
     /// Where its guest says whether it needs help.
     pub(super) help_page: Option<u64>,
+    // How many urgent requests that page has told of.
+    pub(super) urgent: u32,
     pub(super) asks_help: bool,
     /// How often what the guest said there made no sense.
     pub(super) refused_help: u64,

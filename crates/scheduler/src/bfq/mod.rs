@@ -190,14 +190,16 @@ impl Scheduler for Bfq {
         if queue.is_done() {
             queue.raise.arrives(now, &self.spec, request.sync, self.peak);
         }
-        let lane = &mut queue.lanes[usize::from(request.sync)];
+        let at = queue::lane(self.pool.get(slot));
+        queue.statistics.urgent += u64::from(at == queue::URGENT);
+        let lane = &mut queue.lanes[at];
         lane.patience.arrived(now, self.pool.get(slot), self.spec.idle);
         lane.sweep.push(&mut self.requests, &mut self.pool, slot);
         queue.wanted = request.priority.unwrap_or(queue.wanted);
         match &mut self.current {
             Some(current) if current.queue == id.0 => {
                 // What it idles for is what somebody waits for.
-                current.idle_until = current.idle_until.filter(|_| !request.sync);
+                current.idle_until[at] = None;
             }
             _ if self.entities[queue.entity].is_waiting() => self.widen(now, id.0),
             _ => {
@@ -223,14 +225,15 @@ impl Scheduler for Bfq {
         let Some(held) = self.pool.complete(tag) else { return };
         self.learn_change(now, held.queue, held.sectors);
         let queue = &mut self.queues[held.queue];
-        let lane = &mut queue.lanes[usize::from(held.sync)];
+        let at = queue::lane(&held);
+        let lane = &mut queue.lanes[at];
         lane.in_flight -= 1;
         if lane.is_idle() {
             lane.patience.idles(now);
             let current = self.current.as_mut().filter(|c| c.queue == held.queue);
-            if let Some(current) = current.filter(|_| held.sync) {
-                let wait = service::patience(&self.spec, queue, now);
-                current.idle_until = (wait > 0).then(|| now.saturating_add(wait));
+            if let Some(current) = current {
+                let wait = service::patience(&self.spec, queue, at, now);
+                current.idle_until[at] = (wait > 0).then(|| now.saturating_add(wait));
             }
         }
         if !queue.is_done() {
@@ -241,8 +244,8 @@ impl Scheduler for Bfq {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let until = self.current.as_ref()?.idle_until?;
-        (self.pool.waiting() > 0).then_some(until)
+        let until = self.current.as_ref()?.idle_until.iter().flatten().min();
+        until.copied().filter(|_| self.pool.waiting() > 0)
     }
 
     fn help(&mut self, now: Nanos, queue: QueueId, on: bool) {

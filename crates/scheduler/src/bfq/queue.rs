@@ -5,7 +5,7 @@ use stasis_clock::Nanos;
 use super::raise::Raise;
 use super::BfqSpec;
 use crate::patience::Patience;
-use crate::pool::Pool;
+use crate::pool::{Held, Pool};
 use crate::priority::{Class, Priority};
 use crate::sweep::Sweep;
 use crate::{QueueSpec, QueueStatistics};
@@ -20,6 +20,15 @@ const SMALLEST: u64 = 32;
 /// early, so it is served soon, and three that are used up make it the largest.
 const BEGINNING: u64 = 8;
 
+/// Which lane a request stands in.
+pub(super) fn lane(held: &Held) -> usize {
+    match (held.sync, held.urgent) {
+        (false, _) => ASYNC,
+        (true, false) => SYNC,
+        (true, true) => URGENT,
+    }
+}
+
 /// Why a queue's service ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
@@ -33,9 +42,12 @@ pub(super) enum Reason {
     Preempted,
 }
 
-/// The lane of those that nobody waits for, and of those that somebody does.
+/// The lane of those that nobody waits for, of those that somebody does, and of
+/// those among them that the queue's owner prefers.
 pub(super) const ASYNC: usize = 0;
 pub(super) const SYNC: usize = 1;
+pub(super) const URGENT: usize = 2;
+pub(super) const LANES: usize = 3;
 
 /// A queue's requests of one kind. Each has an order of its own, so that a
 /// reader is waited for whatever is written back beside it, and does not wait for
@@ -87,9 +99,11 @@ pub(super) struct Queue {
     /// Its requests' latest, which it changes to when it next waits.
     pub(super) wanted: Priority,
     pub(super) class: Class,
-    pub(super) lanes: [Lane; 2],
+    pub(super) lanes: [Lane; LANES],
     /// Its last turn was for late requests that nobody waits for.
     pub(super) wrote_back: bool,
+    /// When one last went that somebody waits for and its owner does not prefer.
+    pub(super) yielded: Nanos,
     pub(super) removed: bool,
     pub(super) helped: bool,
     /// Its weight is what it was while it seemed interactive or soft real-time.
@@ -106,8 +120,9 @@ impl Queue {
             spec: *spec,
             wanted: spec.priority,
             class: spec.priority.class,
-            lanes: [Lane::new(spec.ordered), Lane::new(spec.ordered)],
+            lanes: std::array::from_fn(|_| Lane::new(spec.ordered)),
             wrote_back: false,
+            yielded: 0,
             removed: false,
             helped: false,
             weighs_raised: false,

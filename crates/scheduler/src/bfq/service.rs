@@ -4,8 +4,9 @@ use stasis_block::Tag;
 use stasis_clock::{Nanos, SECOND};
 
 use super::fair::Owner;
-use super::queue::{Queue, Reason, ASYNC, SYNC};
+use super::queue::{self, Queue, Reason, ASYNC, LANES, SYNC, URGENT};
 use super::{Bfq, BfqSpec};
+use crate::pool::Pool;
 use crate::priority::{Class, CLASS_WAIT};
 
 /// What a class gets that those before it held up: this part of a largest budget.
@@ -16,8 +17,8 @@ pub(super) struct Current {
     pub(super) queue: u32,
     /// Since when.
     pub(super) began: Nanos,
-    /// Until when the drive idles for it.
-    pub(super) idle_until: Option<Nanos>,
+    /// Until when the drive idles for each of its lanes.
+    pub(super) idle_until: [Option<Nanos>; LANES],
     granted: u64,
     served: u64,
     /// Another is more urgent.
@@ -36,12 +37,47 @@ pub(super) enum Decision {
     Expire(Reason),
 }
 
-/// How long to idle for a queue with nothing to do; 0: not at all.
-pub(super) fn patience(spec: &BfqSpec, queue: &Queue, now: Nanos) -> Nanos {
-    if queue.class == Class::Idle || queue.removed {
+/// How long to idle for a lane with nothing to do; 0: not at all.
+pub(super) fn patience(spec: &BfqSpec, queue: &Queue, lane: usize, now: Nanos) -> Nanos {
+    if lane == ASYNC || queue.class == Class::Idle || queue.removed {
         return 0;
     }
-    queue.lanes[SYNC].patience.wait(spec.idle, queue.is_raised(now))
+    queue.lanes[lane].patience.wait(spec.idle, queue.is_raised(now))
+}
+
+/// From which lane the next request of the queue that has the drive comes; `None`:
+/// the drive is kept idle for a better one.
+fn next_lane(
+    spec: &BfqSpec,
+    current: &Current,
+    queue: &Queue,
+    pool: &Pool,
+    now: Nanos,
+) -> Option<usize> {
+    let waits = |lane: usize| !queue.lanes[lane].sweep.is_empty();
+    if current.late && waits(ASYNC) {
+        return Some(ASYNC);
+    }
+    // What the owner prefers leaves something to its others.
+    let since = queue.lanes[SYNC].sweep.earliest(pool).map(|(deadline, _)| {
+        let arrival = deadline.saturating_sub(spec.expire_sync);
+        arrival.max(queue.yielded)
+    });
+    if since.is_some_and(|since| now >= since.saturating_add(spec.expire_async)) {
+        return Some(SYNC);
+    }
+    for lane in [URGENT, SYNC] {
+        if waits(lane) {
+            return Some(lane);
+        }
+        // Even where budget or time is over: a queue that leaves with nothing
+        // waiting comes back without what it is owed.
+        let returns = || queue.lanes[lane].in_flight > 0 && patience(spec, queue, lane, now) > 0;
+        if current.lane >= lane && (current.idle_until[lane].is_some() || returns()) {
+            return None;
+        }
+    }
+    Some(ASYNC)
 }
 
 impl Bfq {
@@ -63,13 +99,14 @@ impl Bfq {
         let budget = self.entities[self.queues[queue].entity].budget();
         let little = (self.max_budget() / CLASS_BUDGET).max(1);
         let granted = if held_up { budget.min(little) } else { budget };
-        let (idle_until, served, preempted, first) = (None, 0, false, true);
+        let (idle_until, served, preempted, first) = ([None; LANES], 0, false, true);
         let lanes = &self.queues[queue].lanes;
         // What is written back has a turn when it is late, and every other one then.
         let earliest = lanes[ASYNC].sweep.earliest(&self.pool);
         let late = earliest.is_some_and(|(deadline, _)| deadline <= now);
-        let late = late && (!self.queues[queue].wrote_back || lanes[SYNC].sweep.is_empty());
-        let lane = if late || lanes[SYNC].sweep.is_empty() { ASYNC } else { SYNC };
+        let best = [URGENT, SYNC].into_iter().find(|&lane| !lanes[lane].sweep.is_empty());
+        let late = late && (!self.queues[queue].wrote_back || best.is_none());
+        let lane = best.filter(|_| !late).unwrap_or(ASYNC);
         let own = lanes[lane].budget(self.largest_budget(queue));
         let granted = granted.min(own.max(self.queues[queue].next_sectors(&self.pool)));
         self.queues[queue].wrote_back = late;
@@ -98,18 +135,14 @@ impl Bfq {
         if current.preempted {
             return Some(Decision::Expire(Reason::Preempted));
         }
-        let waits = |lane: usize| !queue.lanes[lane].sweep.is_empty();
-        if current.lane == ASYNC && waits(SYNC) && (!current.late || !waits(ASYNC)) {
-            current.lane = SYNC;
-        } else if current.lane == SYNC && !waits(SYNC) {
-            // Even where budget or time is over: a queue that leaves with nothing
-            // waiting comes back without what it is owed.
-            let returns = queue.lanes[SYNC].in_flight > 0 && patience(&self.spec, queue, now) > 0;
-            if returns || current.idle_until.is_some_and(|until| now < until) {
-                return Some(Decision::Wait);
-            }
-            current.lane = ASYNC;
+        // What is over is no event any more.
+        for until in &mut current.idle_until {
+            *until = until.filter(|&until| now < until);
         }
+        let Some(lane) = next_lane(&self.spec, current, queue, &self.pool, now) else {
+            return Some(Decision::Wait);
+        };
+        current.lane = lane;
         // A late request goes first, then the sweep goes on from there.
         let (fresh, sweep) = (current.served == 0, &queue.lanes[current.lane].sweep);
         let late = sweep.earliest(&self.pool);
@@ -128,9 +161,13 @@ impl Bfq {
     pub(super) fn send(&mut self, now: Nanos, slot: u32) -> Tag {
         let number = self.pool.get(slot).queue;
         let queue = &mut self.queues[number];
-        let lane = &mut queue.lanes[usize::from(self.pool.get(slot).sync)];
+        let at = queue::lane(self.pool.get(slot));
+        let lane = &mut queue.lanes[at];
         let held = lane.sweep.send(&mut self.requests, &mut self.pool, slot);
         lane.in_flight += 1;
+        if at == SYNC {
+            queue.yielded = now;
+        }
         queue.statistics.requests += 1;
         queue.statistics.sectors += held.sectors;
         queue.raise.serve(held.sectors);

@@ -63,6 +63,8 @@ pub struct Client {
     pub sizes: Vec<u64>,
     pub random: bool,
     pub writes: bool,
+    /// Whether its queue's owner prefers its requests.
+    pub urgent: bool,
     /// When it begins.
     pub begin: Nanos,
     /// The client whose queue it asks through, if not one of its own.
@@ -74,8 +76,8 @@ pub struct Client {
 impl Client {
     pub fn reader(spec: QueueSpec) -> Self {
         let (depth, think, sizes, begin, sectors) = (1, 0, vec![131_072], 0, u64::MAX);
-        let (random, writes, through) = (false, false, None);
-        Self { spec, depth, think, sizes, random, writes, begin, through, sectors }
+        let (random, writes, urgent, through) = (false, false, false, None);
+        Self { spec, depth, think, sizes, random, writes, urgent, begin, through, sectors }
     }
 
     pub fn random(spec: QueueSpec) -> Self {
@@ -169,7 +171,8 @@ impl World {
         });
         let at = self.now;
         self.in_flight[tag as usize] = Some(InFlight { client: number, at, command });
-        self.gate.submit(at, self.queues[number], &Request::new(tag, command)).unwrap();
+        let request = Request { urgent: client.urgent, ..Request::new(tag, command) };
+        self.gate.submit(at, self.queues[number], &request).unwrap();
     }
 
     fn fill(&mut self) {

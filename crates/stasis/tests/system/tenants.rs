@@ -78,7 +78,10 @@ fn machines_and_a_workload_share_a_drive() {
     // Whoever is new is raised: the guest's bfq said so.
     assert!(tenants[0]["help_calls"].as_u64() > Some(0), "{shared}");
     assert!(tenants[0]["helped_seconds"].as_f64() > Some(0.01), "{shared}");
-    assert_eq!(tenants[1]["help_calls"], 0);
+    // And which requests are its own.
+    let urgent = tenants[0]["urgent_requests"].as_u64().unwrap();
+    assert!(urgent > 20 && urgent <= tenants[0]["requests"].as_u64().unwrap(), "{shared}");
+    assert_eq!((&tenants[1]["help_calls"], &tenants[1]["urgent_requests"]), (&0.into(), &0.into()));
     let load = &shared["workloads"][0];
     assert!(load["ios"].as_u64() > Some(20) && load["errors"] == 0, "{load}");
     assert_eq!(load["threads"].as_array().unwrap().len(), 2);
