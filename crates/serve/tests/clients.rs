@@ -137,6 +137,26 @@ fn what_was_under_way_is_done_again_by_the_next_server() {
 }
 
 #[test]
+fn what_was_given_back_is_not_done_again_for_a_client_that_looked_too_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), Poll::Adaptive);
+    let path = socket(folder.path());
+    let mut guest = Guest::connect(&path);
+    for slot in 0..4 {
+        guest.request(slot, OUT, 8 * u64::from(slot));
+    }
+    while guest.given() < 4 {
+        std::thread::yield_now();
+    }
+    // It says that its queue is where it has seen it last: at the beginning.
+    let mut guest = guest.reconnect(&path);
+    assert_eq!(guest.take_given(), [0, 1, 2, 3]);
+    guest.check(64, 9);
+    assert_eq!(guest.given(), 6);
+    assert_eq!(server.report()[0].counts.writes, 5);
+}
+
+#[test]
 fn a_guest_is_rung_when_its_queue_begins() {
     // What an earlier server gave back without ringing would be missed for ever.
     let folder = tempfile::tempdir().unwrap();

@@ -51,12 +51,12 @@ impl Served {
         let mut heads = Vec::new();
         let mut track = None;
         if let Some(inflight) = &self.inflight {
-            // Where the used ring is says how many were given back.
+            // The used ring says how many were given back, and the buffer which were taken
+            // besides. A client whose connection ended may have looked before the last
+            // server was done: where it says that the queue was is not relied on.
             if let Ok(used) = stasis_memory::Memory::load(memory, setup.used.wrapping_add(2)) {
                 if let Some((under_way, log)) = inflight.queue(queue, setup.size, used) {
-                    if !under_way.is_empty() {
-                        setup.next = used;
-                    }
+                    setup.next = used;
                     heads = under_way;
                     track = Some(Box::new(log) as Box<dyn stasis_virtio::Track>);
                 }
