@@ -74,7 +74,9 @@ impl Watch {
         let queue = &mut self.queues[at];
         queue.largest = queue.largest.max(size);
         queue.waiting += 1;
-        self.bfq.add(self.now, queue.id, &Request::new(tag, command)).unwrap();
+        // What its owner prefers changes nothing between queues.
+        let request = Request { urgent: place.is_multiple_of(3), ..Request::new(tag, command) };
+        self.bfq.add(self.now, queue.id, &request).unwrap();
         self.requests.push((at, sectors(&command)));
     }
 

@@ -1,7 +1,7 @@
 //! The queue that has the drive: how it gets it, what it sends, when it loses it.
 
 use stasis_block::Tag;
-use stasis_clock::{Nanos, SECOND};
+use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use super::fair::Owner;
 use super::queue::{self, Queue, Reason, ASYNC, LANES, SYNC, URGENT};
@@ -11,6 +11,10 @@ use crate::priority::{Class, CLASS_WAIT};
 
 /// What a class gets that those before it held up: this part of a largest budget.
 const CLASS_BUDGET: u64 = 32;
+
+/// How long the drive idles for what a queue's owner prefers: as BFQ does for a queue
+/// that it has raised (block/bfq-iosched.c, `bfq_arm_slice_timer`).
+const URGENT_IDLE: Nanos = 20 * MILLISECOND;
 
 #[derive(Debug)]
 pub(super) struct Current {
@@ -42,42 +46,58 @@ pub(super) fn patience(spec: &BfqSpec, queue: &Queue, lane: usize, now: Nanos) -
     if lane == ASYNC || queue.class == Class::Idle || queue.removed {
         return 0;
     }
-    queue.lanes[lane].patience.wait(spec.idle, queue.is_raised(now))
+    let raised = queue.is_raised(now);
+    let window = match lane {
+        URGENT if raised && spec.idle > 0 => spec.idle.max(URGENT_IDLE),
+        _ => spec.idle,
+    };
+    queue.lanes[lane].patience.wait(window, raised)
 }
 
 /// From which lane the next request of the queue that has the drive comes; `None`:
-/// the drive is kept idle for a better one.
+/// the drive is kept idle for a better one. `leaves`: whether one that the owner does
+/// not prefer is to have its turn.
 fn next_lane(
     spec: &BfqSpec,
     current: &Current,
     queue: &Queue,
-    pool: &Pool,
+    leaves: impl Fn() -> bool,
     now: Nanos,
 ) -> Option<usize> {
     let waits = |lane: usize| !queue.lanes[lane].sweep.is_empty();
     if current.late && waits(ASYNC) {
         return Some(ASYNC);
     }
-    // What the owner prefers leaves something to its others.
-    let since = queue.lanes[SYNC].sweep.earliest(pool).map(|(deadline, _)| {
-        let arrival = deadline.saturating_sub(spec.expire_sync);
-        arrival.max(queue.yielded)
-    });
-    if since.is_some_and(|since| now >= since.saturating_add(spec.expire_async)) {
-        return Some(SYNC);
-    }
     for lane in [URGENT, SYNC] {
-        if waits(lane) {
-            return Some(lane);
-        }
         // Even where budget or time is over: a queue that leaves with nothing
         // waiting comes back without what it is owed.
         let returns = || queue.lanes[lane].in_flight > 0 && patience(spec, queue, lane, now) > 0;
-        if current.lane >= lane && (current.idle_until[lane].is_some() || returns()) {
-            return None;
+        let expected = || current.lane >= lane && (current.idle_until[lane].is_some() || returns());
+        if waits(lane) || expected() {
+            let lane = if lane == URGENT && leaves() { SYNC } else { lane };
+            return Some(lane).filter(|&lane| waits(lane));
         }
     }
     Some(ASYNC)
+}
+
+/// Whether what a queue's owner prefers has had so much that one of the others is to
+/// go: `raise` times what that costs, as BFQ's weights have it. `drive`: its rate in
+/// sectors/s, 0 if that is not known, and what it costs to change queues (ns).
+fn leaves(spec: &BfqSpec, pool: &Pool, queue: &Queue, drive: (u64, Nanos), now: Nanos) -> bool {
+    let (rate, change) = drive;
+    let sweep = &queue.lanes[SYNC].sweep;
+    let (Some(next), Some((deadline, _))) = (sweep.next(), sweep.earliest(pool)) else {
+        return false;
+    };
+    let transfer = u128::from(pool.get(next).sectors) * u128::from(SECOND);
+    let pause = transfer.checked_div(rate.into()).map(|transfer| {
+        // There and back.
+        let cost = (transfer as Nanos).saturating_add(2 * change);
+        cost.saturating_mul(spec.raise.into())
+    });
+    let arrival = deadline.saturating_sub(spec.expire_sync);
+    now >= arrival.max(queue.yielded).saturating_add(pause.unwrap_or(spec.expire_async))
 }
 
 impl Bfq {
@@ -139,7 +159,9 @@ impl Bfq {
         for until in &mut current.idle_until {
             *until = until.filter(|&until| now < until);
         }
-        let Some(lane) = next_lane(&self.spec, current, queue, &self.pool, now) else {
+        let drive = (self.peak, self.change);
+        let leaves = || leaves(&self.spec, &self.pool, queue, drive, now);
+        let Some(lane) = next_lane(&self.spec, current, queue, leaves, now) else {
             return Some(Decision::Wait);
         };
         current.lane = lane;
