@@ -223,5 +223,6 @@ fn offsets(btf: &Btf<'_>) -> Result<Offsets, WatchError> {
         sector: offset("request", "__sector")?,
         private: offset("request", "elv.priv")?,
         coefficient: offset("bfq_queue", "wr_coeff")?,
+        switch: offset("bfq_queue", "wr_start_at_switch_to_srt")?,
     })
 }

@@ -41,6 +41,8 @@ pub struct Offsets {
     pub private: i16,
     /// `bfq_queue.wr_coeff`.
     pub coefficient: i16,
+    /// `bfq_queue.wr_start_at_switch_to_srt`.
+    pub switch: i16,
 }
 
 /// BFQ multiplies an interactive queue's weight by 30 and one's that it takes for
@@ -48,6 +50,10 @@ pub struct Offsets {
 /// `BFQ_SOFTRT_WEIGHT_FACTOR`). A reader that is held up by others is easily taken
 /// for the latter (vIrtical D3.6, 3.2): it is not urgent.
 const INTERACTIVE: std::ops::RangeInclusive<i32> = 2..=100;
+/// An interactive queue may be taken for soft real-time for a while. It is told from
+/// others by when it became interactive; those have a time there (in jiffies) that is
+/// a quarter of all times away (`bfq_smallest_from_now`), far beyond 2 to this.
+const EVER: i32 = 48;
 
 /// What a function that is watched has as its first argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,10 +78,12 @@ const ADD: u8 = 0x0f;
 const ADD_VALUE: u8 = 0x07;
 const AND_VALUE: u8 = 0x57;
 const SHIFT_LEFT_VALUE: u8 = 0x67;
+const SHIFT_RIGHT_VALUE: u8 = 0x77;
+const SUBTRACT: u8 = 0x1f;
 const JUMP_EQUAL: u8 = 0x1d;
 const JUMP_EQUAL_VALUE: u8 = 0x15;
 const JUMP_NOT_EQUAL_VALUE: u8 = 0x55;
-const JUMP_ABOVE_VALUE: u8 = 0x25;
+const JUMP_NOT_ABOVE_VALUE: u8 = 0xb5;
 const JUMP_BELOW_VALUE: u8 = 0xa5;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
@@ -85,6 +93,7 @@ const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
 // Helpers (linux/bpf.h).
 const KTIME_GET_NS: i32 = 5;
+const JIFFIES: i32 = 118;
 const PROBE_READ_KERNEL: i32 = 113;
 const RINGBUF_OUTPUT: i32 = 130;
 const FRAME: u8 = 10;
@@ -114,6 +123,27 @@ impl Code {
         self.add(code, to, from, 0, value);
     }
 
+    /// Reads so many bytes at `offset` from where register `from` points, a place
+    /// without a type, to the frame.
+    fn read(&mut self, from: u8, offset: i16, bytes: i32) {
+        self.add(MOVE, 1, FRAME, 0, 0);
+        self.add(ADD_VALUE, 1, 0, 0, -bytes);
+        self.add(MOVE_VALUE, 2, 0, 0, bytes);
+        self.add(MOVE, 3, from, 0, 0);
+        self.add(ADD_VALUE, 3, 0, 0, offset.into());
+        self.add(CALL, 0, 0, 0, PROBE_READ_KERNEL);
+        self.end_if(JUMP_NOT_EQUAL_VALUE, 0, 0, 0);
+    }
+
+    /// What `then` adds is passed over if the register is not above the value.
+    fn if_above(&mut self, register: u8, value: i32, then: impl FnOnce(&mut Self)) {
+        let jump = self.bytes.len();
+        self.add(JUMP_NOT_ABOVE_VALUE, register, 0, 0, value);
+        then(self);
+        let distance = (self.bytes.len() / 8 - jump / 8 - 1) as i16;
+        self.bytes[jump + 2..jump + 4].copy_from_slice(&distance.to_le_bytes());
+    }
+
     fn finish(mut self) -> Vec<u8> {
         let end = self.bytes.len() / 8;
         self.add(MOVE_VALUE, 0, 0, 0, 0);
@@ -140,13 +170,7 @@ pub fn assemble(first: First, page: i32, ring: Option<i32>, offsets: &Offsets) -
             code.add(LOAD_64, 8, 8, offsets.data, 0);
             code.add(LOAD_32, 9, 7, offsets.id, 0);
             // The data has no type there: it is read with a check.
-            code.add(MOVE, 1, FRAME, 0, 0);
-            code.add(ADD_VALUE, 1, 0, 0, -4);
-            code.add(MOVE_VALUE, 2, 0, 0, 4);
-            code.add(MOVE, 3, 8, 0, 0);
-            code.add(ADD_VALUE, 3, 0, 0, offsets.raised.into());
-            code.add(CALL, 0, 0, 0, PROBE_READ_KERNEL);
-            code.end_if(JUMP_NOT_EQUAL_VALUE, 0, 0, 0);
+            code.read(8, offsets.raised, 4);
             code.add(LOAD_32, 2, FRAME, -4, 0);
         }
         First::Data | First::Queue => {
@@ -180,16 +204,17 @@ pub fn assemble_urgent(page: i32, offsets: &Offsets) -> Vec<u8> {
     code.end_if(JUMP_EQUAL_VALUE, 6, 0, 0);
     code.add(LOAD_64, 7, 6, offsets.private + 8, 0);
     code.end_if(JUMP_EQUAL_VALUE, 7, 0, 0);
-    code.add(MOVE, 1, FRAME, 0, 0);
-    code.add(ADD_VALUE, 1, 0, 0, -4);
-    code.add(MOVE_VALUE, 2, 0, 0, 4);
-    code.add(MOVE, 3, 7, 0, 0);
-    code.add(ADD_VALUE, 3, 0, 0, offsets.coefficient.into());
-    code.add(CALL, 0, 0, 0, PROBE_READ_KERNEL);
-    code.end_if(JUMP_NOT_EQUAL_VALUE, 0, 0, 0);
+    code.read(7, offsets.coefficient, 4);
     code.add(LOAD_32, 2, FRAME, -4, 0);
     code.end_if(JUMP_BELOW_VALUE, 2, 0, *INTERACTIVE.start());
-    code.end_if(JUMP_ABOVE_VALUE, 2, 0, *INTERACTIVE.end());
+    code.if_above(2, *INTERACTIVE.end(), |code| {
+        code.read(7, offsets.switch, 8);
+        code.add(CALL, 0, 0, 0, JIFFIES);
+        code.add(LOAD_64, 1, FRAME, -8, 0);
+        code.add(SUBTRACT, 0, 1, 0, 0);
+        code.add(SHIFT_RIGHT_VALUE, 0, 0, 0, EVER);
+        code.end_if(JUMP_NOT_EQUAL_VALUE, 0, 0, 0);
+    });
     code.add(LOAD_64, 8, 6, offsets.sector, 0);
     // r1 = where the number is; r5 = the place in the ring.
     code.double_word(1, MAP_VALUE, page, help::COUNT_OFFSET as i32);
@@ -237,8 +262,7 @@ fn ring_if_changed(code: &mut Code, page: i32, ring: i32) {
 mod tests {
     use super::*;
 
-    const JUMPS: [u8; 5] =
-        [JUMP_EQUAL, JUMP_EQUAL_VALUE, JUMP_NOT_EQUAL_VALUE, JUMP_ABOVE_VALUE, JUMP_BELOW_VALUE];
+    const JUMPS: [u8; 4] = [JUMP_EQUAL, JUMP_EQUAL_VALUE, JUMP_NOT_EQUAL_VALUE, JUMP_BELOW_VALUE];
 
     #[test]
     fn jumps_end_at_the_end() {
@@ -253,6 +277,7 @@ mod tests {
             sector: 8,
             private: 9,
             coefficient: 10,
+            switch: 11,
         };
         let program = |first, ring| assemble(first, 7, ring, &offsets);
         for (code, jumps) in [
@@ -261,7 +286,7 @@ mod tests {
             (program(First::Data, Some(8)), 1),
             (program(First::Queue, Some(8)), 1),
             (program(First::Data, None), 0),
-            (assemble_urgent(7, &offsets), 5),
+            (assemble_urgent(7, &offsets), 6),
         ] {
             let count = code.len() / 8;
             let of_end = |at: &usize| {
