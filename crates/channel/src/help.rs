@@ -4,7 +4,8 @@
 //! Little-endian: [`MAGIC`], [`VERSION`], then from [`SLOTS_OFFSET`] on
 //! [`SLOTS`] numbers of four bytes, one for each of the guest's drives: how
 //! many of its queues have a raised weight and something to do. Help is asked
-//! for while one is not 0.
+//! for while one is not 0, or the eight bytes at [`HOLD_OFFSET`]: a queue of which
+//! all is on its way has nothing to do, and is still waited for.
 //!
 //! At [`COUNT_OFFSET`] stands how many requests of interactive queues bfq has
 //! handed out so far, modulo 2^32; the first sector of the n-th, counted from 0,
@@ -23,12 +24,14 @@ pub const COUNT_OFFSET: usize = 8;
 pub const SLOTS_OFFSET: usize = 64;
 /// How many there are. Drives beyond share one.
 pub const SLOTS: usize = 16;
+/// Where a process of the guest holds the help.
+pub const HOLD_OFFSET: usize = SLOTS_OFFSET + 4 * SLOTS;
 /// Where the urgent requests' sectors are.
 pub const RING_OFFSET: usize = 1024;
 /// How many there are; a power of two.
 pub const RING: usize = 64;
 /// As much as the machine reads each time it looks.
-pub const LENGTH: usize = SLOTS_OFFSET + 4 * SLOTS;
+pub const LENGTH: usize = HOLD_OFFSET + 8;
 
 /// The page's beginning.
 pub fn header() -> [u8; 8] {
@@ -74,8 +77,11 @@ mod tests {
         assert_eq!(asks(&page), Some(false));
         page[20] = 1;
         assert_eq!(asks(&page), Some(false), "between header and slots");
-        page[LENGTH - 4] = 1;
+        page[HOLD_OFFSET - 4] = 1;
         assert_eq!(asks(&page), Some(true));
+        page[HOLD_OFFSET - 4] = 0;
+        page[HOLD_OFFSET] = 1;
+        assert_eq!(asks(&page), Some(true), "held");
         page[4] = 1;
         assert_eq!(asks(&page), None, "another version");
     }

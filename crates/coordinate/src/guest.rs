@@ -61,7 +61,7 @@ pub fn run(
     tell: &mut dyn FnMut(bool),
 ) -> Result<Said, Error> {
     let mut port = port.map(Port::open).transpose()?;
-    let mut watcher = Watcher::start(true)?;
+    let mut watcher = Watcher::start()?;
     let (mut asking, mut said, mut told) = (Asking::new(manner), Said::default(), false);
     let mut send = |message: &crate::message::Message, said: &mut Said| {
         let heard = port.as_mut().map_or(Ok(true), |port| port.send(message))?;
@@ -81,8 +81,8 @@ pub fn run(
             told = !told;
             tell(told);
         }
-        let doorbell = watcher.doorbell().unwrap_or(stop);
-        let mut fds = [doorbell, stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let mut fds =
+            [watcher.doorbell(), stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         wait(&mut fds, Some(asking.next(time)))?;
         let [rung, stopped] = fds.map(|fd| !fd.revents().is_empty());
         if rung {

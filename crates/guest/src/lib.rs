@@ -7,7 +7,7 @@
 //! anybody's guest.
 //!
 //! Promise: the agent does nothing between the command's start and its end but
-//! relay output and reap orphans. A guest, once built, is used as it is until
+//! relay output, reap orphans, and in a coordinated guest tend its BFQ. A guest, once built, is used as it is until
 //! its recipe changes.
 
 pub mod agent;

@@ -1,11 +1,13 @@
 //! The guest's `/init`: process 1 of the virtual machine.
 //!
-//! It runs as the only thread. What it does before the command starts is
-//! wall-clock time that the user waits for, so there is little of it.
+//! It runs as the only thread, but for one that tends a coordinated guest's BFQ. What
+//! it does before the command starts is wall-clock time that the user waits for, so
+//! there is little of it.
 
 mod command;
 mod device;
 mod error;
+mod idling;
 mod kernel;
 mod port;
 mod results;
@@ -104,10 +106,9 @@ fn surroundings<T: Transport>(
         }
     }
     if job.coordinate {
-        let watcher = Watcher::start(false)?;
+        let watcher = Watcher::start()?;
         client.help_page(watcher.physical_address()?)?;
-        // It is to watch as long as the guest runs.
-        std::mem::forget(watcher);
+        idling::tend(watcher, &job.drives)?;
     }
     if job.together {
         // Between two looks the guest has nothing to do: its time is skipped.

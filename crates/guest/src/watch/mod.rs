@@ -3,10 +3,9 @@
 //!
 //! The kernel is the distribution's. Programs of some twenty instructions run
 //! after three functions of BFQ, and write into a page. A machine of our own
-//! reads that page from outside: no process wakes up, and no call leaves the
-//! guest. In a stock machine a process waits for the doorbell, which rings
-//! only when raising begins or ends. The machine also learns which requests are
-//! the interactive queues'.
+//! reads that page from outside: no call leaves the guest. It also learns which
+//! requests are the interactive queues'. A process can wait for the doorbell, which
+//! rings only when raising begins or ends.
 
 mod bpf;
 mod btf;
@@ -74,7 +73,7 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> WatchError {
 #[derive(Debug)]
 pub struct Watcher {
     page: Shared,
-    doorbell: Option<Doorbell>,
+    doorbell: Doorbell,
     _held: Vec<OwnedFd>,
 }
 
@@ -88,12 +87,11 @@ struct Doorbell {
 }
 
 impl Watcher {
-    /// Begins to watch; BFQ is there already. With `doorbell` a process can
-    /// wait for changes.
+    /// Begins to watch; BFQ is there already.
     ///
     /// # Errors
     /// See [`WatchError`].
-    pub fn start(doorbell: bool) -> Result<Self, WatchError> {
+    pub fn start() -> Result<Self, WatchError> {
         let kernel = std::fs::read(KERNEL).map_err(WatchError::NoTypes)?;
         let kernel = Btf::parse(&kernel, None).ok_or_else(|| unknown("anything"))?;
         // BFQ is a module, or part of the kernel.
@@ -114,9 +112,7 @@ impl Watcher {
         let map = bpf::page(help::PAGE as u32).map_err(failed("make a map of bpf's"))?;
         let mut page = Shared::new(&map, 0, true).map_err(failed("map a page of bpf's"))?;
         page.write(&help::header());
-        let doorbell = doorbell.then(Doorbell::new).transpose();
-        let doorbell = doorbell.map_err(failed("make a ring buffer of bpf's"))?;
-        let ring = doorbell.as_ref().map(|doorbell| doorbell.map.as_raw_fd());
+        let doorbell = Doorbell::new().map_err(failed("make a ring buffer of bpf's"))?;
         let mut held = Vec::new();
         for name in FUNCTIONS.into_iter().chain([LEAVES]) {
             let function = btf.function(name).ok_or_else(|| unknown(name))?;
@@ -126,9 +122,10 @@ impl Watcher {
                 Some("bfq_queue") => First::Queue,
                 _ => return Err(unknown(&format!("the first argument of {name}"))),
             };
-            let code = program::assemble(first, map.as_raw_fd(), ring, &offsets);
+            let code =
+                program::assemble(first, map.as_raw_fd(), doorbell.map.as_raw_fd(), &offsets);
             attach(&code, types.as_ref(), function, &mut held)?;
-            if name == HANDS_OUT && doorbell.is_none() {
+            if name == HANDS_OUT {
                 let code = program::assemble_urgent(map.as_raw_fd(), &offsets);
                 attach(&code, types.as_ref(), function, &mut held)?;
             }
@@ -150,14 +147,17 @@ impl Watcher {
         std::array::from_fn(|slot| self.page.word(help::SLOTS_OFFSET + 4 * slot))
     }
 
-    /// How often each of these numbers has been written so far; only with a
-    /// doorbell.
+    /// Whether the machine is asked for help though nothing is raised.
+    pub fn hold(&mut self, on: bool) {
+        self.page.set_double_word(help::HOLD_OFFSET, on.into());
+    }
+
+    /// How often each of these numbers has been written so far.
     pub fn written(&self) -> [u32; help::SLOTS] {
         std::array::from_fn(|slot| self.page.word(help::SLOTS_OFFSET + program::WRITTEN + 4 * slot))
     }
 
-    /// When raising last began or ended anywhere (ns of `CLOCK_MONOTONIC`);
-    /// only with a doorbell.
+    /// When raising last began or ended anywhere (ns of `CLOCK_MONOTONIC`).
     pub fn changed_at(&self) -> u64 {
         let times =
             (0..help::SLOTS).map(|slot| self.page.double_word(program::TIMES_OFFSET + 8 * slot));
@@ -165,17 +165,15 @@ impl Watcher {
     }
 
     /// Readable once raising has begun or ended since [`Watcher::quiet`].
-    pub fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.doorbell.as_ref().map(|doorbell| doorbell.map.as_fd())
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.doorbell.map.as_fd()
     }
 
     /// Has the doorbell wait for the next change. To be called before
     /// [`Watcher::raised`], so that no change is missed.
     pub fn quiet(&mut self) {
-        if let Some(doorbell) = &mut self.doorbell {
-            let written = doorbell.written.double_word(0);
-            doorbell.read.set_double_word(0, written);
-        }
+        let written = self.doorbell.written.double_word(0);
+        self.doorbell.read.set_double_word(0, written);
     }
 }
 

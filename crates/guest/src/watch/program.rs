@@ -4,7 +4,7 @@
 //! They run after BFQ took requests in, after it handed one out, and after it
 //! was done with a queue. They write down how many queues with something to do
 //! have a raised weight, in the slot of the drive's request queue, where the
-//! machine looks; where a process is to be woken they ring for it as well.
+//! machine looks, and ring for a process that waits for it to change.
 //!
 //! One more runs after BFQ handed a request out, and writes down where that is on
 //! the drive if its queue is raised as an interactive one.
@@ -13,7 +13,7 @@ use stasis_channel::help;
 
 /// From a slot to the number of times it was written, behind the slots and so
 /// beyond what a machine reads.
-pub const WRITTEN: usize = 64;
+pub const WRITTEN: usize = 128;
 /// Where the page has the times (ns of the monotonic clock) at which the slots
 /// last began or ended to ask, eight bytes each.
 pub const TIMES_OFFSET: usize = 256;
@@ -159,7 +159,7 @@ impl Code {
 /// The program that runs after a function with such a first argument, which is
 /// the first word of its context, for the page and the ring whose descriptors
 /// are given.
-pub fn assemble(first: First, page: i32, ring: Option<i32>, offsets: &Offsets) -> Vec<u8> {
+pub fn assemble(first: First, page: i32, ring: i32, offsets: &Offsets) -> Vec<u8> {
     let mut code = Code::default();
     // r7 = the request queue; r9 = its number; r2 = how many are raised.
     code.add(LOAD_64, 6, 1, 0, 0);
@@ -187,11 +187,7 @@ pub fn assemble(first: First, page: i32, ring: Option<i32>, offsets: &Offsets) -
     code.add(AND_VALUE, 9, 0, 0, help::SLOTS as i32 - 1);
     code.add(SHIFT_LEFT_VALUE, 9, 0, 0, 2);
     code.add(ADD, 6, 9, 0, 0);
-    if let Some(ring) = ring {
-        ring_if_changed(&mut code, page, ring);
-    } else {
-        code.add(STORE_32, 6, 2, 0, 0);
-    }
+    ring_if_changed(&mut code, page, ring);
     code.finish()
 }
 
@@ -279,13 +275,11 @@ mod tests {
             coefficient: 10,
             switch: 11,
         };
-        let program = |first, ring| assemble(first, 7, ring, &offsets);
+        let program = |first| assemble(first, 7, 8, &offsets);
         for (code, jumps) in [
-            (program(First::Context, None), 1),
-            (program(First::Context, Some(8)), 2),
-            (program(First::Data, Some(8)), 1),
-            (program(First::Queue, Some(8)), 1),
-            (program(First::Data, None), 0),
+            (program(First::Context), 2),
+            (program(First::Data), 1),
+            (program(First::Queue), 1),
             (assemble_urgent(7, &offsets), 6),
         ] {
             let count = code.len() / 8;
