@@ -4,10 +4,10 @@
 //! it does before the command starts is wall-clock time that the user waits for, so
 //! there is little of it.
 
+mod bfq;
 mod command;
 mod device;
 mod error;
-mod idling;
 mod kernel;
 mod port;
 mod results;
@@ -108,7 +108,7 @@ fn surroundings<T: Transport>(
     if job.coordinate {
         let watcher = Watcher::start()?;
         client.help_page(watcher.physical_address()?)?;
-        idling::tend(watcher, &job.drives)?;
+        bfq::tend(watcher, &job.drives)?;
     }
     if job.together {
         // Between two looks the guest has nothing to do: its time is skipped.

@@ -67,7 +67,7 @@ pub(super) fn tend(mut watcher: Watcher, drives: &[String]) -> Result<(), AgentE
             let _ = poll(&mut [PollFd::new(watcher.doorbell(), PollFlags::POLLIN)], timeout);
         }
     };
-    let thread = std::thread::Builder::new().name("idling".into());
-    thread.spawn(work).map_err(|e| AgentError::new("start a thread for", "bfq's idling", e))?;
+    let thread = std::thread::Builder::new().name("bfq".into());
+    thread.spawn(work).map_err(|e| AgentError::new("start a thread for", "bfq", e))?;
     Ok(())
 }
