@@ -78,6 +78,11 @@ impl Session {
         })
     }
 
+    /// Whether a queue was started.
+    pub(crate) fn is_running(&self) -> bool {
+        self.queues.iter().any(|queue| queue.running)
+    }
+
     /// Whether a queue counts as enabled from the start.
     fn all_enabled(&self) -> bool {
         self.features & PROTOCOL_FEATURES == 0

@@ -5,19 +5,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::session::{Session, Target};
 use crate::ServeError;
 
-/// How long a client may take for a message that it has begun.
+/// How long a client may take for a message that it has begun, and after it has come
+/// for starting a queue, if the socket is handed over meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a client that is waited for so is looked at.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A message's header: request, flags, bytes that follow (vhost-user
 /// specification, "Header").
@@ -57,6 +62,8 @@ pub(crate) struct Socket {
     own: bool,
     listener: Arc<UnixListener>,
     stop: Arc<OwnedFd>,
+    /// Whether another server goes on with it.
+    handed_over: Arc<AtomicBool>,
     /// The client's connection, to end it from outside.
     client: Arc<Mutex<Option<UnixStream>>>,
     thread: Option<JoinHandle<()>>,
@@ -80,9 +87,11 @@ impl Socket {
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let stop = Arc::new(stop);
         let client = Arc::new(Mutex::new(None));
+        let handed_over = Arc::new(AtomicBool::new(false));
         let accepting = Accepting {
             listener: Arc::clone(&listener),
             stop: Arc::clone(&stop),
+            handed_over: Arc::clone(&handed_over),
             client: Arc::clone(&client),
             target,
         };
@@ -90,7 +99,7 @@ impl Socket {
             .name("socket".into())
             .spawn(move || accepting.run())
             .map_err(failed)?;
-        Ok(Self { path, own, listener, stop, client, thread: Some(thread) })
+        Ok(Self { path, own, listener, stop, handed_over, client, thread: Some(thread) })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -100,6 +109,7 @@ impl Socket {
     /// The socket itself, for another server to go on with.
     pub(crate) fn hand_over(&mut self) -> io::Result<OwnedFd> {
         self.own = false;
+        self.handed_over.store(true, Ordering::Relaxed);
         self.listener.as_fd().try_clone_to_owned()
     }
 }
@@ -107,8 +117,10 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        if let Some(client) = &*lock(&self.client) {
-            let _ = client.shutdown(std::net::Shutdown::Both);
+        if !self.handed_over.load(Ordering::Relaxed) {
+            if let Some(client) = &*lock(&self.client) {
+                let _ = client.shutdown(std::net::Shutdown::Both);
+            }
         }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -122,6 +134,7 @@ impl Drop for Socket {
 struct Accepting {
     listener: Arc<UnixListener>,
     stop: Arc<OwnedFd>,
+    handed_over: Arc<AtomicBool>,
     client: Arc<Mutex<Option<UnixStream>>>,
     target: Target,
 }
@@ -156,6 +169,7 @@ impl Accepting {
             Ok(clones) => clones,
             Err(error) => return warn(&format!("cannot serve a client: {error}")),
         };
+        let came = Instant::now();
         let hang_up = end.try_clone();
         *lock(&self.client) = Some(end);
         let (worker, drive) = (self.target.worker.clone(), self.target.drive);
@@ -173,25 +187,34 @@ impl Accepting {
         });
         let session = Arc::new(Mutex::new(Session::new(self.target.clone())));
         let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
+        let mut stopped = false;
         loop {
             let mut fds = [
                 PollFd::new(&look, PollFlags::IN),
                 PollFd::new(&*self.listener, PollFlags::IN),
                 PollFd::new(&*self.stop, PollFlags::IN),
             ];
-            if poll(&mut fds, None).is_err() {
+            let polled = match stopped {
+                true => poll(&mut fds[..1], Some(&LOOK)),
+                false => poll(&mut fds, None),
+            };
+            if polled.is_err() {
                 continue;
             }
             let gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
             let [client, other, stop] = fds.map(|fd| !fd.revents().is_empty());
-            if stop {
+            stopped |= stop;
+            // QEMU 7.2 may not come back if its connection ends while it sets the device
+            // up anew: a hand-over waits for that.
+            let setting_up = || !lock(&session).is_running() && came.elapsed() < PATIENCE;
+            if stopped && !(self.handed_over.load(Ordering::Relaxed) && setting_up()) {
                 break;
             }
             // A client that comes after this one has gone is the next one. It may
             // have gone, and the next come, while both were looked at.
             if other && !gone {
                 let mut again = [PollFd::new(&look, PollFlags::IN)];
-                let _ = poll(&mut again, Some(&rustix::event::Timespec::default()));
+                let _ = poll(&mut again, Some(&Timespec::default()));
                 if !again[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
                     self.turn_away();
                 }

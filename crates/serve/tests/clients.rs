@@ -10,6 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use stasis_serve::{Poll, Server};
 use support::*;
+use vhost::vhost_user::Frontend;
 use vhost::VhostBackend;
 
 #[test]
@@ -154,6 +155,26 @@ fn what_was_given_back_is_not_done_again_for_a_client_that_looked_too_early() {
     guest.check(64, 9);
     assert_eq!(guest.given(), 6);
     assert_eq!(server.report()[0].counts.writes, 5);
+}
+
+#[test]
+fn a_hand_over_waits_for_a_client_that_has_just_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), Poll::Adaptive);
+    let client = Frontend::connect(socket(folder.path()), 2).unwrap();
+    while server.report()[0].counts.connections < 1 {
+        std::thread::yield_now();
+    }
+    let _sockets = server.hand_over().unwrap();
+    let stopping = std::thread::spawn(move || server.stop());
+    client.set_owner().unwrap();
+    for _ in 0..20 {
+        client.get_features().expect("its messages are answered");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Where it starts no queue, it is waited for until it goes, or a few seconds.
+    drop(client);
+    stopping.join().unwrap().unwrap();
 }
 
 #[test]
