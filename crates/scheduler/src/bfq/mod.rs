@@ -195,6 +195,7 @@ impl Scheduler for Bfq {
         let lane = &mut queue.lanes[at];
         lane.patience.arrived(now, self.pool.get(slot), self.spec.idle);
         lane.sweep.push(&mut self.requests, &mut self.pool, slot);
+        queue.changed(at, false);
         queue.wanted = request.priority.unwrap_or(queue.wanted);
         match &mut self.current {
             Some(current) if current.queue == id.0 => {
@@ -226,8 +227,8 @@ impl Scheduler for Bfq {
         self.learn_change(now, held.queue, held.sectors);
         let queue = &mut self.queues[held.queue];
         let at = queue::lane(&held);
+        queue.done(at);
         let lane = &mut queue.lanes[at];
-        lane.in_flight -= 1;
         if lane.is_idle() {
             lane.patience.idles(now);
             let current = self.current.as_mut().filter(|c| c.queue == held.queue);

@@ -100,6 +100,10 @@ pub(super) struct Queue {
     pub(super) wanted: Priority,
     pub(super) class: Class,
     pub(super) lanes: [Lane; LANES],
+    /// A bit for each lane in which something waits, and how many requests are in
+    /// flight: most lanes are empty, and each is some lines of the cache.
+    waiting: u8,
+    in_flight: u32,
     /// Its last turn was for late requests that nobody waits for.
     pub(super) wrote_back: bool,
     /// When one last went that somebody waits for and its owner does not prefer.
@@ -121,6 +125,8 @@ impl Queue {
             wanted: spec.priority,
             class: spec.priority.class,
             lanes: std::array::from_fn(|_| Lane::new(spec.ordered)),
+            waiting: 0,
+            in_flight: 0,
             wrote_back: false,
             yielded: 0,
             removed: false,
@@ -131,18 +137,41 @@ impl Queue {
         }
     }
 
+    /// A request has come to a lane, or left it for the drive.
+    pub(super) fn changed(&mut self, lane: usize, sent: bool) {
+        self.waiting &= !(1 << lane);
+        self.waiting |= u8::from(!self.lanes[lane].sweep.is_empty()) << lane;
+        self.in_flight += u32::from(sent);
+        self.lanes[lane].in_flight += usize::from(sent);
+    }
+
+    /// The drive is done with a request of a lane.
+    pub(super) fn done(&mut self, lane: usize) {
+        self.in_flight -= 1;
+        self.lanes[lane].in_flight -= 1;
+    }
+
+    /// Whether something waits in a lane.
+    pub(super) fn waits(&self, lane: usize) -> bool {
+        self.waiting & 1 << lane != 0
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.sweep.is_empty())
+        self.waiting != 0
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Lane> {
+        (0..LANES).filter(|&lane| self.waits(lane)).map(|lane| &self.lanes[lane])
     }
 
     /// Nothing of it waits or is in flight.
     pub(super) fn is_done(&self) -> bool {
-        self.lanes.iter().all(Lane::is_idle)
+        self.waiting == 0 && self.in_flight == 0
     }
 
     /// What the next of its requests moves, whichever lane's it is.
     pub(super) fn next_sectors(&self, pool: &Pool) -> u64 {
-        let next = self.lanes.iter().filter_map(|lane| lane.sweep.next());
+        let next = self.waiting().filter_map(|lane| lane.sweep.next());
         next.map(|slot| pool.get(slot).sectors).max().unwrap_or(0)
     }
 
@@ -159,7 +188,6 @@ impl Queue {
     /// Its next budget: enough for whichever lane's turn it will be, and never
     /// more than `max`.
     pub(super) fn budget(&self, max: u64) -> u64 {
-        let waiting = self.lanes.iter().filter(|lane| !lane.sweep.is_empty());
-        waiting.map(|lane| lane.budget(max)).max().unwrap_or(1)
+        self.waiting().map(|lane| lane.budget(max)).max().unwrap_or(1)
     }
 }

@@ -64,8 +64,7 @@ fn next_lane(
     leaves: impl Fn() -> bool,
     now: Nanos,
 ) -> Option<usize> {
-    let waits = |lane: usize| !queue.lanes[lane].sweep.is_empty();
-    if current.late && waits(ASYNC) {
+    if current.late && queue.waits(ASYNC) {
         return Some(ASYNC);
     }
     for lane in [URGENT, SYNC] {
@@ -73,9 +72,9 @@ fn next_lane(
         // waiting comes back without what it is owed.
         let returns = || queue.lanes[lane].in_flight > 0 && patience(spec, queue, lane, now) > 0;
         let expected = || current.lane >= lane && (current.idle_until[lane].is_some() || returns());
-        if waits(lane) || expected() {
+        if queue.waits(lane) || expected() {
             let lane = if lane == URGENT && leaves() { SYNC } else { lane };
-            return Some(lane).filter(|&lane| waits(lane));
+            return Some(lane).filter(|&lane| queue.waits(lane));
         }
     }
     Some(ASYNC)
@@ -120,14 +119,14 @@ impl Bfq {
         let little = (self.max_budget() / CLASS_BUDGET).max(1);
         let granted = if held_up { budget.min(little) } else { budget };
         let (idle_until, served, preempted, first) = ([None; LANES], 0, false, true);
-        let lanes = &self.queues[queue].lanes;
+        let held = &self.queues[queue];
         // What is written back has a turn when it is late, and every other one then.
-        let earliest = lanes[ASYNC].sweep.earliest(&self.pool);
-        let late = earliest.is_some_and(|(deadline, _)| deadline <= now);
-        let best = [URGENT, SYNC].into_iter().find(|&lane| !lanes[lane].sweep.is_empty());
-        let late = late && (!self.queues[queue].wrote_back || best.is_none());
+        let earliest = || held.lanes[ASYNC].sweep.earliest(&self.pool);
+        let late = held.waits(ASYNC) && earliest().is_some_and(|(deadline, _)| deadline <= now);
+        let best = [URGENT, SYNC].into_iter().find(|&lane| held.waits(lane));
+        let late = late && (!held.wrote_back || best.is_none());
         let lane = best.filter(|_| !late).unwrap_or(ASYNC);
-        let own = lanes[lane].budget(self.largest_budget(queue));
+        let own = held.lanes[lane].budget(self.largest_budget(queue));
         let granted = granted.min(own.max(self.queues[queue].next_sectors(&self.pool)));
         self.queues[queue].wrote_back = late;
         let began = now;
@@ -186,7 +185,7 @@ impl Bfq {
         let at = queue::lane(self.pool.get(slot));
         let lane = &mut queue.lanes[at];
         let held = lane.sweep.send(&mut self.requests, &mut self.pool, slot);
-        lane.in_flight += 1;
+        queue.changed(at, true);
         if at == SYNC {
             queue.yielded = now;
         }
