@@ -57,6 +57,9 @@ pub struct Job {
     /// Whether the guest is to say when its bfq raises weights.
     #[serde(default)]
     pub coordinate: bool,
+    /// Whether bfq is to idle while it has raised some, as on drives that seek.
+    #[serde(default = "yes")]
+    pub idles: bool,
 }
 
 fn yes() -> bool {
@@ -89,6 +92,7 @@ impl Job {
             together: false,
             scheduler: String::new(),
             coordinate: false,
+            idles: true,
         }
     }
 }

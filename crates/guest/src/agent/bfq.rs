@@ -1,10 +1,11 @@
 //! A coordinated guest's BFQ while it has raised a weight, and a little longer.
 //!
-//! It does not idle: the host's scheduler keeps the drive for what is urgent
+//! Help is asked for on: a program that starts computes between its reads, and while
+//! its last one is on its way BFQ has none. And on a drive that does not seek BFQ does
+//! not idle: the host's scheduler keeps the drive for what is urgent
 //! (docs/schedulers.md, Urgent requests), and BFQ's own idling for one raised queue
 //! would only keep the requests of another, 20 ms each time (block/bfq-iosched.c,
-//! `bfq_arm_slice_timer`). And help is asked for on: a program that starts computes
-//! between its reads, and while its last one is on its way BFQ has none.
+//! `bfq_arm_slice_timer`).
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -37,8 +38,8 @@ impl Setting {
     }
 }
 
-/// Begins to watch these drives' BFQ, in a thread of its own, as long as the guest
-/// runs.
+/// Begins to watch BFQ, in a thread of its own, as long as the guest runs. Before
+/// these drives it is not to idle.
 ///
 /// # Errors
 /// There is no BFQ before one of them.

@@ -108,7 +108,7 @@ fn surroundings<T: Transport>(
     if job.coordinate {
         let watcher = Watcher::start()?;
         client.help_page(watcher.physical_address()?)?;
-        bfq::tend(watcher, &job.drives)?;
+        bfq::tend(watcher, if job.idles { &[] } else { &job.drives })?;
     }
     if job.together {
         // Between two looks the guest has nothing to do: its time is skipped.

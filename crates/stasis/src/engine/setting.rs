@@ -13,6 +13,7 @@ use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest::build::Guest;
 use stasis_media::{Medium, MediumSpec};
+use stasis_models::ModelTable;
 
 use super::held::{absolute, check_order, Held, Owners};
 use super::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
@@ -153,6 +154,11 @@ impl<'a> Setting<'a> {
         job.drives = device_names(drives.iter().map(|drive| drive.interface));
         job.together = !experiment.machine.several().is_empty();
         job.coordinate = spec.coordinate;
+        job.idles = spec.disks.iter().any(|disk| {
+            let seeks =
+                |at: usize| matches!(experiment.drives[at].model.table(), ModelTable::Disk(_));
+            experiment.drive_named(&disk.on).is_ok_and(seeks)
+        });
         job.scheduler = spec.guest_scheduler.clone().unwrap_or_default();
         if let (true, Some(name)) = (job.together, &spec.name) {
             // Underscores and dots are no part of a host's name.
