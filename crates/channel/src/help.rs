@@ -12,6 +12,12 @@
 //! is in the ring of [`RING`] numbers of eight bytes from [`RING_OFFSET`] on, at n
 //! modulo its length.
 
+use std::time::Duration;
+
+/// How long a guest goes on to ask once nothing is raised: a program that starts
+/// computes between its reads, and while its last is on its way bfq has none.
+pub const LINGER: Duration = Duration::from_millis(200);
+
 /// Size of the page, and what its address is a multiple of.
 pub const PAGE: usize = 4096;
 /// The page's first four bytes.

@@ -1,7 +1,7 @@
 //! In the guest: when to say what.
 
-use stasis_channel::help::SLOTS;
-use stasis_clock::{Nanos, MILLISECOND, SECOND};
+use stasis_channel::help::{LINGER, SLOTS};
+use stasis_clock::{Nanos, SECOND};
 
 use crate::message::Message;
 
@@ -22,7 +22,7 @@ pub struct Manner {
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { linger: 200 * MILLISECOND, heartbeat: SECOND, belief: 10 * SECOND }
+        Self { linger: LINGER.as_nanos() as Nanos, heartbeat: SECOND, belief: 10 * SECOND }
     }
 }
 

@@ -71,9 +71,11 @@ impl Disk {
 
     /// Whether the guest has said that this is urgent; that holds for one.
     fn is_urgent(&mut self, command: &Command) -> bool {
-        let moves = matches!(command.operation, Operation::Read | Operation::Write);
+        if !matches!(command.operation, Operation::Read | Operation::Write) {
+            return false;
+        }
         let found = self.urgent.iter().position(|&sector| sector == command.offset / SECTOR);
-        found.filter(|_| moves).and_then(|at| self.urgent.remove(at)).is_some()
+        found.and_then(|at| self.urgent.remove(at)).is_some()
     }
 
     fn fits(&self, command: &Command) -> bool {

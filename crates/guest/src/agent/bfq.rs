@@ -11,12 +11,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use stasis_channel::help::LINGER;
 
 use super::AgentError;
 use crate::watch::Watcher;
-
-/// How long that goes on once nothing is raised: as `stasis coordinate guest`.
-const LINGER: Duration = Duration::from_millis(200);
 
 /// A drive's setting.
 struct Setting {
