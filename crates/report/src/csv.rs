@@ -8,11 +8,12 @@ use stasis_journal::IoRecord;
 
 use crate::{Drive, ReportError};
 
-/// The columns of `ios.csv`. Times are virtual, in ns since the machine was
-/// created; `lba` and `source_lba` (of a copy) count blocks of 512 bytes; `phase`
-/// is `boot` until the command begins, then `command`; `status` is `ok` or
-/// `error`; `fua` is 0 or 1; `stream` and `priority` are 0 for none; `order`
-/// is the I/O's number among the submissions to its drive.
+/// The columns of `ios.csv`. Times are in ns: virtual since the machine was
+/// created, or a server's since it began; `lba` and `source_lba` (of a copy)
+/// count blocks of 512 bytes; `phase` is `boot` until the command begins, then
+/// `command`; `status` is `ok` or `error`; `fua` is 0 or 1; `stream` and
+/// `priority` are 0 for none; `order` is the I/O's number among the submissions
+/// to its drive.
 pub const HEADER: &str = "drive,phase,operation,lba,bytes,queue,submit_ns,target_ns,delivered_ns,\
                           status,fua,stream,priority,source_lba,order";
 
@@ -36,9 +37,15 @@ impl IoCsv {
     pub(crate) fn create(path: PathBuf, drives: &[Drive]) -> Result<Self, ReportError> {
         let mut file = File::create(&path).map_err(ReportError::write(&path))?;
         writeln!(file, "{HEADER}").map_err(ReportError::write(&path))?;
-        let names = drives.iter().map(|drive| quoted(&drive.name).into_bytes()).collect();
         let buffer = Vec::with_capacity(PIECE + 4096);
-        Ok(Self { path, file, names, buffer, numbers: itoa::Buffer::new() })
+        let mut csv = Self { path, file, names: Vec::new(), buffer, numbers: itoa::Buffer::new() };
+        drives.iter().for_each(|drive| csv.add_drive(drive));
+        Ok(csv)
+    }
+
+    /// One more drive.
+    pub(crate) fn add_drive(&mut self, drive: &Drive) {
+        self.names.push(quoted(&drive.name).into_bytes());
     }
 
     /// Appends a row. It reaches the file at [`Self::flush`] at the latest.

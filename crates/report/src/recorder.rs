@@ -71,6 +71,15 @@ impl Recorder {
         Ok(Self { folder: folder.to_owned(), csv: None, drives })
     }
 
+    /// One more drive; a record's [`IoRecord::drive`] of it is what this returns.
+    pub fn add_drive(&mut self, drive: Drive) -> u16 {
+        if let Some(csv) = &mut self.csv {
+            csv.add_drive(&drive);
+        }
+        self.drives.push(DriveStatistics::new(drive, EXACT_BOUND));
+        u16::try_from(self.drives.len() - 1).unwrap_or(u16::MAX)
+    }
+
     /// Takes I/Os. They are in the file when this returns.
     ///
     /// # Errors

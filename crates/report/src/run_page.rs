@@ -18,6 +18,8 @@ use stasis_block::Operation;
 
 /// The engine of a summary that was made without a guest.
 const SIMULATION: &str = "sim";
+/// The engine of a summary of drives that others used in real time.
+const SERVER: &str = "serve";
 
 /// The page. Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) -> Page {
@@ -31,6 +33,7 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
     }
     sections.push(Section::new("How to read this").with(Block::Terms(terms(summary))));
     let ended = match summary.ending.as_str() {
+        "exited" if is_served(summary) => "Drives in real time, by the server's clock.".to_owned(),
         "exited" if !has_guest(summary) => "A simulation without a guest.".to_owned(),
         "exited" => format!("The command ended with status {}.", summary.exit_status),
         other => {
@@ -41,9 +44,13 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
     Page { title: title(summary), subtitle: ended, sections }
 }
 
-/// Whether there was a guest: a simulation has none.
+/// Whether there was a guest of the run's own.
 fn has_guest(summary: &Summary) -> bool {
-    summary.engine != SIMULATION
+    summary.engine != SIMULATION && !is_served(summary)
+}
+
+fn is_served(summary: &Summary) -> bool {
+    summary.engine == SERVER
 }
 
 fn title(summary: &Summary) -> String {
@@ -68,13 +75,18 @@ fn facts(summary: &Summary) -> Vec<(String, String)> {
         ("Virtual time", seconds(summary.virtual_seconds)),
         ("Wall-clock time", seconds(summary.wall_seconds)),
     ];
+    let named = |facts: Vec<(&str, String)>| {
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    };
+    if is_served(summary) {
+        facts[3] = ("Served for", seconds(summary.wall_seconds));
+        facts.truncate(4);
+        return named(facts);
+    }
     if summary.wall_seconds > 0.0 {
         let speed = summary.virtual_seconds / summary.wall_seconds;
         facts.push(("Virtual per wall-clock", format!("{} ×", units::significant(speed, 3))));
     }
-    let named = |facts: Vec<(&str, String)>| {
-        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    };
     if !has_guest(summary) {
         let rate = ios as f64 / summary.virtual_seconds.max(1e-9);
         facts[2] = ("I/Os a second", units::significant(rate, 4));
@@ -311,17 +323,23 @@ fn costs(summary: &Summary) -> Section {
 }
 
 fn terms(summary: &Summary) -> Vec<(String, String)> {
-    let mut terms = vec![
-        (
-            "Target",
+    let [target, delivered] = match is_served(summary) {
+        false => [
             "the time from the guest's doorbell write to the completion that the drive's model \
              asked for.",
-        ),
-        (
-            "Delivered",
             "the virtual time from the doorbell write until the completion was visible to the \
              guest.",
-        ),
+        ],
+        true => [
+            "the time from when the server saw the request in its ring to the completion that \
+             the drive's model asked for; without a model, until the medium had done it.",
+            "the time from when the server saw the request until the completion was visible in \
+             the ring.",
+        ],
+    };
+    let mut terms = vec![
+        ("Target", target),
+        ("Delivered", delivered),
         ("Error", "(delivered − target) / target; – where the target is 0 ns."),
         (
             "Percentile",
@@ -339,6 +357,9 @@ fn terms(summary: &Summary) -> Vec<(String, String)> {
              Pointing at a mark shows its figures.",
         ),
     ];
+    if is_served(summary) {
+        terms.retain(|(term, _)| !["Skipped", "Frozen"].contains(term));
+    }
     let used = || summary.drives.iter().flat_map(DriveSummary::used);
     if used().any(|(_, figures)| figures.delivered_ns.min.min(figures.target_ns.min) == 0) {
         let text = "a latency of 0 ns stands at 1 ns where the scale is logarithmic.";

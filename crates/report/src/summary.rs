@@ -31,7 +31,7 @@ pub fn comparable(summary: &Value) -> Value {
 /// A run in figures. Seconds are exact to the nanosecond.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// What ran the guest: `kvm`, `softkvm` or `exact`.
+    /// What ran the guest: `kvm`, `softkvm` or `exact`; `sim` and `serve` have none.
     pub engine: String,
     /// How the run ended, in the words of [`Ending`]'s serialized form:
     /// `exited`, `not-started`, `panicked`, `hung`, `virtual-limit`,

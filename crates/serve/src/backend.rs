@@ -6,7 +6,10 @@ use std::sync::Arc;
 use stasis_block::Status;
 use stasis_clock::Nanos;
 use stasis_drive::Done;
+use stasis_journal::IoRecord;
 
+use crate::lead::Lead;
+use crate::record::Record;
 use crate::server::OpenStore;
 use crate::statistics::{Counts, Times};
 use crate::store::Store;
@@ -21,6 +24,9 @@ pub(crate) struct Backend {
     pub(crate) times: Times,
     /// Whether a model holds completions back.
     timed: bool,
+    lead: Lead,
+    /// Where its I/Os are written down, if they are.
+    record: Option<Record>,
     said_errors: u64,
     pub(crate) epoll: Arc<OwnedFd>,
 }
@@ -29,12 +35,13 @@ impl Backend {
     pub(crate) fn new(
         name: Arc<str>,
         store: Store,
+        record: Option<Record>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
         store.watch(&epoll)?;
         let timed = store.drive.lock().is_timed();
-        let (counts, times) = Default::default();
-        Ok(Self { name, store, counts, times, timed, said_errors: 0, epoll })
+        let (counts, times, lead) = Default::default();
+        Ok(Self { name, store, counts, times, timed, lead, record, said_errors: 0, epoll })
     }
 
     /// Whether a model holds completions back, from now on.
@@ -42,12 +49,24 @@ impl Backend {
         self.timed = timed;
     }
 
+    /// Looks at what has come to its end by `now`, or will have once the guest
+    /// can see it.
+    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        let lead = if self.timed { self.lead.nanos() } else { 0 };
+        self.store.advance(now + lead, done);
+    }
+
     /// Counts a request, whose completion can be seen as of `seen`.
     pub(crate) fn count(&mut self, done: &Counted, seen: Nanos) {
-        self.counts.add(done.operation, done.bytes, done.status);
-        self.times.add(done.operation, seen.saturating_sub(done.submit));
+        let record = IoRecord { delivered: seen, ..done.0 };
+        self.counts.add(&record);
+        self.times.add(record.operation, seen.saturating_sub(record.submit));
         if self.timed {
-            self.times.error.add(seen.saturating_sub(done.at));
+            self.times.add_error(record.target, seen);
+            self.lead.learn(record.target, seen);
+        }
+        if let Some(records) = &self.record {
+            records.put(record);
         }
     }
 
@@ -87,19 +106,28 @@ impl Backend {
     }
 }
 
-/// What is counted of a request.
-pub(crate) struct Counted {
-    operation: stasis_block::Operation,
-    bytes: u64,
-    status: Status,
-    submit: Nanos,
-    at: Nanos,
-}
+/// What is counted of a request, but for when the guest sees its end.
+pub(crate) struct Counted(IoRecord);
 
 impl From<&Done> for Counted {
     fn from(done: &Done) -> Self {
-        let Done { command, status, submit, at, .. } = done;
-        let (operation, bytes) = (command.operation, command.length);
-        Self { operation, bytes, status: *status, submit: *submit, at: *at }
+        let Done { command, status, queue, submit, order, at, .. } = *done;
+        Self(IoRecord {
+            drive: 0,
+            queue,
+            operation: command.operation,
+            failed: status != Status::Ok,
+            boot: false,
+            fua: command.fua,
+            stream: command.stream,
+            priority: command.priority,
+            offset: command.offset,
+            bytes: command.length,
+            source: command.source,
+            order,
+            submit,
+            target: at,
+            delivered: at,
+        })
     }
 }

@@ -57,6 +57,7 @@ const CALLS: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_madvise,
     libc::SYS_memfd_create,
+    libc::SYS_mkdir,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,
@@ -102,6 +103,11 @@ const CALLS: &[i64] = &[
     libc::SYS_write,
     libc::SYS_writev,
 ];
+
+/// Whether the user that this is, or has become, may make files in `folder`.
+pub fn may_write(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
 
 /// Becomes `user`, a name of /etc/passwd or `UID:GID`, in all threads.
 ///

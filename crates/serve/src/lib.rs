@@ -5,7 +5,9 @@
 //! A [`Server`] has polling threads; each serves many queues of many drives.
 //! While there is work it looks into the guests' rings by itself, and the
 //! guests need not ring. Where a drive has a model, a completion is held back
-//! until its time by the thread's own clock, and the error is recorded.
+//! until its time by the thread's own clock, and begun as much
+//! earlier as the way to the guest takes. The error that each I/O really had is
+//! recorded ([`Records`]).
 //!
 //! Promises:
 //! - Guests and clients are hostile. Nothing outside the memory that a client
@@ -28,11 +30,13 @@ mod door;
 mod error;
 mod front;
 pub mod inflight;
+mod lead;
 pub mod log;
 mod mapping;
 mod memory;
 pub mod metrics;
 mod realtime;
+mod record;
 mod served;
 mod server;
 mod session;
@@ -46,7 +50,7 @@ mod worker;
 pub use error::ServeError;
 pub use memory::{GuestMemory, Place};
 pub use realtime::{Below, RealTime, Shared};
-
+pub use record::{Record, Records};
 pub use server::{NewDrive, OpenStore, Server};
 pub use socket::listen;
 pub use statistics::{Counts, DriveReport, Summary};

@@ -20,6 +20,8 @@ pub struct RealTime {
     index: u16,
     name: String,
     model: Option<Box<dyn Model>>,
+    /// What the model's time is at least: completions are taken from it a little early.
+    reached: Nanos,
     medium: Box<dyn Medium>,
     /// Whether the medium keeps the order of what a barrier parts.
     barriers: bool,
@@ -58,6 +60,7 @@ impl RealTime {
             index,
             name,
             model,
+            reached: 0,
             medium,
             barriers,
             slots: Vec::new(),
@@ -113,8 +116,11 @@ impl RealTime {
         }
         self.finished = finished;
         if let Some(model) = &mut self.model {
-            if model.next_event().is_some_and(|at| at <= now) {
-                model.advance(now, &mut self.completions);
+            // From event to event, and no further: `now` may be a little ahead of the clock, and
+            // what comes next must not come too late for the model.
+            while let Some(at) = model.next_event().filter(|at| *at <= now) {
+                model.advance(at, &mut self.completions);
+                self.reached = at.max(self.reached);
             }
             let mut completions = std::mem::take(&mut self.completions);
             for Completion { tag, at, fate } in completions.drain(..) {

@@ -14,6 +14,7 @@ use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, Request};
 use crate::backend::{Backend, Counted};
 use crate::inflight::Inflight;
 use crate::memory::GuestMemory;
+use crate::record::Record;
 use crate::server::OpenStore;
 use crate::store::Store;
 use crate::ServeError;
@@ -47,13 +48,14 @@ impl Served {
         name: Arc<str>,
         config: Config,
         store: Store,
+        record: Option<Record>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
         let queues = config.queues;
         let device = Device::new(config)
             .map_err(|source| ServeError::Device { name: name.to_string(), source })?;
         Ok(Self {
-            backend: Backend::new(name, store, epoll)?,
+            backend: Backend::new(name, store, record, epoll)?,
             device,
             memory: Arc::default(),
             inflight: None,
@@ -144,7 +146,7 @@ impl Served {
             work |= self.submit(now);
         }
         let mut done = std::mem::take(&mut self.done);
-        self.backend.store.advance(now, &mut done);
+        self.backend.advance(now, &mut done);
         if !done.is_empty() {
             work = true;
             self.complete(&mut done, clock);

@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use stasis_block::Model;
+use stasis_drive::Layer;
 use stasis_virtio::Config;
 
 use crate::door::Door;
 use crate::front::Front;
+use crate::record::Record;
 use crate::statistics::DriveReport;
 use crate::store::Store;
 use crate::worker::{DriveId, Poll, Worker};
@@ -41,6 +43,8 @@ pub struct NewDrive {
     pub model: String,
     /// Where its bytes are, for reports.
     pub medium: String,
+    /// Where its I/Os are written down, if they are.
+    pub record: Option<Record>,
     /// Where its bytes are.
     pub open: OpenStore,
 }
@@ -200,9 +204,24 @@ impl Server {
                 write: known.write,
                 flush: known.flush,
                 timing_error: known.timing_error,
+                timing_bias_ns: known.timing_bias_ns,
             })
         });
         report.collect()
+    }
+
+    /// What the models of all drives did inside, by their names, as JSON. Where a
+    /// model is large this takes its thread some time.
+    pub fn inside(&self) -> BTreeMap<String, String> {
+        let drives = self.lock();
+        let known = drives.1.iter().filter_map(|(name, entry)| {
+            let id = entry.id;
+            let inside = self.workers[entry.worker].call(move |state| {
+                state.drives.get(&id)?.backend().store.drive.lock().inside(state.now())
+            });
+            Some((name.clone(), inside.flatten()?))
+        });
+        known.collect()
     }
 
     /// Times a drive otherwise from now on; `None`: without a model.

@@ -2,8 +2,9 @@
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use stasis_block::{Operation, Status};
+use stasis_block::Operation;
 use stasis_clock::Nanos;
+use stasis_journal::IoRecord;
 
 /// Counts since the server began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -33,11 +34,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn add(&mut self, operation: Operation, bytes: u64, status: Status) {
-        let good = status == Status::Ok;
-        self.failed += u64::from(!good);
-        let bytes = if good { bytes } else { 0 };
-        match operation {
+    pub(crate) fn add(&mut self, record: &IoRecord) {
+        self.failed += u64::from(record.failed);
+        let bytes = if record.failed { 0 } else { record.bytes };
+        match record.operation {
             Operation::Read => {
                 self.reads += 1;
                 self.read_bytes += bytes;
@@ -109,8 +109,10 @@ pub(crate) struct Times {
     read: Durations,
     write: Durations,
     flush: Durations,
-    /// How much later than the model said a completion was seen in the ring.
-    pub(crate) error: Durations,
+    /// How far from the model's time completions were seen in the ring.
+    error: Durations,
+    /// The sum of what they were late by, less what they were early by (ns).
+    late: i128,
 }
 
 impl Times {
@@ -121,6 +123,12 @@ impl Times {
             Operation::Flush => self.flush.add(nanos),
             _ => {}
         }
+    }
+
+    /// A completion that was due at `due` was seen at `seen`.
+    pub(crate) fn add_error(&mut self, due: Nanos, seen: Nanos) {
+        self.error.add(seen.abs_diff(due));
+        self.late += i128::from(seen) - i128::from(due);
     }
 }
 
@@ -151,8 +159,11 @@ pub struct DriveReport {
     pub write: Summary,
     /// The same of flushes.
     pub flush: Summary,
-    /// How much later than the model said completions were seen in the ring.
+    /// How far from the model's time, before or after it, completions were seen
+    /// in the ring.
     pub timing_error: Option<Summary>,
+    /// The mean of the same, what was early counted as negative (ns).
+    pub timing_bias_ns: Option<f64>,
 }
 
 /// How a drive is used at the moment.
@@ -172,6 +183,7 @@ pub(crate) struct Snapshot {
     pub(crate) write: Summary,
     pub(crate) flush: Summary,
     pub(crate) timing_error: Option<Summary>,
+    pub(crate) timing_bias_ns: Option<f64>,
 }
 
 impl Times {
@@ -184,6 +196,7 @@ impl Times {
             read: self.read.summary(),
             write: self.write.summary(),
             flush: self.flush.summary(),
+            timing_bias_ns: (error.count > 0).then(|| self.late as f64 / error.count as f64),
             timing_error: (error.count > 0).then_some(error),
         }
     }

@@ -1,6 +1,9 @@
 //! `stasis serve` from outside: its control interface, its replacement, its end.
 
 mod server;
+#[path = "../../serve/tests/support/mod.rs"]
+#[allow(dead_code)]
+mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -107,4 +110,49 @@ fn another_server_takes_its_place() {
     let list = second.ask(&json!({ "do": "list" }));
     assert_eq!(list["drives"][0]["name"], "d");
     assert!(UnixStream::connect(folder.path().join("d.sock")).is_ok());
+}
+
+#[test]
+fn each_io_is_in_its_results() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let server = serve(folder.path(), &["--results", "results"]);
+    let timed = json!({ "name": "t", "model": "fixed:1ms", "medium": { "ram": "1MiB" } });
+    assert_eq!(server.ask(&json!({ "do": "create", "drive": timed }))["drive"], "t");
+    support::Guest::connect(&at("d.sock")).check(0, 1);
+    let mut guest = support::Guest::connect(&at("t.sock"));
+    (0..5).for_each(|round| guest.check(8 * round, 2));
+    server.terminate();
+    let (code, said) = server.end();
+    assert!(code == 0 && said.contains("results in results"), "{said}");
+    let summary: Value =
+        serde_json::from_slice(&std::fs::read(at("results/summary.json")).unwrap()).unwrap();
+    assert_eq!((&summary["engine"], &summary["lost_ios"]), (&json!("serve"), &json!(0)));
+    let [d, t] = [&summary["drives"][0], &summary["drives"][1]];
+    assert_eq!((&d["name"], &d["write"]["count"]), (&json!("d"), &json!(1)));
+    assert_eq!(
+        (&t["read"]["count"], &t["read"]["target_ns"]["max"]),
+        (&json!(5), &json!(1_000_000))
+    );
+    assert_eq!(t["interface"], "vhost-user-blk");
+    let page = std::fs::read_to_string(at("results/report.html")).unwrap();
+    assert!(page.contains("Drives in real time") && !page.contains("virtual time"));
+    // What it had to do can be done again by the model alone, to the nanosecond.
+    let sim = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["sim", "fixed:1ms", "--trace", "results/ios.csv", "--exact-times"])
+        .args(["--trace-drive", "t", "--results", "again"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(sim.status.success(), "{}", String::from_utf8_lossy(&sim.stderr));
+    let rows = |path: &str| -> Vec<Vec<String>> {
+        let text = std::fs::read_to_string(at(path)).unwrap();
+        let cells = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+        text.lines().skip(1).map(cells).collect()
+    };
+    let served: Vec<_> = rows("results/ios.csv").into_iter().filter(|row| row[0] == "t").collect();
+    assert_eq!(served.len(), 10);
+    let submit_and_target = |row: &Vec<String>| row[6..8].to_vec();
+    let again: Vec<_> = rows("again/ios.csv").iter().map(submit_and_target).collect();
+    assert_eq!(again, served.iter().map(submit_and_target).collect::<Vec<_>>());
 }

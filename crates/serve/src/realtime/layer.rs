@@ -71,6 +71,7 @@ impl Layer for RealTime {
                 self.slots[index as usize].target = Some((now, Fate::Done));
             }
             Some(model) => {
+                let now = now.max(self.reached);
                 if model.next_event().is_some_and(|at| at <= now) {
                     model.advance(now, &mut self.completions);
                 }
@@ -148,6 +149,7 @@ impl Layer for RealTime {
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         match &mut self.model {
             Some(model) => {
+                let now = now.max(self.reached);
                 model.advance(now, &mut self.completions);
                 model.vendor(now, command)
             }

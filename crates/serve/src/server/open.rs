@@ -15,7 +15,7 @@ use crate::ServeError;
 
 /// A drive on a socket.
 pub(super) fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
-    let NewDrive { name, path, listener, own, config, open, .. } = new;
+    let NewDrive { name, path, listener, own, config, record, open, .. } = new;
     let listener = match listener {
         Some(listener) => listener,
         None => crate::socket::listen(&path)?,
@@ -29,7 +29,7 @@ pub(super) fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result
         let block = u64::from(config.block_size);
         config.capacity = store.capacity() / block * block;
         config.discard_zeroes = store.discard_zeroes();
-        let served = Served::new(label, config, store, state.epoll.clone())?;
+        let served = Served::new(label, config, store, record, state.epoll.clone())?;
         state.drives.insert(id, Front::Socket(Box::new(served)));
         Ok(())
     });
@@ -50,7 +50,7 @@ pub(super) fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result
 
 /// A drive as a block device of the host's.
 pub(super) fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
-    let NewDrive { name, path, config, open, .. } = new;
+    let NewDrive { name, path, config, record, open, .. } = new;
     let wanted = ublk::Wanted {
         name: name.as_str().into(),
         link: path,
@@ -60,7 +60,7 @@ pub(super) fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result
     };
     let opened = worker.call(move |state| {
         let store = opened(open, &wanted.name)?;
-        let (device, front) = ublk::open(&wanted, store, state.epoll.clone())?;
+        let (device, front) = ublk::open(&wanted, store, record, state.epoll.clone())?;
         state.drives.insert(id, Front::Ublk(Box::new(front)));
         Ok(device)
     });

@@ -13,6 +13,7 @@ use super::abi::{Info, Parameters, DEAD, QUIESCED};
 use super::control::Control;
 use super::Ublk;
 use crate::backend::Backend;
+use crate::record::Record;
 use crate::store::Store;
 use crate::ServeError;
 
@@ -74,6 +75,7 @@ fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 pub(crate) fn open(
     wanted: &Wanted,
     store: Store,
+    record: Option<Record>,
     epoll: Arc<OwnedFd>,
 ) -> Result<(Device, Ublk), ServeError> {
     let mut control = Control::open().map_err(failed("reach the ublk driver"))?;
@@ -114,7 +116,7 @@ pub(crate) fn open(
     let opened = patiently(|| OpenOptions::new().read(true).write(true).open(&path))
         .map_err(failed("open a ublk device"))
         .and_then(|file: File| {
-            let backend = Backend::new(Arc::clone(&wanted.name), store, epoll)?;
+            let backend = Backend::new(Arc::clone(&wanted.name), store, record, epoll)?;
             Ublk::start(file, &info, capacity, backend).map_err(failed("start a ublk queue"))
         });
     let (name, link) = (Arc::clone(&wanted.name), wanted.link.clone());

@@ -111,7 +111,7 @@ impl Ublk {
     /// Answers what is done; whether there was anything.
     fn answer(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let mut done = std::mem::take(&mut self.done);
-        self.backend.store.advance(now, &mut done);
+        self.backend.advance(now, &mut done);
         let any = !done.is_empty();
         for done in done.drain(..) {
             self.counted.push(Counted::from(&done));

@@ -57,6 +57,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
         },
         model: "test".into(),
         medium: medium.into(),
+        record: None,
         open: Box::new(move || {
             let options =
                 OpenOptions { execution: Execution::Polled, delay: Duration::ZERO, base: &base };

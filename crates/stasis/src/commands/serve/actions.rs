@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use serde_json::Value;
@@ -15,6 +15,7 @@ use stasis_serve::control::Actions;
 use stasis_serve::{NewDrive, OpenStore};
 
 use super::drives;
+use super::results::Open;
 
 /// The drives as they were described.
 pub struct Known {
@@ -23,14 +24,21 @@ pub struct Known {
     seed: u64,
     /// With their numbers, by name.
     drives: Mutex<BTreeMap<String, (DriveSpec, usize)>>,
+    /// Where the I/Os of drives that come later are written down.
+    results: Option<Arc<Mutex<Open>>>,
     replaced: AtomicBool,
 }
 
 impl Known {
     /// No drives yet.
-    pub fn new(base: PathBuf, folder: PathBuf, seed: u64) -> Self {
+    pub fn new(
+        base: PathBuf,
+        folder: PathBuf,
+        seed: u64,
+        results: Option<Arc<Mutex<Open>>>,
+    ) -> Self {
         let drives = Mutex::default();
-        Self { base, folder, seed, drives, replaced: AtomicBool::new(false) }
+        Self { base, folder, seed, drives, results, replaced: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (DriveSpec, usize)>> {
@@ -41,6 +49,13 @@ impl Known {
     pub fn add(&self, spec: &DriveSpec, index: usize) {
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
         self.lock().insert(name, (spec.clone(), index));
+    }
+
+    /// The I/Os of a drive are written down, if any are.
+    pub fn write_down(&self, drive: &mut NewDrive) {
+        if let Some(results) = &self.results {
+            results.lock().unwrap_or_else(PoisonError::into_inner).add(drive);
+        }
     }
 
     /// Whether another server has taken this one's place.
@@ -70,7 +85,8 @@ impl Known {
         }
         let index = self.lock().values().map(|(_, index)| index + 1).max().unwrap_or(0);
         let name = spec.name.get_or_insert_with(|| format!("drive{index}")).clone();
-        let drive = drives::new(&spec, index, self.seed, &self.base, &self.folder)?;
+        let mut drive = drives::new(&spec, index, self.seed, &self.base, &self.folder)?;
+        self.write_down(&mut drive);
         self.lock().insert(name, (spec, index));
         Ok(drive)
     }

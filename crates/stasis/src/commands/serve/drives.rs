@@ -86,6 +86,7 @@ fn checked(
         config,
         model: model.label(),
         medium: spec.medium.label(),
+        record: None,
         open: Box::new(move || opening.open().map_err(|error| format!("{error:#}"))),
         name,
     })

@@ -2,6 +2,7 @@
 
 mod actions;
 mod drives;
+mod results;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
 
 use crate::commands;
 use actions::Known;
+use results::Results;
 
 /// What `stasis serve` serves, and how.
 #[derive(Debug, clap::Args)]
@@ -35,6 +37,7 @@ Examples:
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --poll always
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --ublk
   stasis serve experiment.toml --replace
+  stasis serve --drive model=fixed:100us,medium=ram:1GiB --results results
   echo '{\"do\": \"statistics\"}' | socat - /run/stasis/control.sock
 
 Exit status: 0 once it was stopped (SIGTERM, SIGINT) and all is durable; 125 if something failed."
@@ -74,6 +77,10 @@ pub struct Arguments {
     /// Leave open every file and system call
     #[arg(long)]
     pub unconfined: bool,
+    /// Write ios.csv, each I/O with its times and so the error that it really had, and at the end
+    /// summary.json and report.html, to this folder
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
     /// Do not say at the end what the drives did
     #[arg(long, short)]
     pub quiet: bool,
@@ -159,11 +166,19 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         None => listen_for_control(&path, arguments.replace)?,
     };
     let mut signals = commands::signals()?;
+    let results = arguments.results.as_deref().map(Results::begin).transpose()?;
     if !serve.unconfined {
-        confine::landlock(&reachable(&experiment, &base, &folder))?;
+        let mut folders = reachable(&experiment, &base, &folder);
+        folders.extend(arguments.results.clone());
+        confine::landlock(&folders)?;
     }
     let server = Arc::new(Server::new(serve.threads.unwrap_or(1), poll)?);
-    let known = Known::new(base.clone(), folder.clone(), experiment.seed);
+    let known = Known::new(
+        base.clone(),
+        folder.clone(),
+        experiment.seed,
+        results.as_ref().map(Results::shared),
+    );
     for (index, spec) in experiment.drives.iter().enumerate() {
         let mut drive = drives::new(spec, index, experiment.seed, &base, &folder)?;
         if serve.ublk.contains(&drive.name) {
@@ -172,6 +187,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         let name = &drive.name;
         drive.own = !given.contains_key(name);
         drive.listener = given.remove(name).or_else(|| left.remove(name));
+        known.write_down(&mut drive);
         let (name, path) = (drive.name.clone(), drive.path.clone());
         server.attach(drive)?;
         known.add(spec, index);
@@ -186,6 +202,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     control::serve(control, Arc::clone(&server), known.clone())?;
     if let Some(user) = &serve.user {
         confine::become_user(user)?;
+        results.as_ref().map_or(Ok(()), Results::check)?;
     }
     if !serve.unconfined {
         confine::calls()?;
@@ -193,7 +210,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     systemd::notify("READY=1");
     signals.read_exact(&mut [0]).context("cannot wait for signals")?;
     systemd::notify("STOPPING=1");
-    let report = server.report();
+    let (report, inside) = (server.report(), server.inside());
     let stopped = server.stop();
     if !known.is_replaced() {
         let _ = std::fs::remove_file(&path);
@@ -201,6 +218,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.quiet {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
+    results.map_or(Ok(()), |results| results.finish(&inside))?;
     stopped?;
     Ok(ExitCode::SUCCESS)
 }
@@ -265,10 +283,10 @@ fn summary(drive: &stasis_serve::DriveReport) -> String {
             );
         }
     }
-    if let Some(error) = drive.timing_error {
+    if let (Some(error), Some(bias)) = (drive.timing_error, drive.timing_bias_ns) {
         line += &format!(
-            "; later than the model by {:.2} us mean, {:.1} us p99, {:.1} us p99.9, {:.0} us at most",
-            us(error.mean_ns),
+            "; {:+.2} us from the model's time in the mean, {:.1} us p99, {:.1} us p99.9, {:.0} us at most",
+            us(bias),
             us(error.p99_ns as f64),
             us(error.p999_ns as f64),
             us(error.max_ns as f64)

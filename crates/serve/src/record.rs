@@ -1,0 +1,60 @@
+//! Each I/O with its times, for whoever writes them down.
+//!
+//! The thread that serves a drive never waits for that: a record that does not
+//! fit is left out, and counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::Arc;
+
+use stasis_journal::IoRecord;
+
+/// Records that wait at most.
+const ROOM: usize = 1 << 16;
+
+/// The I/Os of all drives, as they complete.
+pub struct Records {
+    sender: SyncSender<IoRecord>,
+    receiver: Receiver<IoRecord>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Where one drive's I/Os are put.
+#[derive(Clone)]
+pub struct Record {
+    drive: u16,
+    sender: SyncSender<IoRecord>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        let (sender, receiver) = sync_channel(ROOM);
+        Self { sender, receiver, lost: Arc::default() }
+    }
+}
+
+impl Records {
+    /// Where the I/Os of the drive go that records are to name by `drive`.
+    pub fn of(&self, drive: u16) -> Record {
+        Record { drive, sender: self.sender.clone(), lost: Arc::clone(&self.lost) }
+    }
+
+    /// Appends what has come, at most what there is room for.
+    pub fn take(&self, records: &mut Vec<IoRecord>) {
+        records.extend(self.receiver.try_iter().take(ROOM));
+    }
+
+    /// How many were left out.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Record {
+    pub(crate) fn put(&self, record: IoRecord) {
+        if self.sender.try_send(IoRecord { drive: self.drive, ..record }).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The results of a server: each I/O with its times while it serves, a summary
+//! and a page at its end.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, Context, Result};
+use serde_json::Map;
+use stasis_journal::{Ending, IoRecord};
+use stasis_report::{Drive, Recorder, ReportError};
+use stasis_serve::{confine, NewDrive, Records};
+
+use crate::engine;
+
+/// What the results say ran the drives.
+const ENGINE: &str = "serve";
+/// How often what has come is written down.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Results that are being written.
+pub struct Results {
+    folder: PathBuf,
+    begun: Instant,
+    shared: Arc<Mutex<Open>>,
+    /// Ends the thread when it is dropped.
+    go_on: Sender<()>,
+    thread: JoinHandle<Result<(), ReportError>>,
+}
+
+/// What is open of them while it serves: drives may come.
+pub struct Open {
+    records: Records,
+    /// None once they are over.
+    recorder: Option<Recorder>,
+    /// The drives' names, in the recorder's order.
+    names: Vec<String>,
+}
+
+fn lock(shared: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Open {
+    /// The I/Os of `new` are written down as well.
+    pub fn add(&mut self, new: &mut NewDrive) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let drive = recorder.add_drive(Drive {
+            name: new.name.clone(),
+            model: new.model.clone(),
+            interface: if new.ublk { "ublk" } else { "vhost-user-blk" }.into(),
+            medium: new.medium.clone(),
+        });
+        self.names.push(new.name.clone());
+        new.record = Some(self.records.of(drive));
+    }
+
+    /// Writes down what has come.
+    fn write(&mut self, records: &mut Vec<IoRecord>) -> Result<(), ReportError> {
+        self.records.take(records);
+        let written = match &mut self.recorder {
+            Some(recorder) => recorder.record(records),
+            None => Ok(()),
+        };
+        records.clear();
+        written
+    }
+}
+
+impl Results {
+    /// Begins results in `folder`, where another run's are replaced.
+    pub fn begin(folder: &Path) -> Result<Self> {
+        let recorder = Some(Recorder::create(folder, Vec::new())?);
+        let open = Open { records: Records::default(), recorder, names: Vec::new() };
+        let shared = Arc::new(Mutex::new(open));
+        let (go_on, end) = channel();
+        let writer = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("results".into())
+            .spawn(move || {
+                let mut records = Vec::new();
+                loop {
+                    // What came before the end is written after it.
+                    let over = end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Disconnected);
+                    lock(&writer).write(&mut records).inspect_err(|error| {
+                        let message = format!("{error}; no more I/Os are written down");
+                        stasis_serve::log::warn("results", &message);
+                    })?;
+                    if over {
+                        return Ok(());
+                    }
+                }
+            })
+            .context("cannot start the thread that writes results")?;
+        Ok(Self { folder: folder.to_owned(), begun: Instant::now(), shared, go_on, thread })
+    }
+
+    /// For drives that come while it serves.
+    pub fn shared(&self) -> Arc<Mutex<Open>> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Whether the summary can still be written by the user that this has become.
+    pub fn check(&self) -> Result<()> {
+        if !confine::may_write(&self.folder) {
+            let folder = self.folder.display();
+            bail!("the server's user may not write results: make the folder {folder} theirs");
+        }
+        Ok(())
+    }
+
+    /// Writes the summary and the page, once all drives are over; `inside` is what
+    /// their models did, by their names.
+    pub fn finish(self, inside: &BTreeMap<String, String>) -> Result<()> {
+        let Self { folder, begun, shared, go_on, thread } = self;
+        drop(go_on);
+        thread.join().map_err(|_| anyhow!("a bug ended the thread that writes results"))??;
+        let mut open = lock(&shared);
+        let Some(recorder) = open.recorder.take() else { return Ok(()) };
+        let wall = begun.elapsed();
+        let nanos = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+        let mut outcome = engine::unfinished(Ending::Exited(0), nanos, wall);
+        outcome.inside = open.names.iter().map(|name| inside.get(name).cloned()).collect();
+        let mut extra = Map::new();
+        extra.insert("title".into(), "Drives in real time".into());
+        extra.insert("lost_ios".into(), open.records.lost().into());
+        recorder.finish(&outcome, ENGINE, wall, extra)?;
+        if open.records.lost() > 0 {
+            let message = format!(
+                "{} I/Os are not in ios.csv: it was not written fast enough",
+                open.records.lost()
+            );
+            stasis_serve::log::warn("results", &message);
+        }
+        eprintln!("stasis serve: results in {}", folder.display());
+        Ok(())
+    }
+}
