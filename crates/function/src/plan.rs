@@ -79,6 +79,8 @@ impl Plan {
         let mut config = Config::new(guest);
         config.accelerator = self.accelerator;
         config.vcpus = self.definition.vcpus;
+        // virtio_blk makes a queue for each possible processor at most, polled ones included.
+        config.spare_vcpus = self.polled_queues();
         config.memory = self.definition.memory;
         config.shared_memory = true;
         config.huge_pages = self.huge_pages;
@@ -89,7 +91,7 @@ impl Plan {
     }
 
     /// Queues of a drive that the guest polls: one, for I/O that asks for it
-    /// (RWF_HIPRI, io_uring's IOPOLL).
+    /// (io_uring's IOPOLL; since Linux 5.19 RWF_HIPRI of a synchronous call does not).
     fn polled_queues(&self) -> u32 {
         u32::from(self.polling != Polling::Never)
     }
@@ -170,7 +172,7 @@ pub(crate) mod tests {
         plan.definition.vcpus = 2;
         let config = plan.config(guest());
         assert!(config.shared_memory && !config.huge_pages);
-        assert_eq!((config.vcpus, config.memory), (2, 512 << 20));
+        assert_eq!((config.vcpus, config.spare_vcpus, config.memory), (2, 1, 512 << 20));
         assert_eq!(config.kernel_arguments, "idle=poll STASIS_MODULE_virtio_blk=poll_queues=1");
         let text = config.arguments.join(&OsString::from(" ")).into_string().unwrap();
         for part in [
@@ -182,7 +184,7 @@ pub(crate) mod tests {
         }
         plan.polling = Polling::Never;
         let config = plan.config(guest());
-        assert_eq!(config.kernel_arguments, "");
+        assert_eq!((config.kernel_arguments.as_str(), config.spare_vcpus), ("", 0));
         assert!(config.arguments[3].to_str().unwrap().ends_with("num-queues=2"));
     }
 

@@ -52,7 +52,8 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
         add("-accel", "tcg,thread=multi".into());
         add("-cpu", "max".into());
     }
-    add("-smp", config.vcpus.to_string().into());
+    let most = config.vcpus.max(1) + config.spare_vcpus;
+    add("-smp", format!("{},maxcpus={most}", config.vcpus).into());
     // The root file system's image is memory of a second node without
     // processors: the host's page cache, shared by all machines, read-only.
     add("-m", format!("{}M", (memory + root) >> 20).into());
@@ -64,7 +65,7 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
     add("-object", format!("memory-backend-{kind},id=ram,size={memory}").into());
     let options = format!("memory-backend-file,id=root,readonly=on,size={root},mem-path=");
     add("-object", with_path(&options, &config.guest.root));
-    add("-numa", format!("node,memdev=ram,cpus=0-{}", config.vcpus.max(1) - 1).into());
+    add("-numa", format!("node,memdev=ram,cpus=0-{}", most - 1).into());
     add("-numa", "node,memdev=root".into());
     // The first 4 GiB but for `low` are devices' and holes.
     let place = (4 << 30) + (memory - low);
@@ -191,6 +192,15 @@ mod tests {
         assert!(text(&config).contains("max-ram-below-4g=2147483648 "));
         assert!(text(&config).contains(&format!("memmap=314572800!{} ", 7u64 << 30)));
         assert!(text(&config).contains("-m 5420M "));
+    }
+
+    #[test]
+    fn there_may_be_room_for_more_processors() {
+        let mut config = config();
+        assert!(text(&config).contains("-smp 1,maxcpus=1 "));
+        config.spare_vcpus = 2;
+        assert!(text(&config).contains("-smp 1,maxcpus=3 "));
+        assert!(text(&config).contains("memdev=ram,cpus=0-2 "));
     }
 
     #[test]

@@ -98,6 +98,9 @@ pub struct Config {
     pub accelerator: Accelerator,
     /// Number of vCPUs.
     pub vcpus: u32,
+    /// vCPUs that there may be besides, for the guest's kernel to make room for: Linux'
+    /// drivers give a device no more queues than there may be processors.
+    pub spare_vcpus: u32,
     /// Memory in bytes, the root file system's image not counted.
     pub memory: u64,
     /// Whether the memory is a memfd that others can map, as vhost-user needs.
@@ -126,6 +129,7 @@ impl Config {
             guest,
             accelerator: Accelerator::Best,
             vcpus: 1,
+            spare_vcpus: 0,
             memory: 512 << 20,
             shared_memory: false,
             huge_pages: false,

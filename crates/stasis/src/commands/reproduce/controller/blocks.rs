@@ -14,13 +14,23 @@ pub struct Rate {
     pub iops: f64,
 }
 
-/// The command: `count` I/Os by each of `threads` threads, which poll for
-/// completions (RWF_HIPRI) if `polled`.
+/// The command: `count` I/Os by each of `threads` threads, one at a time, which poll
+/// for completions if `polled`: by io_uring, as Linux 5.19 and later ignore RWF_HIPRI
+/// of a synchronous call.
 pub fn fio(device: &str, kind: &str, threads: u32, count: u64, polled: bool) -> String {
+    command(device, kind, threads, &format!("--number_ios={count}"), polled)
+}
+
+/// Writes by one thread for so many seconds.
+pub fn fio_for(device: &str, seconds: u64, polled: bool) -> String {
+    command(device, "randwrite", 1, &format!("--time_based --runtime={seconds}"), polled)
+}
+
+fn command(device: &str, kind: &str, threads: u32, limit: &str, polled: bool) -> String {
     let polled = if polled { " --hipri=1" } else { "" };
     format!(
-        "fio --name=m --filename={device} --rw={kind} --bs=4k --direct=1 --ioengine=pvsync2{polled} --size=48M \
-         --number_ios={count} --numjobs={threads} --thread --group_reporting --lat_percentiles=1 --output-format=json 2>/dev/null"
+        "fio --name=m --filename={device} --rw={kind} --bs=4k --direct=1 --ioengine=io_uring --iodepth=1{polled} --size=48M \
+         {limit} --numjobs={threads} --thread --group_reporting --lat_percentiles=1 --output-format=json 2>/dev/null"
     )
 }
 

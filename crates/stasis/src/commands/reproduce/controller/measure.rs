@@ -14,11 +14,15 @@ use stasis_qemu::process::Process;
 use stasis_qemu::{Accelerator, Vm};
 
 use super::shell::{here, inside};
-use super::{blocks, files};
+use super::{blocks, files, shell};
 use crate::commands::function::serving::serving;
 
 /// The port of the answerer.
 const PORT: u16 = 7001;
+/// For how long exits are counted.
+const WINDOW: Duration = Duration::from_secs(3);
+/// How often a part is tried.
+const TRIES: u32 = 3;
 /// Threads where throughput counts.
 const THREADS: u32 = 4;
 
@@ -62,6 +66,9 @@ pub struct Way {
     pub write_us: Option<f64>,
     /// And median.
     pub write_median_us: Option<f64>,
+    /// How often the guest left guest mode for one such write.
+    #[serde(default)]
+    pub exits: Option<f64>,
     /// 4 KiB synchronous I/Os a second of several threads: read, write.
     pub iops: [Option<f64>; 2],
     /// Ping flood, round trip.
@@ -96,6 +103,9 @@ pub struct Measured {
     pub own: Way,
     /// What could not be measured, and why.
     pub failed: Vec<String>,
+    /// What was begun again, as its virtual machine had ended by itself.
+    #[serde(default)]
+    pub again: Vec<String>,
 }
 
 /// Prints [`Measured`] as JSON on a line of its own.
@@ -155,15 +165,24 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Does a part, and notes its failure.
+    /// Does a part, and notes its failure. A virtual machine that ends by itself, as
+    /// some do where the processor that runs it is emulated, is started again.
     fn run(&mut self, what: &str, part: fn(&mut Self) -> Result<()>) {
-        let begun = Instant::now();
-        match part(self) {
-            Ok(()) => eprintln!("{what}: measured in {:.0} s", begun.elapsed().as_secs_f64()),
-            Err(error) => {
-                eprintln!("{what}: {error:#}");
+        for left in (0..TRIES).rev() {
+            let begun = Instant::now();
+            let Err(error) = part(self) else {
+                eprintln!("{what}: measured in {:.0} s", begun.elapsed().as_secs_f64());
+                return;
+            };
+            eprintln!("{what}: {error:#}");
+            let ended = error.chain().any(|cause| {
+                matches!(cause.downcast_ref(), Some(stasis_qemu::Error::Ended { .. }))
+            });
+            if !ended || left == 0 {
                 self.measured.failed.push(format!("{what}: {error:#}"));
+                return;
             }
+            self.measured.again.push(what.into());
         }
     }
 
@@ -280,17 +299,41 @@ impl Bench<'_> {
 
     /// The drive's figures.
     fn drive(&self, vm: &mut Vm, device: &str, polled: bool) -> Result<Way> {
+        let polls = inside(vm, &format!("cat /sys/block/{}/queue/io_poll", &device[5..]))?;
+        if (polls.trim() == "1") != polled {
+            bail!("{device}: whether the guest polls it is {} of 1", polls.trim());
+        }
+        let exits = self.exits(vm, device, polled)?;
         let mut rate = |kind, threads| {
             let script = blocks::fio(device, kind, threads, self.sizes.ios, polled);
             blocks::parse(&inside(vm, &script)?)
         };
         let one = rate("randwrite", 1)?;
         Ok(Way {
+            exits,
             write_us: Some(one.latency_us),
             write_median_us: Some(one.median_us),
             iops: [Some(rate("randread", THREADS)?.iops), Some(rate("randwrite", THREADS)?.iops)],
             ..Way::default()
         })
+    }
+
+    /// How often the guest leaves guest mode for a write: in the midst of them, so that
+    /// fio's own beginning and end do not count.
+    fn exits(&self, vm: &mut Vm, device: &str, polled: bool) -> Result<Option<f64>> {
+        let fio = blocks::fio_for(device, 3 * WINDOW.as_secs(), polled);
+        inside(vm, &format!("({fio}) >/tmp/exits.json </dev/null &"))?;
+        let sample = || shell::exits().map(|exits| (exits, Instant::now()));
+        std::thread::sleep(WINDOW);
+        let begin = sample();
+        std::thread::sleep(WINDOW);
+        let end = sample();
+        let said =
+            inside(vm, "while pgrep -x fio >/dev/null; do sleep 0.1; done; cat /tmp/exits.json")?;
+        let rate = blocks::parse(&said)?.iops;
+        let (Some((before, begin)), Some((after, end))) = (begin, end) else { return Ok(None) };
+        let exits = after.saturating_sub(before) as f64;
+        Ok(Some(exits / (end - begin).as_secs_f64() / rate))
     }
 
     /// What clients of the guest see: network and file server.
