@@ -19,6 +19,8 @@ use crate::commands::function::serving::serving;
 
 /// The port of the answerer.
 const PORT: u16 = 7001;
+/// How long the guest may take to boot: some 20 s where it is emulated.
+const BOOT: Duration = Duration::from_secs(120);
 /// For how long exits are counted.
 const WINDOW: Duration = Duration::from_secs(3);
 /// How often a part is tried.
@@ -69,6 +71,9 @@ pub struct Way {
     /// How often the guest left guest mode for one such write.
     #[serde(default)]
     pub exits: Option<f64>,
+    /// And for one read of its file server.
+    #[serde(default)]
+    pub read_exits: Option<f64>,
     /// 4 KiB synchronous I/Os a second of several threads: read, write.
     pub iops: [Option<f64>; 2],
     /// Ping flood, round trip.
@@ -103,7 +108,7 @@ pub struct Measured {
     pub own: Way,
     /// What could not be measured, and why.
     pub failed: Vec<String>,
-    /// What was begun again, as its virtual machine had ended by itself.
+    /// What was begun again, as its virtual machine had ended by itself or hung.
     #[serde(default)]
     pub again: Vec<String>,
 }
@@ -165,8 +170,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Does a part, and notes its failure. A virtual machine that ends by itself, as
-    /// some do where the processor that runs it is emulated, is started again.
+    /// Does a part, and notes its failure. A virtual machine that ends by itself or
+    /// hangs, as some do where the processor that runs it is emulated, is started again.
     fn run(&mut self, what: &str, part: fn(&mut Self) -> Result<()>) {
         for left in (0..TRIES).rev() {
             let begun = Instant::now();
@@ -175,8 +180,9 @@ impl Bench<'_> {
                 return;
             };
             eprintln!("{what}: {error:#}");
-            let ended = error.chain().any(|cause| {
-                matches!(cause.downcast_ref(), Some(stasis_qemu::Error::Ended { .. }))
+            let ended = error.chain().filter_map(|cause| cause.downcast_ref()).any(|cause| {
+                use stasis_qemu::Error::{Boot, Ended, Silent};
+                matches!(cause, Ended { .. } | Boot { .. } | Silent { .. })
             });
             if !ended || left == 0 {
                 self.measured.failed.push(format!("{what}: {error:#}"));
@@ -289,7 +295,7 @@ impl Bench<'_> {
 
     fn boot(&self, plan: &Plan, config: &stasis_qemu::Config) -> Result<Vm> {
         let mut config = config.clone();
-        config.boot_limit = Duration::from_secs(300);
+        config.boot_limit = BOOT;
         let mut vm = Vm::start(&config).context("the guest does not start")?;
         pin::pin(&mut vm, &plan.processors)?;
         inside(&mut vm, &scripts::network(plan))?;
@@ -347,7 +353,12 @@ impl Bench<'_> {
         (way.send, way.receive) = (network.send, network.receive);
         inside(vm, &files::start(device))?;
         inside(vm, files::DROP)?;
+        let before = shell::exits();
         let read = here(&files::read("10.77.0.2", THREADS, self.sizes.reads))?;
+        let exits = before.zip(shell::exits()).map(|(before, after)| after.saturating_sub(before));
+        // Mounting counts as well, for a few of hundreds of reads.
+        let reads = u64::from(THREADS) * self.sizes.reads;
+        way.read_exits = exits.map(|exits| exits as f64 / reads as f64);
         way.reads = Some(blocks::parse(&read)?.iops);
         inside(vm, files::STOP)?;
         Ok(())

@@ -12,6 +12,9 @@ use anyhow::{bail, Context, Result};
 /// buffer, 16 KiB.
 const PIECE: usize = 16 << 10;
 
+/// How long an answerer may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Answers until it is killed.
 #[derive(Debug, clap::Args)]
 pub struct Serve {
@@ -74,7 +77,7 @@ fn answer(mut stream: TcpStream) -> std::io::Result<()> {
 
 /// Prints the figure.
 pub fn send(arguments: &Send) -> Result<ExitCode> {
-    let stream = TcpStream::connect(&arguments.address)
+    let stream = connect(&arguments.address)
         .with_context(|| format!("cannot connect to {}", arguments.address))?;
     let time = Duration::try_from_secs_f64(arguments.seconds).context("that is no time")?;
     let figure = match arguments.what.as_str() {
@@ -85,6 +88,21 @@ pub fn send(arguments: &Send) -> Result<ExitCode> {
     };
     println!("{}", figure.context("the other end broke off")?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Connects to an answerer that may have been started just now.
+fn connect(address: &str) -> std::io::Result<TcpStream> {
+    let begun = Instant::now();
+    loop {
+        match TcpStream::connect(address) {
+            Err(error)
+                if error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            result => return result,
+        }
+    }
 }
 
 fn requests(mut stream: TcpStream, time: Duration) -> std::io::Result<f64> {

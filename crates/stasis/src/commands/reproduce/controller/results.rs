@@ -48,7 +48,9 @@ fn about(measured: &Measured) -> String {
                  wants the two processors, those that poll wait for each other's turn, milliseconds at a time: medians tell more than means.";
     }
     for part in &measured.again {
-        text += &format!("\n\nBegun again, as the virtual machine had ended by itself: {part}.");
+        text += &format!(
+            "\n\nBegun again, as the virtual machine had ended by itself or hung: {part}."
+        );
     }
     for failure in &measured.failed {
         text += &format!("\n\nNot measured: {failure}");
@@ -105,8 +107,13 @@ fn exits(measured: &Measured) -> (&'static str, Vec<Figure>) {
         ("optimized", &measured.polled),
         ("optimized, the server's memory", &measured.own),
     ];
-    let all = ways.map(|(name, way)| figure("Exits", name, "a write", None, way.exits));
-    ("Exits from guest mode: 4 KiB synchronous writes", all.into())
+    let mut all =
+        Vec::from(ways.map(|(name, way)| figure("Exits", name, "a write", None, way.exits)));
+    for (name, way) in &ways[..2] {
+        let what = format!("file server, {name}");
+        all.push(figure("Exits", what, "a read", None, way.read_exits));
+    }
+    ("Exits from guest mode, for a 4 KiB synchronous write and a read of the file server", all)
 }
 
 fn throughput(measured: &Measured) -> (&'static str, Vec<Figure>) {
