@@ -42,10 +42,10 @@ fn about(measured: &Measured) -> String {
         measured.processors
     );
     if measured.emulated {
-        text += "\n\nThe processor is emulated. It runs some tens of millions of the guest's instructions a second, so that the guest's own way \
-                 to the drive, which polling does not shorten, takes hundreds of microseconds where the publication's took a few; \
-                 an exit costs about 50 us against one or two. The share that polling can save is smaller for it. Where other work \
-                 wants the two processors, those that poll wait for each other's turn, milliseconds at a time: medians tell more than means.";
+        text += "\n\nThe processor is emulated. It runs some tens of millions of the guest's instructions a second, and an exit costs \
+                 hundreds of us where a processor takes one or two: what polling saves is larger than published, and what takes exits \
+                 with it too (packets, the file server's own I/O) is worse. The exits are counted. Where other work wants the two \
+                 processors, those that poll wait for each other's turn, milliseconds at a time: medians tell more than means.";
     }
     for part in &measured.again {
         text += &format!(
