@@ -11,7 +11,7 @@ use anyhow::{bail, Context, Result};
 use stasis_guest::build::Guest;
 use stasis_qemu::{Accelerator, Backend, Cache, Config, Drive, Job, Piece, Stream, Vm};
 
-use super::measure::Measured;
+use super::measured::Measured;
 
 /// Longest that everything may take.
 const LIMIT: Duration = Duration::from_secs(3600);

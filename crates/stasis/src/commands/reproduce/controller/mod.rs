@@ -9,6 +9,7 @@ mod blocks;
 mod files;
 mod host;
 pub mod measure;
+mod measured;
 pub mod packets;
 mod published;
 mod results;

@@ -4,7 +4,7 @@ use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Page, Section};
 
 use super::super::figure;
-use super::measure::{Measured, Way};
+use super::measured::{Measured, Way};
 use super::published;
 
 /// The page, and every figure.

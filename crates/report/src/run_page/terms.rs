@@ -1,0 +1,58 @@
+//! What the words of a run's page mean.
+
+use super::{is_served, Used};
+use crate::summary::{DriveSummary, Summary};
+use crate::Method;
+
+pub(super) fn terms(summary: &Summary) -> Vec<(String, String)> {
+    let [target, delivered] = match is_served(summary) {
+        false => [
+            "the time from the guest's doorbell write to the completion that the drive's model \
+             asked for.",
+            "the virtual time from the doorbell write until the completion was visible to the \
+             guest.",
+        ],
+        true => [
+            "the time from when the server saw the request in its ring to the completion that \
+             the drive's model asked for; without a model, until the medium had done it.",
+            "the time from when the server saw the request until the completion was visible in \
+             the ring.",
+        ],
+    };
+    let mut terms = vec![
+        ("Target", target),
+        ("Delivered", delivered),
+        ("Error", "(delivered − target) / target; – where the target is 0 ns."),
+        (
+            "Percentile",
+            "by nearest rank: the smallest recorded latency that at least so many percent of the \
+             I/Os do not exceed. Nothing is interpolated.",
+        ),
+        ("Skipped", "virtual time that passed at once, as every processor of the guest was idle."),
+        (
+            "Frozen",
+            "wall-clock time in which guest time stood still, as a medium was not ready yet.",
+        ),
+        (
+            "Files",
+            "ios.csv has every I/O, boot included; summary.json has the figures of this page. \
+             Pointing at a mark shows its figures.",
+        ),
+    ];
+    if is_served(summary) {
+        terms.retain(|(term, _)| !["Skipped", "Frozen"].contains(term));
+    }
+    let used = || summary.drives.iter().flat_map(DriveSummary::used);
+    if used().any(|(_, figures)| figures.delivered_ns.min.min(figures.target_ns.min) == 0) {
+        let text = "a latency of 0 ns stands at 1 ns where the scale is logarithmic.";
+        terms.push(("Zero", text));
+    }
+    let coarse = |(_, figures): Used<'_>| figures.percentiles == Method::Histogram;
+    if used().any(coarse) {
+        let text =
+            "where an operation had more I/Os than are kept one by one, its percentiles are \
+                    from a histogram with 3 significant digits; mean, min and max stay exact.";
+        terms.push(("Precision", text));
+    }
+    terms.into_iter().map(|(term, text)| (term.to_owned(), text.to_owned())).collect()
+}

@@ -1,0 +1,56 @@
+//! What was measured, as it comes out of a software host.
+
+use serde::{Deserialize, Serialize};
+
+/// What one way of running the guest, or none, gives. Times in us, streams in
+/// Mbit a second; absent what could not be measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// A 4 KiB synchronous write by one thread: mean.
+    pub write_us: Option<f64>,
+    /// And median.
+    pub write_median_us: Option<f64>,
+    /// How often the guest left guest mode for one such write.
+    #[serde(default)]
+    pub exits: Option<f64>,
+    /// And for one read of its file server.
+    #[serde(default)]
+    pub read_exits: Option<f64>,
+    /// 4 KiB synchronous I/Os a second of several threads: read, write.
+    pub iops: [Option<f64>; 2],
+    /// Ping flood, round trip.
+    pub ping_us: Option<f64>,
+    /// Transactions of one byte a second.
+    pub requests: Option<f64>,
+    /// TCP to the client and from it, as the guest sees it.
+    pub send: Option<f64>,
+    /// TCP to the guest.
+    pub receive: Option<f64>,
+    /// File server: 4 KiB reads a second that miss its cache.
+    pub reads: Option<f64>,
+}
+
+/// All that was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Where.
+    pub place: String,
+    /// Whether its processor is emulated.
+    #[serde(default)]
+    pub emulated: bool,
+    /// Processors of the host.
+    pub processors: usize,
+    /// The host itself.
+    pub bare: Way,
+    /// The guest by QEMU's own virtio-blk, halting, with interrupts.
+    pub trap: Way,
+    /// The guest with polling everywhere, on the same drive.
+    pub polled: Way,
+    /// The same on a drive that is the server's own memory.
+    pub own: Way,
+    /// What could not be measured, and why.
+    pub failed: Vec<String>,
+    /// What was begun again, as its virtual machine had ended by itself or hung.
+    #[serde(default)]
+    pub again: Vec<String>,
+}
