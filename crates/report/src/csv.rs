@@ -34,13 +34,12 @@ pub(crate) struct IoCsv {
 }
 
 impl IoCsv {
-    pub(crate) fn create(path: PathBuf, drives: &[Drive]) -> Result<Self, ReportError> {
+    /// A file of no drives yet.
+    pub(crate) fn create(path: PathBuf) -> Result<Self, ReportError> {
         let mut file = File::create(&path).map_err(ReportError::write(&path))?;
         writeln!(file, "{HEADER}").map_err(ReportError::write(&path))?;
         let buffer = Vec::with_capacity(PIECE + 4096);
-        let mut csv = Self { path, file, names: Vec::new(), buffer, numbers: itoa::Buffer::new() };
-        drives.iter().for_each(|drive| csv.add_drive(drive));
-        Ok(csv)
+        Ok(Self { path, file, names: Vec::new(), buffer, numbers: itoa::Buffer::new() })
     }
 
     /// One more drive.

@@ -6,8 +6,12 @@ use std::path::Path;
 
 use crate::ReportError;
 
-/// Makes the folder with its parents.
+/// Makes the folder with its parents; one that is there is not asked for again, which
+/// whoever is confined by now may not.
 pub(crate) fn make_folder(path: &Path) -> Result<(), ReportError> {
+    if path.is_dir() {
+        return Ok(());
+    }
     fs::create_dir_all(path).map_err(|source| ReportError::Folder { path: path.to_owned(), source })
 }
 

@@ -18,6 +18,8 @@ pub struct Recorder {
     folder: PathBuf,
     /// `None` where the I/Os are not kept.
     csv: Option<IoCsv>,
+    /// I/Os of a drive that are kept one by one, see [`EXACT_BOUND`].
+    bound: usize,
     drives: Vec<DriveStatistics>,
 }
 
@@ -49,12 +51,7 @@ impl Recorder {
         drives: Vec<Drive>,
         bound: usize,
     ) -> Result<Self, ReportError> {
-        let mut recorder = Self::without_ios(folder, drives)?;
-        let drives: Vec<_> = recorder.drives.iter().map(|kept| kept.drive.clone()).collect();
-        recorder.csv = Some(IoCsv::create(folder.join(IOS_FILE), &drives)?);
-        recorder.drives =
-            drives.into_iter().map(|drive| DriveStatistics::new(drive, bound)).collect();
-        Ok(recorder)
+        Self::begin(folder, drives, bound, true)
     }
 
     /// Like [`Self::create`], but there will be no `ios.csv`.
@@ -62,13 +59,25 @@ impl Recorder {
     /// # Errors
     /// Likewise.
     pub fn without_ios(folder: &Path, drives: Vec<Drive>) -> Result<Self, ReportError> {
+        Self::begin(folder, drives, EXACT_BOUND, false)
+    }
+
+    fn begin(
+        folder: &Path,
+        drives: Vec<Drive>,
+        bound: usize,
+        ios: bool,
+    ) -> Result<Self, ReportError> {
         make_folder(folder)?;
         for stale in [SUMMARY_FILE, REPORT_FILE, IOS_FILE] {
             remove_stale(&folder.join(stale))?;
         }
-        let statistics = |drive| DriveStatistics::new(drive, EXACT_BOUND);
-        let drives = drives.into_iter().map(statistics).collect();
-        Ok(Self { folder: folder.to_owned(), csv: None, drives })
+        let csv = if ios { Some(IoCsv::create(folder.join(IOS_FILE))?) } else { None };
+        let mut recorder = Self { folder: folder.to_owned(), csv, bound, drives: Vec::new() };
+        for drive in drives {
+            recorder.add_drive(drive);
+        }
+        Ok(recorder)
     }
 
     /// One more drive; a record's [`IoRecord::drive`] of it is what this returns.
@@ -76,7 +85,7 @@ impl Recorder {
         if let Some(csv) = &mut self.csv {
             csv.add_drive(&drive);
         }
-        self.drives.push(DriveStatistics::new(drive, EXACT_BOUND));
+        self.drives.push(DriveStatistics::new(drive, self.bound));
         u16::try_from(self.drives.len() - 1).unwrap_or(u16::MAX)
     }
 

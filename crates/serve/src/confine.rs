@@ -57,7 +57,6 @@ const CALLS: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_madvise,
     libc::SYS_memfd_create,
-    libc::SYS_mkdir,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,

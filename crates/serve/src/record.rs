@@ -20,7 +20,6 @@ pub struct Records {
 }
 
 /// Where one drive's I/Os are put.
-#[derive(Clone)]
 pub struct Record {
     drive: u16,
     sender: SyncSender<IoRecord>,

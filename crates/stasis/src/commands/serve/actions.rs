@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use stasis_serve::control::Actions;
 use stasis_serve::{NewDrive, OpenStore};
 
 use super::drives;
-use super::results::Open;
+use super::results::Writing;
 
 /// The drives as they were described.
 pub struct Known {
@@ -25,18 +25,13 @@ pub struct Known {
     /// With their numbers, by name.
     drives: Mutex<BTreeMap<String, (DriveSpec, usize)>>,
     /// Where the I/Os of drives that come later are written down.
-    results: Option<Arc<Mutex<Open>>>,
+    results: Option<Writing>,
     replaced: AtomicBool,
 }
 
 impl Known {
     /// No drives yet.
-    pub fn new(
-        base: PathBuf,
-        folder: PathBuf,
-        seed: u64,
-        results: Option<Arc<Mutex<Open>>>,
-    ) -> Self {
+    pub fn new(base: PathBuf, folder: PathBuf, seed: u64, results: Option<Writing>) -> Self {
         let drives = Mutex::default();
         Self { base, folder, seed, drives, results, replaced: AtomicBool::new(false) }
     }
@@ -54,7 +49,7 @@ impl Known {
     /// The I/Os of a drive are written down, if any are.
     pub fn write_down(&self, drive: &mut NewDrive) {
         if let Some(results) = &self.results {
-            results.lock().unwrap_or_else(PoisonError::into_inner).add(drive);
+            results.add(drive);
         }
     }
 

@@ -177,7 +177,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         base.clone(),
         folder.clone(),
         experiment.seed,
-        results.as_ref().map(Results::shared),
+        results.as_ref().map(Results::writing),
     );
     for (index, spec) in experiment.drives.iter().enumerate() {
         let mut drive = drives::new(spec, index, experiment.seed, &base, &folder)?;
@@ -210,7 +210,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     systemd::notify("READY=1");
     signals.read_exact(&mut [0]).context("cannot wait for signals")?;
     systemd::notify("STOPPING=1");
-    let (report, inside) = (server.report(), server.inside());
+    let report = server.report();
+    // A large model takes its time to tell: only where it is written down.
+    let inside = results.as_ref().map(|_| server.inside()).unwrap_or_default();
     let stopped = server.stop();
     if !known.is_replaced() {
         let _ = std::fs::remove_file(&path);
@@ -218,8 +220,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.quiet {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
-    results.map_or(Ok(()), |results| results.finish(&inside))?;
+    let written = results.map_or(Ok(()), |results| results.finish(&inside));
+    // What is not durable is worse than what is not written down.
     stopped?;
+    written?;
     Ok(ExitCode::SUCCESS)
 }
 

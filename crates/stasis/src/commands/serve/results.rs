@@ -25,14 +25,17 @@ const INTERVAL: Duration = Duration::from_millis(20);
 pub struct Results {
     folder: PathBuf,
     begun: Instant,
-    shared: Arc<Mutex<Open>>,
+    writing: Writing,
     /// Ends the thread when it is dropped.
     go_on: Sender<()>,
     thread: JoinHandle<Result<(), ReportError>>,
 }
 
 /// What is open of them while it serves: drives may come.
-pub struct Open {
+#[derive(Clone)]
+pub struct Writing(Arc<Mutex<Open>>);
+
+struct Open {
     records: Records,
     /// None once they are over.
     recorder: Option<Recorder>,
@@ -40,13 +43,19 @@ pub struct Open {
     names: Vec<String>,
 }
 
-fn lock(shared: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+impl Writing {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The I/Os of `new` are written down as well.
+    pub fn add(&self, new: &mut NewDrive) {
+        self.lock().add(new);
+    }
 }
 
 impl Open {
-    /// The I/Os of `new` are written down as well.
-    pub fn add(&mut self, new: &mut NewDrive) {
+    fn add(&mut self, new: &mut NewDrive) {
         let Some(recorder) = &mut self.recorder else { return };
         let drive = recorder.add_drive(Drive {
             name: new.name.clone(),
@@ -75,9 +84,9 @@ impl Results {
     pub fn begin(folder: &Path) -> Result<Self> {
         let recorder = Some(Recorder::create(folder, Vec::new())?);
         let open = Open { records: Records::default(), recorder, names: Vec::new() };
-        let shared = Arc::new(Mutex::new(open));
+        let writing = Writing(Arc::new(Mutex::new(open)));
         let (go_on, end) = channel();
-        let writer = Arc::clone(&shared);
+        let writer = writing.clone();
         let thread = std::thread::Builder::new()
             .name("results".into())
             .spawn(move || {
@@ -85,7 +94,7 @@ impl Results {
                 loop {
                     // What came before the end is written after it.
                     let over = end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Disconnected);
-                    lock(&writer).write(&mut records).inspect_err(|error| {
+                    writer.lock().write(&mut records).inspect_err(|error| {
                         let message = format!("{error}; no more I/Os are written down");
                         stasis_serve::log::warn("results", &message);
                     })?;
@@ -95,12 +104,12 @@ impl Results {
                 }
             })
             .context("cannot start the thread that writes results")?;
-        Ok(Self { folder: folder.to_owned(), begun: Instant::now(), shared, go_on, thread })
+        Ok(Self { folder: folder.to_owned(), begun: Instant::now(), writing, go_on, thread })
     }
 
     /// For drives that come while it serves.
-    pub fn shared(&self) -> Arc<Mutex<Open>> {
-        Arc::clone(&self.shared)
+    pub fn writing(&self) -> Writing {
+        self.writing.clone()
     }
 
     /// Whether the summary can still be written by the user that this has become.
@@ -115,24 +124,22 @@ impl Results {
     /// Writes the summary and the page, once all drives are over; `inside` is what
     /// their models did, by their names.
     pub fn finish(self, inside: &BTreeMap<String, String>) -> Result<()> {
-        let Self { folder, begun, shared, go_on, thread } = self;
+        let Self { folder, begun, writing, go_on, thread } = self;
         drop(go_on);
         thread.join().map_err(|_| anyhow!("a bug ended the thread that writes results"))??;
-        let mut open = lock(&shared);
+        let mut open = writing.lock();
         let Some(recorder) = open.recorder.take() else { return Ok(()) };
         let wall = begun.elapsed();
         let nanos = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let mut outcome = engine::unfinished(Ending::Exited(0), nanos, wall);
         outcome.inside = open.names.iter().map(|name| inside.get(name).cloned()).collect();
+        let lost = open.records.lost();
         let mut extra = Map::new();
         extra.insert("title".into(), "Drives in real time".into());
-        extra.insert("lost_ios".into(), open.records.lost().into());
+        extra.insert("lost_ios".into(), lost.into());
         recorder.finish(&outcome, ENGINE, wall, extra)?;
-        if open.records.lost() > 0 {
-            let message = format!(
-                "{} I/Os are not in ios.csv: it was not written fast enough",
-                open.records.lost()
-            );
+        if lost > 0 {
+            let message = format!("{lost} I/Os are not in ios.csv: it was not written fast enough");
             stasis_serve::log::warn("results", &message);
         }
         eprintln!("stasis serve: results in {}", folder.display());
