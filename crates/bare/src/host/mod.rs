@@ -1,0 +1,21 @@
+//! The bare processor: its interrupts, and the timer that ends the guest's stay.
+
+mod exceptions;
+mod timer;
+
+pub(crate) use exceptions::name_exceptions;
+pub(crate) use timer::{start_timer, stop_timer};
+
+use std::arch::asm;
+
+/// Writes a model-specific register.
+///
+/// # Safety
+/// The value must leave this program able to go on.
+pub(crate) unsafe fn write_msr(number: u32, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("wrmsr", in("ecx") number, in("eax") value as u32, in("edx") (value >> 32) as u32,
+            options(nostack, preserves_flags));
+    }
+}

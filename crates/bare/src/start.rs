@@ -1,0 +1,24 @@
+//! What is set up before the first guest.
+
+use crate::host;
+
+/// Where the processor keeps the host's state while a guest runs (AMD64 APM
+/// vol. 2, 15.30.4), and the register that says so.
+const HSAVE: u32 = 0xc001_0117;
+
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+static mut STATE: Page = Page([0; 4096]);
+
+/// Prepares the bare processor for guests.
+///
+/// # Safety
+/// On the bare machine only, once.
+pub unsafe fn start() {
+    host::name_exceptions();
+    // SAFETY: on the bare machine by the caller's promise; the page is used by
+    // the processor only.
+    unsafe { host::write_msr(HSAVE, &raw mut STATE as u64) };
+    host::start_timer();
+}

@@ -1,0 +1,292 @@
+//! What an instruction that touches a device's memory does.
+
+use super::enter::Context;
+use super::nested::Nested;
+use super::registers::{self, RCX_NUMBER, RDI_NUMBER, RSI_NUMBER};
+use super::vmcb::{Segment, Vmcb, RFLAGS, RIP};
+use super::walk;
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+
+/// Longest instruction (AMD64 APM vol. 3, 1.1).
+const LONGEST: usize = 15;
+const DIRECTION: u64 = 1 << 10;
+
+/// An access to a device's memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Access {
+    /// These bytes are written.
+    Write([u8; 8], usize),
+    /// So many bytes are read, and go there.
+    Read(usize, Target),
+}
+
+/// Where what was read goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Into `size` bytes of a register, from its bit `shift` on; with the sign
+    /// of what was read, or zeros, before it.
+    Register { number: usize, size: usize, shift: u32, signed: bool },
+    /// To the guest's memory at this linear address.
+    Memory(u64),
+}
+
+/// The instruction at the guest's RIP, if its bytes can be read.
+pub(super) fn decode(vmcb: &Vmcb, nested: &Nested) -> Option<Instruction> {
+    const LONG: u16 = 1 << 9;
+    const DEFAULT_32: u16 = 1 << 10;
+    let code = vmcb.segment(Segment::Cs);
+    let (bits, base) = match code.attributes & (LONG | DEFAULT_32) {
+        DEFAULT_32 => (32, code.base),
+        0 => (16, code.base),
+        _ => (64, 0),
+    };
+    let rip = vmcb.get(RIP);
+    let mut bytes = [0; LONGEST];
+    let length = walk::read(vmcb, nested, base.wrapping_add(rip), &mut bytes);
+    let instruction = Decoder::with_ip(bits, &bytes[..length], rip, DecoderOptions::NONE).decode();
+    (instruction.code() != Code::INVALID).then_some(instruction)
+}
+
+/// What `instruction` asks of the device, and steps over it, or one turn of it
+/// where it is repeated. `None`: it is none of those that drivers use.
+pub(super) fn access(
+    instruction: &Instruction,
+    writes: bool,
+    context: &mut Context,
+    vmcb: &mut Vmcb,
+    nested: &Nested,
+) -> Option<Access> {
+    let size = instruction.memory_size().size();
+    if !matches!(size, 1 | 2 | 4 | 8) {
+        return None;
+    }
+    let result = match instruction.mnemonic() {
+        Mnemonic::Mov if instruction.op0_kind() == OpKind::Memory => {
+            let value = match instruction.op1_kind() {
+                OpKind::Register => register(context, vmcb, instruction.op1_register())?,
+                _ => instruction.try_immediate(1).ok()?,
+            };
+            Access::Write(value.to_le_bytes(), size)
+        }
+        Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
+            if instruction.op1_kind() == OpKind::Memory =>
+        {
+            let (number, into, shift) = place(instruction.op0_register())?;
+            let signed = matches!(instruction.mnemonic(), Mnemonic::Movsx | Mnemonic::Movsxd);
+            Access::Read(size, Target::Register { number, size: into, shift, signed })
+        }
+        Mnemonic::Stosb | Mnemonic::Stosw | Mnemonic::Stosd | Mnemonic::Stosq => {
+            let value = registers::get(context, vmcb, 0);
+            if step(instruction, size, &[RDI_NUMBER], context, vmcb) {
+                return Some(Access::Write(value.to_le_bytes(), size));
+            }
+            Access::Write(value.to_le_bytes(), size)
+        }
+        Mnemonic::Movsb | Mnemonic::Movsw | Mnemonic::Movsd | Mnemonic::Movsq => {
+            let source = registers::get(context, vmcb, RSI_NUMBER)
+                .wrapping_add(segment_base(instruction, vmcb));
+            let destination = registers::get(context, vmcb, RDI_NUMBER);
+            let access = if writes {
+                let mut bytes = [0; 8];
+                if walk::read(vmcb, nested, source, &mut bytes[..size]) != size {
+                    return None;
+                }
+                Access::Write(bytes, size)
+            } else {
+                Access::Read(size, Target::Memory(destination))
+            };
+            if step(instruction, size, &[RSI_NUMBER, RDI_NUMBER], context, vmcb) {
+                return Some(access);
+            }
+            access
+        }
+        _ => return None,
+    };
+    vmcb.set(RIP, instruction.next_ip());
+    Some(result)
+}
+
+/// Moves the registers of a string instruction on; whether it has turns left.
+fn step(
+    instruction: &Instruction,
+    size: usize,
+    pointers: &[usize],
+    context: &mut Context,
+    vmcb: &mut Vmcb,
+) -> bool {
+    let back = vmcb.get(RFLAGS) & DIRECTION != 0;
+    let distance = if back { (size as u64).wrapping_neg() } else { size as u64 };
+    for &number in pointers {
+        let value = registers::get(context, vmcb, number).wrapping_add(distance);
+        registers::set(context, vmcb, number, value);
+    }
+    if !(instruction.has_rep_prefix() || instruction.has_repne_prefix()) {
+        return false;
+    }
+    let left = registers::get(context, vmcb, RCX_NUMBER).wrapping_sub(1);
+    registers::set(context, vmcb, RCX_NUMBER, left);
+    left != 0
+}
+
+fn segment_base(instruction: &Instruction, vmcb: &Vmcb) -> u64 {
+    match instruction.segment_prefix() {
+        Register::FS => vmcb.segment(Segment::Fs).base,
+        Register::GS => vmcb.segment(Segment::Gs).base,
+        _ => 0,
+    }
+}
+
+/// A general register's number, its size, and where in it the value is.
+fn place(register: Register) -> Option<(usize, usize, u32)> {
+    if !register.is_gpr() {
+        return None;
+    }
+    let high = matches!(register, Register::AH | Register::CH | Register::DH | Register::BH);
+    let shift = if high { 8 } else { 0 };
+    Some((register.full_register().number(), register.size(), shift))
+}
+
+fn register(context: &Context, vmcb: &Vmcb, register: Register) -> Option<u64> {
+    let (number, _, shift) = place(register)?;
+    Some(registers::get(context, vmcb, number) >> shift)
+}
+
+/// Puts what was read where it belongs; whether that was possible.
+pub(super) fn finish(
+    target: Target,
+    bytes: &[u8],
+    context: &mut Context,
+    vmcb: &mut Vmcb,
+    nested: &Nested,
+) -> bool {
+    let value = bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    match target {
+        Target::Register { number, size, shift, signed } => {
+            let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+            let value = if signed { ((value << unused) as i64 >> unused) as u64 } else { value };
+            if shift == 0 {
+                registers::set_sized(context, vmcb, number, size, value);
+            } else {
+                let old = registers::get(context, vmcb, number);
+                let value = old & !0xff00 | (value & 0xff) << 8;
+                registers::set(context, vmcb, number, value);
+            }
+            true
+        }
+        Target::Memory(linear) => walk::write(vmcb, nested, linear, bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::svm::vmcb::SegmentValue;
+    use proptest::prelude::*;
+
+    #[repr(C, align(4096))]
+    struct Memory([u8; 8192]);
+
+    struct Guest {
+        memory: Box<Memory>,
+        nested: Nested,
+        context: Box<Context>,
+        vmcb: Box<Vmcb>,
+    }
+
+    fn guest(code: &[u8]) -> Guest {
+        let mut memory = Box::new(Memory([0; 8192]));
+        memory.0[4096 - 3..][..code.len()].copy_from_slice(code);
+        let mut nested = Nested::new();
+        nested.map(0, memory.0.as_ptr() as u64, 8192).unwrap();
+        let mut vmcb = Vmcb::new();
+        let long = SegmentValue { selector: 8, attributes: 0xa9b, limit: u32::MAX, base: 0 };
+        vmcb.set_segment(Segment::Cs, long);
+        vmcb.set(RIP, 4096 - 3);
+        Guest { memory, nested, context: Context::new(0), vmcb }
+    }
+
+    impl Guest {
+        fn access(&mut self, writes: bool) -> Option<Access> {
+            let instruction = decode(&self.vmcb, &self.nested)?;
+            access(&instruction, writes, &mut self.context, &mut self.vmcb, &self.nested)
+        }
+
+        fn register(&self, number: usize) -> u64 {
+            registers::get(&self.context, &self.vmcb, number)
+        }
+
+        fn set(&mut self, number: usize, value: u64) {
+            registers::set(&mut self.context, &mut self.vmcb, number, value);
+        }
+
+        fn read(&mut self, bytes: &[u8]) {
+            let Some(Access::Read(size, target)) = self.access(false) else { panic!() };
+            assert_eq!(size, bytes.len());
+            let Self { context, vmcb, nested, .. } = self;
+            assert!(finish(target, bytes, context, vmcb, nested));
+        }
+    }
+
+    #[test]
+    fn stores_say_what_is_written() {
+        // mov [rax], ecx; mov word [rax], 0x1234; mov [rax], ch; mov qword [rax], -2
+        for (code, expected, size) in [
+            (&[0x89, 0x08][..], 0x5566_7788, 4),
+            (&[0x66, 0xc7, 0x00, 0x34, 0x12], 0x1234, 2),
+            (&[0x88, 0x28], 0x77, 1),
+            (&[0x48, 0xc7, 0x00, 0xfe, 0xff, 0xff, 0xff], u64::MAX - 1, 8),
+        ] {
+            let mut guest = guest(code);
+            guest.set(1, 0x1122_3344_5566_7788);
+            let Some(Access::Write(bytes, length)) = guest.access(true) else {
+                panic!("{code:x?}")
+            };
+            let mask = if size == 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
+            assert_eq!((u64::from_le_bytes(bytes) & mask, length), (expected, size));
+            assert_eq!(guest.vmcb.get(RIP), 4093 + code.len() as u64);
+        }
+    }
+
+    #[test]
+    fn loads_fill_their_register() {
+        // mov r9d, [rax]; movsx rdx, byte [rax]; mov dh, [rax]; mov dx, [rax]
+        for (code, bytes, number, expected) in [
+            (&[0x44, 0x8b, 0x08][..], &[1, 2, 3, 0x84][..], 9, 0x8403_0201),
+            (&[0x48, 0x0f, 0xbe, 0x10], &[0x80], 2, u64::MAX - 0x7f),
+            (&[0x8a, 0x30], &[0x80], 2, 0xffff_ffff_ffff_80ff),
+            (&[0x66, 0x8b, 0x10], &[1, 2], 2, 0xffff_ffff_ffff_0201),
+        ] {
+            let mut guest = guest(code);
+            guest.set(number, u64::MAX);
+            guest.read(bytes);
+            assert_eq!(guest.register(number), expected, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn repeated_moves_go_turn_by_turn() {
+        let mut guest = guest(&[0xf3, 0xa5]); // rep movsd
+        guest.memory.0[..8].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        guest.set(RCX_NUMBER, 2);
+        guest.set(RSI_NUMBER, 0);
+        guest.set(RDI_NUMBER, 0xc000_0000);
+        let Some(Access::Write([1, 2, 3, 4, ..], 4)) = guest.access(true) else { panic!() };
+        assert_eq!((guest.register(RCX_NUMBER), guest.vmcb.get(RIP)), (1, 4093));
+        let Some(Access::Write([5, 6, 7, 8, ..], 4)) = guest.access(true) else { panic!() };
+        assert_eq!((guest.register(RCX_NUMBER), guest.vmcb.get(RIP)), (0, 4095));
+        assert_eq!(guest.register(RDI_NUMBER), 0xc000_0008);
+        // The other way: from the device to memory.
+        guest.vmcb.set(RIP, 4093);
+        guest.set(RCX_NUMBER, 1);
+        guest.set(RDI_NUMBER, 16);
+        guest.read(&[9, 9, 9, 9]);
+        assert_eq!(guest.memory.0[16..20], [9, 9, 9, 9]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_instruction_panics(code in prop::collection::vec(any::<u8>(), 0..15), writes: bool) {
+            guest(&code).access(writes);
+        }
+    }
+}

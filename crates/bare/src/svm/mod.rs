@@ -1,0 +1,19 @@
+//! Guests by SVM, AMD's secure virtual machine (AMD64 APM vol. 2, 15).
+
+mod access;
+mod calibrate;
+mod cpuid;
+mod enter;
+mod msr;
+mod nested;
+mod registers;
+mod time;
+mod vcpu;
+mod vmcb;
+mod walk;
+
+pub use calibrate::{calibrate, NotExact};
+pub use cpuid::Leaf;
+pub use nested::{Nested, NotMappable};
+pub use time::{Costs, Way};
+pub use vcpu::{Exit, LongMode, Registers, Vcpu};

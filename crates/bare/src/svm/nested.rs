@@ -1,0 +1,180 @@
+//! Nested page tables: where guest-physical memory lies in the bare machine.
+//!
+//! They are filled before the guest runs, in the largest pages that fit, so
+//! that no access to memory leaves the guest; what is left out is devices.
+
+const PRESENT_WRITABLE_USER: u64 = 7;
+const ACCESSED_DIRTY: u64 = 3 << 5;
+const LARGE: u64 = 1 << 7;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+const PAGE: u64 = 1 << 12;
+const TWO_MIB: u64 = 1 << 21;
+const GIB: u64 = 1 << 30;
+/// Guest-physical addresses end here: one table at the top.
+const END: u64 = 1 << 48;
+
+#[repr(C, align(4096))]
+struct Table([u64; 512]);
+
+/// A range cannot be mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("guest memory at {0:#x} is not aligned, too high, or there twice")]
+pub struct NotMappable(pub u64);
+
+/// A guest's nested page tables.
+pub struct Nested {
+    root: Box<Table>,
+    // Owned by the entries that point to them; kept for their lives.
+    tables: Vec<Box<Table>>,
+}
+
+impl Nested {
+    /// Tables that map nothing.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self { root: Box::new(Table([0; 512])), tables: Vec::new() }
+    }
+
+    /// The top table's address.
+    pub(super) fn root(&self) -> u64 {
+        self.root.0.as_ptr() as u64
+    }
+
+    /// Maps `length` bytes of guest memory from `guest` on to the bare machine's
+    /// memory at `host`; all are multiples of 4096.
+    ///
+    /// # Errors
+    /// Where they are not, or something is mapped there.
+    pub fn map(&mut self, guest: u64, host: u64, length: u64) -> Result<(), NotMappable> {
+        let refused = Err(NotMappable(guest));
+        let Some(end) = guest.checked_add(length).filter(|end| *end <= END) else {
+            return refused;
+        };
+        if !(guest | host | length).is_multiple_of(PAGE) || host.checked_add(length).is_none() {
+            return refused;
+        }
+        let mut at = guest;
+        while at < end {
+            let to = host + (at - guest);
+            let size = [GIB, TWO_MIB, PAGE]
+                .into_iter()
+                .find(|size| (at | to).is_multiple_of(*size) && end - at >= *size);
+            let Some(size) = size else { return refused };
+            if !self.enter(at, to, size) {
+                return refused;
+            }
+            at += size;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, guest: u64, host: u64, size: u64) -> bool {
+        let mut table = &mut self.root.0 as *mut [u64; 512];
+        let mut span = 1 << 39;
+        loop {
+            let index = (guest / span % 512) as usize;
+            // SAFETY: the root, or a table in `tables`: both live as long as
+            // this value, and nothing else refers to them now.
+            let entry = unsafe { &mut (*table)[index] };
+            if span == size {
+                let free = *entry == 0;
+                if free {
+                    let large = if size == PAGE { 0 } else { LARGE };
+                    *entry = host | PRESENT_WRITABLE_USER | ACCESSED_DIRTY | large;
+                }
+                return free;
+            }
+            if *entry == 0 {
+                let mut new = Box::new(Table([0; 512]));
+                *entry = new.0.as_mut_ptr() as u64 | PRESENT_WRITABLE_USER | ACCESSED_DIRTY;
+                self.tables.push(new);
+            } else if *entry & LARGE != 0 {
+                return false;
+            }
+            table = (*entry & ADDRESS) as *mut [u64; 512];
+            span /= 512;
+        }
+    }
+
+    /// Where the byte at `guest` lies, and how many follow it in one piece.
+    pub fn find(&self, guest: u64) -> Option<(u64, u64)> {
+        if guest >= END {
+            return None;
+        }
+        let mut table = &self.root.0 as *const [u64; 512];
+        let mut span: u64 = 1 << 39;
+        loop {
+            // SAFETY: as in `enter`; entries point to tables of this value.
+            let entry = unsafe { (*table)[(guest / span % 512) as usize] };
+            if entry == 0 {
+                return None;
+            }
+            if entry & LARGE != 0 || span == PAGE {
+                let offset = guest % span;
+                return Some((entry & ADDRESS & !(span - 1) | offset, span - offset));
+            }
+            table = (entry & ADDRESS) as *const [u64; 512];
+            span /= 512;
+        }
+    }
+
+    /// Copies guest memory from `guest` on; whether all of it is memory.
+    pub(super) fn read(&self, mut guest: u64, mut into: &mut [u8]) -> bool {
+        while !into.is_empty() {
+            let Some((host, room)) = self.find(guest) else { return false };
+            let length = into.len().min(room as usize);
+            let (part, rest) = into.split_at_mut(length);
+            // SAFETY: mapped memory, which the caller of `map` keeps; guests
+            // write to it only while they run.
+            unsafe { std::ptr::copy_nonoverlapping(host as *const u8, part.as_mut_ptr(), length) };
+            into = rest;
+            guest += length as u64;
+        }
+        true
+    }
+
+    /// Copies to guest memory from `guest` on; whether all of it is memory.
+    pub(super) fn write(&self, mut guest: u64, mut from: &[u8]) -> bool {
+        while !from.is_empty() {
+            let Some((host, room)) = self.find(guest) else { return false };
+            let length = from.len().min(room as usize);
+            let (part, rest) = from.split_at(length);
+            // SAFETY: as in `read`.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), host as *mut u8, length) };
+            from = rest;
+            guest += length as u64;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_pages_are_used() {
+        let mut nested = Nested::new();
+        nested.map(0, 5 * GIB, 2 * GIB + TWO_MIB + PAGE).unwrap();
+        // Two levels, for the third and the fourth.
+        assert_eq!(nested.tables.len(), 3);
+        assert_eq!(nested.find(0), Some((5 * GIB, GIB)));
+        assert_eq!(nested.find(2 * GIB - 1), Some((7 * GIB - 1, 1)));
+        assert_eq!(nested.find(2 * GIB + 5), Some((7 * GIB + 5, TWO_MIB - 5)));
+        assert_eq!(nested.find(2 * GIB + TWO_MIB), Some((7 * GIB + TWO_MIB, PAGE)));
+        assert_eq!(nested.find(2 * GIB + TWO_MIB + PAGE), None);
+        assert_eq!(nested.find(u64::MAX), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut nested = Nested::new();
+        assert!(nested.map(1, 0, PAGE).is_err());
+        assert!(nested.map(0, 0, 5).is_err());
+        assert!(nested.map(END, 0, PAGE).is_err());
+        assert!(nested.map(u64::MAX - 4095, 0, PAGE).is_err());
+        nested.map(0, GIB, GIB).unwrap();
+        assert!(nested.map(4096, GIB, PAGE).is_err());
+        assert!(nested.map(0, GIB, GIB).is_err());
+    }
+}

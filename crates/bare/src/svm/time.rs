@@ -1,0 +1,132 @@
+//! What entering and leaving take, and the timer that ends the guest's stay.
+
+/// Ways out of the guest, as far as their costs can differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Way {
+    /// IN or OUT.
+    Port = 0,
+    /// A device's memory.
+    Memory = 1,
+    /// RDMSR or WRMSR.
+    Msr = 2,
+    /// CPUID.
+    Cpuid = 3,
+    /// HLT.
+    Halt = 4,
+    /// The guest can take an interrupt.
+    Window = 5,
+    /// The timer.
+    Timer = 6,
+    /// All others.
+    Other = 7,
+}
+
+/// How many ways there are.
+pub const WAYS: usize = 8;
+
+impl Way {
+    // AMD64 APM vol. 2, appendix C.
+    pub(super) fn of(code: u64) -> Self {
+        match code {
+            0x7b => Self::Port,
+            0x400 => Self::Memory,
+            0x7c => Self::Msr,
+            0x72 => Self::Cpuid,
+            0x78 => Self::Halt,
+            0x64 => Self::Window,
+            0x60 => Self::Timer,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What is not the guest's time, in ticks: exact, and the same each time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// From the TSC's reading before an entry to the guest's first instruction.
+    pub enter: i64,
+    /// What an injected event adds to that.
+    pub inject: i64,
+    /// From the end of the guest's last instruction to the TSC's reading, by
+    /// [`Way`].
+    pub leave: [i64; WAYS],
+    /// From the timer's setting to the guest's first instruction.
+    pub timer: i64,
+}
+
+/// The processor's TSC.
+fn ticks() -> u64 {
+    // SAFETY: the instruction has no effect on memory.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// The timer's setting.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    /// When it goes off, or did, on the host's TSC; 0: its interrupt is taken.
+    due: u64,
+    // What was written at this entry.
+    written: u64,
+    /// The host's TSC at the last exit.
+    now: u64,
+}
+
+impl Timer {
+    /// What to write so that the guest stays from `now` to `until` at most; 0:
+    /// nothing, as it goes off in time already.
+    pub(super) fn set(&mut self, now: u64, until: u64, costs: &Costs) -> u64 {
+        const LONGEST: u64 = u32::MAX as u64;
+        let stay = until.saturating_sub(now);
+        // An earlier time does no harm: the guest goes on after it.
+        let in_time = self.due != 0 && self.due <= self.now.saturating_add(stay);
+        self.written = if in_time || until == u64::MAX {
+            0
+        } else {
+            stay.saturating_add_signed(costs.timer).clamp(1, LONGEST)
+        };
+        self.written
+    }
+
+    /// The guest was entered with the TSC reading `entered`, and has left at `left`.
+    pub(super) fn left(&mut self, entered: u64, left: u64, costs: &Costs) {
+        self.now = left;
+        if self.written != 0 {
+            let written_at = entered.wrapping_add_signed(costs.enter - costs.timer);
+            self.due = written_at + self.written;
+        }
+    }
+
+    /// Whether it went off while the host was at work: its interrupt waits, and
+    /// would end the guest's stay before it begins.
+    pub(super) fn has_passed(&self) -> bool {
+        self.due != 0 && self.due <= ticks()
+    }
+
+    /// It is stopped, and its interrupt taken if there was one.
+    pub(super) fn fired(&mut self) {
+        self.due = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timer_is_set_only_where_it_must_be() {
+        let costs = Costs { enter: 10, timer: 30, ..Costs::default() };
+        let mut timer = Timer::default();
+        assert_eq!(timer.set(0, u64::MAX, &costs), 0);
+        assert_eq!(timer.set(1000, 1100, &costs), 130);
+        timer.left(5020, 5050, &costs);
+        assert_eq!(timer.due, 5130);
+        // At the earliest 80 ticks from now on: in time for a stay of 80.
+        assert_eq!(timer.set(1020, 1100, &costs), 0);
+        timer.left(6000, 6001, &costs);
+        assert_eq!(timer.set(1021, 1100, &costs), 0); // its interrupt waits
+        timer.fired();
+        assert_eq!(timer.set(1021, 1100, &costs), 109);
+        assert_eq!(timer.set(0, u64::MAX - 1, &costs), u32::MAX as u64);
+    }
+}

@@ -1,0 +1,238 @@
+//! The few Linux system calls that a static program of one thread needs.
+//!
+//! They come from the C library and from Rust's standard library, which need
+//! not be rebuilt for the bare machine. There are no files, no threads, no
+//! signals and no paging. What is not here is `ENOSYS`, and says so on the
+//! serial port.
+
+mod entry;
+mod memory;
+
+use crate::port;
+use entry::Frame;
+use memory::Pages;
+
+pub(crate) use entry::{entry_bytes, entry_offset};
+
+/// A QEMU debug exit (hw/misc/debugexit.c) at this port ends the machine.
+pub const EXIT_PORT: u16 = 0x501;
+/// The first serial port: standard output and error.
+const SERIAL: u16 = 0x3f8;
+/// Start of the wall clock: 2026-01-01, in seconds since 1970.
+const EPOCH: u64 = 1_767_225_600;
+const SECOND: u64 = 1_000_000_000;
+
+static mut PAGES: Pages = Pages::new();
+static mut RANDOM: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Serves one system call.
+extern "C" fn handle(frame: &mut Frame) {
+    frame.number = match call(frame.number as i64, frame.arguments) {
+        Ok(value) => value,
+        Err(error) => -i64::from(error) as u64,
+    };
+}
+
+fn call(number: i64, arguments: [u64; 6]) -> Result<u64, i32> {
+    let [first, second, third, fourth, ..] = arguments;
+    let pages = &raw mut PAGES;
+    // SAFETY: calls do not nest and there is one thread.
+    let pages = unsafe { &mut *pages };
+    pages.begin();
+    Ok(match number {
+        libc::SYS_write => match first {
+            // SAFETY: the caller's buffer, as write(2) has it.
+            1 | 2 => unsafe { print(second, third) },
+            _ => return Err(libc::EBADF),
+        },
+        libc::SYS_writev => {
+            let mut sum = 0;
+            for index in 0..third {
+                // SAFETY: the caller's array of buffers, as writev(2) has it.
+                sum += unsafe {
+                    let buffer = (second as *const libc::iovec).add(index as usize).read();
+                    print(buffer.iov_base as u64, buffer.iov_len as u64)
+                };
+            }
+            sum
+        }
+        libc::SYS_brk => pages.set_break(first),
+        libc::SYS_mmap => {
+            let flags = fourth as i32;
+            if flags & libc::MAP_ANONYMOUS == 0 {
+                return Err(libc::ENODEV);
+            }
+            if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
+                return Err(libc::EINVAL);
+            }
+            pages.take(second).ok_or(libc::ENOMEM)?
+        }
+        libc::SYS_munmap => {
+            pages.give(first, second);
+            0
+        }
+        libc::SYS_madvise => {
+            if third as i32 == libc::MADV_DONTNEED {
+                memory::clear(first, second);
+            }
+            0
+        }
+        libc::SYS_mremap => return Err(libc::ENOMEM), // the C library copies then
+        libc::SYS_arch_prctl => match first {
+            // SAFETY: the C library sets its own thread's data up.
+            ARCH_SET_FS => unsafe {
+                std::arch::asm!("wrfsbase {}", in(reg) second, options(nostack, preserves_flags));
+                0
+            },
+            _ => return Err(libc::EINVAL),
+        },
+        libc::SYS_clock_gettime => {
+            let now = ticks();
+            let wall = if first == libc::CLOCK_REALTIME as u64 { EPOCH } else { 0 };
+            // SAFETY: the caller's timespec.
+            unsafe { (second as *mut [u64; 2]).write([wall + now / SECOND, now % SECOND]) };
+            0
+        }
+        libc::SYS_getrandom => {
+            // SAFETY: the caller's buffer of that length; one thread.
+            unsafe {
+                for index in 0..second {
+                    *(first as *mut u8).add(index as usize) = random() as u8;
+                }
+            }
+            second
+        }
+        libc::SYS_prlimit64 => {
+            if fourth != 0 {
+                let limit = libc::rlimit { rlim_cur: 4 << 20, rlim_max: libc::RLIM_INFINITY };
+                // SAFETY: the caller's structure.
+                unsafe { (fourth as *mut libc::rlimit).write(limit) };
+            }
+            0
+        }
+        libc::SYS_rt_sigaction => zeroes(third, 32),
+        libc::SYS_rt_sigprocmask => zeroes(third, 8),
+        libc::SYS_sigaltstack => zeroes(second, 24),
+        libc::SYS_sched_getaffinity => {
+            zeroes(third, second.min(8));
+            // SAFETY: the caller's set, at least a byte of it.
+            unsafe { *(third as *mut u8) = 1 };
+            second.min(8)
+        }
+        libc::SYS_sysinfo => zeroes(first, std::mem::size_of::<libc::sysinfo>() as u64),
+        libc::SYS_getpid | libc::SYS_gettid | libc::SYS_set_tid_address => 1,
+        libc::SYS_mprotect
+        | libc::SYS_set_robust_list
+        | libc::SYS_poll
+        | libc::SYS_iopl
+        | libc::SYS_close
+        | libc::SYS_fcntl
+        | libc::SYS_getuid
+        | libc::SYS_geteuid
+        | libc::SYS_getgid
+        | libc::SYS_getegid
+        | libc::SYS_setrlimit
+        | libc::SYS_sched_yield
+        | libc::SYS_read => 0,
+        libc::SYS_futex => match second as i32 & 0x7f {
+            libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => 0,
+            // Nobody else is there to end the wait.
+            _ => die("a thread waits for another, and there is one only"),
+        },
+        libc::SYS_ioctl => return Err(libc::ENOTTY),
+        libc::SYS_open
+        | libc::SYS_openat
+        | libc::SYS_readlink
+        | libc::SYS_readlinkat
+        | libc::SYS_access
+        | libc::SYS_stat
+        | libc::SYS_newfstatat => return Err(libc::ENOENT),
+        libc::SYS_fstat | libc::SYS_lseek => return Err(libc::EBADF),
+        libc::SYS_rseq | libc::SYS_statx | libc::SYS_clone3 | libc::SYS_clone => {
+            return Err(libc::ENOSYS)
+        }
+        libc::SYS_exit | libc::SYS_exit_group => end(first as u8),
+        libc::SYS_kill | libc::SYS_tgkill | libc::SYS_tkill => die("a signal"),
+        _ => {
+            say("stasis: no such system call here: ");
+            say_number(number as u64);
+            say("\n");
+            return Err(libc::ENOSYS);
+        }
+    })
+}
+
+// <asm/prctl.h>
+const ARCH_SET_FS: u64 = 0x1002;
+
+fn zeroes(at: u64, length: u64) -> u64 {
+    if at != 0 {
+        // SAFETY: a structure of that length which the caller wants filled.
+        unsafe { std::ptr::write_bytes(at as *mut u8, 0, length as usize) };
+    }
+    0
+}
+
+/// The processor's ticks: nanoseconds, as QEMU's TSC has 1 GHz.
+fn ticks() -> u64 {
+    // SAFETY: the instruction has no effect on memory.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+// Numbers for hash tables: the same in each run. Marsaglia: Xorshift RNGs,
+// Journal of Statistical Software 8 (2003), 14.
+fn random() -> u64 {
+    // SAFETY: calls do not nest and there is one thread.
+    unsafe {
+        RANDOM ^= RANDOM << 13;
+        RANDOM ^= RANDOM >> 7;
+        RANDOM ^= RANDOM << 17;
+        RANDOM
+    }
+}
+
+/// # Safety
+/// `length` bytes from `from` on are readable.
+unsafe fn print(from: u64, length: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    port::write_bytes(SERIAL, unsafe {
+        std::slice::from_raw_parts(from as *const u8, length as usize)
+    });
+    length
+}
+
+/// Writes to the serial port.
+pub(crate) fn say(text: &str) {
+    port::write_bytes(SERIAL, text.as_bytes());
+}
+
+/// Writes a number to the serial port, in hexadecimal.
+pub(crate) fn say_number(number: u64) {
+    for digit in (0..16).rev() {
+        let digit = (number >> (4 * digit)) as usize & 15;
+        port::write_bytes(SERIAL, &b"0123456789abcdef"[digit..=digit]);
+    }
+}
+
+/// Ends the machine after an error that the program cannot go on from.
+pub(crate) fn die(why: &str) -> ! {
+    say("stasis: on the bare machine: ");
+    say(why);
+    say("\n");
+    end(ABORTED)
+}
+
+/// What [`die`] writes to the exit port.
+pub const ABORTED: u8 = 0x7f;
+
+/// Ends the machine.
+pub fn end(status: u8) -> ! {
+    loop {
+        port::write_bytes(EXIT_PORT, &[status]);
+    }
+}
+
+/// Whether this program runs on the bare machine.
+pub fn is_here() -> bool {
+    entry::is_at_home() && std::env::var_os(crate::image::MARK).is_some()
+}

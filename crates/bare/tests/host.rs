@@ -1,0 +1,210 @@
+//! This test's own program on the bare machine, under stock QEMU.
+//!
+//! Outside, it starts QEMU for each check and looks at what that said; inside,
+//! it does the check. `STASIS_BARE_EXITS` gives the number of exits of each kind
+//! (3,000), `STASIS_QEMU` names another QEMU.
+
+use stasis_bare::svm::{calibrate, Costs, Exit, Leaf, LongMode, Nested, Vcpu};
+use std::arch::global_asm;
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+const MEMORY: u64 = 4 << 30;
+const SUCCESS: u8 = 0x10;
+
+fn main() {
+    if stasis_bare::is_here() {
+        inside();
+        println!("done");
+        stasis_bare::end(SUCCESS);
+    }
+    let exits = std::env::var("STASIS_BARE_EXITS").map_or(3_000, |text| text.parse().unwrap());
+    let first = run(exits);
+    print!("{first}");
+    assert_eq!(first, run(exits), "two runs differ");
+}
+
+/// What the program says on the bare machine.
+fn run(exits: u32) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let elf = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let mut image = stasis_bare::image(&elf, MEMORY).unwrap();
+    // The one word that the check depends on, where nothing else is.
+    let place = (stasis_bare::layout::PARAMETERS - stasis_bare::IMAGE) as usize + 0x800;
+    image[place..place + 4].copy_from_slice(&exits.to_le_bytes());
+    std::fs::write(folder.path().join("image"), image).unwrap();
+    std::fs::write(folder.path().join("firmware"), stasis_bare::firmware()).unwrap();
+    if let Some(keep) = std::env::var_os("STASIS_KEEP") {
+        for name in ["image", "firmware"] {
+            std::fs::copy(folder.path().join(name), Path::new(&keep).join(name)).unwrap();
+        }
+    }
+    let output = qemu(folder.path());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let status = i32::from(SUCCESS) << 1 | 1;
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{said}\n{log}");
+    said
+}
+
+fn qemu(folder: &Path) -> std::process::Output {
+    let program = std::env::var("STASIS_QEMU").unwrap_or("qemu-system-x86_64".into());
+    let options = "-accel tcg,thread=single -icount shift=0,sleep=off -cpu EPYC,+svm,+npt,-rdrand,-rdseed,-erms \
+        -machine microvm,pic=off,pit=off,rtc=off -nodefaults -no-user-config -display none \
+        -no-reboot -serial stdio -device isa-debug-exit,iobase=0x501,iosize=1 -bios firmware";
+    let more = std::env::var("STASIS_QEMU_MORE").unwrap_or_default();
+    Command::new(program)
+        .args(options.split_whitespace())
+        .args(["-m", &format!("{}M", MEMORY >> 20)])
+        .args([
+            "-device",
+            &format!("loader,file=image,addr={:#x},force-raw=on", stasis_bare::IMAGE),
+        ])
+        .args(more.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .expect("qemu-system-x86_64 starts")
+}
+
+fn inside() {
+    the_standard_library_works();
+    // SAFETY: on the bare machine, once.
+    let costs = unsafe {
+        stasis_bare::start();
+        calibrate()
+    };
+    let costs = costs.unwrap();
+    println!("{costs:?}");
+    // SAFETY: the word that `run` has put there.
+    let exits = unsafe { ((stasis_bare::layout::PARAMETERS + 0x800) as *const u32).read() };
+    exits_take_no_time(&costs, exits);
+}
+
+fn the_standard_library_works() {
+    let map: HashMap<u64, String> = (0..1000).map(|n| (n, n.to_string())).collect();
+    assert_eq!(map[&77], "77");
+    // Larger than what the break holds, and given back.
+    let big: Vec<Vec<u8>> = (0..3).map(|n| vec![n; 40 << 20]).collect();
+    assert!(big.iter().enumerate().all(|(n, bytes)| bytes[n << 20] == n as u8));
+    drop(big);
+    assert!(vec![0u8; 60 << 20].iter().step_by(4096).all(|&byte| byte == 0));
+    assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+    assert!(std::fs::File::open("/etc/passwd").is_err());
+}
+
+// RBX turns. R9 is the least, R10 the most ticks between two readings of the TSC
+// around the instruction.
+macro_rules! guest {
+    ($name:literal, $($instruction:literal),+) => {
+        global_asm!(
+            concat!(".globl ", $name),
+            concat!($name, ":"),
+            "mov r9, -1",
+            "xor r10d, r10d",
+            "2:",
+            "rdtsc",
+            "mov r8, rax",
+            $($instruction,)+
+            "rdtsc",
+            "sub rax, r8",
+            "cmp rax, r9",
+            "cmovb r9, rax",
+            "cmp rax, r10",
+            "cmova r10, rax",
+            "dec rbx",
+            "jnz 2b",
+            "mov edx, 1",
+            "mov dx, 0x77",
+            "out dx, al",
+        );
+    };
+}
+
+guest!("test_port_write", "out 0x10, al");
+guest!("test_port_read", "in al, 0x10");
+guest!("test_store", "mov [rsi], ebx");
+guest!("test_load", "mov eax, [rsi]");
+guest!("test_wrmsr", "mov ecx, 0x6e0", "wrmsr");
+guest!("test_rdmsr", "mov ecx, 0x6e0", "rdmsr");
+guest!("test_cpuid", "mov r11, rbx", "cpuid", "mov rbx, r11");
+guest!("test_halt", "hlt");
+guest!("test_nothing", "nop");
+
+extern "C" {
+    fn test_port_write();
+    fn test_port_read();
+    fn test_store();
+    fn test_load();
+    fn test_wrmsr();
+    fn test_rdmsr();
+    fn test_cpuid();
+    fn test_halt();
+    fn test_nothing();
+}
+
+/// Whatever the host does between, a turn takes the guest the same ticks.
+fn exits_take_no_time(costs: &Costs, exits: u32) {
+    static SEGMENTS: [u64; 4] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
+    for (name, code, ticks, ways) in [
+        ("nothing", test_nothing as unsafe extern "C" fn(), 3, 0),
+        ("a port written", test_port_write, 3, 1),
+        ("a port read", test_port_read, 3, 1),
+        ("a store", test_store, 3, 1),
+        ("a load", test_load, 3, 1),
+        ("WRMSR", test_wrmsr, 4, 1),
+        ("RDMSR", test_rdmsr, 4, 1),
+        ("CPUID", test_cpuid, 5, 0),
+        ("HLT", test_halt, 3, 1),
+    ] {
+        let mut nested = Nested::new();
+        nested.map(0, 0, 3 << 30).unwrap();
+        let leaves = vec![Leaf { function: 0, index: None, values: [1, 2, 3, 4] }];
+        let mut vcpu = Vcpu::new(0, leaves);
+        let mode = LongMode {
+            cr3: stasis_bare::layout::PAGE_TABLES,
+            gdt: SEGMENTS.as_ptr() as u64,
+            idt: 0,
+        };
+        vcpu.start_in_long_mode(&mode);
+        let mut registers = [0; 18];
+        registers[3] = u64::from(exits);
+        registers[6] = 0xd000_0000;
+        registers[16] = code as *const () as u64;
+        vcpu.set_registers(&registers);
+        let (mut now, mut count, mut noise) = (1_000_000, 0u32, 1u64);
+        loop {
+            // A slice's end now and then, at any instruction.
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let until = now + 1 + (noise >> 56);
+            // SAFETY: on the bare machine; the guest writes to no memory.
+            let (exit, then) = unsafe { vcpu.run(&nested, costs, now, until) };
+            assert!(then >= now);
+            now = then;
+            match exit {
+                Exit::PortWrite(0x77, _) => break,
+                Exit::Timer => {
+                    assert_eq!(now, until, "{name}: a slice ends where it should");
+                    continue;
+                }
+                Exit::Unsupported(what) => panic!("{name}: {what}"),
+                Exit::Shutdown => panic!("{name}: shut down"),
+                Exit::PortRead(_, bytes) | Exit::MmioRead(_, bytes) => bytes.fill(count as u8),
+                Exit::MmioWrite(address, bytes) => {
+                    assert_eq!((address, bytes.len()), (0xd000_0000, 4));
+                }
+                _ => {}
+            }
+            count += 1;
+            // The host takes its time.
+            (0..noise >> 58).for_each(|n| {
+                std::hint::black_box(n);
+            });
+        }
+        let registers = vcpu.registers();
+        assert_eq!(count, exits * ways, "{name}");
+        assert_eq!((registers[9], registers[10]), (ticks, ticks), "{name}: least and most");
+        println!("{name}: {exits} turns, {ticks} ticks each");
+    }
+}
