@@ -162,6 +162,7 @@ pub(crate) mod tests {
             initramfs: "/g/initramfs".into(),
             root: "/g/root".into(),
             kernel_release: "6".into(),
+            date: 0,
         }
     }
 

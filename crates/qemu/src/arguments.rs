@@ -180,6 +180,7 @@ mod tests {
             initramfs: "/g/initramfs".into(),
             root: "/g/root".into(),
             kernel_release: "6".into(),
+            date: 0,
         })
     }
 

@@ -12,6 +12,7 @@ mod kernel;
 mod port;
 mod results;
 mod root;
+mod udev;
 mod wait;
 
 use std::io::Write;
@@ -86,7 +87,15 @@ fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentE
     kernel::load_modules(Path::new("/modules"), &device::vendors())?;
     root::enter(&announcements)?;
     kernel::loopback_up()?;
-    surroundings(client, job, &announcements)
+    surroundings(client, job, &announcements, Udev::Starts)
+}
+
+/// Whether udevd runs beside the command. Under stock QEMU job follows job, each for a
+/// moment on a drive that is named to it, and to start udevd would take longer than some.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Udev {
+    Starts,
+    Absent,
 }
 
 /// What can differ between jobs: the name, the input, the drives.
@@ -94,13 +103,17 @@ fn surroundings<T: Transport>(
     client: &mut Client<T>,
     job: &Job,
     announcements: &wait::Announcements,
+    udev: Udev,
 ) -> Result<(), AgentError> {
     kernel::set_hostname(&job.hostname)?;
     if job.has_input {
         tar_input(client)?;
     }
+    job.drives.iter().try_for_each(|name| announcements.wait_for(name))?;
+    if udev == Udev::Starts && !udev::start()? {
+        client.log("udevd has not looked at all drives yet; /dev/disk may lack some")?;
+    }
     for name in &job.drives {
-        announcements.wait_for(name)?;
         if !job.scheduler.is_empty() {
             kernel::set_scheduler(name, &job.scheduler)?;
         }

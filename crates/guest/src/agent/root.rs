@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -14,7 +15,16 @@ use super::AgentError;
 /// Where the machine shows the root file system's image: the first legacy
 /// persistent-memory range.
 const ROOT_DEVICE: &str = "/dev/pmem0";
-const ROOT_NAME: &str = "pmem0";
+pub(super) const ROOT_NAME: &str = "pmem0";
+
+/// Links below `/dev` that Linux programs expect beside the kernel's nodes
+/// (Documentation/admin-guide/devices.txt, "Compulsory links").
+const LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
 
 /// Mounts what is needed to find devices.
 pub(super) fn mount_kernel_files() -> Result<(), AgentError> {
@@ -63,6 +73,9 @@ pub(super) fn enter(announcements: &Announcements) -> Result<(), AgentError> {
     ] {
         folder(place)?;
         new("tmpfs", place, safe, mode)?;
+    }
+    for (place, target) in LINKS {
+        symlink(target, place).map_err(|e| AgentError::new("make the link", place, e))?;
     }
     Ok(())
 }

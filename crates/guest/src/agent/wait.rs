@@ -29,15 +29,9 @@ pub(super) struct Announcements(OwnedFd);
 impl Announcements {
     /// Hears what is announced from now on.
     pub(super) fn listen() -> Result<Self, AgentError> {
-        /// The kernel's own announcements (udev's are group 2).
+        /// The kernel's own announcements.
         const KERNEL: u32 = 1;
-        let error = |e: Errno| AgentError::new("listen to", "the kernel's announcements", e);
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let protocol = SockProtocol::NetlinkKObjectUEvent;
-        let socket = socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol);
-        let socket = socket.map_err(error)?;
-        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNEL)).map_err(error)?;
-        Ok(Self(socket))
+        listen(KERNEL).map(Self)
     }
 
     /// Waits for a device, a name below `/dev`, that was there already or has
@@ -103,6 +97,17 @@ impl Announcements {
             }
         }
     }
+}
+
+/// A socket that hears what is announced to a multicast group.
+pub(super) fn listen(group: u32) -> Result<OwnedFd, AgentError> {
+    let error = |e: Errno| AgentError::new("listen to", "the kernel's announcements", e);
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let protocol = SockProtocol::NetlinkKObjectUEvent;
+    let socket = socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol);
+    let socket = socket.map_err(error)?;
+    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, group)).map_err(error)?;
+    Ok(socket)
 }
 
 /// Between two looks.

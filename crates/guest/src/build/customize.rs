@@ -3,13 +3,15 @@
 use std::path::Path;
 
 /// A hook that fetches `kernel`, and makes the archive and the image, with the
-/// kernel modules `more` beside those for storage.
+/// kernel modules `more` beside those for storage. The build began at `started`, in
+/// seconds since 1970.
 ///
 /// `kernel` is a package's name by Debian's rules, so it needs no quoting; it
 /// is quoted nevertheless.
-pub(super) fn hook(kernel: &str, more: &[String]) -> String {
+pub(super) fn hook(kernel: &str, more: &[String], started: u64) -> String {
     let script = include_str!("customize.sh");
-    format!("kernel={}\nmore={}\n{script}", quote(kernel), quote(&more.join(" ")))
+    let (kernel, more) = (quote(kernel), quote(&more.join(" ")));
+    format!("kernel={kernel}\nmore={more}\nstarted={started}\n{script}")
 }
 
 /// A hook that copies `from` in the new root to `to` on this machine.
@@ -37,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_hook_is_a_script() {
-        let script = hook("linux-image-amd64", &["nfsd".into(), "tun".into()]);
+        let script = hook("linux-image-amd64", &["nfsd".into(), "tun".into()], 1);
         let status = std::process::Command::new("sh").args(["-n", "-c", &script]).status();
         assert!(status.unwrap().success());
     }

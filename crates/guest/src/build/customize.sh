@@ -1,6 +1,6 @@
 # Run by mmdebstrap as a hook: $1 is the new root file system, $MMDEBSTRAP_APT_CONFIG
-# the configuration of its apt. $kernel (a package) and $more (modules) come before this text.
-# Leaves /.stasis/kernel.tar and /.stasis/root.ext4 in the new root.
+# the configuration of its apt. $kernel (a package), $more (modules) and $started (when the build began, in
+# seconds since 1970) come before this text. Leaves kernel.tar, root.ext4 and date in /.stasis in the new root.
 set -eu
 root=$1
 work=$(mktemp -d)
@@ -58,11 +58,27 @@ if [ -n "$more" ]; then
   done
 fi
 depmod --basedir "$root" "$release"
+rm -rf "$root"/boot/*
+# Scripts ask it what the kernel can do.
+for file in "$work"/tree/boot/config-*; do [ ! -f "$file" ] || cp "$file" "$root/boot/"; done
 tar -cf "$work/kernel.tar" -C "$work/tree" boot -C "$root/lib" "modules/$release"
 rm -rf "$work/tree"
 
 echo "stasis: tidying" >&2
-rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/* "$root"/var/log/* "$root"/boot/*
+rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/* "$root"/var/log/*
+# udevd keeps the rules for storage: the others are for hardware that is not there, or (60-block) have it read
+# a drive whenever a program has written to it, or would start something (arrays, NVMe over fabrics, units of systemd).
+rules=$(dpkg-query --admindir="$root/var/lib/dpkg" --listfiles udev | sed -n 's|^.*/rules.d/\(.*\.rules\)$|\1|p')
+for file in $rules; do
+  case $file in
+    50-udev-default.rules | 60-persistent-storage.rules | 64-btrfs.rules | 80-drivers.rules) ;;
+    *) rm -f "$root/lib/udev/rules.d/$file" ;;
+  esac
+done
+for file in 64-md-raid-assembly 70-nvmf-autoconnect 71-nvmf-iopolicy-netapp 85-hwclock 96-e2scrub; do
+  rm -f "$root/lib/udev/rules.d/$file.rules"
+done
+rm -rf "$root"/lib/udev/hwdb.*
 mkdir -p "$root/results"
 echo stasis >"$root/etc/hostname"
 printf '127.0.0.1 localhost\n127.0.1.1 stasis\n' >"$root/etc/hosts"
@@ -75,14 +91,19 @@ mkdir "$work/view"
 mount --bind "$root" "$work/view"
 trap 'umount "$work/view"' EXIT
 find "$work/view/tmp" "$work/view/run" -mindepth 1 -maxdepth 1 ! -name 'mmdebstrap.*' -exec rm -rf {} +
+# What the build itself has written gets the time of the newest file of a package, and the guest's date is the
+# day after: the same packages are the same image, and no file is of the future.
+newest=$(find "$work/view" ! -newermt "@$started" -printf '%T@\n' | sort -n | tail -n 1 | cut -d . -f 1)
+newest=${newest:-$started}
+find "$work/view" -newermt "@$newest" -exec touch --no-dereference --date "@$newest" {} +
 inodes=$(($(find "$work/view" | wc -l) + 64))
 kib=$(du -sk "$work/view" | cut -f 1)
 # 256 bytes for each inode; 2 % for directories' and extents' blocks. In whole 2 MiB.
 mib=$((((kib + inodes / 4) * 102 / 100 / 2048 + 2) * 2))
 attempt=1
 # No journal, checksums or reserved blocks: the image is never written to.
-# Fixed identifiers: the same content is the same image.
-until mke2fs -q -F -t ext4 -b 4096 -I 256 -N "$inodes" -m 0 -L stasis-root \
+# Fixed identifiers and times: the same content is the same image.
+until E2FSPROGS_FAKE_TIME=$newest mke2fs -q -F -t ext4 -b 4096 -I 256 -N "$inodes" -m 0 -L stasis-root \
     -U 57a51500-0000-4000-8000-000000000001 \
     -O none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize \
     -E hash_seed=57a51500-0000-4000-8000-000000000002,root_owner=0:0,lazy_itable_init=0,nodiscard \
@@ -96,5 +117,6 @@ umount "$work/view"
 trap - EXIT
 mkdir "$root/.stasis"
 mv "$work/kernel.tar" "$work/root.ext4" "$root/.stasis/"
+echo $(((newest / 86400 + 1) * 86400)) >"$root/.stasis/date"
 rm -rf "$work"
 echo "stasis: copying the image" >&2

@@ -5,12 +5,16 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{customize, sources, BuildError, Progress, Recipe};
 
 /// The archive with the kernel and its modules, below the work folder.
 pub(super) const KERNEL_ARCHIVE: &str = "kernel.tar";
 const ROOT_IMAGE: &str = "root.ext4";
+
+/// The guest's date, as text: seconds since 1970-01-01 00:00 UTC.
+pub(super) const DATE: &str = "date";
 
 /// What must be installed, and the Debian package it is in.
 const TOOLS: [(&str, &str); 4] = [
@@ -51,6 +55,8 @@ pub(super) fn run(
     check_tools()?;
     let started = "preparing";
     progress(Progress { step: started, fraction: 0.0 });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let hook = customize::hook(&recipe.kernel, &recipe.modules, now);
     let mut command = Command::new("mmdebstrap");
     command
         .args(["--variant=essential", "--architectures=amd64", "--format=null"])
@@ -59,8 +65,8 @@ pub(super) fn run(
         .arg("--include=usr-is-merged")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
         .args(EXCLUDED.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")))
-        .arg(format!("--customize-hook={}", customize::hook(&recipe.kernel, &recipe.modules)));
-    for name in [KERNEL_ARCHIVE, ROOT_IMAGE] {
+        .arg(format!("--customize-hook={hook}"));
+    for name in [KERNEL_ARCHIVE, ROOT_IMAGE, DATE] {
         let hook = customize::download(&format!("/.stasis/{name}"), &work.join(name));
         command.arg(format!("--customize-hook={hook}"));
     }

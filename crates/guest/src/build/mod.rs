@@ -26,6 +26,7 @@ pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
 pub use store::{default_cache, Guest};
 
 use std::fs;
+use std::num::ParseIntError;
 use std::path::Path;
 
 /// How far a build has come.
@@ -62,7 +63,8 @@ pub fn build(
             // The first error is the one to tell; the next build tidies up too.
             let _ = store::remove(&work);
         }
-        store.commit(&work, recipe, &made?)?;
+        let (release, date) = made?;
+        store.commit(&work, recipe, (&release, date))?;
     }
     let mut manifest = store.manifest()?;
     let digest = store::digest(&agent);
@@ -77,19 +79,28 @@ pub fn build(
     Ok(store.guest(&manifest))
 }
 
-/// Makes everything but the initramfs in `work`; gives the kernel's release.
+/// Makes everything but the initramfs in `work`; gives the kernel's release and the
+/// guest's date.
 fn make(
     recipe: &Recipe,
     work: &Path,
     log: &Path,
     progress: &mut dyn FnMut(Progress),
-) -> Result<String, BuildError> {
+) -> Result<(String, u64), BuildError> {
     mmdebstrap::run(recipe, work, log, progress)?;
     progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
     let archive = work.join(mmdebstrap::KERNEL_ARCHIVE);
     let release = kernel::unpack(&archive, work)?;
     store::remove(&archive)?;
-    Ok(release)
+    let path = work.join(mmdebstrap::DATE);
+    let text = fs::read_to_string(&path).map_err(BuildError::file("read", &path))?;
+    let date = text.trim().parse();
+    let date = date.map_err(|e: ParseIntError| BuildError::Damaged {
+        path: path.clone(),
+        cause: e.to_string(),
+    })?;
+    store::remove(&path)?;
+    Ok((release, date))
 }
 
 /// Whether the guest of `recipe` is in `cache`. It may still need a new

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::BuildError;
 
 /// Debian packages of every guest. Kernel modules come with the kernel.
-pub const DEFAULT_PACKAGES: [&str; 14] = [
+pub const DEFAULT_PACKAGES: [&str; 16] = [
     "bash",
     "blktrace",
+    "bsdextrautils",
     "btrfs-progs",
     "coreutils",
     "e2fsprogs",
@@ -18,6 +19,7 @@ pub const DEFAULT_PACKAGES: [&str; 14] = [
     "nvme-cli",
     "procps",
     "sqlite3",
+    "udev",
     "util-linux",
     "xfsprogs",
 ];

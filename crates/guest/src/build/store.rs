@@ -14,7 +14,7 @@ use super::{BuildError, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// The file whose presence says that a guest is whole.
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -34,6 +34,10 @@ pub struct Guest {
     pub root: PathBuf,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
+    /// The date that runs which must repeat start at, in seconds since 1970-01-01 00:00
+    /// UTC: midnight after the newest file of a package in the root file system. No file
+    /// in it is newer.
+    pub date: u64,
 }
 
 /// What is in a guest's folder, for a reader.
@@ -42,6 +46,7 @@ pub(super) struct Manifest {
     format: u32,
     recipe: Recipe,
     kernel_release: String,
+    date: u64,
     /// SHA-256 of the agent in the initramfs; empty while there is none.
     pub(super) agent_sha256: String,
 }
@@ -145,12 +150,13 @@ impl Store {
         &self,
         work: &Path,
         recipe: &Recipe,
-        release: &str,
+        (release, date): (&str, u64),
     ) -> Result<(), BuildError> {
         let manifest = Manifest {
             format: FORMAT,
             recipe: recipe.clone(),
             kernel_release: release.into(),
+            date,
             agent_sha256: String::new(),
         };
         write_manifest(work, &manifest)?;
@@ -183,6 +189,7 @@ impl Store {
             initramfs: self.folder.join(INITRAMFS),
             root: self.folder.join(ROOT),
             kernel_release: manifest.kernel_release.clone(),
+            date: manifest.date,
         }
     }
 }
@@ -211,7 +218,7 @@ mod tests {
             fs::write(work.join(name), "x").unwrap();
         }
         assert!(!store.is_built());
-        store.commit(&work, &recipe, "6.1.0-1-cloud-amd64").unwrap();
+        store.commit(&work, &recipe, ("6.1.0-1-cloud-amd64", 86_400)).unwrap();
         assert!(store.is_built());
         assert!(super::super::is_built(&recipe, cache.path()));
         let mut manifest = store.manifest().unwrap();

@@ -22,9 +22,6 @@ use super::sharing::Sharing;
 use super::{local, soft, RunError};
 use crate::commands::run::relay::Relay;
 
-/// The guest's date at the start where a run must repeat: 2026-01-01 UTC.
-const FIXED_DATE_NS: u64 = 1_767_225_600_000_000_000;
-
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1, several
 /// processors) spend on a read beside the drive: the median over 1000 reads
 /// of fio's completion latency less the delivered one, times the CPU speed
@@ -164,12 +161,14 @@ impl<'a> Setting<'a> {
             // Underscores and dots are no part of a host's name.
             job.hostname = name.replace(['_', '.'], "-");
         }
-        job.realtime_ns = if self.engine == Engine::Exact {
-            FIXED_DATE_NS
+        // A run that must repeat starts at the guest's own date, others today.
+        let date = Duration::from_secs(self.guest.date);
+        let date = if self.engine == Engine::Exact {
+            date
         } else {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            u64::try_from(now.as_nanos()).unwrap_or(FIXED_DATE_NS)
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().max(date)
         };
+        job.realtime_ns = u64::try_from(date.as_nanos()).unwrap_or(u64::MAX);
         let name = spec.name.clone().unwrap_or_default();
         PlannedMachine { name, spec: spec.clone(), job, drives }
     }

@@ -9,6 +9,7 @@ mod commands;
 mod crash;
 mod drives;
 mod ends;
+mod expected;
 mod flash;
 mod images;
 mod repeat;

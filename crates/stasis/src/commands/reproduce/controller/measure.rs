@@ -68,6 +68,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         initramfs: file("initramfs.cpio"),
         root: file("root.ext4"),
         kernel_release: String::new(),
+        date: 0,
     };
     let measured = all(&guest, &Sizes::of(arguments.quick))?;
     println!("{}", serde_json::to_string(&measured)?);
