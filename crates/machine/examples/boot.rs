@@ -44,7 +44,7 @@ fn main() {
         root_length: 0,
         fill_root: &mut |_| Ok(()),
         repeatable: true,
-        slice: 20_000,
+        quantum: 20_000,
         virtual_limit: None,
         wall_limit: None,
         stop: Default::default(),

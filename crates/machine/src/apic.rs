@@ -143,6 +143,11 @@ pub enum Expiry {
     At(u64),
 }
 
+/// Whether accesses to register `number` concern their own processor only.
+pub fn is_local(number: u32) -> bool {
+    number != ICR
+}
+
 impl Apic {
     /// The APIC of processor `id` after reset.
     pub fn new(id: u32) -> Self {
@@ -164,6 +169,12 @@ impl Apic {
             started: 0,
             expired: false,
         }
+    }
+
+    /// What an INIT message makes of it (Intel SDM vol. 3A, 11.4.7.3 and
+    /// 11.12.5.1): as after reset, but its mode and identifier stay.
+    pub fn initialize(&mut self) {
+        *self = Self { x2apic: self.x2apic, ..Self::new(self.id) };
     }
 
     /// Follows the APIC base register: whether x2APIC mode is on.

@@ -4,11 +4,10 @@
 //! The same host code enters the guest here and during a run. Each cost is the
 //! median of several samples.
 
-use kvm_ioctls::VcpuExit;
-
 use crate::boot;
 use crate::clock::{Clock, Costs, Way, WAYS};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::kick::Kick;
 use crate::layout::{CALIBRATION, LOCAL_APIC};
 use crate::memory::GuestMemory;
@@ -96,8 +95,8 @@ pub fn touch(memory: &GuestMemory, vcpu: &mut Vcpu, ranges: &[(u64, u64)]) -> Re
         let mut clock = Clock::new(Scale::new(1_000_000));
         loop {
             match vcpu.run(&mut clock, false)?.0 {
-                VcpuExit::Hlt => break,
-                VcpuExit::Intr => {}
+                Exit::Halt => break,
+                Exit::Interrupted => {}
                 other => return Err(Error::Guest(format!("{other:?} while filling memory"))),
             }
         }
@@ -145,23 +144,21 @@ impl Bench<'_> {
                     injected = true;
                 }
                 let (exit, after) = vcpu.run(&mut clock, injecting)?;
-                let way = match exit {
-                    VcpuExit::Hlt => {
+                match exit {
+                    Exit::Halt => {
                         halts -= 1;
                         if halts == 0 {
                             break;
                         }
-                        Way::Halt
                     }
-                    VcpuExit::IoOut(..) => Way::Port,
-                    VcpuExit::MmioWrite(..) => Way::MmioWrite,
-                    VcpuExit::MmioRead(..) => Way::MmioRead,
-                    VcpuExit::X86Wrmsr(_) => Way::MsrWrite,
-                    VcpuExit::X86Rdmsr(_) => Way::MsrRead,
-                    VcpuExit::Intr => Way::Kick,
-                    other => return Err(Error::Guest(format!("{other:?} while calibrating"))),
-                };
-                clock.leave(way, after);
+                    Exit::MmioRead { .. } => vcpu.mmio_answer().fill(0),
+                    Exit::MsrRead { .. } => vcpu.answer_msr(0),
+                    Exit::Window | Exit::Shutdown | Exit::Unknown(_) => {
+                        return Err(Error::Guest(format!("{exit:?} while calibrating")));
+                    }
+                    _ => {}
+                }
+                clock.leave(exit.way(), after);
             }
             let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
             Ok(regs.r9.wrapping_sub(regs.r8) as i64)

@@ -7,6 +7,8 @@
 
 use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 
+use crate::pvclock;
+
 /// Makes the CPUID leaves of processor `index` of `count`.
 ///
 /// `random` leaves RDRAND and RDSEED visible: they draw from outside.
@@ -62,9 +64,9 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool, counted: 
             }
             (0xb | 0x1f, level) => topology(entry, level, index, count, width),
             (0x4000_0001, _) => {
-                // None of KVM's own features: their clocks are not virtual
-                // time, and the rest wants an APIC in the kernel.
-                entry.eax = 0;
+                // None of KVM's own features, which want an APIC in the kernel;
+                // of several processors, the clock that this program makes.
+                entry.eax = if count > 1 { pvclock::FEATURES } else { 0 };
                 entry.edx = 0;
             }
             (0x8000_0001, _) => {
@@ -73,7 +75,9 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool, counted: 
                     clear(&mut entry.edx, &[13]); // PGE
                 }
             }
-            (0x8000_0007, _) => set(&mut entry.edx, &[8]), // invariant TSC
+            // An invariant TSC; of several processors, each has its own.
+            (0x8000_0007, _) if count == 1 => set(&mut entry.edx, &[8]),
+            (0x8000_0007, _) => clear(&mut entry.edx, &[8]),
             (0x8000_0008, _) => {
                 clear(&mut entry.ebx, &[4]); // RDPRU
                 entry.ecx = width << 12 | (count - 1);

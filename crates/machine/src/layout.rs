@@ -1,6 +1,7 @@
-//! Where things are in the guest's physical address space.
+//! Where things are in the guest's physical address space, and among its
+//! model-specific registers.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// The descriptor table at boot.
 pub const GDT: u64 = 0x500;
@@ -30,3 +31,7 @@ pub const PCI_MEMORY: Range<u64> = 0xc000_0000..0xfe00_0000;
 pub const IO_APIC: u64 = 0xfec0_0000;
 /// The local APICs' registers.
 pub const LOCAL_APIC: u64 = 0xfee0_0000;
+/// MSR of the local APIC's TSC deadline (Intel SDM vol. 4, table 2-2).
+pub const TSC_DEADLINE: u32 = 0x6e0;
+/// First and last MSR of the x2APIC's registers.
+pub const X2APIC: RangeInclusive<u32> = 0x800..=0x8ff;

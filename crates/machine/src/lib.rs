@@ -4,8 +4,10 @@
 //! does between an exit and the next entry takes none (`clock`); timers,
 //! completions and interrupts are events of virtual time; and while every
 //! processor is idle, the clock jumps to the next event. The processors run in
-//! turn on one thread, one virtual clock handed from each to the next, so that
-//! no read of the clock is ever behind another.
+//! turn on one thread and at once in virtual time: each has its own place on
+//! the timeline, at most a quantum from the others', and what it asks of a
+//! device takes place when all others have come as far. The clock that the
+//! guest reads is one for all of them, and never goes back (`pvclock`).
 //!
 //! Promises:
 //! - An I/O's completion becomes visible to the guest at the time its drive's
@@ -22,11 +24,13 @@ mod clock;
 mod cpuid;
 mod devices;
 mod error;
+mod exit;
 mod kick;
 mod layout;
 mod machine;
 mod memory;
 mod pci;
+mod pvclock;
 mod quiet;
 mod statistics;
 mod time;

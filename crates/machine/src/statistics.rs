@@ -28,6 +28,11 @@ pub struct Statistics {
     pub exits: Exits,
     /// How late slices ended.
     pub overshoot: Histogram,
+    /// How long interrupts between processors took.
+    pub calls: Histogram,
+    /// Slices, and how far ahead of the others one ended at most (ticks).
+    slices: u64,
+    ahead: u64,
     boot_wall: Duration,
     started_wall: Instant,
     started_frozen: Duration,
@@ -56,6 +61,9 @@ impl Statistics {
             skipped: 0,
             exits: Exits::default(),
             overshoot: Histogram::default(),
+            calls: Histogram::default(),
+            slices: 0,
+            ahead: 0,
             boot_wall: Duration::ZERO,
             started_wall: born,
             started_frozen: Duration::ZERO,
@@ -73,6 +81,12 @@ impl Statistics {
         self.skipped = 0;
         self.exits = Exits::default();
         self.overshoot = Histogram::default();
+    }
+
+    /// A slice has ended, `ahead` ticks ahead of the processor furthest behind.
+    pub fn slice(&mut self, ahead: u64) {
+        self.slices += 1;
+        self.ahead = self.ahead.max(ahead);
     }
 
     /// The command has ended, or the run has without it; the first call counts.

@@ -44,6 +44,22 @@ impl Scale {
     }
 }
 
+impl Scale {
+    /// Multiplier and shift that make nanoseconds of ticks which go on at
+    /// `slope` (a fraction of 2^32) of their usual speed, as KVM's paravirtual
+    /// clock has them: `(ticks << shift) * multiplier >> 32`, never too much.
+    pub fn multiplier(self, slope: u64) -> (u32, u8) {
+        let mut multiplier = u128::from(slope) * 1_000_000 / u128::from(self.khz);
+        let mut shift = 0;
+        // Below 1 GHz a tick is more than a nanosecond.
+        while multiplier > u128::from(u32::MAX) {
+            multiplier >>= 1;
+            shift += 1;
+        }
+        (multiplier as u32, shift)
+    }
+}
+
 /// The host's TSC.
 #[inline]
 pub fn host_tsc() -> u64 {

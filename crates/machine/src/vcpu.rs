@@ -4,14 +4,15 @@
 use std::os::fd::AsRawFd;
 
 use kvm_bindings::{
-    kvm_device_attr, kvm_interrupt, kvm_msr_entry, CpuId, Msrs, KVM_VCPU_TSC_CTRL,
-    KVM_VCPU_TSC_OFFSET,
+    kvm_debugregs, kvm_device_attr, kvm_interrupt, kvm_msr_entry, kvm_regs, kvm_sregs,
+    kvm_vcpu_events, CpuId, Msrs, KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET,
 };
 use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 
 use crate::apic::Apic;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::layout;
 use crate::time::host_tsc;
 
@@ -33,12 +34,48 @@ pub struct Processor {
     pub apic: Apic,
     /// What it does.
     pub state: State,
+    /// Its local time: where in virtual time it is (ticks). While it runs, its
+    /// TSC shows this.
+    pub time: u64,
+    /// An exit that waits for its turn in virtual time, at `time`.
+    pub waiting: Option<Exit>,
+    /// Whether others go first, as long as they are within the quantum.
+    pub yields: bool,
+    /// Whether its last slice went beyond its end.
+    pub late: bool,
+    /// Since when (ticks) an interrupt of another processor's waits for it.
+    pub called: Option<u64>,
+    /// Ticks for which it has run, after the command began.
+    pub ran: u64,
+}
+
+impl Processor {
+    /// Processor `index` after reset.
+    pub fn new(index: u32) -> Self {
+        Self {
+            apic: Apic::new(index),
+            state: if index == 0 { State::Runnable } else { State::Waiting },
+            time: 0,
+            waiting: None,
+            yields: false,
+            late: false,
+            called: None,
+            ran: 0,
+        }
+    }
+
+    /// Whether it has something to do, now or when its turn comes.
+    pub fn is_busy(&self) -> bool {
+        self.state == State::Runnable
+    }
 }
 
 /// The KVM side of a processor.
 #[derive(Debug)]
 pub struct Vcpu {
     fd: VcpuFd,
+    /// Its registers after reset.
+    reset: kvm_sregs,
 }
 
 // include/uapi/linux/kvm.h: _IOW(0xAE, 0x86, 4 bytes) and _IOW(0xAE, 0xe1, 24
@@ -71,7 +108,7 @@ impl Vcpu {
         };
         let msrs = Msrs::from_entries(&[entry]).map_err(|_| Error::Internal("one MSR"))?;
         fd.set_msrs(&msrs).map_err(Error::kvm("set MSRs"))?;
-        Ok(Self { fd })
+        Ok(Self { fd, reset: sregs })
     }
 
     /// The KVM handle.
@@ -82,6 +119,21 @@ impl Vcpu {
     /// Whether the APIC is in x2APIC mode.
     pub fn x2apic(&mut self) -> bool {
         self.fd.get_kvm_run().apic_base & APIC_X2 != 0
+    }
+
+    /// What an INIT message makes of its registers (Intel SDM vol. 3A, table
+    /// 10-1): as after reset, but for the floating point's, and its APIC's mode.
+    pub fn initialize(&mut self) -> Result<(), Error> {
+        let present = self.fd.get_sregs().map_err(Error::kvm("read registers"))?;
+        let sregs = kvm_sregs { apic_base: present.apic_base, ..self.reset };
+        self.fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
+        let regs = kvm_regs { rflags: 2, ..Default::default() };
+        self.fd.set_regs(&regs).map_err(Error::kvm("set registers"))?;
+        let events = kvm_vcpu_events::default();
+        self.fd.set_vcpu_events(&events).map_err(Error::kvm("clear a vCPU's events"))?;
+        // Intel SDM vol. 3B, 18.2.3 and 18.2.4: DR6 and DR7 with nothing set.
+        let debug = kvm_debugregs { dr6: 0xffff_0ff0, dr7: 0x400, ..Default::default() };
+        self.fd.set_debug_regs(&debug).map_err(Error::kvm("set debug registers"))
     }
 
     /// Starts in real mode at page `page`, as a start-up message says.
@@ -135,13 +187,9 @@ impl Vcpu {
     }
 
     /// Enters the guest with its TSC where `clock` stands; returns the exit and
-    /// the host's TSC right after it. An interrupted entry is `Intr`.
+    /// the host's TSC right after it. An interrupted entry is `Interrupted`.
     #[inline(never)]
-    pub fn run(
-        &mut self,
-        clock: &mut Clock,
-        injecting: bool,
-    ) -> Result<(VcpuExit<'_>, u64), Error> {
+    pub fn run(&mut self, clock: &mut Clock, injecting: bool) -> Result<(Exit, u64), Error> {
         let offset = clock.enter(injecting);
         let attribute = kvm_device_attr {
             group: KVM_VCPU_TSC_CTRL,
@@ -157,12 +205,67 @@ impl Vcpu {
         }
         let result = self.fd.run();
         let after = host_tsc();
-        match result {
-            Ok(exit) => Ok((exit, after)),
-            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
-                Ok((VcpuExit::Intr, after))
-            }
-            Err(error) => Err(Error::kvm("run a vCPU")(error)),
+        let exit = match result {
+            Ok(exit) => exit,
+            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => VcpuExit::Intr,
+            Err(error) => return Err(Error::kvm("run a vCPU")(error)),
+        };
+        Ok((owned(exit), after))
+    }
+
+    /// Where the data of an exit for a port are, or are to be put.
+    pub fn port_data(&mut self) -> &mut [u8] {
+        let run = self.fd.get_kvm_run();
+        // SAFETY: only read after an exit for a port, which fills this member.
+        let io = unsafe { run.__bindgen_anon_1.io };
+        let length = usize::from(io.size) * io.count as usize;
+        let start = std::ptr::from_mut(run).cast::<u8>();
+        // SAFETY: KVM puts the data at this offset of the mapping that `run`
+        // begins, and never more than that mapping holds (Linux,
+        // Documentation/virt/kvm/api.rst, KVM_EXIT_IO). The borrow of this
+        // vCPU keeps everyone else out.
+        unsafe { std::slice::from_raw_parts_mut(start.add(io.data_offset as usize), length) }
+    }
+
+    /// Where the answer to a load from a device's memory is to be put.
+    pub fn mmio_answer(&mut self) -> &mut [u8] {
+        let run = self.fd.get_kvm_run();
+        // SAFETY: only called after an exit for such a load, which fills this
+        // member; any bytes are valid ones.
+        let mmio = unsafe { &mut run.__bindgen_anon_1.mmio };
+        let length = (mmio.len as usize).min(mmio.data.len());
+        &mut mmio.data[..length]
+    }
+
+    /// Answers an RDMSR.
+    pub fn answer_msr(&mut self, value: u64) {
+        self.fd.get_kvm_run().__bindgen_anon_1.msr.data = value;
+    }
+}
+
+/// An exit without borrows. Accesses to MSRs are taken, whatever they are.
+fn owned(exit: VcpuExit) -> Exit {
+    match exit {
+        VcpuExit::Intr => Exit::Interrupted,
+        VcpuExit::Hlt => Exit::Halt,
+        VcpuExit::IrqWindowOpen => Exit::Window,
+        VcpuExit::X86Wrmsr(write) => {
+            *write.error = 0;
+            Exit::MsrWrite { number: write.index, value: write.data }
         }
+        VcpuExit::X86Rdmsr(read) => {
+            *read.error = 0;
+            Exit::MsrRead { number: read.index }
+        }
+        VcpuExit::MmioWrite(address, data) => {
+            let (mut bytes, length) = ([0; 8], data.len().min(8));
+            bytes[..length].copy_from_slice(&data[..length]);
+            Exit::MmioWrite { address, data: (bytes, length) }
+        }
+        VcpuExit::MmioRead(address, _) => Exit::MmioRead { address },
+        VcpuExit::IoOut(port, _) => Exit::PortWrite { port },
+        VcpuExit::IoIn(port, _) => Exit::PortRead { port },
+        VcpuExit::Shutdown => Exit::Shutdown,
+        other => Exit::Unknown(format!("{other:?}")),
     }
 }

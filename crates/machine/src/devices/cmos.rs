@@ -6,6 +6,9 @@
 /// The index and data ports.
 pub const PORTS: std::ops::RangeInclusive<u16> = 0x70..=0x71;
 
+/// The date at which it stands, as seconds since 1970-01-01.
+pub const DATE: u32 = 1_767_225_600;
+
 /// The clock's index register.
 #[derive(Debug, Default)]
 pub struct Cmos {

@@ -3,13 +3,11 @@
 use super::line::Line;
 use super::one::{After, Machine};
 use crate::apic::Effect;
+use crate::devices::cmos;
 use crate::error::Error;
-use crate::layout;
+use crate::layout::{self, TSC_DEADLINE, X2APIC};
+use crate::pvclock;
 
-/// MSR of the local APIC's TSC deadline (Intel SDM vol. 4, table 2-2).
-pub(super) const TSC_DEADLINE: u32 = 0x6e0;
-/// First and last MSR of the x2APIC's registers.
-pub(super) const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
 /// The legacy timer's ports. There is none; a counter that reads zero ends
 /// Linux's early attempt to calibrate by it at once (`quick_pit_calibrate`).
 pub(super) const PIT: std::ops::RangeInclusive<u16> = 0x40..=0x43;
@@ -23,12 +21,28 @@ impl Machine {
         value: u64,
     ) -> Result<After, Error> {
         if number == TSC_DEADLINE {
-            self.processors[index].apic.set_deadline(value);
+            let deadline = self.on_the_clock(line, value);
+            self.processors[index].apic.set_deadline(deadline);
+        } else if number == pvclock::SYSTEM_TIME {
+            self.clock.set_page(index, value);
+        } else if number == pvclock::WALL_CLOCK {
+            // Not in memory: the guest has no use for it then.
+            let _ = self.memory.write(value, &pvclock::wall_clock(cmos::DATE));
         } else if X2APIC.contains(&number) {
             self.write_apic(line, index, number & 0xff, value)?;
         }
         // MSRs that KVM does not know take any value.
         Ok(After::Continue)
+    }
+
+    /// A guest that reads one clock for all its processors sets each one's timer
+    /// by that clock; the timer itself counts in the processor's local time.
+    fn on_the_clock(&self, line: &Line, deadline: u64) -> u64 {
+        if deadline == 0 || !self.clock.is_used() {
+            return deadline;
+        }
+        let ahead = self.clock.now() as i64 - line.clock.now() as i64;
+        deadline.saturating_add_signed(ahead).max(1)
     }
 
     fn write_apic(
@@ -43,8 +57,7 @@ impl Machine {
         let apic = &mut self.processors[index].apic;
         apic.set_x2apic(x2apic);
         if let Effect::Send(message) = apic.write(register, value, now) {
-            self.send(line, Some(index), message);
-            self.startups()?;
+            self.send(line, Some(index), message)?;
         }
         Ok(())
     }
@@ -84,13 +97,13 @@ impl Machine {
                     rewind.floor = line.clock.now();
                     rewind.hold_until = line.clock.now() + rewind.window;
                 }
-                self.interrupts(line, drive);
+                self.interrupts(line, drive)?;
             }
             (slot, 4) => {
                 let message =
                     self.bus.function(slot).msix().and_then(|msix| msix.write(place.offset, data));
                 if let Some(message) = message {
-                    self.send(line, None, message);
+                    self.send(line, None, message)?;
                 }
             }
             _ => {}

@@ -14,12 +14,10 @@ use stasis_journal::{Entry, Journal, Stage};
 use stasis_nvme::ShadowPolicy;
 use stasis_virtio::{NotifyPolicy, PciDevice};
 
-use super::access::TSC_DEADLINE;
 use super::config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
 use super::line::{Line, BATCH};
 use super::one::{Machine, RewindState};
 use super::Run;
-use crate::apic::Apic;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
 use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, NvmeDevice, Serial, VirtioDevice};
@@ -27,11 +25,12 @@ use crate::error::Error;
 use crate::kick::Kick;
 use crate::memory::GuestMemory;
 use crate::pci::{Bus, Function, Identity, SLOTS};
+use crate::pvclock::PvClock;
 use crate::quiet::Quiet;
 use crate::statistics::Statistics;
 use crate::time::Scale;
-use crate::vcpu::{Processor, State, Vcpu};
-use crate::{acpi, calibrate, cpuid, layout, PROCESSORS_LIMIT};
+use crate::vcpu::{Processor, Vcpu};
+use crate::{acpi, calibrate, cpuid, layout, pvclock, PROCESSORS_LIMIT};
 
 /// The longest slice, in the host's time: the stop flag is looked at between.
 const LONGEST_SLICE: Duration = Duration::from_millis(20);
@@ -59,12 +58,12 @@ impl<'j> Run<'j> {
         let kvm = Kvm::new().map_err(Error::kvm("open /dev/kvm"))?;
         let (mut machines, mut kernels, mut processors) = (Vec::new(), Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
-            let (vcpus, first) = (machine.vcpus, processors.len());
+            let vcpus = machine.vcpus;
             processors.extend((0..vcpus as usize).map(|index| (number, index)));
             kernels.push((vcpus, machine.command_line, machine.seed));
             let root = (config.root_length, &mut *config.fill_root);
             let rewind = machine.rewind.take();
-            let made = Machine::new(&kvm, machine, number as u16, first, root, config.repeatable)?;
+            let made = Machine::new(&kvm, machine, number as u16, root, config.repeatable)?;
             machines.push((made, rewind));
         }
         let Some((one, _)) = machines.first_mut() else {
@@ -87,8 +86,12 @@ impl<'j> Run<'j> {
         clock.costs = costs;
 
         for ((machine, _), &(vcpus, command_line, seed)) in machines.iter_mut().zip(&kernels) {
+            // Of several processors each has a TSC of its own: the clock that
+            // they share is KVM's (see `pvclock`).
+            let clock = if vcpus == 1 { "clocksource=tsc" } else { "clocksource=kvm-clock" };
+            let khz = scale.khz();
             let command_line =
-                format!("{BASE_COMMAND_LINE} tsc_early_khz={} {command_line}", scale.khz());
+                format!("{BASE_COMMAND_LINE} {clock} tsc_early_khz={khz} {command_line}");
             let kernel = Kernel {
                 vmlinux: config.vmlinux,
                 initramfs: config.initramfs,
@@ -111,11 +114,8 @@ impl<'j> Run<'j> {
             clock,
             quiet,
             slept: true,
-            slice: scale.to_ticks(config.slice).max(1),
+            quantum: scale.to_ticks(config.quantum).max(1),
             longest_slice: (host_khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64,
-            current: 0,
-            slice_end: 0,
-            count: processors.len(),
             preparing: machines.len(),
             journal,
             from: several.then_some(0),
@@ -128,6 +128,8 @@ impl<'j> Run<'j> {
             machines,
             shared: config.shared,
             processors,
+            current: 0,
+            instant: 0,
             virtual_limit: config.virtual_limit,
             wall_limit: config.wall_limit,
             stop: config.stop,
@@ -160,7 +162,6 @@ impl Machine {
         kvm: &Kvm,
         config: MachineConfig<'_>,
         number: u16,
-        first: usize,
         (root_length, fill_root): Root,
         repeatable: bool,
     ) -> Result<Self, Error> {
@@ -214,12 +215,7 @@ impl Machine {
             let cpuid = cpuid::filter(&supported, index, config.vcpus, config.random, repeatable);
             vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
         }
-        let processors = (0..config.vcpus)
-            .map(|index| Processor {
-                apic: Apic::new(index),
-                state: if index == 0 { State::Runnable } else { State::Waiting },
-            })
-            .collect();
+        let processors = (0..config.vcpus).map(Processor::new).collect();
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
             processors,
@@ -233,9 +229,8 @@ impl Machine {
             io_apic: IoApic::new(config.vcpus),
             cmos: Cmos::default(),
             rewind: None,
-            starting: Vec::new(),
+            clock: PvClock::new(config.vcpus as usize),
             number,
-            first,
             name: config.name,
             waited: config.waited,
             prepared: false,
@@ -307,14 +302,14 @@ fn prepare_vm(vm: &VmFd) -> Result<(), Error> {
     };
     vm.enable_cap(&cap).map_err(Error::kvm("have MSR exits"))?;
     let deny_all = [0u8; 1];
-    let deadline = MsrFilterRange {
+    let ours = |base, msr_count| MsrFilterRange {
         flags: MsrFilterRangeFlags::READ | MsrFilterRangeFlags::WRITE,
-        base: TSC_DEADLINE,
-        msr_count: 1,
+        base,
+        msr_count,
         bitmap: &deny_all,
     };
-    vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &[deadline])
-        .map_err(Error::kvm("filter MSRs"))?;
+    let ours = [ours(layout::TSC_DEADLINE, 1), ours(pvclock::WALL_CLOCK, 2)];
+    vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &ours).map_err(Error::kvm("filter MSRs"))?;
     // A spinning processor exits at the end of its slice; exits on PAUSE would
     // only take guest time unseen. Not every host can turn them off.
     let cap = kvm_enable_cap {
@@ -343,5 +338,5 @@ fn expand_seed(mut seed: u64) -> [u8; 32] {
 /// What every guest's kernel is told: one clock, no firmware to look for, and
 /// nothing random but its seed.
 const BASE_COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t \
-     tsc=reliable clocksource=tsc no_timer_check nowatchdog nokaslr mitigations=off \
+     tsc=reliable no_timer_check nowatchdog nokaslr mitigations=off \
      random.trust_bootloader=on cryptomgr.notests 8250.nr_uarts=1 pci=conf1 rcupdate.rcu_expedited=1";

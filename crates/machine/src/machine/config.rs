@@ -78,8 +78,8 @@ pub struct Config<'a> {
     pub fill_root: &'a mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
     /// Whether the host repeats itself to the instruction (`exact`).
     pub repeatable: bool,
-    /// Length of a processor's slice while others could run too (ns of virtual time).
-    pub slice: Nanos,
+    /// How far apart in virtual time busy processors may be (ns).
+    pub quantum: Nanos,
     /// Most virtual time for the commands (ns).
     pub virtual_limit: Option<Nanos>,
     /// Most wall-clock time for everything.

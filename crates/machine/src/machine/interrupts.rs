@@ -8,17 +8,18 @@ use crate::vcpu::State;
 
 impl Machine {
     // Slots: the host bridge, the channel, then the drives.
-    pub(super) fn interrupts(&mut self, line: &mut Line, drive: usize) {
+    pub(super) fn interrupts(&mut self, line: &mut Line, drive: usize) -> Result<(), Error> {
         while let Some(vector) = self.drives[drive].pop_interrupt() {
             let message = self.bus.function(drive + 2).msix().and_then(|msix| msix.signal(vector));
             if let Some(message) = message {
-                self.send(line, None, message);
+                self.send(line, None, message)?;
             }
         }
+        Ok(())
     }
 
     /// Prepares an interrupt for the next entry; whether there is one.
-    pub(super) fn inject(&mut self, line: &Line, index: usize) -> Result<bool, Error> {
+    pub(super) fn inject(&mut self, line: &mut Line, index: usize) -> Result<bool, Error> {
         let (vcpu, processor) = (&mut self.vcpus[index], &mut self.processors[index]);
         let Some(vector) = processor.apic.pending() else {
             vcpu.request_window(false);
@@ -31,6 +32,10 @@ impl Machine {
         vcpu.inject(vector)?;
         processor.apic.accept(vector);
         vcpu.request_window(processor.apic.pending().is_some());
+        if let Some(called) = processor.called.take() {
+            let waited = line.clock.now().saturating_sub(called);
+            line.statistics.calls.add(line.clock.scale().to_ns(waited));
+        }
         if let Some(rewind) = &mut self.rewind {
             rewind.floor = rewind.floor.max(line.clock.now());
         }
@@ -38,8 +43,13 @@ impl Machine {
     }
 
     /// Delivers `message` from processor `sender` or a device.
-    pub(super) fn send(&mut self, line: &mut Line, sender: Option<usize>, message: Message) {
-        let mut yielded = false;
+    pub(super) fn send(
+        &mut self,
+        line: &mut Line,
+        sender: Option<usize>,
+        message: Message,
+    ) -> Result<(), Error> {
+        let now = line.clock.now();
         for index in 0..self.processors.len() {
             let matches = match message.destination {
                 Destination::Physical(id) => id as usize == index,
@@ -55,28 +65,30 @@ impl Machine {
             match message.delivery {
                 Delivery::Fixed => {
                     processor.apic.raise(message.vector);
-                    // A processor that others wait for goes first: what its
-                    // sender would spend on waiting is its own time.
-                    if sender.is_some_and(|sender| sender != index) && !yielded {
-                        yielded = true;
-                        line.yield_to(self.first + index);
+                    if let Some(sender) = sender.filter(|&sender| sender != index) {
+                        processor.called.get_or_insert(now);
+                        // A processor that others wait for goes first: what its
+                        // sender would spend on waiting is its own time.
+                        self.processors[sender].yields = true;
                     }
                 }
+                Delivery::Init => {
+                    self.vcpus[index].initialize()?;
+                    processor.apic.initialize();
+                    processor.state = State::Waiting;
+                    processor.waiting = None;
+                }
+                // Only after INIT, and only once (Intel SDM vol. 3A, 10.4.4).
                 Delivery::Startup if processor.state == State::Waiting => {
-                    self.starting.push((index, message.vector));
+                    self.vcpus[index].start_at_page(message.vector)?;
+                    processor.state = State::Runnable;
+                    processor.time = processor.time.max(now);
                 }
                 Delivery::Nmi => {
                     let _ = self.vcpus[index].fd().nmi();
                 }
                 _ => {}
             }
-        }
-    }
-
-    pub(super) fn startups(&mut self) -> Result<(), Error> {
-        while let Some((index, page)) = self.starting.pop() {
-            self.vcpus[index].start_at_page(page)?;
-            self.processors[index].state = State::Runnable;
         }
         Ok(())
     }

@@ -21,13 +21,9 @@ pub(super) struct Line<'j> {
     pub(super) quiet: Option<Quiet>,
     /// Whether the host has slept since the last entry.
     pub(super) slept: bool,
-    pub(super) slice: u64,
+    /// How far a processor may be from the others (ticks).
+    pub(super) quantum: u64,
     pub(super) longest_slice: u64,
-    /// The place of the processor whose turn it is, and until when.
-    pub(super) current: usize,
-    pub(super) slice_end: u64,
-    /// Processors of all machines.
-    pub(super) count: usize,
     /// Machines that are still preparing.
     pub(super) preparing: usize,
     pub(super) journal: &'j mut dyn Journal,
@@ -64,11 +60,5 @@ impl Line<'_> {
     pub(super) fn tell_from(&mut self, machine: u16, entry: Entry) -> Result<(), Error> {
         self.say_from(machine)?;
         self.tell(entry)
-    }
-
-    /// The processor at `place` goes next, if it can.
-    pub(super) fn yield_to(&mut self, place: usize) {
-        self.slice_end = self.clock.now();
-        self.current = (place + self.count - 1) % self.count;
     }
 }

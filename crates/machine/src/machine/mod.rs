@@ -4,9 +4,11 @@ mod access;
 mod agent;
 mod build;
 mod config;
+mod exits;
 mod interrupts;
 mod line;
 mod one;
+mod order;
 mod outcome;
 mod slice;
 
@@ -22,6 +24,7 @@ use crate::error::Error;
 use crate::vcpu::State;
 use line::Line;
 use one::{After, Machine};
+use order::Turn;
 
 pub use config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
 
@@ -45,6 +48,10 @@ struct Run<'j> {
     shared: Vec<Shared>,
     /// Every processor: its machine, and its number there.
     processors: Vec<(usize, usize)>,
+    /// The place of the processor that ran last.
+    current: usize,
+    /// The virtual time that everything has reached (ticks).
+    instant: u64,
     virtual_limit: Option<Nanos>,
     wall_limit: Option<Duration>,
     stop: Arc<AtomicBool>,
@@ -56,16 +63,46 @@ impl Run<'_> {
             if let Some(ending) = self.look_around()? {
                 return Ok(ending);
             }
+            self.advance();
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
                 machine.happen(&mut self.line)?;
+                machine.wake(self.instant);
             }
-            let Some(place) = self.choose() else {
-                let Some(next) = self.next_event() else { return Ok(Ending::Hung) };
-                self.idle_until(next);
-                continue;
+            let ending = match self.turn() {
+                Turn::Exit(place) => self.act(place)?,
+                Turn::Slice(place, slice) => {
+                    let machine = self.processors[place].0;
+                    let after = self.machines[machine].slice(&mut self.line, slice)?;
+                    self.follow(machine, after)?
+                }
+                Turn::Idle => {
+                    let Some(next) = self.next_event() else { return Ok(Ending::Hung) };
+                    self.idle_until(next);
+                    None
+                }
             };
-            if let Some(ending) = self.slice(place)? {
+            if let Some(ending) = ending {
                 return Ok(ending);
+            }
+        }
+    }
+
+    /// Does what the exit asks for for which the processor at `place` waits.
+    fn act(&mut self, place: usize) -> Result<Option<Ending>, Error> {
+        let (number, index) = self.processors[place];
+        let machine = &mut self.machines[number];
+        let Some(exit) = machine.processors[index].waiting.take() else { return Ok(None) };
+        let after = machine.act(&mut self.line, index, exit)?;
+        self.follow(number, after)
+    }
+
+    fn follow(&mut self, number: usize, after: After) -> Result<Option<Ending>, Error> {
+        match after {
+            After::Continue => Ok(None),
+            After::Told(told) => self.told(number, told),
+            After::Panicked => {
+                self.machines[number].ending = Some(Ending::Panicked);
+                Ok(Some(Ending::Panicked))
             }
         }
     }
@@ -107,59 +144,20 @@ impl Run<'_> {
     /// to a completion that is past.
     fn idle_until(&mut self, next: u64) {
         let line = &mut self.line;
-        let now = line.clock.now();
         if self.machines.iter_mut().any(|machine| machine.go_back(line)) {
+            self.instant = line.clock.now();
             return;
         }
+        let idle = self.instant.max(self.last_idle());
+        let line = &mut self.line;
         // A limit on virtual time is reached at its own instant.
         let limit =
             self.virtual_limit.filter(|_| line.statistics.running).map_or(u64::MAX, |limit| {
                 line.clock.scale().to_ticks(line.statistics.started_virtual.saturating_add(limit))
             });
         let next = next.min(limit);
-        if next > now {
-            line.statistics.skipped += next - now;
-            line.clock.set(next);
-        }
-    }
-
-    /// The processor that runs next: the present one until its slice ends.
-    fn choose(&mut self) -> Option<usize> {
-        for machine in &mut self.machines {
-            machine.wake();
-        }
-        let line = &mut self.line;
-        let runnable = |place: usize| {
-            let (machine, index) = self.processors[place];
-            self.machines[machine].is_runnable(index)
-        };
-        if runnable(line.current) && line.clock.now() < line.slice_end {
-            return Some(line.current);
-        }
-        let count = self.processors.len();
-        let next = (1..=count).map(|step| (line.current + step) % count).find(|&i| runnable(i))?;
-        line.current = next;
-        line.slice_end = line.clock.now() + line.slice;
-        Some(next)
-    }
-
-    /// Runs the processor at `place` until the next event, the end of its
-    /// slice, or an exit of its own. How everything ended, if it did.
-    fn slice(&mut self, place: usize) -> Result<Option<Ending>, Error> {
-        let until = self.next_event().unwrap_or(u64::MAX);
-        let alone = !self.processors.iter().enumerate().any(|(other, &(machine, index))| {
-            other != place && self.machines[machine].is_runnable(index)
-        });
-        let (number, index) = self.processors[place];
-        let machine = &mut self.machines[number];
-        match machine.slice(&mut self.line, index, until, alone)? {
-            After::Continue => Ok(None),
-            After::Told(told) => self.told(number, told),
-            After::Panicked => {
-                machine.ending = Some(Ending::Panicked);
-                Ok(Some(Ending::Panicked))
-            }
-        }
+        line.statistics.skipped += next.saturating_sub(idle);
+        self.instant = self.instant.max(next);
     }
 
     fn frozen(&self) -> Duration {

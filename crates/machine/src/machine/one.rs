@@ -12,6 +12,7 @@ use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, Serial, Told};
 use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::pci::Bus;
+use crate::pvclock::{Busy, PvClock};
 use crate::time::host_tsc;
 use crate::vcpu::{Processor, State, Vcpu};
 
@@ -30,10 +31,10 @@ pub(super) struct Machine {
     pub(super) io_apic: IoApic,
     pub(super) cmos: Cmos,
     pub(super) rewind: Option<RewindState>,
-    pub(super) starting: Vec<(usize, u8)>,
-    /// Its number, and its first processor's place among all.
+    /// What its guest reads as the time, where it has several processors.
+    pub(super) clock: PvClock,
+    /// Its number.
     pub(super) number: u16,
-    pub(super) first: usize,
     pub(super) name: String,
     /// Whether the run goes on until its command has ended.
     pub(super) waited: bool,
@@ -78,12 +79,19 @@ impl Machine {
     pub(super) fn happen(&mut self, line: &mut Line) -> Result<(), Error> {
         self.look_for_help(line);
         let now = line.clock.now();
-        let now_ns = line.clock.scale().to_ns(now);
+        let scale = line.clock.scale();
+        let now_ns = scale.to_ns(now);
+        let clock = self.clock.is_used().then(|| self.clock.with(self.busy()));
         for processor in &mut self.processors {
-            let due = match processor.apic.expiry() {
-                Some(Expiry::Tsc(at)) => at <= now,
-                Some(Expiry::At(at)) => at <= now_ns,
-                None => false,
+            let busy = processor.is_busy();
+            let due = match (processor.apic.expiry(), clock) {
+                (None, _) => false,
+                (Some(Expiry::Tsc(at)), Some(clock)) if busy => at <= clock,
+                // Without a clock that all share, its own time counts.
+                (Some(Expiry::Tsc(at)), _) => at <= if busy { processor.time } else { now },
+                (Some(Expiry::At(at)), _) => {
+                    at <= scale.to_ns(if busy { processor.time } else { now })
+                }
             };
             if due {
                 processor.apic.expire();
@@ -122,7 +130,7 @@ impl Machine {
                     }
                 }
             }
-            self.interrupts(line, index);
+            self.interrupts(line, index)?;
         }
         if line.records.len() >= BATCH || line.recorded_bytes >= BATCH_BYTES {
             line.flush_records()?;
@@ -130,13 +138,12 @@ impl Machine {
         Ok(())
     }
 
+    /// The next event of its devices, and of the timers of processors that are
+    /// not busy (ticks).
     pub(super) fn next_event(&self, line: &Line) -> Option<u64> {
         let scale = line.clock.scale();
-        let timers =
-            self.processors.iter().filter_map(|processor| match processor.apic.expiry()? {
-                Expiry::Tsc(at) => Some(at),
-                Expiry::At(at) => Some(scale.to_ticks(at)),
-            });
+        let idle = (0..self.processors.len()).filter(|&index| !self.processors[index].is_busy());
+        let timers = idle.filter_map(|index| self.timer(line, index));
         let held = self.holding(line);
         let hold_until = self.rewind.as_ref().map_or(0, |rewind| rewind.hold_until);
         let drives = self.drives.iter().filter_map(|drive| {
@@ -144,6 +151,39 @@ impl Machine {
             Some(if held { at.max(hold_until) } else { at })
         });
         timers.chain(drives).min()
+    }
+
+    /// When a processor's timer expires (ticks): of a busy one, on its own time.
+    pub(super) fn timer(&self, line: &Line, index: usize) -> Option<u64> {
+        let processor = &self.processors[index];
+        Some(match processor.apic.expiry()? {
+            Expiry::Tsc(at) if processor.is_busy() && self.clock.is_used() => {
+                // How far it has to go for the clock of all to come there.
+                let (count, mean) = self.busy().mean();
+                processor.time.saturating_add(at.saturating_sub(mean).saturating_mul(count))
+            }
+            Expiry::Tsc(at) => at,
+            Expiry::At(at) => line.clock.scale().to_ticks(at),
+        })
+    }
+
+    /// Where its busy processors are.
+    fn busy(&self) -> Busy {
+        let times = self.processors.iter().filter(|processor| processor.is_busy());
+        times.fold(Busy::default(), |busy, processor| Busy {
+            count: busy.count + 1,
+            sum: busy.sum + u128::from(processor.time),
+        })
+    }
+
+    /// Writes what processor `index` reads as the time in a slice of at most
+    /// `ticks`, which begins now.
+    pub(super) fn show_clock(&mut self, line: &Line, index: usize, ticks: u64) {
+        self.clock.begin(ticks, self.busy());
+        for (address, page) in self.clock.pages(index, line.clock.now(), line.clock.scale()) {
+            // Not in memory: the guest has no clock there.
+            let _ = self.memory.write(address, &page);
+        }
     }
 
     /// With rewind, and every processor idle: time goes back to a completion
@@ -159,23 +199,28 @@ impl Machine {
         if let Some(at) = first.map(|at| scale.to_ticks(at).max(rewind.floor)) {
             if at <= now {
                 line.clock.set(at);
+                self.clock.rewind(at);
+                for processor in &mut self.processors {
+                    processor.time = processor.time.min(at);
+                }
             }
         }
         // Nothing to go back to: the usual way, on the next turn.
         true
     }
 
-    /// Processors that have something to do run again.
-    pub(super) fn wake(&mut self) {
+    /// Processors that have something to do run again, from `now` on.
+    pub(super) fn wake(&mut self, now: u64) {
         for processor in &mut self.processors {
             if processor.state == State::Halted && processor.apic.pending().is_some() {
                 processor.state = State::Runnable;
+                processor.time = processor.time.max(now);
             }
         }
     }
 
-    pub(super) fn is_runnable(&self, index: usize) -> bool {
-        !self.finished && self.processors[index].state == State::Runnable
+    pub(super) fn is_busy(&self, index: usize) -> bool {
+        !self.finished && self.processors[index].is_busy()
     }
 
     pub(super) fn frozen(&self) -> Duration {

@@ -1,16 +1,10 @@
-//! One slice of one processor: into guest mode, out of it, and what the exit
-//! asks for.
+//! One slice of one processor: into guest mode, out of it, and when that was.
 
-use kvm_ioctls::VcpuExit;
-use stasis_journal::Entry;
-
-use super::access::{put, within, PIT, TSC_DEADLINE, X2APIC};
 use super::line::Line;
 use super::one::{After, Machine};
 use crate::clock::Way;
-use crate::devices::{cmos, Serial};
 use crate::error::Error;
-use crate::layout;
+use crate::exit::Exit;
 use crate::time::host_tsc;
 use crate::vcpu::State;
 
@@ -23,26 +17,72 @@ const GRAIN: u64 = 400;
 /// host counts as having been away (ticks).
 const KICK_TOLERANCE: u64 = 20_000;
 
+/// A slice, as the run has planned it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slice {
+    /// Its processor's number in its machine.
+    pub(super) index: usize,
+    /// When it ends at the latest (ticks of that processor's time).
+    pub(super) until: u64,
+    /// Where the busy processor that is furthest behind is, of all others.
+    pub(super) others: Option<u64>,
+}
+
 impl Machine {
-    /// Runs processor `index` until `until` (ticks), the end of its slice, or
-    /// an exit of its own; `alone`: no other of any machine could run.
-    pub(super) fn slice(
-        &mut self,
-        line: &mut Line,
-        index: usize,
-        mut until: u64,
-        alone: bool,
-    ) -> Result<After, Error> {
-        let now = line.clock.now();
-        if !alone || self.lazy {
-            until = until.min(line.slice_end);
-        }
-        let slack = line.clock.costs.slack as u64;
-        if until <= now.saturating_add(slack + GRAIN) {
+    /// Runs a processor until the slice's end or an exit of its own.
+    pub(super) fn slice(&mut self, line: &mut Line, slice: Slice) -> Result<After, Error> {
+        let Slice { index, until, others } = slice;
+        let processor = &mut self.processors[index];
+        processor.yields = false;
+        processor.late = false;
+        let now = processor.time;
+        line.clock.set(now);
+        if until <= now.saturating_add(line.clock.costs.slack as u64 + GRAIN) {
             // Too little to enter for: the clock is set forward to the event.
-            line.clock.set(until.max(now));
+            processor.time = until.max(now);
             return Ok(After::Continue);
         }
+        self.settle(line, index)?;
+        let injecting = self.inject(line, index)?;
+        if self.processors.len() > 1 {
+            self.show_clock(line, index, until - now);
+        }
+        self.arm(line, index, until - now);
+        let entered = line.clock.now();
+        let (exit, after) = self.vcpus[index].run(&mut line.clock, injecting)?;
+        let late = match exit {
+            Exit::Interrupted => self.kicked(line, index, (entered, until), after),
+            _ => {
+                self.left(line, index, exit.way(), after);
+                line.statistics.exits.total += 1;
+                line.clock.now() > until
+            }
+        };
+        let (left, ran) = (line.clock.now(), line.clock.now() - entered);
+        self.clock.end(ran);
+        let processor = &mut self.processors[index];
+        (processor.time, processor.late) = (left, late);
+        processor.ran += ran;
+        line.statistics.slice(left.saturating_sub(others.unwrap_or(left)));
+        match exit {
+            Exit::Interrupted => Ok(After::Continue),
+            Exit::Halt => {
+                line.statistics.exits.halt += 1;
+                processor.state = State::Halted;
+                Ok(After::Continue)
+            }
+            exit if exit.is_local() || others.is_none_or(|others| others >= left) => {
+                self.act(line, index, exit)
+            }
+            exit => {
+                processor.waiting = Some(exit);
+                Ok(After::Continue)
+            }
+        }
+    }
+
+    /// Sleeps across the host's tick where it is near, and makes up for any sleep.
+    fn settle(&mut self, line: &mut Line, index: usize) -> Result<(), Error> {
         if let Some(quiet) = &mut line.quiet {
             if host_tsc().saturating_add(SHORTEST_STAY) >= quiet.end() {
                 quiet.wait();
@@ -52,9 +92,13 @@ impl Machine {
         if std::mem::take(&mut line.slept) {
             self.vcpus[index].settle()?;
         }
-        let injecting = self.inject(line, index)?;
-        let vcpu = &mut self.vcpus[index];
-        let aim = vcpu.immediate_exit();
+        Ok(())
+    }
+
+    /// Sets the timer that ends a slice of `ticks`, if it is not set to an
+    /// earlier time.
+    fn arm(&mut self, line: &mut Line, index: usize, ticks: u64) {
+        let aim = self.vcpus[index].immediate_exit();
         line.kick.aim(aim);
         if line.kick.take_fired(host_tsc()).is_some() {
             // It fired while the host was at work: it has nothing to end.
@@ -64,7 +108,7 @@ impl Machine {
         let entry = host_tsc();
         let costs = &line.clock.costs;
         let mut due = entry
-            .saturating_add(until - now)
+            .saturating_add(ticks)
             .saturating_add_signed(costs.arm + costs.enter - costs.slack)
             .min(entry + line.longest_slice);
         if let Some(quiet) = &line.quiet {
@@ -75,170 +119,53 @@ impl Machine {
         if line.kick.armed().is_none_or(|armed| armed > due || armed < entry) {
             line.kick.arm(due);
         }
-        let entered = line.clock.now();
-        let (exit, after) = vcpu.run(&mut line.clock, injecting)?;
-        line.statistics.exits.total += 1;
-        let exits = &mut line.statistics.exits;
-        macro_rules! left {
-            ($way:expr) => {{
-                line.clock.leave($way, after);
-                if let Some(due) = line.kick.take_fired(after) {
-                    // SAFETY: a byte of a vCPU that is not running.
-                    unsafe { aim.write_volatile(0) };
-                    line.clock.cap(due);
-                }
-            }};
+    }
+
+    /// The guest left by itself: sets the clock to when that was.
+    fn left(&mut self, line: &mut Line, index: usize, way: Way, after: u64) {
+        line.clock.leave(way, after);
+        if let Some(due) = line.kick.take_fired(after) {
+            // SAFETY: a byte of a vCPU that is not running.
+            unsafe { self.vcpus[index].immediate_exit().write_volatile(0) };
+            line.clock.cap(due);
         }
-        let outcome = match exit {
-            VcpuExit::Intr => {
-                exits.total -= 1;
-                match line.kick.take_fired(after) {
-                    Some(due) => {
-                        // SAFETY: a byte of a vCPU that is not running.
-                        unsafe { aim.write_volatile(0) };
-                        let measured = {
-                            line.clock.leave(Way::Kick, after);
-                            line.clock.now()
-                        };
-                        line.clock.leave_at(due);
-                        // Much later than due: the host was away while the
-                        // guest ran on. Or an earlier setting's signal.
-                        let late = measured.saturating_sub(line.clock.now());
-                        let astray = due >= after;
-                        if late > KICK_TOLERANCE.max(slack) || line.quiet.is_none() || astray {
-                            line.clock.set(measured.max(entered));
-                        }
-                        let stopped = line.clock.now();
-                        if stopped + slack >= until {
-                            exits.kick += 1;
-                            exits.total += 1;
-                            let over = stopped.saturating_sub(until);
-                            line.statistics.overshoot.add(line.clock.scale().to_ns(over));
-                            line.clock.set(stopped.max(until));
-                        }
-                    }
-                    // Another signal: the stop flag, most likely.
-                    None => line.clock.leave(Way::Kick, after),
-                }
-                return Ok(After::Continue);
-            }
-            VcpuExit::Hlt => {
-                left!(Way::Halt);
-                exits.halt += 1;
-                self.processors[index].state = State::Halted;
-                return Ok(After::Continue);
-            }
-            VcpuExit::IrqWindowOpen => {
-                left!(Way::Other);
-                exits.interrupt_window += 1;
-                return Ok(After::Continue);
-            }
-            VcpuExit::X86Wrmsr(write) => {
-                left!(Way::MsrWrite);
-                exits.msr += 1;
-                let (number, value) = (write.index, write.data);
-                *write.error = 0;
-                self.write_msr(line, index, number, value)?
-            }
-            VcpuExit::X86Rdmsr(read) => {
-                left!(Way::MsrRead);
-                exits.msr += 1;
-                *read.error = 0;
-                let apic = &self.processors[index].apic;
-                *read.data = match read.index {
-                    TSC_DEADLINE => apic.deadline(),
-                    msr if X2APIC.contains(&msr) => {
-                        apic.read(msr & 0xff, line.clock.now_ns()).unwrap_or(0)
-                    }
-                    // MSRs that KVM does not know read as zero.
-                    _ => 0,
-                };
-                After::Continue
-            }
-            VcpuExit::MmioWrite(address, data) => {
-                left!(Way::MmioWrite);
-                exits.mmio += 1;
-                let mut bytes = [0; 8];
-                let length = data.len().min(8);
-                bytes[..length].copy_from_slice(&data[..length]);
-                self.mmio_write(line, index, address, &bytes[..length])?
-            }
-            VcpuExit::MmioRead(address, into) => {
-                left!(Way::MmioRead);
-                exits.mmio += 1;
-                into.fill(0xff);
-                if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
-                    let now = line.clock.now_ns();
-                    let value = self.processors[index].apic.read((offset >> 4) as u32, now);
-                    put(into, value.unwrap_or(0));
-                } else if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
-                    self.io_apic.read(offset, into);
-                } else if let Some(place) = self.bus.find(address) {
-                    match (place.slot, place.bar) {
-                        (1, _) => put(into, u64::from(stasis_channel::VERSION)),
-                        (slot, 0) if slot >= 2 => self.drives[slot - 2].read(place.offset, into),
-                        (slot, 4) => {
-                            if let Some(msix) = self.bus.function(slot).msix() {
-                                msix.read(place.offset, into);
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-                After::Continue
-            }
-            VcpuExit::IoOut(port, data) => {
-                left!(Way::Port);
-                exits.io += 1;
-                if Serial::owns(port) {
-                    for &byte in data {
-                        if let Some(text) = self.serial.write(port, byte) {
-                            line.tell_from(self.number, Entry::Console(text))?;
-                        }
-                    }
-                } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {
-                    self.cmos.write(port, value);
-                } else if (0xcf8..=0xcff).contains(&port) {
-                    if let Some(slot) = self.bus.port_write(port, data) {
-                        let released = self
-                            .bus
-                            .function(slot.min(1 + self.drives.len()))
-                            .msix()
-                            .map(|msix| msix.released());
-                        for message in released.into_iter().flatten() {
-                            self.send(line, None, message);
-                        }
-                    }
-                }
-                After::Continue
-            }
-            VcpuExit::IoIn(port, into) => {
-                left!(Way::Port);
-                exits.io += 1;
-                into.fill(0xff);
-                if Serial::owns(port) {
-                    into.fill(self.serial.read(port));
-                } else if (0xcf8..=0xcff).contains(&port) {
-                    self.bus.port_read(port, into);
-                } else if cmos::PORTS.contains(&port) {
-                    into.fill(self.cmos.read(port));
-                } else if PIT.contains(&port) {
-                    into.fill(0);
-                }
-                After::Continue
-            }
-            VcpuExit::Shutdown => {
-                left!(Way::Other);
-                After::Panicked
-            }
-            other => {
-                let what = format!("{other:?}");
-                return Err(Error::Guest(what));
-            }
+    }
+
+    /// The slice was ended from outside: sets the clock to when that was.
+    /// Whether it was later than planned.
+    fn kicked(
+        &mut self,
+        line: &mut Line,
+        index: usize,
+        (entered, until): (u64, u64),
+        after: u64,
+    ) -> bool {
+        let slack = line.clock.costs.slack as u64;
+        line.clock.leave(Way::Kick, after);
+        let Some(due) = line.kick.take_fired(after) else {
+            // Another signal: the stop flag, most likely.
+            return false;
         };
-        if let Some(rewind) = &mut self.rewind {
-            rewind.floor = rewind.floor.max(line.clock.now());
+        // SAFETY: a byte of a vCPU that is not running.
+        unsafe { self.vcpus[index].immediate_exit().write_volatile(0) };
+        let measured = line.clock.now();
+        line.clock.leave_at(due);
+        // Much later than due: the host was away while the guest ran on. Or an
+        // earlier setting's signal.
+        let late = measured.saturating_sub(line.clock.now());
+        let astray = due >= after;
+        if late > KICK_TOLERANCE.max(slack) || line.quiet.is_none() || astray {
+            line.clock.set(measured.max(entered));
         }
-        Ok(outcome)
+        let stopped = line.clock.now();
+        if stopped + slack + GRAIN < until {
+            return false;
+        }
+        line.statistics.exits.kick += 1;
+        line.statistics.exits.total += 1;
+        let over = stopped.saturating_sub(until);
+        line.statistics.overshoot.add(line.clock.scale().to_ns(over));
+        line.clock.set(stopped.max(until));
+        over > 0
     }
 }

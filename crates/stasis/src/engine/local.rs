@@ -150,7 +150,7 @@ pub fn run(
             root_length,
             fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
             repeatable: plan.repeatable,
-            slice,
+            quantum: slice,
             virtual_limit: plan.virtual_limit,
             wall_limit,
             stop,

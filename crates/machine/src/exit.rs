@@ -1,0 +1,92 @@
+//! Why a processor left guest mode, as a value of its own: what an exit asks
+//! for can then wait until it is its turn in virtual time.
+
+use crate::clock::Way;
+use crate::layout::{TSC_DEADLINE, X2APIC};
+use crate::{apic, layout, pvclock};
+
+/// Why a processor left guest mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// Its slice was ended from outside.
+    Interrupted,
+    /// HLT.
+    Halt,
+    /// An interrupt can be injected now.
+    Window,
+    /// WRMSR of a register that is this program's.
+    MsrWrite {
+        /// The register.
+        number: u32,
+        /// The value.
+        value: u64,
+    },
+    /// RDMSR, to be answered.
+    MsrRead {
+        /// The register.
+        number: u32,
+    },
+    /// A store to a device's memory.
+    MmioWrite {
+        /// Guest-physical address.
+        address: u64,
+        /// What is stored, and how many bytes of it.
+        data: ([u8; 8], usize),
+    },
+    /// A load from a device's memory, to be answered.
+    MmioRead {
+        /// Guest-physical address.
+        address: u64,
+    },
+    /// OUT; the data are in the exit's place for data.
+    PortWrite {
+        /// The port.
+        port: u16,
+    },
+    /// IN, to be answered.
+    PortRead {
+        /// The port.
+        port: u16,
+    },
+    /// A triple fault.
+    Shutdown,
+    /// What no guest can do here.
+    Unknown(String),
+}
+
+impl Exit {
+    /// How it left guest mode, as far as costs differ.
+    pub fn way(&self) -> Way {
+        match self {
+            Self::Interrupted => Way::Kick,
+            Self::Halt => Way::Halt,
+            Self::MsrWrite { .. } => Way::MsrWrite,
+            Self::MsrRead { .. } => Way::MsrRead,
+            Self::MmioWrite { .. } => Way::MmioWrite,
+            Self::MmioRead { .. } => Way::MmioRead,
+            Self::PortWrite { .. } | Self::PortRead { .. } => Way::Port,
+            Self::Window | Self::Shutdown | Self::Unknown(_) => Way::Other,
+        }
+    }
+
+    /// Whether it concerns its own processor only. Others have an effect that
+    /// the rest of the machine can see, and take place in the order of virtual
+    /// time.
+    pub fn is_local(&self) -> bool {
+        match *self {
+            Self::Interrupted | Self::Halt | Self::Window | Self::MsrRead { .. } => true,
+            Self::MsrWrite { number, .. } => {
+                number == TSC_DEADLINE
+                    || pvclock::MSRS.contains(&number)
+                    || X2APIC.contains(&number) && apic::is_local(number & 0xff)
+            }
+            Self::MmioWrite { address, .. } | Self::MmioRead { address } => {
+                let offset = address.wrapping_sub(layout::LOCAL_APIC);
+                offset < 0x1000 && apic::is_local((offset >> 4) as u32)
+            }
+            Self::PortWrite { .. } | Self::PortRead { .. } | Self::Shutdown | Self::Unknown(_) => {
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What the exits of a processor ask for.
+
+use stasis_journal::Entry;
+
+use super::access::{put, within, PIT};
+use super::line::Line;
+use super::one::{After, Machine};
+use crate::devices::{cmos, Serial};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::layout::{self, TSC_DEADLINE, X2APIC};
+
+/// The ports of PCI's configuration space.
+const PCI_PORTS: std::ops::RangeInclusive<u16> = 0xcf8..=0xcff;
+
+impl Machine {
+    /// Does what `exit` of processor `index` asks for, at that processor's time.
+    pub(super) fn act(
+        &mut self,
+        line: &mut Line,
+        index: usize,
+        exit: Exit,
+    ) -> Result<After, Error> {
+        line.clock.set(self.processors[index].time);
+        let exits = &mut line.statistics.exits;
+        let after = match exit {
+            Exit::Interrupted | Exit::Halt => return Ok(After::Continue),
+            Exit::Window => {
+                exits.interrupt_window += 1;
+                return Ok(After::Continue);
+            }
+            Exit::MsrWrite { number, value } => {
+                exits.msr += 1;
+                self.write_msr(line, index, number, value)?
+            }
+            Exit::MsrRead { number } => {
+                exits.msr += 1;
+                let value = self.read_msr(line, index, number);
+                self.vcpus[index].answer_msr(value);
+                After::Continue
+            }
+            Exit::MmioWrite { address, data: (bytes, length) } => {
+                exits.mmio += 1;
+                self.mmio_write(line, index, address, &bytes[..length])?
+            }
+            Exit::MmioRead { address } => {
+                exits.mmio += 1;
+                self.mmio_read(line, index, address);
+                After::Continue
+            }
+            Exit::PortWrite { port } => {
+                exits.io += 1;
+                self.port_write(line, index, port)?;
+                After::Continue
+            }
+            Exit::PortRead { port } => {
+                exits.io += 1;
+                self.port_read(index, port);
+                After::Continue
+            }
+            Exit::Shutdown => After::Panicked,
+            Exit::Unknown(what) => return Err(Error::Guest(what)),
+        };
+        if let Some(rewind) = &mut self.rewind {
+            rewind.floor = rewind.floor.max(line.clock.now());
+        }
+        Ok(after)
+    }
+
+    fn read_msr(&mut self, line: &Line, index: usize, number: u32) -> u64 {
+        let apic = &self.processors[index].apic;
+        match number {
+            TSC_DEADLINE => apic.deadline(),
+            number if X2APIC.contains(&number) => {
+                apic.read(number & 0xff, line.clock.now_ns()).unwrap_or(0)
+            }
+            // MSRs that KVM does not know read as zero.
+            _ => 0,
+        }
+    }
+
+    fn mmio_read(&mut self, line: &Line, index: usize, address: u64) {
+        let into = self.vcpus[index].mmio_answer();
+        into.fill(0xff);
+        if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
+            let now = line.clock.now_ns();
+            let value = self.processors[index].apic.read((offset >> 4) as u32, now);
+            put(into, value.unwrap_or(0));
+        } else if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
+            self.io_apic.read(offset, into);
+        } else if let Some(place) = self.bus.find(address) {
+            match (place.slot, place.bar) {
+                (1, _) => put(into, u64::from(stasis_channel::VERSION)),
+                (slot, 0) if slot >= 2 => self.drives[slot - 2].read(place.offset, into),
+                (slot, 4) => {
+                    if let Some(msix) = self.bus.function(slot).msix() {
+                        msix.read(place.offset, into);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn port_write(&mut self, line: &mut Line, index: usize, port: u16) -> Result<(), Error> {
+        let data = self.vcpus[index].port_data();
+        if Serial::owns(port) {
+            for &byte in &*data {
+                if let Some(text) = self.serial.write(port, byte) {
+                    line.tell_from(self.number, Entry::Console(text))?;
+                }
+            }
+        } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {
+            self.cmos.write(port, value);
+        } else if PCI_PORTS.contains(&port) {
+            if let Some(slot) = self.bus.port_write(port, data) {
+                let slot = slot.min(1 + self.drives.len());
+                let released = self.bus.function(slot).msix().map(|msix| msix.released());
+                for message in released.into_iter().flatten() {
+                    self.send(line, None, message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn port_read(&mut self, index: usize, port: u16) {
+        let into = self.vcpus[index].port_data();
+        into.fill(0xff);
+        if Serial::owns(port) {
+            into.fill(self.serial.read(port));
+        } else if PCI_PORTS.contains(&port) {
+            self.bus.port_read(port, into);
+        } else if cmos::PORTS.contains(&port) {
+            into.fill(self.cmos.read(port));
+        } else if PIT.contains(&port) {
+            into.fill(0);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Which processor runs next, and how far: many processors in turn on the
+//! host, at once in virtual time.
+//!
+//! Each processor has its own local time. The run's *instant* is the time that
+//! everything has reached: all busy processors and all events. What a
+//! processor asks of a device takes place when the instant has come to that
+//! processor's time, so that the order of virtual time is kept whichever runs
+//! first. No processor goes beyond the next event that is known, nor further
+//! than a quantum beyond the instant while others are busy: that bounds how
+//! late one processor sees what another has written to memory. It is the
+//! conservative synchronization of parallel discrete-event simulation (Chandy
+//! and Misra, IEEE Transactions on Software Engineering SE-5, 1979), with a
+//! quantum where memory gives no lookahead.
+
+use super::slice::Slice;
+use super::Run;
+
+/// What the run does next.
+pub(super) enum Turn {
+    /// An exit of the processor at this place has its turn.
+    Exit(usize),
+    /// The processor at this place runs.
+    Slice(usize, Slice),
+    /// Every processor is idle.
+    Idle,
+}
+
+impl<'j> Run<'j> {
+    /// Busy processors: their places and times.
+    fn busy(&self) -> impl Iterator<Item = (usize, u64)> + use<'_, 'j> {
+        self.processors.iter().enumerate().filter_map(|(place, &(machine, index))| {
+            let machine = &self.machines[machine];
+            machine.is_busy(index).then(|| (place, machine.processors[index].time))
+        })
+    }
+
+    /// Moves the instant as far as everything has come.
+    pub(super) fn advance(&mut self) {
+        let reached = match self.processors[..] {
+            // One processor alone is the timeline, its lateness too.
+            [(machine, index)] => Some(self.machines[machine].processors[index].time),
+            _ => {
+                let mut busy = self.busy();
+                match (busy.next(), busy.next()) {
+                    (None, _) => self.next_event().map(|event| event.min(self.last_idle())),
+                    (Some((place, time)), None) if self.is_late(place) => Some(time),
+                    (Some((_, first)), second) => {
+                        let least = busy.chain(second).map(|(_, time)| time).fold(first, u64::min);
+                        Some(self.next_event().map_or(least, |event| event.min(least)))
+                    }
+                }
+            }
+        };
+        self.instant = self.instant.max(reached.unwrap_or(0));
+        self.line.clock.set(self.instant);
+    }
+
+    fn is_late(&self, place: usize) -> bool {
+        let (machine, index) = self.processors[place];
+        self.machines[machine].processors[index].late
+    }
+
+    /// When the last processor became idle.
+    pub(super) fn last_idle(&self) -> u64 {
+        let times = self.machines.iter().flat_map(|machine| &machine.processors);
+        times.map(|processor| processor.time).max().unwrap_or(0)
+    }
+
+    /// The turn that comes at the instant, after its events.
+    pub(super) fn turn(&mut self) -> Turn {
+        let instant = self.instant;
+        let waits = |place: usize| {
+            let (machine, index) = self.processors[place];
+            self.machines[machine].processors[index].waiting.is_some()
+        };
+        if let Some((place, _)) = self.busy().find(|&(place, time)| time <= instant && waits(place))
+        {
+            return Turn::Exit(place);
+        }
+        let event = self.next_event().unwrap_or(u64::MAX);
+        let several = self.busy().nth(1).is_some();
+        let quantum = instant.saturating_add(self.line.quantum);
+        let limit = if several { event.min(quantum) } else { event };
+        let able =
+            self.busy().filter(|&(place, time)| !waits(place) && (time < limit || time <= instant));
+        let next = able.min_by_key(|&(place, time)| {
+            let (machine, index) = self.processors[place];
+            (self.machines[machine].processors[index].yields, place != self.current, time)
+        });
+        let Some((place, _)) = next else { return Turn::Idle };
+        let (number, index) = self.processors[place];
+        let machine = &self.machines[number];
+        let mut until = limit.min(machine.timer(&self.line, index).unwrap_or(u64::MAX));
+        // Where its guest's clock is ahead of it, that one goes slower for a quantum.
+        let ahead = machine.processors.len() > 1 && machine.clock.now() > instant;
+        if machine.lazy || ahead {
+            until = until.min(quantum);
+        }
+        let others = self.busy().filter(|&(other, _)| other != place).map(|(_, time)| time).min();
+        self.current = place;
+        Turn::Slice(place, Slice { index, until, others })
+    }
+}
