@@ -3,6 +3,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 RESULTS ?= results/demo
+# The Debian release that this machine is not.
+SUITE ?= $(shell . /etc/os-release && [ "$$VERSION_CODENAME" = trixie ] && echo bookworm || echo trixie)
 
 TARGET := x86_64-unknown-linux-gnu
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -12,7 +14,7 @@ STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test bench install clean
+.PHONY: help setup build guest demo test lint unit-test system-test test-on bench install clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +38,7 @@ test: ## Install what is missing and run every test
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit-test
 	@$(MAKE) --no-print-directory system-test
+	@$(MAKE) --no-print-directory test-on
 
 lint: ## Check format, lints, and where cargo-deny is installed, licences
 	cargo fmt --all --check
@@ -52,6 +55,9 @@ system-test: guest ## Tests that boot guests
 	cargo test --locked --release --package stasis --test coordinate help -- --ignored
 	cargo test --locked --release --package stasis-qemu --test vm -- --ignored --test-threads=1
 	cargo test --locked --release --package stasis --test ublk -- --ignored
+
+test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
+	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]
 
 bench: guest ## Measure, and print each figure beside what it is to reach
 	scripts/bench $(STASIS)

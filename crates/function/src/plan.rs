@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use stasis_guest::build::Guest;
-use stasis_qemu::process::with_path;
+use stasis_qemu::process::{reconnect, version, with_path};
 use stasis_qemu::{Accelerator, Config};
 
 use crate::network::Network;
@@ -112,9 +112,10 @@ impl Plan {
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
         let queues = self.definition.vcpus + self.polled_queues();
+        // A server that is started again is found within a second.
+        let reconnect = reconnect(version());
         for (index, socket) in self.sockets.iter().enumerate() {
-            // A server that is started again is found within a second.
-            let backend = format!("socket,id=drive{index},reconnect=1,path=");
+            let backend = format!("socket,id=drive{index},{reconnect},path=");
             let device = format!("vhost-user-blk-pci,chardev=drive{index},num-queues={queues}");
             arguments.extend(["-chardev".into(), with_path(&backend, socket)]);
             arguments.extend(["-device".into(), device.into()]);
@@ -177,7 +178,7 @@ pub(crate) mod tests {
         assert_eq!(config.kernel_arguments, "idle=poll STASIS_MODULE_virtio_blk=poll_queues=1");
         let text = config.arguments.join(&OsString::from(" ")).into_string().unwrap();
         for part in [
-            "-chardev socket,id=drive0,reconnect=1,path=/s/data,,1 ",
+            &format!("-chardev socket,id=drive0,{},path=/s/data,,1 ", reconnect(version())),
             "-device vhost-user-blk-pci,chardev=drive0,num-queues=3 ",
             "hostfwd=tcp:127.0.0.1:12049-:2049",
         ] {

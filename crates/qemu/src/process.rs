@@ -21,6 +21,28 @@ pub fn find_qemu() -> Option<PathBuf> {
     found.and_then(|path| path.canonicalize().ok())
 }
 
+/// Major and minor version of the installed QEMU, if it is installed and tells.
+pub fn version() -> Option<(u32, u32)> {
+    let output = Command::new(QEMU).arg("--version").output().ok()?;
+    version_in(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn version_in(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.strip_prefix("QEMU emulator version ")?.split('.');
+    let digits = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    Some((digits(numbers.next()?)?, digits(numbers.next()?)?))
+}
+
+/// The option by which a socket's client comes back a second after its server:
+/// QEMU 9.2 brought `reconnect-ms`, QEMU 11 has `reconnect` no more
+/// (docs/about/removed-features.rst).
+pub fn reconnect(version: Option<(u32, u32)>) -> &'static str {
+    match version {
+        Some(version) if version >= (9, 2) => "reconnect-ms=1000",
+        _ => "reconnect=1",
+    }
+}
+
 /// QEMU's options end at a comma; a doubled one stands for itself.
 pub fn with_path(options: &str, path: &Path) -> OsString {
     let mut bytes = options.as_bytes().to_vec();
@@ -160,6 +182,17 @@ pub fn tail(log: &mut File) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_version_is_told_to_reconnect_in_its_own_words() {
+        let said = |text| reconnect(version_in(text));
+        assert_eq!(said("QEMU emulator version 7.2.22 (Debian 1:7.2)\nCopyright"), "reconnect=1");
+        assert_eq!(said("QEMU emulator version 9.1.0"), "reconnect=1");
+        assert_eq!(said("QEMU emulator version 9.2.0"), "reconnect-ms=1000");
+        assert_eq!(said("QEMU emulator version 10.0.13 (Debian)"), "reconnect-ms=1000");
+        assert_eq!(said("QEMU emulator version 11.1-rc1"), "reconnect-ms=1000");
+        assert_eq!(said("what?"), "reconnect=1");
+    }
 
     #[test]
     fn commas_in_paths_are_doubled() {

@@ -32,4 +32,4 @@ pub use error::Error;
 pub use host::{Control, Form, Host, Input, PassedDrive};
 pub use prepare::{prepare, Kernel};
 pub use requirements::{requirements, Requirements};
-pub use run::run;
+pub use run::{boot, run};

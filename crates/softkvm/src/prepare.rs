@@ -11,6 +11,9 @@ use std::process::Command;
 /// Debian's package of the kernel for virtual machines: it boots quicker than
 /// the general one, and has KVM.
 const PACKAGE: &str = "linux-image-cloud-amd64";
+/// What a kernel's package is made of besides itself, from Linux 7 on: image,
+/// modules and lists.
+const PARTS: [&str; 3] = ["base", "binary", "modules"];
 /// What must be in it, and what each group of modules is for.
 const KVM_MODULES: [&str; 1] = ["kvm_amd"];
 const DRIVE_MODULES: [&str; 2] = ["virtio_mmio", "virtio_blk"];
@@ -85,37 +88,49 @@ pub fn prepare(cache: &Path, progress: &mut dyn FnMut(&str, Option<f64>)) -> Res
     Kernel::cached(cache).ok_or(Error::Package { package, what: "kernel".into() })
 }
 
-/// Downloads the package of the newest kernel into `work`.
+/// Downloads the newest kernel into `work`; gives the name of its package.
 fn download(work: &Path) -> Result<String, Error> {
     const ADVICE: &str =
         "; run `apt-get update` as root, and check that the machine reaches its Debian mirror";
-    let said = tool(Command::new("apt-cache").args(["depends", PACKAGE]), "apt-cache", ADVICE)?;
-    let package = said
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Depends: linux-image-"))
-        .map(|rest| format!("linux-image-{rest}"))
-        .ok_or_else(|| Error::Tool {
+    let depends = |package: &str| {
+        tool(Command::new("apt-cache").args(["depends", package]), "apt-cache", ADVICE)
+    };
+    let package =
+        named(&depends(PACKAGE)?, &["image"]).into_iter().next().ok_or_else(|| Error::Tool {
             program: "apt-cache",
             message: format!("no package {PACKAGE}"),
             advice: ADVICE,
         })?;
-    tool(
-        Command::new("apt-get").args(["download", "-q", &package]).current_dir(work),
-        "apt-get download",
-        ADVICE,
-    )?;
+    let parts = named(&depends(&package)?, &PARTS);
+    let mut command = Command::new("apt-get");
+    command.args(["download", "-q", &package]).args(parts).current_dir(work);
+    tool(&mut command, "apt-get download", ADVICE)?;
     Ok(package)
 }
 
-/// Takes what is needed out of the package in `work`, into `work/kernel`.
+/// The packages `linux-KIND-RELEASE` that `apt-cache depends` tells of.
+fn named(said: &str, kinds: &[&str]) -> Vec<String> {
+    let fits = |name: &str| {
+        let (kind, release) = name.strip_prefix("linux-")?.split_once('-')?;
+        (kinds.contains(&kind) && release.starts_with(|c: char| c.is_ascii_digit())).then_some(())
+    };
+    said.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .filter(|name| fits(name).is_some())
+        .map(String::from)
+        .collect()
+}
+
+/// Takes what is needed out of the packages in `work`, into `work/kernel`.
 fn unpack(work: &Path, package: &str) -> Result<(), Error> {
-    let archive = fs::read_dir(work)
+    let archives = fs::read_dir(work)
         .map_err(Error::io("cannot read", work))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| Error::Package { package: package.into(), what: "archive".into() })?;
+        .filter(|path| path.extension().is_some_and(|extension| extension == "deb"));
     let tree = work.join("tree");
-    tool(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&tree), "dpkg-deb", "")?;
+    for archive in archives {
+        tool(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&tree), "dpkg-deb", "")?;
+    }
     let missing =
         |what: &str| Error::Package { package: package.to_owned(), what: what.to_owned() };
     let release = package.strip_prefix("linux-image-").unwrap_or(package);
@@ -287,6 +302,21 @@ mod tests {
         let module = b"\x7fELF..\0license=GPL\0depends=kvm,ccp\0name=kvm_amd\0";
         assert_eq!(dependencies(module), ["kvm", "ccp"]);
         assert!(dependencies(b"\0depends=\0").is_empty());
+    }
+
+    #[test]
+    fn a_kernel_is_found_in_one_package_or_in_several() {
+        let meta = "linux-image-cloud-amd64\n  Depends: linux-base-cloud-amd64\n  \
+                    Depends: linux-image-7.3.4+deb13-cloud-amd64\n  Depends: linux-modules-cloud-amd64\n";
+        assert_eq!(named(meta, &["image"]), ["linux-image-7.3.4+deb13-cloud-amd64"]);
+        let image =
+            "linux-image-7.3.4+deb13-cloud-amd64\n  PreDepends: linux-base\n |Depends: dracut\n  \
+                     Depends: linux-base-7.3.4+deb13-cloud-amd64\n  \
+                     Depends: linux-binary-7.3.4+deb13-cloud-amd64\n  \
+                     Depends: linux-modules-7.3.4+deb13-cloud-amd64\n  Breaks: <fwupdate>\n";
+        assert_eq!(named(image, &PARTS).len(), 3);
+        let one = "linux-image-6.1.0-50-cloud-amd64\n  Depends: kmod\n  Depends: linux-base\n";
+        assert!(named(one, &PARTS).is_empty());
     }
 
     #[test]

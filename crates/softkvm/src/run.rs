@@ -2,7 +2,7 @@
 
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
 use crate::snapshot::{restore, Restored, Snapshot};
-use crate::{inside, prepare, Control, Error, Host};
+use crate::{inside, prepare, Control, Error, Host, Kernel};
 use stasis_journal::{Decoder, Entry, FrameError, Journal};
 use stasis_qemu::fd::readable;
 use stasis_qemu::process::find_qemu;
@@ -29,32 +29,57 @@ pub fn run(
     control: &Control,
     progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<(), Error> {
-    host.check()?;
-    // Before anything is downloaded that would be of no use without it.
-    find_qemu().ok_or(Error::QemuMissing)?;
-    let kernel = prepare(&host.cache, progress)?;
     let files = Files::new(host, job)?;
-    let stopped = || control.stop.load(Ordering::Relaxed);
-    let mut get = || Snapshot::get(host, &kernel, &files.log, &stopped, progress);
-    let snapshot = get()?;
-    let started = restore(host, &snapshot.folder, &files.job, &files.log, &stopped);
-    let (machine, snapshot) = match started {
-        Err(Error::Stopped) => return Err(Error::Stopped),
-        Err(_) if host.snapshot => {
-            // Damaged, or of a QEMU that went unnoticed: once more from new.
-            snapshot.discard();
-            let snapshot = get()?;
-            (restore(host, &snapshot.folder, &files.job, &files.log, &stopped)?, snapshot)
-        }
-        other => (other?, snapshot),
-    };
-    // QEMU has its files open now.
-    drop(snapshot);
+    let machine = ready(host, &files, control, progress)?;
     let result = relay(machine, journal, control);
     if result.is_ok() {
         files.remove_log(host);
     }
     result
+}
+
+/// Shows that `host` comes up: boots it and restores what was saved, up to where
+/// it would take a job. Where a booted machine is saved already, that is the answer,
+/// and nothing is started.
+pub fn boot(
+    host: &Host,
+    control: &Control,
+    progress: &mut dyn FnMut(&str, Option<f64>),
+) -> Result<(), Error> {
+    if Kernel::cached(&host.cache).is_some_and(|kernel| Snapshot::exists(host, &kernel)) {
+        return Ok(());
+    }
+    let files = Files::new(host, b"")?;
+    drop(ready(host, &files, control, progress)?);
+    files.remove_log(host);
+    Ok(())
+}
+
+/// A machine restored to where it takes its job.
+fn ready(
+    host: &Host,
+    files: &Files,
+    control: &Control,
+    progress: &mut dyn FnMut(&str, Option<f64>),
+) -> Result<Restored, Error> {
+    host.check()?;
+    // Before anything is downloaded that would be of no use without it.
+    find_qemu().ok_or(Error::QemuMissing)?;
+    let kernel = prepare(&host.cache, progress)?;
+    let stopped = || control.stop.load(Ordering::Relaxed);
+    let mut get = || Snapshot::get(host, &kernel, &files.log, &stopped, progress);
+    let snapshot = get()?;
+    match restore(host, &snapshot.folder, &files.job, &files.log, &stopped) {
+        Err(Error::Stopped) => Err(Error::Stopped),
+        Err(_) if host.snapshot => {
+            // Damaged, or of a QEMU that went unnoticed: once more from new.
+            snapshot.discard();
+            let snapshot = get()?;
+            restore(host, &snapshot.folder, &files.job, &files.log, &stopped)
+        }
+        // QEMU has the machine's files open now.
+        other => other,
+    }
 }
 
 /// Hands the journal on until the job has ended.

@@ -169,6 +169,42 @@ fn doctor_says_what_a_run_takes() {
     if problems.is_empty() {
         assert!(["kvm", "exact"].iter().any(|engine| report["engine"] == *engine), "{report}");
     }
+    if problems.is_empty() && report["engine"] == "exact" {
+        assert_eq!(report["softkvm_boots"], true, "{report}");
+    }
+}
+
+/// A QEMU that is installed and boots nothing: that it is there is not enough.
+#[test]
+fn doctor_boots_the_software_host_before_it_says_yes() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = folder.path().join("stasis/softkvm/kernel-1");
+    for group in ["kvm", "drives"] {
+        std::fs::create_dir_all(kernel.join(group)).unwrap();
+    }
+    std::fs::write(kernel.join("release"), "6.0.0-none").unwrap();
+    std::fs::write(kernel.join("bzImage"), "none").unwrap();
+    let qemu = folder.path().join("qemu-system-x86_64");
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'QEMU emulator version 9.9'\n\
+                  echo 'no such firmware' >&2\nexit 3\n";
+    std::fs::write(&qemu, script).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&qemu, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["doctor", "--json"])
+        .env("PATH", path)
+        .env("XDG_CACHE_HOME", folder.path())
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    if report["engine"] == "kvm" {
+        return; // A machine with KVM needs no software host.
+    }
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert_eq!(report["softkvm_boots"], false, "{report}");
+    let problems = report["problems"].to_string();
+    assert!(problems.contains("no such firmware") && problems.contains("status 3"), "{report}");
 }
 
 #[test]

@@ -15,9 +15,13 @@ if ! apt-cache show "$kernel" >/dev/null 2>&1; then
   exit 1
 fi
 image=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+image=${image:-$kernel}
+# From Linux 7 on the modules and the image itself are packages of their own.
+parts=$(apt-cache depends "$image" | sed -n 's/^ *Depends: \(linux-\(base\|binary\|modules\)-[0-9].*\)/\1/p')
 mkdir "$work/tree"
-(cd "$work" && apt-get --quiet download "${image:-$kernel}" >&2)
-dpkg-deb --extract "$work"/*.deb "$work/tree"
+# shellcheck disable=SC2086
+(cd "$work" && apt-get --quiet download "$image" $parts >&2)
+for file in "$work"/*.deb; do dpkg-deb --extract "$file" "$work/tree"; done
 rm "$work"/*.deb
 modules=$(echo "$work"/tree/lib/modules/*)
 [ -d "$modules" ] || modules=$(echo "$work"/tree/usr/lib/modules/*)

@@ -43,6 +43,12 @@ pub enum BuildError {
     /// The kernel's package is not as expected.
     #[error("the kernel package cannot be used: {0}; choose another with `--kernel`")]
     Kernel(String),
+    /// Where the kernel's release comes from is not known.
+    #[error("the kernel's release {release}: this machine has no Debian archive in /etc/apt to take it from; add one, or leave `/{release}` out")]
+    NoArchive {
+        /// The release.
+        release: String,
+    },
     /// A module is in a form that cannot be read.
     #[error("the kernel module {name} cannot be used: {cause}")]
     Module {

@@ -72,7 +72,7 @@ pub(super) fn run(
     }
     command
         .args([recipe.suite.as_str(), "-"])
-        .args(sources::of_this_machine(&recipe.suite))
+        .args(sources::of_guest(&recipe.suite, recipe.kernel_release())?)
         .env("LC_ALL", "C.UTF-8")
         .env("DEBIAN_FRONTEND", "noninteractive")
         .env("PATH", search_path())

@@ -38,7 +38,8 @@ pub struct Recipe {
     pub suite: String,
     /// Debian packages, in addition to the essential ones.
     pub packages: Vec<String>,
-    /// Package of the kernel, or a meta-package that depends on it.
+    /// Package of the kernel, or a meta-package that depends on it; with
+    /// `/RELEASE` as apt has it, for example `/trixie-backports`.
     pub kernel: String,
     /// Kernel modules beside those for storage, for example `nfsd`; what they
     /// need comes with them.
@@ -70,10 +71,16 @@ impl Recipe {
         self
     }
 
+    /// The release that the kernel is from, where it is not [`Self::suite`].
+    pub(super) fn kernel_release(&self) -> Option<&str> {
+        self.kernel.split_once('/').map(|(_, release)| release)
+    }
+
     /// Checks names by Debian's rules, so that none can be taken for an option
     /// or for shell text.
     pub(super) fn check(&self) -> Result<(), BuildError> {
-        for name in self.packages.iter().chain([&self.kernel]) {
+        let kernel = self.kernel.split_once('/').map_or(self.kernel.as_str(), |(name, _)| name);
+        for name in self.packages.iter().map(String::as_str).chain([kernel]) {
             // Debian policy manual, section 5.6.1.
             let rest = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b);
             let start = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -81,7 +88,7 @@ impl Recipe {
                 || !name.as_bytes().first().is_some_and(start)
                 || !name.bytes().all(rest)
             {
-                return Err(BuildError::BadName { what: "package", name: name.clone() });
+                return Err(BuildError::BadName { what: "package", name: name.into() });
             }
         }
         for name in &self.modules {
@@ -91,9 +98,10 @@ impl Recipe {
             }
         }
         let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-        let suite = &self.suite;
-        if suite.is_empty() || suite.starts_with('-') || !suite.bytes().all(fits) {
-            return Err(BuildError::BadName { what: "Debian release", name: suite.clone() });
+        for suite in [self.suite.as_str()].into_iter().chain(self.kernel_release()) {
+            if suite.is_empty() || suite.starts_with('-') || !suite.bytes().all(fits) {
+                return Err(BuildError::BadName { what: "Debian release", name: suite.into() });
+            }
         }
         Ok(())
     }
@@ -134,7 +142,13 @@ mod tests {
         }
         for suite in ["", "-x", "book worm", "a'b"] {
             assert!(Recipe { suite: suite.into(), ..good.clone() }.check().is_err());
+            let kernel = format!("{DEFAULT_KERNEL}/{suite}");
+            assert!(Recipe { kernel, ..good.clone() }.check().is_err());
         }
+        let kernel = format!("{DEFAULT_KERNEL}/trixie-backports");
+        let newer = Recipe { kernel, ..good };
+        newer.check().unwrap();
+        assert_eq!(newer.kernel_release(), Some("trixie-backports"));
     }
 
     #[test]

@@ -4,28 +4,89 @@
 use std::fs;
 use std::path::Path;
 
-/// The Debian sources of `suite` that this machine uses, as lines of
-/// sources.list(5). None if it has none: mmdebstrap then takes Debian's own.
-pub(super) fn of_this_machine(suite: &str) -> Vec<String> {
+use super::{BuildError, Recipe};
+
+/// Where a guest of `suite` comes from, with its kernel from `release`, as lines of
+/// sources.list(5): those that this machine uses for them. None where it has none
+/// for `suite` alone: mmdebstrap then takes Debian's own.
+pub(super) fn of_guest(suite: &str, release: Option<&str>) -> Result<Vec<String>, BuildError> {
+    let texts = texts();
+    let mut lines = of_suite(&texts, suite);
+    let Some(release) = release.filter(|release| *release != suite) else { return Ok(lines) };
+    let more = of_suite(&texts, release);
+    if !lines.is_empty() && !more.is_empty() {
+        lines.extend(more);
+        return Ok(lines);
+    }
+    // The archive of one release has the others as well.
+    let own = Recipe::default().suite;
+    let line = archive(&any(&texts, &|name| belongs(name, &own)), &own)
+        .ok_or_else(|| BuildError::NoArchive { release: release.into() })?;
+    let with = |other: &str| line.replacen(&format!(" {own} "), &format!(" {other} "), 1);
+    if lines.is_empty() {
+        lines.push(with(suite));
+    }
+    lines.push(with(release));
+    Ok(lines)
+}
+
+/// The line of `suite` in the archive that has its updates too, as Debian's has;
+/// others can have a suite of the same name.
+fn archive(lines: &[String], suite: &str) -> Option<String> {
+    let of_suite = || lines.iter().filter(|line| suite_of(line) == Some(suite));
+    let updates = |line: &&String| {
+        let wanted = line.replacen(&format!(" {suite} "), &format!(" {suite}-updates "), 1);
+        lines.contains(&wanted)
+    };
+    of_suite().find(updates).or_else(|| of_suite().next()).cloned()
+}
+
+/// The files of this machine's sources with their formats.
+fn texts() -> Vec<(bool, String)> {
     let mut files = vec![Path::new("/etc/apt/sources.list").to_path_buf()];
     let folder = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten();
     files.extend(folder.filter_map(Result::ok).map(|entry| entry.path()));
     files.sort_unstable();
-    let mut lines = Vec::new();
+    let mut texts = Vec::new();
     for path in files {
         let Ok(text) = fs::read_to_string(&path) else { continue };
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("list") => lines.extend(one_line_format(&text, suite)),
-            Some("sources") => lines.extend(deb822_format(&text, suite)),
+            Some("list") => texts.push((false, text)),
+            Some("sources") => texts.push((true, text)),
             _ => {}
         }
     }
+    texts
+}
+
+/// The lines whose suite `fits`.
+fn any(texts: &[(bool, String)], fits: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let lines = |(deb822, text): &(bool, String)| match deb822 {
+        true => deb822_format(text, fits),
+        false => one_line_format(text, fits),
+    };
+    texts.iter().flat_map(lines).collect()
+}
+
+/// The lines of `suite` and its updates.
+fn of_suite(texts: &[(bool, String)], suite: &str) -> Vec<String> {
+    let lines = any(texts, &|name| belongs(name, suite));
     // Updates alone are no distribution.
-    if lines.iter().any(|line| line.split(' ').any(|word| word == suite)) {
+    if lines.iter().any(|line| suite_of(line) == Some(suite)) {
         lines
     } else {
         Vec::new()
     }
+}
+
+/// The third word of a line, options left out.
+fn suite_of(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("deb ")?.trim_start();
+    let rest = match rest.strip_prefix('[') {
+        Some(options) => options.split_once(']')?.1,
+        None => rest,
+    };
+    rest.split_whitespace().nth(1)
 }
 
 /// Whether `name` is the suite or its updates.
@@ -34,21 +95,14 @@ fn belongs(name: &str, suite: &str) -> bool {
     matches!(rest, Some("" | "-updates" | "-security"))
 }
 
-fn one_line_format(text: &str, suite: &str) -> Vec<String> {
-    let fits = |line: &&str| {
-        let Some(rest) = line.strip_prefix("deb ") else { return false };
-        let rest = rest.trim_start();
-        let rest = match rest.strip_prefix('[') {
-            Some(options) => options.split_once(']').map_or("", |(_, rest)| rest),
-            None => rest,
-        };
-        let mut words = rest.split_whitespace().skip(1);
-        words.next().is_some_and(|name| belongs(name, suite)) && words.any(|word| word == "main")
-    };
-    text.lines().map(str::trim).filter(fits).map(String::from).collect()
+fn one_line_format(text: &str, fits: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let lines = text.lines().map(str::trim).filter(|line| {
+        suite_of(line).is_some_and(fits) && line.split_whitespace().any(|word| word == "main")
+    });
+    lines.map(String::from).collect()
 }
 
-fn deb822_format(text: &str, suite: &str) -> Vec<String> {
+fn deb822_format(text: &str, fits: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
     for stanza in text.split("\n\n") {
         let words = |key: &str| -> Vec<&str> {
@@ -66,7 +120,7 @@ fn deb822_format(text: &str, suite: &str) -> Vec<String> {
         let key = words("Signed-By").first().filter(|key| key.starts_with('/')).copied();
         let options = key.map(|key| format!("[signed-by={key}] ")).unwrap_or_default();
         for uri in words("URIs") {
-            for name in words("Suites").into_iter().filter(|name| belongs(name, suite)) {
+            for name in words("Suites").into_iter().filter(|name| fits(name)) {
                 lines.push(format!("deb {options}{uri} {name} main"));
             }
         }
@@ -92,7 +146,7 @@ mod tests {
             "deb http://mirror/debian bookworm main contrib",
             "deb [arch=amd64 signed-by=/k] http://mirror/security bookworm-security/ main",
         ];
-        assert_eq!(one_line_format(text, "bookworm"), expected);
+        assert_eq!(one_line_format(text, &|name| belongs(name, "bookworm")), expected);
     }
 
     #[test]
@@ -110,11 +164,27 @@ mod tests {
             "deb [signed-by=/usr/share/keyrings/k.gpg] http://n/debian trixie-updates main",
             "deb http://s trixie-security main",
         ];
-        assert_eq!(deb822_format(text, "trixie"), expected);
+        assert_eq!(deb822_format(text, &|name| belongs(name, "trixie")), expected);
     }
 
     #[test]
     fn a_suite_that_this_machine_has_not_is_left_to_mmdebstrap() {
-        assert!(of_this_machine("no-such-suite").is_empty());
+        assert!(of_guest("no-such-suite", None).unwrap().is_empty());
+        assert!(
+            of_suite(&[(false, "deb http://m/d trixie-updates main".into())], "trixie").is_empty()
+        );
+    }
+
+    #[test]
+    fn the_archive_is_the_one_with_updates() {
+        let lines = [
+            "deb http://other bookworm main",
+            "deb [signed-by=/k] http://m/debian bookworm main",
+            "deb [signed-by=/k] http://m/debian bookworm-updates main",
+        ];
+        let lines = lines.map(String::from);
+        assert_eq!(archive(&lines, "bookworm").as_deref(), Some(lines[1].as_str()));
+        assert_eq!(archive(&lines[..1], "bookworm").as_deref(), Some(lines[0].as_str()));
+        assert_eq!(archive(&lines, "trixie"), None);
     }
 }

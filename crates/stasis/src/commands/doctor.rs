@@ -1,5 +1,5 @@
 //! `stasis doctor`: what this machine has, what a run takes of it, and what to
-//! install.
+//! install. Where runs will need the software host, it is booted once.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,9 +12,10 @@ use stasis_block::units::format_size;
 use stasis_experiment::{GuestSpec, MachineSpec};
 use stasis_guest::build;
 use stasis_qemu::probe::{self, KvmState};
-use stasis_softkvm::{Form, Host, Requirements};
+use stasis_softkvm::{Control, Form, Host, Requirements};
 
 use crate::commands;
+use crate::commands::run::progress::Steps;
 use crate::engine::soft;
 
 /// Disk that a guest (0.6 GiB), the software host's kernel and its saved
@@ -32,6 +33,10 @@ pub struct Report {
     qemu: Option<String>,
     /// Release of the software host's kernel in the cache.
     softkvm_kernel: Option<String>,
+    /// Whether the software host came up, now or before with this program, kernel
+    /// and QEMU. `None` where nothing needs it, or it was not tried because of
+    /// `problems`.
+    softkvm_boots: Option<bool>,
     /// Whether the default guest is in the cache.
     guest_built: bool,
     /// The Debian release that guests are made of.
@@ -56,6 +61,8 @@ pub struct Report {
 struct Findings {
     kvm: KvmState,
     soft: Requirements,
+    /// How the software host's boot went, where it was tried.
+    boot: Option<Result<(), String>>,
     guest_built: bool,
     guest_suite: String,
     guest_tools: Vec<(&'static str, &'static str)>,
@@ -79,7 +86,8 @@ fn look() -> Result<Findings> {
     let recipe = commands::guest::recipe(&GuestSpec::default());
     let host = Host {
         form: Form::Exact,
-        memory: 0,
+        // As the first run has it, which then finds it booted.
+        memory: needed_memory(),
         inputs: Vec::new(),
         drives: Vec::new(),
         executable: std::env::current_exe().context("cannot find this program's own file")?,
@@ -87,15 +95,40 @@ fn look() -> Result<Findings> {
         snapshot: true,
         log: None,
     };
+    let kvm = probe::probe();
+    let mut soft = stasis_softkvm::requirements(&host);
+    let needed = kvm != KvmState::Usable && soft.qemu.is_some();
+    // Without memory or tools there is something else to say.
+    let can = soft.install.is_empty() && enough(soft.available_memory);
+    let boot = (needed && can).then(|| {
+        let mut steps = Steps::new();
+        let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
+        stasis_softkvm::boot(&host, &Control::default(), &mut progress)
+    });
+    if boot.is_some() {
+        // The boot may have fetched the kernel.
+        soft = stasis_softkvm::requirements(&host);
+    }
     Ok(Findings {
-        kvm: probe::probe(),
-        soft: stasis_softkvm::requirements(&host),
+        kvm,
+        soft,
+        boot: boot.map(|result| result.map_err(|error| error.to_string())),
         guest_built: build::default_cache().is_some_and(|cache| build::is_built(&recipe, &cache)),
         guest_suite: recipe.suite,
         guest_tools: build::missing_tools(),
         cache_available: available_disk(&cache),
         cache,
     })
+}
+
+/// Memory that a run of the default guest takes in the software host.
+fn needed_memory() -> u64 {
+    MachineSpec::default().memory + GUEST_FILES + soft::OVERHEAD
+}
+
+/// Whether that much is to be had, as far as is known.
+fn enough(available: Option<u64>) -> bool {
+    available.is_none_or(|available| available >= needed_memory())
 }
 
 /// Bytes that this user can write where `path` is, or will be.
@@ -130,9 +163,11 @@ fn examine(found: Findings) -> Report {
             .push(format!("the guest is not built, and to build it takes {}", tools.join(", ")));
         install.extend(found.guest_tools.iter().map(|(_, package)| package));
     }
-    let needed = MachineSpec::default().memory + GUEST_FILES + soft::OVERHEAD;
-    if found.soft.available_memory.is_some_and(|available| available < needed) {
-        let needed = format_size(needed.next_multiple_of(1 << 20));
+    if let Some(Err(error)) = &found.boot {
+        problems.push(format!("a boot of the software host failed: {error}"));
+    }
+    if !enough(found.soft.available_memory) {
+        let needed = format_size(needed_memory().next_multiple_of(1 << 20));
         problems.push(format!("a guest of the default size needs {needed} of memory"));
     }
     if !found.guest_built && found.cache_available.is_some_and(|available| available < DISK) {
@@ -146,6 +181,7 @@ fn examine(found: Findings) -> Report {
         kvm: found.kvm.to_string(),
         qemu: found.soft.qemu.map(|(path, version)| format!("{version}, {}", path.display())),
         softkvm_kernel: found.soft.kernel,
+        softkvm_boots: found.boot.map(|result| result.is_ok()),
         guest_built: found.guest_built,
         guest_suite: found.guest_suite,
         memory_available: found.soft.available_memory,
@@ -177,9 +213,11 @@ impl Report {
             ("QEMU", or(&self.qemu, "not installed")),
             (
                 "software host",
-                match &self.softkvm_kernel {
-                    Some(release) => format!("kernel {release}"),
-                    None => "no kernel yet: the first run in it downloads one".into(),
+                match (&self.softkvm_kernel, self.softkvm_boots) {
+                    (Some(release), Some(true)) => format!("boots, kernel {release}"),
+                    (Some(release), Some(false)) => format!("does not boot, kernel {release}"),
+                    (Some(release), None) => format!("kernel {release}"),
+                    (None, _) => "no kernel yet: the first run in it downloads one".into(),
                 },
             ),
             ("guest", guest),
@@ -224,6 +262,7 @@ mod tests {
                 available_memory: Some(8 << 30),
                 install: Vec::new(),
             },
+            boot: Some(Ok(())),
             guest_built: false,
             guest_suite: "bookworm".into(),
             guest_tools: Vec::new(),
@@ -237,6 +276,18 @@ mod tests {
         let report = examine(found());
         assert_eq!((report.engine, report.problems.len()), (Some("exact"), 0));
         assert!(report.text().contains("auto is exact: there is no /dev/kvm"));
+    }
+
+    #[test]
+    fn a_software_host_that_does_not_boot_is_a_problem() {
+        let mut found = found();
+        found.soft.kernel = Some("6.12.1".into());
+        found.boot = Some(Err("the software host ended unexpectedly (stopped)".into()));
+        let report = examine(found);
+        assert_eq!((report.softkvm_boots, report.problems.len()), (Some(false), 1));
+        let text = report.text();
+        assert!(text.contains("does not boot, kernel 6.12.1"), "{text}");
+        assert!(text.contains("ended unexpectedly") && !text.contains("can run here"), "{text}");
     }
 
     #[test]

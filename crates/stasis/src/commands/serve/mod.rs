@@ -25,7 +25,9 @@ use results::Results;
 shared with this program. QEMU:
 
   qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=mem,size=1G,share=on -machine q35,memory-backend=mem \\
-    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect=1 -device vhost-user-blk-pci,chardev=c0 ...
+    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect-ms=1000 -device vhost-user-blk-pci,chardev=c0 ...
+
+(reconnect=1 before QEMU 9.2.)
 
 Cloud Hypervisor:
 
