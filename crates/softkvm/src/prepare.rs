@@ -134,13 +134,17 @@ fn unpack(work: &Path, package: &str) -> Result<(), Error> {
     let missing =
         |what: &str| Error::Package { package: package.to_owned(), what: what.to_owned() };
     let release = package.strip_prefix("linux-image-").unwrap_or(package);
-    let image = tree.join(format!("boot/vmlinuz-{release}"));
     // Where /lib is merged into /usr, packages carry the latter.
     let modules = ["lib/modules", "usr/lib/modules"]
         .map(|parent| tree.join(parent).join(release))
         .into_iter()
         .find(|folder| folder.is_dir())
         .ok_or_else(|| missing("modules"))?;
+    // Linux 7's package leaves it to its installation to copy it.
+    let image = [tree.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")]
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| missing("kernel"))?;
 
     let kernel = work.join("kernel");
     let available = Modules::find(&modules)?;

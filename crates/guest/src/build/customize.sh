@@ -26,6 +26,11 @@ rm "$work"/*.deb
 modules=$(echo "$work"/tree/lib/modules/*)
 [ -d "$modules" ] || modules=$(echo "$work"/tree/usr/lib/modules/*)
 release=${modules##*/}
+# There the kernel and its configuration lie beside the modules, and are copied when it is installed.
+mkdir -p "$work/tree/boot"
+for file in vmlinuz config; do
+  [ ! -f "$modules/$file" ] || mv "$modules/$file" "$work/tree/boot/$file-$release"
+done
 mkdir -p "$root/lib/modules/$release/kernel/drivers"
 for file in "$modules"/modules.*; do cp "$file" "$root/lib/modules/$release/"; done
 # What storage can need; no hardware but the machine's own is there.
