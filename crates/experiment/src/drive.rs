@@ -51,7 +51,7 @@ pub enum Doorbells {
     #[default]
     Exact,
     /// None does: a submission is seen at the guest's next exit, at most a
-    /// slice later, and its time is that.
+    /// quantum later, and its time is that.
     Lazy,
 }
 

@@ -109,9 +109,9 @@ pub struct MachineSpec {
     pub cpu_speed: Option<CpuSpeed>,
     /// Added to the kernel's command line.
     pub kernel_command_line: String,
-    /// How long one processor runs while others could too (ns of virtual time).
-    #[serde(with = "units::duration")]
-    pub slice: Nanos,
+    /// How far one busy processor may be ahead of another (ns of virtual time).
+    #[serde(with = "units::duration", alias = "slice")]
+    pub quantum: Nanos,
     /// Whether time may be set back for a drive faster than the guest.
     pub rewind: bool,
     /// Whether RDRAND and RDSEED are visible; a run does not repeat then.
@@ -132,7 +132,7 @@ impl Default for MachineSpec {
             memory: 1 << 30,
             cpu_speed: None,
             kernel_command_line: String::new(),
-            slice: 20_000,
+            quantum: 20_000,
             rewind: false,
             random: false,
         }
@@ -268,8 +268,8 @@ impl Experiment {
                 return Err(of("rewind is for one machine alone".into()));
             }
             let first = &self.machine.several()[0];
-            if machine.cpu_speed != first.cpu_speed || machine.slice != first.slice {
-                return Err(of("cpu-speed and slice must be the same for all machines".into()));
+            if machine.cpu_speed != first.cpu_speed || machine.quantum != first.quantum {
+                return Err(of("cpu-speed and quantum must be the same for all machines".into()));
             }
             for disk in &machine.disks {
                 self.drive_named(&disk.on).map_err(of)?;
@@ -324,8 +324,8 @@ impl MachineSpec {
                 units::format_size(LEAST_MEMORY)
             ));
         }
-        if self.slice == 0 {
-            return Err("slice is 0, but must be some time, for example 20us".into());
+        if self.quantum == 0 {
+            return Err("quantum is 0, but must be some time, for example 20us".into());
         }
         if let Some(word) = &self.guest_scheduler {
             if !GUEST_SCHEDULERS.contains(&word.as_str()) {
@@ -454,6 +454,7 @@ mod tests {
             ("5r-seq", "5r-sec", "2r2w-seq"),
             ("weight = 200", "weight = 2000", "1 to 1000"),
             ("wait = false", "slice = '1us'", "the same for all"),
+            ("wait = false", "quantum = '1us'", "the same for all"),
             ("offset = '512MiB'", "offset = '512MiB'\ndrive = 'disc'", "did you mean `disk`?"),
             ("weight = 200", "queues = 65", "1 to 64"),
             ("weight = 200", "durability = 'ordered'", "add `image = \"PATH\"`"),

@@ -11,7 +11,9 @@ mod outcome;
 mod record;
 
 pub use frame::{encode, Decoder, FrameError};
-pub use outcome::{Ending, Exits, MachineOutcome, Outcome, Overshoot};
+pub use outcome::{
+    Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
+};
 pub use record::IoRecord;
 
 use stasis_clock::Nanos;

@@ -97,9 +97,40 @@ pub struct Outcome {
     /// How each of several machines ended.
     #[serde(default)]
     pub machines: Vec<MachineOutcome>,
+    /// What the processors did.
+    #[serde(default)]
+    pub processors: Processors,
     /// What those who share a drive got of it, as JSON, for each such drive.
     #[serde(default)]
     pub shared: Vec<String>,
+}
+
+/// What the processors of a run did while the command ran.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Processors {
+    /// How often one of them was entered.
+    pub slices: u64,
+    /// How long an interrupt from one to another took (ns).
+    pub call: Overshoot,
+    /// How far one was ahead of another at most (ns of virtual time).
+    pub clock_skew_max_ns: Nanos,
+    /// How long each of the steps of [`ProcessorOutcome::shares`] is (ns).
+    pub step_ns: Nanos,
+    /// Each of them.
+    pub each: Vec<ProcessorOutcome>,
+}
+
+/// What one processor did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorOutcome {
+    /// The number of its machine.
+    pub machine: u16,
+    /// Its number there.
+    pub number: u32,
+    /// Virtual time for which it ran (ns). For the rest it was idle.
+    pub running_ns: Nanos,
+    /// The share of each step of the command's virtual time for which it ran.
+    pub shares: Vec<f64>,
 }
 
 /// How one of several machines ended.

@@ -34,6 +34,7 @@ mod pvclock;
 mod quiet;
 mod statistics;
 mod time;
+mod utilization;
 mod vcpu;
 
 pub use boot::BootError;

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use stasis_clock::Nanos;
-use stasis_journal::{Ending, Exits, Outcome, Overshoot};
+use stasis_journal::{Ending, Exits, Outcome, Overshoot, ProcessorOutcome, Processors};
 
 use crate::calibrate;
 use crate::clock::Clock;
+use crate::utilization::Utilization;
 
 /// Counters of one run. Those of the command begin with [`Statistics::start`]
 /// and end with [`Statistics::finish`].
@@ -33,6 +34,7 @@ pub struct Statistics {
     /// Slices, and how far ahead of the others one ended at most (ticks).
     slices: u64,
     ahead: u64,
+    utilization: Utilization,
     boot_wall: Duration,
     started_wall: Instant,
     started_frozen: Duration,
@@ -47,11 +49,15 @@ struct Finished {
     skipped: u64,
     exits: Exits,
     overshoot: Overshoot,
+    end: u64,
+    slices: u64,
+    ahead: u64,
+    calls: Overshoot,
 }
 
 impl Statistics {
-    /// Counters of a machine made at `born`.
-    pub fn new(born: Instant) -> Self {
+    /// Counters of a run of so many processors, made at `born`.
+    pub fn new(born: Instant, processors: usize) -> Self {
         Self {
             born,
             reported: born,
@@ -64,6 +70,7 @@ impl Statistics {
             calls: Histogram::default(),
             slices: 0,
             ahead: 0,
+            utilization: Utilization::new(processors, 0),
             boot_wall: Duration::ZERO,
             started_wall: born,
             started_frozen: Duration::ZERO,
@@ -72,9 +79,11 @@ impl Statistics {
     }
 
     /// The command begins.
-    pub fn start(&mut self, now: Nanos, frozen: Duration) {
+    pub fn start(&mut self, clock: &Clock, frozen: Duration, processors: usize) {
         self.running = true;
-        self.started_virtual = now;
+        self.started_virtual = clock.now_ns();
+        self.utilization = Utilization::new(processors, clock.now());
+        (self.slices, self.ahead, self.calls) = (0, 0, Histogram::default());
         self.started_wall = Instant::now();
         self.boot_wall = self.started_wall - self.born;
         self.started_frozen = frozen;
@@ -83,10 +92,14 @@ impl Statistics {
         self.overshoot = Histogram::default();
     }
 
-    /// A slice has ended, `ahead` ticks ahead of the processor furthest behind.
-    pub fn slice(&mut self, ahead: u64) {
+    /// A slice of the processor at `place` was from and to these times (ticks), and
+    /// ended `ahead` ticks ahead of the processor furthest behind.
+    pub fn slice(&mut self, place: usize, (from, to): (u64, u64), ahead: u64) {
         self.slices += 1;
         self.ahead = self.ahead.max(ahead);
+        if self.running && self.finished.is_none() {
+            self.utilization.add(place, from, to);
+        }
     }
 
     /// The command has ended, or the run has without it; the first call counts.
@@ -99,24 +112,46 @@ impl Statistics {
                 skipped: self.skipped,
                 exits: self.exits,
                 overshoot: self.overshoot.summary(),
+                end: clock.now(),
+                slices: self.slices,
+                ahead: self.ahead,
+                calls: self.calls.summary(),
             });
         }
     }
 
-    /// Everything, at the run's end; `inside` is what the drives' models say.
+    /// Everything, at the run's end; `inside` is what the drives' models say,
+    /// `processors` each one's machine and number there.
     pub fn outcome(
         mut self,
         ending: Ending,
         clock: &Clock,
         frozen: Duration,
         inside: Vec<Option<String>>,
+        processors: &[(usize, usize)],
     ) -> Outcome {
         self.finish(clock, frozen);
         let booted = self.running;
         let finished = self.finished.expect("just finished");
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let scale = clock.scale();
+        let utilization = &self.utilization;
+        let processor = |(place, &(machine, number)): (usize, &(usize, usize))| ProcessorOutcome {
+            machine: machine as u16,
+            number: number as u32,
+            running_ns: scale.to_ns(utilization.total(place)),
+            shares: utilization.shares(place, finished.end),
+        };
+        let processors = Processors {
+            slices: finished.slices,
+            call: finished.calls,
+            clock_skew_max_ns: scale.to_ns(finished.ahead),
+            step_ns: scale.to_ns(utilization.width()),
+            each: processors.iter().enumerate().map(processor).collect(),
+        };
         Outcome {
             ending,
+            processors,
             virtual_ns: if booted { finished.virtual_ns } else { 0 },
             boot_virtual_ns: if booted { self.started_virtual } else { clock.now_ns() },
             boot_wall_ns: nanos(if booted { self.boot_wall } else { self.born.elapsed() }),

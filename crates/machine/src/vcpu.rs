@@ -45,8 +45,6 @@ pub struct Processor {
     pub late: bool,
     /// Since when (ticks) an interrupt of another processor's waits for it.
     pub called: Option<u64>,
-    /// Ticks for which it has run, after the command began.
-    pub ran: u64,
 }
 
 impl Processor {
@@ -60,7 +58,6 @@ impl Processor {
             yields: false,
             late: false,
             called: None,
-            ran: 0,
         }
     }
 

@@ -8,8 +8,8 @@ use crate::flash_page;
 use crate::latency::error_percent;
 use crate::page::{Block, Page, Section};
 use crate::plot::{
-    Axis, Bar, Bars, Cdf, CdfSeries, Line, Lines, Markup, Quantity, Scale, Scatter, ScatterSeries,
-    Segment, Stroke,
+    Axis, Bar, Bars, Cdf, CdfSeries, Heat, Line, Lines, Markup, Quantity, Scale, Scatter,
+    ScatterSeries, Segment, Stroke,
 };
 use crate::statistics::{DriveStatistics, OperationStatistics};
 use crate::summary::{DriveSummary, OperationSummary, Summary};
@@ -32,6 +32,7 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
     }
     if has_guest(summary) {
         sections.push(costs(summary));
+        sections.extend(processors(summary));
     }
     sections.push(Section::new("How to read this").with(Block::Terms(terms::terms(summary))));
     let ended = match summary.ending.as_str() {
@@ -262,6 +263,37 @@ fn curves(
             marks(&figures.delivered_ns),
         ),
     ]
+}
+
+/// What several processors did, over virtual time.
+fn processors(summary: &Summary) -> Option<Section> {
+    if summary.processors.len() < 2 {
+        return None;
+    }
+    let step = summary.processors[0].step_seconds * 1e9;
+    let busy = Heat {
+        title: "Share of time for which each processor ran".to_owned(),
+        row: "vCPU".to_owned(),
+        x: Axis::new("Virtual time since the command began", Scale::Linear, Quantity::Time),
+        width: step,
+        values: summary.processors.iter().map(|processor| processor.shares.clone()).collect(),
+    };
+    let call = summary.processor_call_ns;
+    let running: f64 = summary.processors.iter().map(|processor| processor.running_seconds).sum();
+    let text = format!(
+        "{} processors ran for {} of virtual time together, in {} slices. Interrupts between them \
+         took {} in the median and {} at p99. Their places in virtual time differed by {} at most: \
+         by so much one can see late what another has written to memory. I/Os are in the order of \
+         virtual time, whichever processor ran first.",
+        summary.processors.len(),
+        units::duration(running * 1e9),
+        units::count(summary.slices),
+        units::duration(call.p50 as f64),
+        units::duration(call.p99 as f64),
+        units::duration(summary.clock_skew_max_ns as f64),
+    );
+    let section = Section::new("Processors").with(Block::Prose(text));
+    Some(section.with(Block::Plots(vec![busy.draw()])))
 }
 
 fn costs(summary: &Summary) -> Section {

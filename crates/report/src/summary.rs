@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_block::Operation;
-use stasis_journal::{Ending, Exits, MachineOutcome, Outcome, Overshoot};
+use stasis_journal::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
 use std::time::Duration;
 
 use crate::latency::{Latency, Method};
@@ -67,11 +67,40 @@ pub struct Summary {
     pub calibration_ticks: Vec<(String, i64)>,
     /// TSC frequency as declared to the guest (kHz).
     pub tsc_khz: u64,
+    /// How often a processor was entered while the command ran.
+    #[serde(default)]
+    pub slices: u64,
+    /// How far one processor was ahead of another at most, in virtual time.
+    #[serde(default)]
+    pub clock_skew_max_ns: u64,
+    /// How long an interrupt from one processor to another took.
+    #[serde(default)]
+    pub processor_call_ns: Overshoot,
+    /// The processors, machine by machine.
+    #[serde(default)]
+    pub processors: Vec<ProcessorSummary>,
     /// The drives, in the order of the experiment.
     pub drives: Vec<DriveSummary>,
     /// What the caller added.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+/// What a processor did while the command ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorSummary {
+    /// The number of its machine, and its own there.
+    pub machine: u16,
+    /// Its number there.
+    pub number: u32,
+    /// Virtual time for which it ran.
+    pub running_seconds: f64,
+    /// The share of the command's virtual time for which it ran.
+    pub utilization: f64,
+    /// The length of a step of `shares`.
+    pub step_seconds: f64,
+    /// The share of each step for which it ran.
+    pub shares: Vec<f64>,
 }
 
 /// A drive's I/Os after boot.
@@ -184,6 +213,10 @@ impl Summary {
             overshoot_ns: outcome.overshoot,
             calibration_ticks: outcome.calibration.clone(),
             tsc_khz: outcome.tsc_khz,
+            slices: outcome.processors.slices,
+            clock_skew_max_ns: outcome.processors.clock_skew_max_ns,
+            processor_call_ns: outcome.processors.call,
+            processors: processors(outcome),
             drives,
             extra,
         }
@@ -221,6 +254,10 @@ const OWN_FIELDS: &[&str] = &[
     "overshoot_ns",
     "calibration_ticks",
     "tsc_khz",
+    "slices",
+    "clock_skew_max_ns",
+    "processor_call_ns",
+    "processors",
     "drives",
 ];
 
@@ -242,6 +279,20 @@ pub fn exit_status(ending: &Ending) -> i32 {
 /// What is no JSON is kept as a text.
 fn json_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+fn processors(outcome: &Outcome) -> Vec<ProcessorSummary> {
+    let step_seconds = seconds(outcome.processors.step_ns);
+    let whole = outcome.virtual_ns.max(1) as f64;
+    let summary = |processor: &ProcessorOutcome| ProcessorSummary {
+        machine: processor.machine,
+        number: processor.number,
+        running_seconds: seconds(processor.running_ns),
+        utilization: processor.running_ns as f64 / whole,
+        step_seconds,
+        shares: processor.shares.clone(),
+    };
+    outcome.processors.each.iter().map(summary).collect()
 }
 
 fn machine(outcome: &MachineOutcome) -> Value {
@@ -300,6 +351,7 @@ mod tests {
             tsc_khz: 7,
             inside: Vec::new(),
             machines: Vec::new(),
+            processors: Default::default(),
             shared: Vec::new(),
         };
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();

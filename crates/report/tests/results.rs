@@ -31,6 +31,7 @@ fn outcome(wall_ns: u64) -> Outcome {
         calibration: vec![("io".to_owned(), 2880)],
         inside: Vec::new(),
         machines: Vec::new(),
+        processors: Default::default(),
         shared: Vec::new(),
         tsc_khz: 5_000_000,
     }

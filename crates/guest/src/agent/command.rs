@@ -27,6 +27,9 @@ const ENVIRONMENT: [(&str, &str); 4] =
 /// Debian's path for root (login.defs, ENV_SUPATH).
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The right to reboot(2) and kexec_load(2) (Linux, include/uapi/linux/capability.h).
+const CAP_SYS_BOOT: libc::c_ulong = 22;
+
 /// Runs the job's command to its end and tells the machine about it.
 pub(super) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
     let mut command = match assemble(job) {
@@ -152,11 +155,15 @@ fn assemble(job: &Job) -> Result<Command, (u8, String)> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: setsid and sigprocmask are async-signal-safe (signal-safety(7)) and
-    // allocate nothing.
+    // SAFETY: setsid, sigprocmask and prctl are system calls only (signal-safety(7))
+    // and allocate nothing.
     unsafe {
         command.pre_exec(|| {
             nix::unistd::setsid()?;
+            // A machine does not start again: who asks is told so at once.
+            if libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_BOOT) != 0 {
+                return Err(io::Error::last_os_error());
+            }
             // It would inherit that SIGCHLD is blocked, and a shell's `wait` never end.
             SigSet::empty().thread_set_mask()?;
             Ok(())

@@ -102,7 +102,7 @@ impl Run<'_> {
                 machine.started = Some(now);
                 if !self.line.statistics.running {
                     let frozen = self.frozen();
-                    self.line.statistics.start(now, frozen);
+                    self.line.statistics.start(&self.line.clock, frozen, self.processors.len());
                     self.line.tell(Entry::Stage(Stage::Running))?;
                     self.shared.iter().for_each(|shared| shared.start(now));
                 }

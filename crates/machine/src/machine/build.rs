@@ -121,7 +121,7 @@ impl<'j> Run<'j> {
             from: several.then_some(0),
             records: Vec::with_capacity(BATCH),
             recorded_bytes: 0,
-            statistics: Statistics::new(born),
+            statistics: Statistics::new(born, processors.len()),
         };
         Ok(Self {
             line,

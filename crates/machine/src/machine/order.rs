@@ -98,6 +98,6 @@ impl<'j> Run<'j> {
         }
         let others = self.busy().filter(|&(other, _)| other != place).map(|(_, time)| time).min();
         self.current = place;
-        Turn::Slice(place, Slice { index, until, others })
+        Turn::Slice(place, Slice { place, index, until, others })
     }
 }

@@ -24,7 +24,8 @@ impl Run<'_> {
         let now = self.line.clock.now_ns();
         let drives = self.machines.iter().flat_map(|machine| &machine.drives);
         let inside = drives.map(|drive| drive.drive().inside(now)).collect();
-        let mut outcome = self.line.statistics.outcome(ending, &self.line.clock, frozen, inside);
+        let (clock, processors) = (&self.line.clock, &self.processors);
+        let mut outcome = self.line.statistics.outcome(ending, clock, frozen, inside, processors);
         if self.machines.len() > 1 {
             let of = |machine: &super::Machine| MachineOutcome {
                 name: machine.name.clone(),

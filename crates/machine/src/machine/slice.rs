@@ -20,7 +20,8 @@ const KICK_TOLERANCE: u64 = 20_000;
 /// A slice, as the run has planned it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slice {
-    /// Its processor's number in its machine.
+    /// Its processor's place among all, and its number in its machine.
+    pub(super) place: usize,
     pub(super) index: usize,
     /// When it ends at the latest (ticks of that processor's time).
     pub(super) until: u64,
@@ -31,7 +32,7 @@ pub(super) struct Slice {
 impl Machine {
     /// Runs a processor until the slice's end or an exit of its own.
     pub(super) fn slice(&mut self, line: &mut Line, slice: Slice) -> Result<After, Error> {
-        let Slice { index, until, others } = slice;
+        let Slice { place, index, until, others } = slice;
         let processor = &mut self.processors[index];
         processor.yields = false;
         processor.late = false;
@@ -62,8 +63,8 @@ impl Machine {
         self.clock.end(ran);
         let processor = &mut self.processors[index];
         (processor.time, processor.late) = (left, late);
-        processor.ran += ran;
-        line.statistics.slice(left.saturating_sub(others.unwrap_or(left)));
+        let ahead = left.saturating_sub(others.unwrap_or(left));
+        line.statistics.slice(place, (entered, left), ahead);
         match exit {
             Exit::Interrupted => Ok(After::Continue),
             Exit::Halt => {

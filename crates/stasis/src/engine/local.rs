@@ -135,7 +135,7 @@ pub fn run(
             waited: machine.spec.wait,
         });
     }
-    let slice = plan.machines.first().context("there is no machine")?.spec.slice;
+    let quantum = plan.machines.first().context("there is no machine")?.spec.quantum;
     let mut journal = Drained { stream: stream.clone().unwrap_or_default(), journal };
     let outcome = stasis_machine::run(
         Config {
@@ -150,7 +150,7 @@ pub fn run(
             root_length,
             fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
             repeatable: plan.repeatable,
-            quantum: slice,
+            quantum,
             virtual_limit: plan.virtual_limit,
             wall_limit,
             stop,

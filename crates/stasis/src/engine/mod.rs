@@ -68,6 +68,7 @@ pub fn unfinished(ending: Ending, virtual_ns: u64, wall: Duration) -> Outcome {
         tsc_khz: 0,
         inside: Vec::new(),
         machines: Vec::new(),
+        processors: Default::default(),
         shared: Vec::new(),
     }
 }

@@ -12,6 +12,7 @@ mod ends;
 mod expected;
 mod flash;
 mod images;
+mod processors;
 mod repeat;
 mod replay;
 mod suite;

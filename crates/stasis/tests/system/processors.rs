@@ -1,0 +1,75 @@
+//! A guest of several processors has the power of several.
+
+use std::collections::BTreeMap;
+
+use crate::support::{fio, guest_program, Bench};
+
+/// Copies of a loop side by side; then a processor goes away and comes back,
+/// and has work; then threads of fio, one on its own and as many as there are
+/// processors.
+const SCRIPT: &str = "
+cat /sys/devices/system/clocksource/clocksource0/current_clocksource
+/root/busy 50000000 1 2 4 8
+echo 0 > /sys/devices/system/cpu/cpu1/online
+nproc
+echo 1 > /sys/devices/system/cpu/cpu1/online
+nproc
+taskset -c 1 sh -c 'echo on $(taskset -p $$)' | tail -c 3
+for jobs in 1 4; do
+  fio --name=r --filename=/dev/nvme0n1 --rw=randread --bs=4k --direct=1 --ioengine=psync --size=64M \
+    --thread --group_reporting --numjobs=$jobs --number_ios=200 --output-format=json --output=/results/$jobs.json
+done
+reboot -f 2>&1 || echo refused";
+
+#[test]
+fn four_processors_do_four_times_the_work() {
+    let bench = Bench::new();
+    let run = bench.run(&[
+        "--engine=exact",
+        "--quiet",
+        "--vcpus=4",
+        "--results=r",
+        "--file",
+        &guest_program("busy"),
+        "--drive=model=fixed:50us,medium=ram:64MiB",
+        "--",
+        "sh",
+        "-c",
+        SCRIPT,
+    ]);
+    run.expect(0);
+    println!("{}", run.stdout.trim());
+    let mut lines = run.stdout.lines();
+    assert_eq!(lines.next(), Some("kvm-clock"), "one clock for all processors");
+    let mut took = BTreeMap::new();
+    for line in lines.by_ref().take(4) {
+        let words: Vec<&str> = line.split(' ').collect();
+        took.insert(words[1].parse::<u32>().unwrap(), words[3].parse::<f64>().unwrap());
+    }
+    // Starting and ending threads takes some microseconds of each.
+    for (copies, most) in [(2, 1.02), (4, 1.02)] {
+        let times = took[&copies] / took[&1];
+        assert!(times < most, "{copies} copies take {times} times one");
+    }
+    // Linux balances in steps of its ticks, 4 ms of these 100.
+    let twice = took[&8] / took[&1];
+    assert!((1.9..2.2).contains(&twice), "8 copies on 4 take {twice} times one");
+    assert_eq!(lines.next(), Some("3"), "a processor is gone");
+    assert_eq!(lines.next(), Some("4"), "it came back");
+    assert_eq!(lines.next().map(str::trim), Some("2"), "and runs what is put there");
+    let mean = |jobs: &str| {
+        let report = bench.json(&format!("r/{jobs}.json"));
+        fio(&report, "read")["clat_ns"]["mean"].as_f64().unwrap()
+    };
+    let times = mean("4") / mean("1");
+    assert!(times < 1.05, "fio's mean with four threads is {times} times that with one");
+    let summary = bench.json("r/summary.json");
+    let processors = summary["processors"].as_array().unwrap();
+    assert_eq!(processors.len(), 4);
+    for processor in processors {
+        let utilization = processor["utilization"].as_f64().unwrap();
+        assert!((0.2..1.0).contains(&utilization), "{processor}");
+    }
+    let skew = summary["clock_skew_max_ns"].as_u64().unwrap();
+    assert!(skew <= 21_000, "{skew} ns between two processors, with a quantum of 20 us");
+}
