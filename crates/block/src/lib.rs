@@ -115,6 +115,18 @@ impl Command {
     }
 }
 
+/// A command that a controller has ended with an error, without asking its drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// The queue it came by.
+    pub queue: u16,
+    /// What was asked, as far as that is known: the range may lie beyond the drive, and is
+    /// empty where it stands in the command's data.
+    pub command: Command,
+    /// The status that the guest was told, as the interface numbers it.
+    pub code: u16,
+}
+
 /// Names a command while it is in flight at one drive: unique among those.
 pub type Tag = u32;
 

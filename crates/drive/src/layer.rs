@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Health, Refused, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_journal::IoRecord;
 use stasis_media::MediumError;
@@ -123,6 +123,8 @@ pub trait Layer {
             queue: done.queue,
             operation: done.command.operation,
             failed: done.status != Status::Ok,
+            refused: false,
+            code: 0,
             boot,
             fua: done.command.fua,
             stream: done.command.stream,
@@ -135,5 +137,22 @@ pub trait Layer {
             target: done.at,
             delivered,
         }
+    }
+
+    /// The record of a command that its controller refused at `now` (ns) with the
+    /// status `code`. Its number is that of the submission which would have been next.
+    fn refused(&self, refused: &Refused, now: Nanos, boot: bool) -> IoRecord {
+        let Refused { queue, command, code } = *refused;
+        let done = Done {
+            tag: Tag::default(),
+            queue,
+            command,
+            status: command.operation.failure(),
+            data: Vec::new(),
+            submit: now,
+            order: self.statistics().completed() + self.in_flight() as u64,
+            at: now,
+        };
+        IoRecord { refused: true, code, ..self.record(&done, now, boot) }
     }
 }

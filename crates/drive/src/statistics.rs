@@ -25,6 +25,11 @@ impl Statistics {
         self.counters[operation as usize]
     }
 
+    /// The completed commands of all operations.
+    pub fn completed(&self) -> u64 {
+        self.counters.iter().map(|counter| counter.count).sum()
+    }
+
     /// Counts a command that has completed.
     pub fn add(&mut self, operation: Operation, length: u64, status: Status) {
         let counter = &mut self.counters[operation as usize];

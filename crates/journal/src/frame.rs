@@ -155,14 +155,21 @@ mod tests {
     use stasis_block::Operation;
 
     fn entries() -> impl Strategy<Value = Entry> {
-        let record = (any::<[u16; 4]>(), 0u8..8, any::<[bool; 3]>(), any::<[u64; 7]>()).prop_map(
-            |([drive, queue, stream, priority], operation, [failed, boot, fua], numbers)| {
+        let record = (any::<[u16; 5]>(), 0u8..8, any::<[bool; 4]>(), any::<[u64; 7]>()).prop_map(
+            |(
+                [drive, queue, stream, priority, code],
+                operation,
+                [failed, boot, fua, refused],
+                numbers,
+            )| {
                 let [offset, bytes, source, order, submit, target, delivered] = numbers;
                 IoRecord {
                     drive,
                     queue,
                     operation: Operation::from_number(operation).unwrap(),
                     failed,
+                    refused,
+                    code,
                     boot,
                     fua,
                     stream,

@@ -14,6 +14,12 @@ pub struct IoRecord {
     pub operation: Operation,
     /// Whether it failed.
     pub failed: bool,
+    /// Whether its controller refused it: no drive was asked, no model said when.
+    pub refused: bool,
+    /// What the guest was told: of an NVMe drive the status code and its type (NVMe 1.4
+    /// section 4.6.1: type in bits 10:8), of a virtio one the request's status byte
+    /// (virtio 1.2 section 5.2.6); 0 where it ended well.
+    pub code: u16,
     /// Whether it belongs to the guest's boot, before the command began.
     pub boot: bool,
     /// Whether it was to be durable before it was acknowledged.
@@ -40,19 +46,25 @@ pub struct IoRecord {
 
 impl IoRecord {
     /// Length of a record in a journal's frames.
-    pub(crate) const ENCODED: usize = 66;
+    pub(crate) const ENCODED: usize = 68;
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.drive.to_le_bytes());
         out.extend_from_slice(&self.queue.to_le_bytes());
         out.push(self.operation as u8);
-        out.push(u8::from(self.failed) | u8::from(self.boot) << 1 | u8::from(self.fua) << 2);
+        out.push(
+            u8::from(self.failed)
+                | u8::from(self.boot) << 1
+                | u8::from(self.fua) << 2
+                | u8::from(self.refused) << 3,
+        );
         out.extend_from_slice(&self.stream.to_le_bytes());
         let Self { offset, bytes, source, order, submit, target, delivered, .. } = *self;
         for field in [offset, bytes, source, order, submit, target, delivered] {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out.extend_from_slice(&self.priority.to_le_bytes());
+        out.extend_from_slice(&self.code.to_le_bytes());
     }
 
     pub(crate) fn decode(bytes: &[u8; Self::ENCODED]) -> Option<Self> {
@@ -66,6 +78,8 @@ impl IoRecord {
             queue: short(2),
             operation: Operation::from_number(bytes[4])?,
             failed: bytes[5] & 1 != 0,
+            refused: bytes[5] & 8 != 0,
+            code: short(66),
             boot: bytes[5] & 2 != 0,
             fua: bytes[5] & 4 != 0,
             stream: short(6),

@@ -28,6 +28,7 @@ impl Controller {
                 }
             }
         }
+        self.ended = failure.map_or(0, |failure| failure as u16);
         if slot.owner == Owner::Format {
             return self.piece_formatted(memory, &slot, status);
         }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Health, Operation, Status, Tag};
+use stasis_block::{Command, Health, Operation, Refused, Status, Tag};
 use stasis_clock::Nanos;
 use stasis_memory::Pool;
 
@@ -66,6 +66,9 @@ pub struct Controller {
     pub(crate) waiting: bool,
     pub(crate) slots: Slots,
     pub(crate) outbox: VecDeque<Request>,
+    pub(crate) refused: VecDeque<Refused>,
+    /// How the request that was completed last ended, see [`Controller::complete`].
+    pub(crate) ended: u16,
     pub(crate) pool: Pool,
     pub(crate) interrupts: Interrupts,
     pub(crate) features: Features,
@@ -84,6 +87,9 @@ pub struct Controller {
     /// For pages read from guest memory.
     pub(crate) page: Box<[u8; PAGE_SIZE]>,
 }
+
+/// Refused commands that are kept for [`Controller::pop_refused`]; more are forgotten.
+pub const MOST_REFUSED: usize = 1 << 16;
 
 impl Controller {
     /// A controller that is not enabled yet.
@@ -110,6 +116,8 @@ impl Controller {
             waiting: false,
             slots: Slots::default(),
             outbox: VecDeque::new(),
+            refused: VecDeque::new(),
+            ended: 0,
             pool: Pool::default(),
             interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),
             features: Features::new(&config),
@@ -212,19 +220,35 @@ impl Controller {
         Some(request)
     }
 
+    /// The next I/O command that has ended without a request for the drive, with an error.
+    /// At most [`MOST_REFUSED`] are kept.
+    pub fn pop_refused(&mut self) -> Option<Refused> {
+        self.refused.pop_front()
+    }
+
     /// The drive has done the request `tag`: gives a read's data to the guest
-    /// and posts the completion. A tag that is not in flight is ignored.
-    pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, mut data: Vec<u8>) {
+    /// and posts the completion. A tag that is not in flight is ignored. Returns the
+    /// request's status: code type in bits 10:8, code in bits 7:0, 0 where it ended well.
+    pub fn complete(
+        &mut self,
+        memory: &dyn Memory,
+        tag: Tag,
+        status: Status,
+        mut data: Vec<u8>,
+    ) -> u16 {
+        self.ended = 0;
         if let Some(slot) = self.slots.remove(tag) {
             self.leave_zones(memory, &slot, status, &mut data);
             self.leave_chunks(memory, &slot, status, &mut data);
             self.finish(memory, slot, status, &data);
         }
+        let ended = self.ended;
         self.pool.give(data);
         self.go_on_formatting(memory);
         if self.waiting {
             self.resume(memory);
         }
+        ended
     }
 
     /// The next MSI-X vector to signal.

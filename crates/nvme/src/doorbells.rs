@@ -90,7 +90,10 @@ impl Controller {
             match outcome {
                 Ok(Outcome::Pending) => {}
                 Ok(Outcome::Done(result)) => self.post(memory, id, 0, result.into()),
-                Err(failure) => self.post_failure(memory, id, failure, command.nsid, 0),
+                Err(failure) => {
+                    self.note_refused(queue, &command, failure.status);
+                    self.post_failure(memory, id, failure, command.nsid, 0);
+                }
             }
         }
     }

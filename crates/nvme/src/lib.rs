@@ -44,6 +44,7 @@ mod physical;
 mod placement;
 mod prp;
 mod queue;
+mod refused;
 mod registers;
 mod sgl;
 mod shadow;
@@ -54,7 +55,7 @@ mod vendor;
 mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy};
-pub use controller::{Controller, Request};
+pub use controller::{Controller, Request, MOST_REFUSED};
 pub use physical::{Physical, PhysicalError};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;

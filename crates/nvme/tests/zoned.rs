@@ -203,6 +203,15 @@ fn writes_go_to_the_write_pointer_only() {
         assert_eq!(driver.asked.len() - writes, usize::from(status == 0), "nothing else is asked");
     }
     assert_eq!(zone(&mut driver, 0), (0xe, u64::MAX));
+    // Each refusal is told to who keeps a record.
+    let mut refused = Vec::new();
+    while let Some(one) = driver.controller.pop_refused() {
+        assert_eq!((one.queue, one.command.operation), (1, Operation::Write));
+        refused.push((one.command.offset / BLOCK, one.command.length / BLOCK, one.code));
+    }
+    assert_eq!(refused.len(), 11);
+    assert_eq!(refused[..4], [(1, 1, 0x1bc), (0, 1, 0x1bc), (5, 1, 0x1bc), (4, 45, 0x1b8)]);
+    assert_eq!(refused[10], (ZONES * SIZE, 1, 0x080));
     // Write Zeroes too, and Write Uncorrectable.
     assert_eq!(driver.io(io(8, SIZE + 1, 3)).status, 0x1bc);
     assert_eq!(driver.io(io(8, SIZE, 3)).status, 0);

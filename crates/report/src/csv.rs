@@ -11,11 +11,12 @@ use crate::{Drive, ReportError};
 /// The columns of `ios.csv`. Times are in ns: virtual since the machine was
 /// created, or a server's since it began; `lba` and `source_lba` (of a copy)
 /// count blocks of 512 bytes; `phase` is `boot` until the command begins, then
-/// `command`; `status` is `ok` or `error`; `fua` is 0 or 1; `stream` and
+/// `command`; `status` is `ok`, `error`, or `refused` where the controller ended the
+/// command itself; `fua` is 0 or 1; `stream` and
 /// `priority` are 0 for none; `order` is the I/O's number among the submissions
-/// to its drive.
+/// to its drive; `code` is [`IoRecord::code`] in hexadecimal.
 pub const HEADER: &str = "drive,phase,operation,lba,bytes,queue,submit_ns,target_ns,delivered_ns,\
-                          status,fua,stream,priority,source_lba,order";
+                          status,fua,stream,priority,source_lba,order,code";
 
 /// Bytes of an LBA.
 const BLOCK: u64 = 512;
@@ -68,14 +69,19 @@ impl IoCsv {
             out.push(b',');
             out.extend_from_slice(self.numbers.format(field).as_bytes());
         }
-        out.extend_from_slice(if record.failed { b",error" } else { b",ok" });
+        out.extend_from_slice(match (record.refused, record.failed) {
+            (true, _) => b",refused".as_slice(),
+            (_, true) => b",error",
+            _ => b",ok",
+        });
         let IoRecord { fua, stream, priority, source, order, .. } = *record;
         let last = [fua.into(), stream.into(), priority.into(), source / BLOCK, order];
         for field in last {
             out.push(b',');
             out.extend_from_slice(self.numbers.format(field).as_bytes());
         }
-        out.push(b'\n');
+        // Writing to a vector does not fail.
+        let _ = writeln!(out, ",{:#x}", record.code);
         if out.len() >= PIECE {
             self.flush()?;
         }

@@ -59,6 +59,7 @@ impl OperationStatistics {
 pub(crate) struct DriveStatistics {
     pub(crate) drive: Drive,
     boot_ios: u64,
+    refused: u64,
     /// In the order of [`Operation::ALL`].
     pub(crate) operations: [OperationStatistics; Operation::ALL.len()],
 }
@@ -66,12 +67,15 @@ pub(crate) struct DriveStatistics {
 impl DriveStatistics {
     pub(crate) fn new(drive: Drive, bound: usize) -> Self {
         let operations = std::array::from_fn(|_| OperationStatistics::new(bound));
-        Self { drive, boot_ios: 0, operations }
+        Self { drive, boot_ios: 0, refused: 0, operations }
     }
 
     pub(crate) fn record(&mut self, record: &IoRecord) {
         if record.boot {
             self.boot_ios += 1;
+        } else if record.refused {
+            // Nothing of it is a drive's: no latency, no bytes.
+            self.refused += 1;
         } else {
             self.operations[record.operation as usize].record(record);
         }
@@ -90,13 +94,14 @@ impl DriveStatistics {
         let Drive { name, model, interface, medium } = self.drive.clone();
         let [read, write, flush, discard, write_zeroes, copy, verify, barrier] =
             std::array::from_fn(|index| self.operations[index].summary());
-        let boot_ios = self.boot_ios;
+        let (boot_ios, refused) = (self.boot_ios, self.refused);
         DriveSummary {
             name,
             model,
             interface,
             medium,
             boot_ios,
+            refused,
             read,
             write,
             flush,

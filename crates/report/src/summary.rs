@@ -117,6 +117,9 @@ pub struct DriveSummary {
     pub medium: String,
     /// I/Os of the guest's boot, which are in no other figure.
     pub boot_ios: u64,
+    /// Commands that its controller refused; they are in no other figure.
+    #[serde(default)]
+    pub refused: u64,
     pub read: OperationSummary,
     pub write: OperationSummary,
     pub flush: OperationSummary,

@@ -48,6 +48,13 @@ pub fn text_summary(summary: &Summary) -> String {
     let mut out = table.to_text();
     let errors: u64 =
         summary.drives.iter().flat_map(|drive| drive.used()).map(|(_, used)| used.errors).sum();
+    let refused: u64 = summary.drives.iter().map(|drive| drive.refused).sum();
+    if refused > 0 {
+        let what = units::count(refused);
+        out.push_str(&format!(
+            "Commands that drives refused: {what} (status `refused` in ios.csv).\n"
+        ));
+    }
     if errors > 0 {
         out.push_str(&format!("{} of the I/Os failed.\n", units::count(errors)));
     }

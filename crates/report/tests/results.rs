@@ -44,6 +44,8 @@ fn record(index: u64) -> IoRecord {
         queue: 1,
         operation: if index.is_multiple_of(3) { Operation::Write } else { Operation::Read },
         failed: index % 1000 == 999,
+        refused: false,
+        code: if index % 1000 == 999 { 0x281 } else { 0 },
         boot: index < 10,
         fua: index % 5 == 4,
         stream: 0,
@@ -150,20 +152,20 @@ proptest! {
     fn rows_survive_the_file(
         names in prop::collection::vec("\\PC{0,8}|[\",\r\n a]{1,6}", 1..4),
         raw in prop::collection::vec(
-            (any::<[u16; 4]>(), 0u8..8, any::<[bool; 3]>(), any::<[u64; 7]>()), 0..30),
+            (any::<[u16; 5]>(), 0u8..8, any::<[bool; 4]>(), any::<[u64; 7]>()), 0..30),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let drives = names.iter().map(|name| drive(name)).collect();
         let mut recorder = Recorder::with_exact_bound(folder.path(), drives, 10).unwrap();
         let records: Vec<IoRecord> = raw
             .into_iter()
-            .map(|([drive, queue, stream, priority], operation, [failed, boot, fua], numbers)| {
+            .map(|([drive, queue, stream, priority, code], operation, [failed, boot, fua, refused], numbers)| {
                 let [offset, bytes, source, order, submit, target, delivered] = numbers;
                 let drive = drive % names.len() as u16;
                 let operation = Operation::from_number(operation).unwrap();
                 let [offset, source] = [offset, source].map(|byte| byte / 512 * 512);
                 IoRecord {
-                    drive, queue, operation, failed, boot, fua, stream, priority, offset, bytes, source, order,
+                    drive, queue, operation, failed, refused, code, boot, fua, stream, priority, offset, bytes, source, order,
                     submit, target, delivered,
                 }
             })
@@ -184,7 +186,9 @@ proptest! {
                 record.offset / 512, record.bytes, record.queue.into(),
                 record.submit, record.target, record.delivered,
             ]);
-            prop_assert_eq!(&row[9], if record.failed { "error" } else { "ok" });
+            let status = if record.failed { "error" } else { "ok" };
+            prop_assert_eq!(&row[9], if record.refused { "refused" } else { status });
+            prop_assert_eq!(&row[15], format!("{:#x}", record.code));
             let numbers: Vec<u64> = (10..15).map(|column| row[column].parse().unwrap()).collect();
             prop_assert_eq!(numbers, vec![
                 record.fua.into(), record.stream.into(), record.priority.into(), record.source / 512, record.order,

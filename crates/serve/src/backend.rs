@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use stasis_block::Status;
+use stasis_block::{Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::Done;
 use stasis_journal::IoRecord;
@@ -70,6 +70,26 @@ impl Backend {
         }
     }
 
+    /// Counts a request that the device has refused at `now`.
+    pub(crate) fn count_refused(&mut self, refused: &Refused, now: Nanos) {
+        let Refused { queue, command, code } = *refused;
+        let done = Done {
+            tag: 0,
+            queue,
+            command,
+            status: command.operation.failure(),
+            data: Vec::new(),
+            submit: now,
+            order: 0,
+            at: now,
+        };
+        let record = IoRecord { refused: true, code, ..Counted::from(&done).0 };
+        self.counts.add(&record);
+        if let Some(records) = &self.record {
+            records.put(record);
+        }
+    }
+
     /// Says the first error of the medium.
     pub(crate) fn say_errors(&mut self) {
         if let Some(error) = self.store.take_error() {
@@ -117,6 +137,8 @@ impl From<&Done> for Counted {
             queue,
             operation: command.operation,
             failed: status != Status::Ok,
+            refused: false,
+            code: u16::from(status != Status::Ok),
             boot: false,
             fua: command.fua,
             stream: command.stream,

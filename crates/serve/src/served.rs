@@ -174,6 +174,9 @@ impl Served {
             any = true;
             self.backend.store.submit(now, Submission { tag, queue, command, data });
         }
+        while let Some(refused) = self.device.pop_refused() {
+            self.backend.count_refused(&refused, now);
+        }
         any
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Status, Tag};
+use stasis_block::{Command, Refused, Status, Tag};
 use stasis_memory::Pool;
 
 use crate::chain::Chain;
@@ -55,6 +55,9 @@ pub enum Interrupt {
     Configuration,
 }
 
+/// Refused requests that are kept for [`Device::pop_refused`]; more are forgotten.
+pub const MOST_REFUSED: usize = 1 << 16;
+
 /// Counts since the device was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -87,6 +90,7 @@ pub struct Device {
     pub(crate) waiting: bool,
     pub(crate) slots: Slots,
     pub(crate) outbox: VecDeque<Request>,
+    pub(crate) refused: VecDeque<Refused>,
     pub(crate) pool: Pool,
     pub(crate) chain: Chain,
     /// A bit for each queue to interrupt.
@@ -110,6 +114,7 @@ impl Device {
             waiting: false,
             slots: Slots::default(),
             outbox: VecDeque::new(),
+            refused: VecDeque::new(),
             pool: Pool::default(),
             chain: Chain::default(),
             pending: 0,
@@ -375,6 +380,12 @@ impl Device {
     /// The next I/O request for the drive.
     pub fn pop_request(&mut self) -> Option<Request> {
         self.outbox.pop_front()
+    }
+
+    /// The next request that has ended without the drive, with an error. At most
+    /// [`MOST_REFUSED`] are kept.
+    pub fn pop_refused(&mut self) -> Option<Refused> {
+        self.refused.pop_front()
     }
 
     /// The drive has done the request `tag`: gives a read's data to the guest

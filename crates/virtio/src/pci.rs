@@ -1,7 +1,7 @@
 //! The modern PCI transport (virtio 1.2 section 4.1): its registers, all in
 //! one BAR, and how they tell the device of the driver.
 
-use stasis_block::{Status, Tag};
+use stasis_block::{Refused, Status, Tag};
 
 use crate::config::{Config, ConfigError};
 use crate::device::{Device, Interrupt, QueueSetup, Request};
@@ -343,6 +343,11 @@ impl PciDevice {
     /// The next I/O request for the drive.
     pub fn pop_request(&mut self) -> Option<Request> {
         self.device.pop_request()
+    }
+
+    /// See [`Device::pop_refused`].
+    pub fn pop_refused(&mut self) -> Option<Refused> {
+        self.device.pop_refused()
     }
 
     /// See [`Device::complete`].

@@ -1,11 +1,11 @@
 //! From chains of descriptors to requests (virtio 1.2 section 5.2.6).
 
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Refused};
 use stasis_memory::{gather, scatter};
 
 use crate::chain::{cut_last, skip, total, Chain};
 use crate::completions::RequestStatus;
-use crate::device::{Device, Request};
+use crate::device::{Device, Request, MOST_REFUSED};
 use crate::features::feature;
 use crate::ring::Fault;
 use crate::slots::{ChainId, Owner, Slot};
@@ -109,6 +109,44 @@ impl Device {
         gather(memory, &chain.readable, &mut raw)?;
         skip(&mut chain.readable, HEADER);
         let header = Header::parse(raw);
+        let bytes = if header.kind == kind::IN { id.writable } else { total(&chain.readable) };
+        let outcome = self.start(memory, id, header, chain);
+        if let Err(status) = outcome {
+            self.note_refused(id.queue, header, bytes, status);
+        }
+        outcome
+    }
+
+    /// Notes that a request was refused, if it is one for the drive.
+    fn note_refused(&mut self, queue: u16, header: Header, bytes: usize, status: RequestStatus) {
+        // Where ranges lie is in the data of their requests.
+        let (operation, ranged) = match header.kind {
+            kind::IN => (Operation::Read, true),
+            kind::OUT => (Operation::Write, true),
+            kind::FLUSH => (Operation::Flush, false),
+            kind::DISCARD => (Operation::Discard, false),
+            kind::WRITE_ZEROES => (Operation::WriteZeroes, false),
+            _ => return,
+        };
+        if self.refused.len() >= MOST_REFUSED {
+            return;
+        }
+        let mut command = Command::new(operation, 0, 0);
+        if ranged {
+            command.offset = header.sector.saturating_mul(SECTOR);
+            command.length = bytes as u64;
+        }
+        let command = Command { priority: header.priority, ..command };
+        self.refused.push_back(Refused { queue, command, code: status as u16 });
+    }
+
+    fn start(
+        &mut self,
+        memory: &dyn Memory,
+        id: ChainId,
+        header: Header,
+        chain: &mut Chain,
+    ) -> Result<Outcome, RequestStatus> {
         let writes = matches!(header.kind, kind::OUT | kind::DISCARD | kind::WRITE_ZEROES);
         if writes && self.config.read_only {
             return Err(RequestStatus::IoError);

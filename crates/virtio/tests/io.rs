@@ -166,6 +166,13 @@ fn requests_that_cannot_be_are_answered_and_reach_no_drive() {
         assert_eq!(driver.io(kind, 0, &[(DATA, 512)], &[]).status, IO_ERROR);
     }
     assert_eq!(driver.io(IN, 0, &[], &[(DATA, 512)]).status, OK);
+    // Each refusal is told to who keeps a record.
+    let mut refused = Vec::new();
+    while let Some(one) = driver.device.pop_refused() {
+        refused.push((one.command.operation, one.command.length, one.code));
+    }
+    let expected = [(Operation::Write, 512), (Operation::Discard, 0), (Operation::WriteZeroes, 0)];
+    assert_eq!(refused, expected.map(|(operation, bytes)| (operation, bytes, IO_ERROR.into())));
 }
 
 #[test]

@@ -129,6 +129,15 @@ fn traces_of_several_drives_need_a_choice() {
 }
 
 #[test]
+fn what_no_drive_was_asked_is_not_replayed() {
+    let rows = "a,command,write,8,512,1,5,9,9,ok,0,0,0,0,0,0x0\n\
+                a,command,write,0,512,1,6,6,6,refused,0,0,0,0,1,0x1bc\n\
+                a,command,read,8,512,1,7,9,9,error,0,0,0,0,1,0x281\n";
+    let records = records(&format!("{HEADER},code\n{rows}"), None).unwrap();
+    assert_eq!(records.iter().map(|record| record.at).collect::<Vec<_>>(), [5, 7]);
+}
+
+#[test]
 fn errors_name_the_line() {
     for (text, expected) in [
         ("", "no I/O"),

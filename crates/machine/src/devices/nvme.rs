@@ -1,6 +1,6 @@
 //! An NVMe controller on the PCI bus with a drive behind it.
 
-use stasis_block::Status;
+use stasis_block::{Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
 use stasis_journal::IoRecord;
@@ -30,6 +30,8 @@ pub struct NvmeDevice {
     controller: Controller,
     drive: Box<dyn Layer>,
     done: Vec<Done>,
+    /// Commands that the controller has refused, with when: not recorded yet.
+    refused: Vec<(Nanos, Refused)>,
     lazy: bool,
     /// Completions since the drive was last asked for its health.
     since_health: u32,
@@ -39,7 +41,7 @@ impl NvmeDevice {
     /// Joins `controller` and `drive`. A `lazy` controller's driver does not
     /// ring for a submission: it is to be polled.
     pub fn new(controller: Controller, drive: Box<dyn Layer>, lazy: bool) -> Self {
-        Self { controller, drive, done: Vec::new(), lazy, since_health: 0 }
+        Self { controller, drive, done: Vec::new(), refused: Vec::new(), lazy, since_health: 0 }
     }
 
     /// Its PCI function.
@@ -107,12 +109,18 @@ impl NvmeDevice {
                 },
             );
         }
+        while let Some(refused) = self.controller.pop_refused() {
+            self.refused.push((now, refused));
+        }
     }
 
     /// When [`NvmeDevice::advance`] is to be called next: for the drive's model,
-    /// or for interrupts that are held back.
+    /// for interrupts that are held back, or for what was refused.
     pub fn next_event(&self) -> Option<Nanos> {
-        [self.drive.next_event(), self.controller.next_deadline()].into_iter().flatten().min()
+        // What was refused is recorded at once: the guest may go on for ever with it.
+        let refused = self.refused.first().map(|(at, _)| *at);
+        let events = [self.drive.next_event(), self.controller.next_deadline(), refused];
+        events.into_iter().flatten().min()
     }
 
     /// Delivers what is due at `now`; each I/O is told to `record`.
@@ -127,17 +135,23 @@ impl NvmeDevice {
         self.drive.advance(now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
         for done in done.drain(..) {
-            record(self.drive.record(&done, now, boot));
+            let mut entry = self.drive.record(&done, now, boot);
             self.since_health += 1;
             if done.status != Status::Ok || self.since_health >= HEALTH_INTERVAL {
                 self.since_health = 0;
                 self.controller.set_health(memory, self.drive.health());
             }
-            self.controller.complete(memory, done.tag, done.status, done.data);
+            entry.code = self.controller.complete(memory, done.tag, done.status, done.data);
+            // A comparison can fail where the drive has not.
+            entry.failed |= entry.code != 0;
+            record(entry);
         }
         self.done = done;
         // A completion can make room for commands that waited.
         self.submit(now);
+        for (at, refused) in self.refused.drain(..) {
+            record(self.drive.refused(&refused, at, boot));
+        }
     }
 
     /// The guest begins or ends to need help.

@@ -1,5 +1,6 @@
 //! A virtio block device on the PCI bus with a drive behind it.
 
+use stasis_block::Refused;
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
 use stasis_journal::IoRecord;
@@ -16,6 +17,8 @@ pub struct VirtioDevice {
     device: PciDevice,
     drive: Box<dyn Layer>,
     done: Vec<Done>,
+    /// Requests that the device has refused, with when: not recorded yet.
+    refused: Vec<(Nanos, Refused)>,
     lazy: bool,
 }
 
@@ -23,7 +26,7 @@ impl VirtioDevice {
     /// Joins `device` and `drive`. The driver of a `lazy` device does not
     /// notify: it is to be polled.
     pub fn new(device: PciDevice, drive: Box<dyn Layer>, lazy: bool) -> Self {
-        Self { device, drive, done: Vec::new(), lazy }
+        Self { device, drive, done: Vec::new(), refused: Vec::new(), lazy }
     }
 
     /// Its PCI function.
@@ -87,11 +90,16 @@ impl VirtioDevice {
                 },
             );
         }
+        while let Some(refused) = self.device.pop_refused() {
+            self.refused.push((now, refused));
+        }
     }
 
-    /// When its drive's model wants to be advanced next.
+    /// When its drive's model wants to be advanced next, or what was refused is to be
+    /// recorded: at once, as the guest may go on for ever with it.
     pub fn next_event(&self) -> Option<Nanos> {
-        self.drive.next_event()
+        let refused = self.refused.first().map(|(at, _)| *at);
+        [self.drive.next_event(), refused].into_iter().flatten().min()
     }
 
     /// Delivers what is due at `now`; each I/O is told to `record`.
@@ -105,12 +113,18 @@ impl VirtioDevice {
         self.drive.advance(now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
         for done in done.drain(..) {
-            record(self.drive.record(&done, now, boot));
+            let entry = self.drive.record(&done, now, boot);
+            // Status 1 is the device's for whatever the drive could not do
+            // (VIRTIO_BLK_S_IOERR).
+            record(IoRecord { code: entry.failed.into(), ..entry });
             self.device.complete(memory, done.tag, done.status, done.data);
         }
         self.done = done;
         // A completion can make room for requests that waited.
         self.submit(now);
+        for (at, refused) in self.refused.drain(..) {
+            record(self.drive.refused(&refused, at, boot));
+        }
     }
 
     /// The guest begins or ends to need help.

@@ -69,7 +69,21 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
     assert!((polled - plain).abs() < 10_000.0, "{reads:?}");
     assert_eq!(text("poll"), "1\n0\n", "a polled queue, and no interrupts of it");
 
+    // What was refused has a row, with what the guest was told; a comparison that failed, too.
+    let ios = bench.text("r/ios.csv");
+    let rows = |status: &str, code: &str| {
+        let fits = |row: &&str| {
+            let fields: Vec<_> = row.split(',').collect();
+            (fields[9], fields[15]) == (status, code)
+        };
+        ios.lines().filter(fits).map(|row| row.split(',').nth(2).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(rows("refused", "0x281"), ["read", "verify"]);
+    assert_eq!(rows("refused", "0x187"), ["copy"]);
+    assert_eq!(rows("error", "0x285"), ["read"]);
+
     let drives = bench.json("r/summary.json")["drives"].clone();
+    assert!(drives[0]["refused"].as_u64().unwrap() >= 3);
     assert_eq!(drives[0]["copy"]["count"], 2);
     assert_eq!(drives[0]["verify"]["count"], 1);
 }

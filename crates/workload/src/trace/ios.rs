@@ -25,6 +25,7 @@ pub(crate) struct Columns {
     priority: usize,
     source: usize,
     order: usize,
+    status: usize,
 }
 
 impl Columns {
@@ -52,6 +53,7 @@ impl Columns {
             priority: place("priority")?,
             source: place("source_lba")?,
             order: place("order")?,
+            status: place("status")?,
         })
     }
 
@@ -65,6 +67,10 @@ impl Columns {
         for field in &mut fields[..self.count - 1] {
             let (before, last) = rest.rsplit_once(',').ok_or("it has too few fields")?;
             (*field, rest) = (last, before);
+        }
+        if fields[self.status] == "refused" {
+            // No drive was asked.
+            return Ok(Parsed::Nothing);
         }
         let number = |place: usize, name: &str| {
             fields[place].parse::<u64>().map_err(|_| format!("the field `{name}` is no number"))

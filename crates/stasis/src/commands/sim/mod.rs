@@ -250,6 +250,8 @@ fn record(finished: &Finished) -> IoRecord {
         queue: io.thread,
         operation: io.command.operation,
         failed: matches!(fate, Fate::Failed(_)),
+        refused: false,
+        code: 0,
         boot: io.early,
         fua: io.command.fua,
         stream: io.command.stream,

@@ -1,0 +1,48 @@
+//! I/O commands that the controller refuses: for who keeps a record of every I/O.
+
+use stasis_block::{Command, Operation, Refused};
+
+use crate::command::SubmissionEntry;
+use crate::controller::{Controller, MOST_REFUSED};
+use crate::io::opcode;
+use crate::status::StatusCode;
+use crate::zoned;
+
+impl Controller {
+    /// Notes that a command of an I/O queue was refused. What would have been no I/O, such
+    /// as a report of zones, is not noted.
+    pub(crate) fn note_refused(&mut self, queue: u16, entry: &SubmissionEntry, code: StatusCode) {
+        let Some(operation) = operation(entry.opcode).filter(|_| queue != 0) else { return };
+        if self.refused.len() >= MOST_REFUSED {
+            return;
+        }
+        let mut command = Command::new(operation, 0, 0);
+        let ranged = matches!(
+            operation,
+            Operation::Read | Operation::Write | Operation::WriteZeroes | Operation::Verify
+        );
+        if let (Some(namespace), true) = (self.config.namespace(entry.nsid), ranged) {
+            // What was asked, as far as numbers go: it may lie beyond the drive.
+            let size = u64::from(namespace.block_size);
+            let lba = u64::from(entry.cdw10) | u64::from(entry.cdw11) << 32;
+            command.offset = lba.saturating_mul(size).saturating_add(namespace.start);
+            command.length = (u64::from(entry.cdw12 & 0xffff) + 1) * size;
+            command.fua = self.is_forced(entry, operation);
+        }
+        self.refused.push_back(Refused { queue, command, code: code as u16 });
+    }
+}
+
+/// What a command asks of a drive, if it asks something.
+fn operation(code: u8) -> Option<Operation> {
+    Some(match code {
+        opcode::READ | opcode::COMPARE => Operation::Read,
+        opcode::WRITE | zoned::opcode::ZONE_APPEND => Operation::Write,
+        opcode::FLUSH => Operation::Flush,
+        opcode::WRITE_ZEROES => Operation::WriteZeroes,
+        opcode::DATASET_MANAGEMENT => Operation::Discard,
+        opcode::VERIFY => Operation::Verify,
+        opcode::COPY => Operation::Copy,
+        _ => return None,
+    })
+}
