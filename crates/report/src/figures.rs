@@ -21,14 +21,19 @@ pub struct Figure {
     pub unit: String,
     /// As published; `null` where the publication gives none.
     pub published: Option<f64>,
+    /// What a formula gives that does not depend on the measurement; `null` where there
+    /// is none.
+    #[serde(default)]
+    pub closed_form: Option<f64>,
     /// As measured; `null` where it could not be.
     pub measured: Option<f64>,
 }
 
 impl Figure {
-    /// How far the measured figure lies from the published one, in percent.
+    /// How far the measured figure lies from the published one, or where there is none
+    /// from the formula's, in percent.
     pub fn deviation_percent(&self) -> Option<f64> {
-        error_percent(self.measured?, self.published?)
+        error_percent(self.measured?, self.published.or(self.closed_form)?)
     }
 }
 
@@ -48,25 +53,23 @@ pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<(), ReportErro
 
 /// The figures as a table, see [`Table::to_text`].
 pub fn figures_table(figures: &[Figure]) -> Table {
-    let mut table = Table::new(vec![
-        Column::left("id"),
-        Column::left("what"),
-        Column::right("published"),
-        Column::right("measured"),
-        Column::left("unit"),
-        Column::right("deviation"),
-    ]);
+    // Most publications' tables have no formulas beside them.
+    let formulas = figures.iter().any(|figure| figure.closed_form.is_some());
+    let mut columns = vec![Column::left("id"), Column::left("what"), Column::right("published")];
+    columns.extend(formulas.then(|| Column::right("closed form")));
+    columns.extend([Column::right("measured"), Column::left("unit"), Column::right("deviation")]);
+    let mut table = Table::new(columns);
     for figure in figures {
         let value =
             |value: Option<f64>| value.map_or("–".to_owned(), |v| units::significant(v, 5));
-        table.push(vec![
-            figure.id.clone(),
-            figure.what.clone(),
-            value(figure.published),
+        let mut cells = vec![figure.id.clone(), figure.what.clone(), value(figure.published)];
+        cells.extend(formulas.then(|| value(figure.closed_form)));
+        cells.extend([
             value(figure.measured),
             figure.unit.clone(),
             units::deviation(figure.deviation_percent().filter(|percent| percent.is_finite())),
         ]);
+        table.push(cells);
     }
     table
 }
@@ -77,7 +80,7 @@ mod tests {
 
     fn figure(published: Option<f64>, measured: Option<f64>) -> Figure {
         let [id, what, unit] = ["Table 2", "read, p50", "us"].map(str::to_owned);
-        Figure { id, what, unit, published, measured }
+        Figure { id, what, unit, published, closed_form: None, measured }
     }
 
     #[test]
@@ -88,6 +91,24 @@ mod tests {
         write_figures(&folder.path().join("new"), &figures).unwrap();
         let text = std::fs::read(folder.path().join("new").join(FIGURES_FILE)).unwrap();
         assert_eq!(serde_json::from_slice::<Vec<Figure>>(&text).unwrap(), figures);
+    }
+
+    #[test]
+    fn a_formulas_figure_is_not_a_published_one() {
+        let formula = Figure { closed_form: Some(2.0), ..figure(None, Some(2.1)) };
+        let json = serde_json::to_value(&formula).unwrap();
+        assert_eq!(
+            (&json["published"], &json["closed_form"]),
+            (&serde_json::Value::Null, &2.0.into())
+        );
+        let text = figures_table(&[formula, figure(Some(1.0), Some(1.0))]).to_text();
+        let columns: Vec<_> = text.lines().next().unwrap().split("  ").map(str::trim).collect();
+        let columns: Vec<_> = columns.into_iter().filter(|name| !name.is_empty()).collect();
+        let expected = ["id", "what", "published", "closed form", "measured", "unit", "deviation"];
+        assert_eq!(columns, expected, "{text}");
+        let row = text.lines().find(|line| line.contains("+5.00 %")).unwrap();
+        assert!(row.contains('–'), "{text}");
+        assert!(!figures_table(&[figure(None, None)]).to_text().contains("closed form"));
     }
 
     #[test]

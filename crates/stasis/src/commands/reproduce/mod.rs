@@ -196,6 +196,7 @@ fn figure(
         what: what.into(),
         unit: unit.to_owned(),
         published: published.into(),
+        closed_form: None,
         measured,
     }
 }

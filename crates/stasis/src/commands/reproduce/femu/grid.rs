@@ -44,15 +44,14 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         let what = format!("16 channels x 1 plane, {name}; published: below");
         figures.push(figure("Fig. 4", what, "us", GRID_FASTEST, Some(grid[4][0])));
     }
-    // Where the queueing result has a closed form, it stands in the place of the
-    // published figure.
+    // What queueing theory gives where it has a closed form.
     let closed = [
         ("1 x 1, one register: n (tR + tX)", threads * (CELL + TRANSFER), basic[0][0]),
         ("1 x 16, two registers: n tX, the channel's", threads * TRANSFER, advanced[0][4]),
     ];
     for (what, form, measured) in closed {
-        let what = format!("{what}, closed form beside the simulation");
-        figures.push(figure("Fig. 4, closed", what, "us", form, Some(measured)));
+        let row = figure("Fig. 4", what, "us", None, Some(measured));
+        figures.push(Figure { closed_form: Some(form), ..row });
     }
     let mut tables = Vec::new();
     for (caption, grid) in [
