@@ -1,6 +1,6 @@
 //! 4 KiB synchronous I/Os by fio.
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use serde_json::Value;
 
 /// Latency and I/Os a second.
@@ -21,9 +21,33 @@ pub fn fio(device: &str, kind: &str, threads: u32, count: u64, polled: bool) -> 
     command(device, kind, threads, &format!("--number_ios={count}"), polled)
 }
 
-/// Writes by one thread for so many seconds.
-pub fn fio_for(device: &str, seconds: u64, polled: bool) -> String {
-    command(device, "randwrite", 1, &format!("--time_based --runtime={seconds}"), polled)
+/// The same for so many seconds.
+pub fn fio_for(device: &str, kind: &str, threads: u32, seconds: u64, polled: bool) -> String {
+    command(device, kind, threads, &format!("--time_based --runtime={seconds}"), polled)
+}
+
+/// I/Os and the time (s) of each round, from what [`sampler`] printed.
+pub fn rounds(text: &str) -> Result<Vec<(f64, f64)>> {
+    let samples = text.lines().map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<f64>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(time)), Some(Ok(reads)), Some(Ok(writes))) => Ok((time, reads + writes)),
+            _ => bail!("`{line}` is no sample of a drive's I/Os"),
+        }
+    });
+    let samples = samples.collect::<Result<Vec<_>>>()?;
+    let pairs = samples.windows(2);
+    Ok(pairs.map(|pair| (pair[1].1 - pair[0].1, pair[1].0 - pair[0].0)).collect())
+}
+
+/// A script that says before and after each of `rounds` how much a drive has done.
+pub fn sampler(device: &str, rounds: usize, seconds: u64) -> String {
+    // Time since the boot; reads and writes completed (Documentation/block/stat.rst).
+    let stat = format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"));
+    format!(
+        "say() {{ read up rest </proc/uptime; read r a b c w rest <{stat}; echo $up $r $w; }}\n\
+         say; for i in $(seq {rounds}); do sleep {seconds}; say; done"
+    )
 }
 
 fn command(device: &str, kind: &str, threads: u32, limit: &str, polled: bool) -> String {
@@ -56,6 +80,15 @@ pub fn parse(text: &str) -> Result<Rate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_are_what_the_drive_counted_between_samples() {
+        let text = "10.50 100 7\n12.50 100 1607\n14.00 100 2807\n";
+        assert_eq!(rounds(text).unwrap(), [(1600.0, 2.0), (1200.0, 1.5)]);
+        assert!(rounds("10.5 100\n").is_err() && rounds("sh: no\n").is_err());
+        let script = sampler("/dev/vda", 3, 2);
+        assert!(script.contains("/sys/block/vda/stat") && script.contains("seq 3"), "{script}");
+    }
 
     #[test]
     fn the_side_that_did_something_counts() {

@@ -18,6 +18,7 @@ use super::measured::Measured;
 use super::shell::{here, inside};
 use super::{blocks, files};
 use crate::commands::function::serving::serving;
+use crate::failure;
 
 /// The port of the answerer.
 const PORT: u16 = 7001;
@@ -41,8 +42,10 @@ pub struct Arguments {
 /// How much is done.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
-    /// I/Os of a thread.
+    /// I/Os of a thread in a round on the bare drive.
     ios: u64,
+    /// Time of a round in the guest, in whole seconds.
+    round: Duration,
     pings: u32,
     /// Time of each TCP measurement.
     seconds: f64,
@@ -54,8 +57,20 @@ impl Sizes {
     /// The usual size, or a check's.
     pub fn of(quick: bool) -> Self {
         match quick {
-            true => Self { ios: 1000, pings: 200, seconds: 1.0, reads: 300 },
-            false => Self { ios: 4000, pings: 2000, seconds: 4.0, reads: 1000 },
+            true => Self {
+                ios: 1000,
+                round: Duration::from_secs(1),
+                pings: 200,
+                seconds: 1.0,
+                reads: 300,
+            },
+            false => Self {
+                ios: 4000,
+                round: Duration::from_secs(2),
+                pings: 2000,
+                seconds: 4.0,
+                reads: 1000,
+            },
         }
     }
 }
@@ -127,13 +142,13 @@ impl Bench<'_> {
                 eprintln!("{what}: measured in {:.0} s", begun.elapsed().as_secs_f64());
                 return;
             };
-            eprintln!("{what}: {error:#}");
+            eprintln!("{what}: {}", failure::told(&error));
             let ended = error.chain().filter_map(|cause| cause.downcast_ref()).any(|cause| {
                 use stasis_qemu::Error::{Boot, Ended, Silent};
                 matches!(cause, Ended { .. } | Boot { .. } | Silent { .. })
             });
             if !ended || left == 0 {
-                self.measured.failed.push(format!("{what}: {error:#}"));
+                self.measured.failed.push(format!("{what}: {}", failure::told(&error)));
                 return;
             }
             self.measured.again.push(what.into());
@@ -141,15 +156,9 @@ impl Bench<'_> {
     }
 
     fn bare(&mut self) -> Result<()> {
-        let Sizes { ios, reads, .. } = *self.sizes;
+        let Sizes { reads, .. } = *self.sizes;
         let device = "/dev/ram0";
-        let rate =
-            |kind, threads| blocks::parse(&here(&blocks::fio(device, kind, threads, ios, false))?);
-        let one = rate("randwrite", 1)?;
-        self.measured.bare.write_us = Some(one.latency_us);
-        self.measured.bare.write_median_us = Some(one.median_us);
-        self.measured.bare.iops =
-            [Some(rate("randread", THREADS)?.iops), Some(rate("randwrite", THREADS)?.iops)];
+        self.measured.bare = self.bare_drive(device)?;
         here(&files::start(device))?;
         here(files::DROP)?;
         let read = here(&files::read("127.0.0.1", THREADS, reads));
@@ -188,7 +197,7 @@ impl Bench<'_> {
             config.arguments.push(word.into());
         }
         let mut vm = self.boot(&plan, &config)?;
-        self.measured.trap = self.drive(&mut vm, "/dev/vda", false)?;
+        self.measured.trap = self.drive(&mut vm, "/dev/vda", "initial", false)?;
         self.reached(&mut vm, "/dev/vda", true)
     }
 
@@ -199,8 +208,9 @@ impl Bench<'_> {
         let plan = self.plan(Polling::Always, sockets.to_vec())?;
         let config = plan.config(self.guest.clone());
         let mut vm = self.boot(&plan, &config)?;
-        self.measured.polled = self.drive(&mut vm, "/dev/vda", true)?;
-        self.measured.own = self.drive(&mut vm, "/dev/vdb", true)?;
+        self.measured.polled = self.drive(&mut vm, "/dev/vda", "optimized", true)?;
+        self.measured.own =
+            self.drive(&mut vm, "/dev/vdb", "optimized, the server's memory", true)?;
         // From here on a client needs the server's processor, too.
         drop(server);
         let _server = self.serve("adaptive")?;

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::steady::Rounds;
+
 /// What one way of running the guest, or none, gives. Times in us, streams in
 /// Mbit a second; absent what could not be measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Way {
     /// A 4 KiB synchronous write by one thread: mean.
     pub write_us: Option<f64>,
@@ -18,6 +20,9 @@ pub struct Way {
     pub read_exits: Option<f64>,
     /// 4 KiB synchronous I/Os a second of several threads: read, write.
     pub iops: [Option<f64>; 2],
+    /// The rounds of each rate that was tried, in the order of their being tried.
+    #[serde(default)]
+    pub rounds: Vec<(String, Rounds)>,
     /// Ping flood, round trip.
     pub ping_us: Option<f64>,
     /// Transactions of one byte a second.
@@ -50,7 +55,8 @@ pub struct Measured {
     pub own: Way,
     /// What could not be measured, and why.
     pub failed: Vec<String>,
-    /// What was begun again, as its virtual machine had ended by itself or hung.
+    /// What was begun again, and why: a virtual machine that ended by itself or hung,
+    /// rates that were no measurement.
     #[serde(default)]
     pub again: Vec<String>,
 }

@@ -14,6 +14,7 @@ pub mod packets;
 mod published;
 mod results;
 mod shell;
+mod steady;
 
 use std::process::ExitCode;
 

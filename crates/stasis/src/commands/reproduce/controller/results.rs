@@ -49,7 +49,7 @@ fn about(measured: &Measured) -> String {
     }
     for part in &measured.again {
         text += &format!(
-            "\n\nBegun again, as the virtual machine had ended by itself or hung: {part}."
+            "\n\nBegun again, as the virtual machine had ended by itself or hung, or it was no measurement: {part}."
         );
     }
     for failure in &measured.failed {

@@ -1,57 +1,135 @@
 //! The figures of one way of running the guest: its drive's, and those that its
 //! clients see.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use stasis_qemu::Vm;
 
+use super::super::blocks::Rate;
 use super::super::measured::Way;
 use super::super::shell::{here, inside};
+use super::super::steady::{Rounds, ROUNDS};
 use super::super::{blocks, files, shell};
-use super::{Bench, Sizes, PORT, THREADS};
+use super::{Bench, Sizes, PORT, THREADS, TRIES};
 
-/// For how long exits are counted.
-const WINDOW: Duration = Duration::from_secs(3);
+/// How long fio may take to begin.
+const START: Duration = Duration::from_secs(3);
 
 impl Bench<'_> {
-    /// The drive's figures.
-    pub(super) fn drive(&self, vm: &mut Vm, device: &str, polled: bool) -> Result<Way> {
+    /// The drive's figures. A rate that is no measurement (see [`Rounds`]) is taken
+    /// again, and left out where it stays so.
+    pub(super) fn drive(
+        &mut self,
+        vm: &mut Vm,
+        device: &str,
+        name: &str,
+        polled: bool,
+    ) -> Result<Way> {
         let polls = inside(vm, &format!("cat /sys/block/{}/queue/io_poll", &device[5..]))?;
         if (polls.trim() == "1") != polled {
             bail!("{device}: whether the guest polls it is {} of 1", polls.trim());
         }
-        let exits = self.exits(vm, device, polled)?;
-        let mut rate = |kind, threads| {
-            let script = blocks::fio(device, kind, threads, self.sizes.ios, polled);
-            blocks::parse(&inside(vm, &script)?)
-        };
-        let one = rate("randwrite", 1)?;
-        Ok(Way {
-            exits,
-            write_us: Some(one.latency_us),
-            write_median_us: Some(one.median_us),
-            iops: [Some(rate("randread", THREADS)?.iops), Some(rate("randwrite", THREADS)?.iops)],
-            ..Way::default()
-        })
+        let mut way = Way::default();
+        let mut rates = [None; 3];
+        for (place, (kind, threads)) in
+            [("randwrite", 1), ("randread", THREADS), ("randwrite", THREADS)]
+                .into_iter()
+                .enumerate()
+        {
+            let what = format!("{name}, {kind} by {threads}");
+            rates[place] = self.steady(&what, polled, &mut way, |bench| {
+                bench.rounds(vm, device, (kind, threads), polled)
+            })?;
+        }
+        let [one, reads, writes] = rates;
+        if let Some((_, rate, exits)) = one {
+            way.exits = exits;
+            way.write_us = Some(rate.latency_us);
+            way.write_median_us = Some(rate.median_us);
+        }
+        way.iops = [reads, writes].map(|rate| rate.map(|(iops, ..)| iops));
+        Ok(way)
     }
 
-    /// How often the guest leaves guest mode for a write: in the midst of them, so that
+    /// A rate that is a measurement, with what fio says and the exits of each I/O; tried
+    /// [`TRIES`] times.
+    fn steady(
+        &mut self,
+        what: &str,
+        polled: bool,
+        way: &mut Way,
+        mut take: impl FnMut(&Self) -> Result<(Rounds, Rate)>,
+    ) -> Result<Option<(f64, Rate, Option<f64>)>> {
+        for left in (0..TRIES).rev() {
+            let (rounds, rate) = take(self)?;
+            let judged = rounds.rate(polled);
+            let exits = rounds.exits;
+            way.rounds.push((what.to_owned(), rounds));
+            match judged {
+                Ok(iops) => return Ok(Some((iops, rate, exits))),
+                Err(why) if left > 0 => self.measured.again.push(format!("{what}: {why}")),
+                Err(why) => self.measured.failed.push(format!("{what}: {why}")),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rounds of one load, and exits from guest mode: in the midst of it, so that
     /// fio's own beginning and end do not count.
-    fn exits(&self, vm: &mut Vm, device: &str, polled: bool) -> Result<Option<f64>> {
-        let fio = blocks::fio_for(device, 3 * WINDOW.as_secs(), polled);
-        inside(vm, &format!("({fio}) >/tmp/exits.json </dev/null &"))?;
-        let sample = || shell::exits().map(|exits| (exits, Instant::now()));
-        std::thread::sleep(WINDOW);
-        let begin = sample();
-        std::thread::sleep(WINDOW);
-        let end = sample();
+    fn rounds(
+        &self,
+        vm: &mut Vm,
+        device: &str,
+        (kind, threads): (&str, u32),
+        polled: bool,
+    ) -> Result<(Rounds, Rate)> {
+        let round = self.sizes.round.as_secs();
+        // As long again behind as there may be between two scripts.
+        let runtime = START.as_secs() * 2 + round * ROUNDS as u64;
+        let fio = blocks::fio_for(device, kind, threads, runtime, polled);
+        inside(vm, &format!("({fio}) >/tmp/rounds.json </dev/null &"))?;
+        std::thread::sleep(START);
+        let before = shell::exits();
+        let samples = inside(vm, &blocks::sampler(device, ROUNDS, round))?;
+        let exits = before.zip(shell::exits()).map(|(before, after)| after.saturating_sub(before));
         let said =
-            inside(vm, "while pgrep -x fio >/dev/null; do sleep 0.1; done; cat /tmp/exits.json")?;
-        let rate = blocks::parse(&said)?.iops;
-        let (Some((before, begin)), Some((after, end))) = (begin, end) else { return Ok(None) };
-        let exits = after.saturating_sub(before) as f64;
-        Ok(Some(exits / (end - begin).as_secs_f64() / rate))
+            inside(vm, "while pgrep -x fio >/dev/null; do sleep 0.1; done; cat /tmp/rounds.json")?;
+        let samples = blocks::rounds(&samples)?;
+        let ios: f64 = samples.iter().map(|(ios, _)| ios).sum();
+        let rounds = Rounds {
+            rates: samples.iter().map(|(ios, seconds)| ios / seconds).collect(),
+            exits: exits.map(|exits| exits as f64 / ios).filter(|exits| exits.is_finite()),
+        };
+        Ok((rounds, blocks::parse(&said)?))
+    }
+
+    /// The bare drive's figures, judged likewise: by fio itself, round by round, as a RAM
+    /// disk counts nothing.
+    pub(super) fn bare_drive(&mut self, device: &str) -> Result<Way> {
+        let mut way = Way::default();
+        let mut rates = [None; 3];
+        for (place, (kind, threads)) in
+            [("randwrite", 1), ("randread", THREADS), ("randwrite", THREADS)]
+                .into_iter()
+                .enumerate()
+        {
+            let what = format!("the bare drive, {kind} by {threads}");
+            rates[place] = self.steady(&what, false, &mut way, |bench| {
+                let ios = bench.sizes.ios;
+                let take =
+                    |_| blocks::parse(&here(&blocks::fio(device, kind, threads, ios, false))?);
+                let mut all = (0..ROUNDS).map(take).collect::<Result<Vec<Rate>>>()?;
+                let rates = all.iter().map(|rate| rate.iops).collect();
+                all.sort_by(|a, b| a.iops.total_cmp(&b.iops));
+                Ok((Rounds { rates, exits: None }, all[ROUNDS / 2]))
+            })?;
+        }
+        let [one, reads, writes] = rates;
+        way.write_us = one.map(|(_, rate, _)| rate.latency_us);
+        way.write_median_us = one.map(|(_, rate, _)| rate.median_us);
+        way.iops = [reads, writes].map(|rate| rate.map(|(iops, ..)| iops));
+        Ok(way)
     }
 
     /// What clients of the guest see: network and file server.
