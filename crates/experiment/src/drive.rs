@@ -3,13 +3,15 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
-use stasis_media::{Durability, MediumSpec};
+use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 use stasis_scheduler::SchedulerSpec;
 
 use crate::error::{nearest, ExperimentError};
-use crate::layout::{PhysicalSpec, ZoneWords, ZonesSpec};
+use crate::layout::{PhysicalSpec, ZonesSpec};
 use crate::placement::PlacementSpec;
+
+mod words;
 
 /// What a drive looks like to the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -118,176 +120,19 @@ fn default_namespaces() -> u32 {
     1
 }
 
-const KEYS: [&str; 21] = [
-    "name",
-    "interface",
-    "model",
-    "medium",
-    "durability",
-    "max-lag",
-    "barrier",
-    "delay",
-    "queues",
-    "doorbells",
-    "block-size",
-    "namespaces",
-    "placement",
-    "scheduler",
-    "serial",
-    "path",
-    "physical",
-    "zone-size",
-    "zone-capacity",
-    "max-open-zones",
-    "max-active-zones",
-];
-
 impl DriveSpec {
+    /// The keys that [`Self::parse`] takes, in the order in which help lists them.
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        words::names()
+    }
+
     /// Reads `KEY=VALUE,...` as `--drive` takes it.
     ///
     /// # Errors
     /// Names the word that is wrong and the nearest right one.
     pub fn parse(word: &str) -> Result<Self, ExperimentError> {
-        let wrong = |message: String| ExperimentError::Drive { word: word.to_owned(), message };
-        let (mut model, mut medium) = (None, None);
-        let (mut name, mut interface, mut delay) = (None, Interface::default(), 0);
-        let (mut queues, mut block_size, mut serial) = (None, default_block_size(), None);
-        let (mut path, mut doorbells) = (None, Doorbells::default());
-        let (mut barrier, mut durability, mut max_lag) = (None, None, None);
-        let (mut namespaces, mut placement) = (default_namespaces(), PlacementSpec::default());
-        let (mut zones, mut physical, mut scheduler) = (ZoneWords::default(), None, None);
-        for pair in word.split(',') {
-            let Some((key, value)) = pair.split_once('=') else {
-                return Err(wrong(format!(
-                    "`{pair}` is not KEY=VALUE; for example model=fixed:100us,medium=ram:1GiB"
-                )));
-            };
-            match key {
-                "model" => {
-                    model =
-                        Some(ModelSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
-                }
-                "medium" => {
-                    medium =
-                        Some(MediumSpec::parse(value).map_err(|error| wrong(error.to_string()))?);
-                }
-                "barrier" => {
-                    barrier = Some(
-                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
-                    );
-                }
-                "max-lag" => {
-                    max_lag = Some(
-                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
-                    );
-                }
-                "durability" => {
-                    durability = Some(Durability::parse(value).ok_or_else(|| {
-                        let names = Durability::ALL.map(Durability::name);
-                        let nearest = nearest(value, names.into_iter());
-                        wrong(format!(
-                            "durability is `{value}`, but must be flush, barrier or ordered; did \
-                             you mean `{nearest}`?"
-                        ))
-                    })?);
-                }
-                "name" => name = Some(value.to_owned()),
-                "interface" => {
-                    interface = Interface::parse(value).map_err(wrong)?;
-                }
-                "delay" => {
-                    delay =
-                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?;
-                }
-                "queues" => {
-                    queues = Some(value.parse().map_err(|_| {
-                        wrong(format!("queues is `{value}`, but must be a number from 1 to 64"))
-                    })?);
-                }
-                "block-size" => {
-                    block_size =
-                        units::parse_size(value).map_err(|error| wrong(error.to_string()))?;
-                }
-                "namespaces" => {
-                    namespaces = value.parse().map_err(|_| {
-                        wrong(format!(
-                            "namespaces is `{value}`, but must be a number from 1 to 128"
-                        ))
-                    })?;
-                }
-                "placement" => placement = PlacementSpec::parse(value).map_err(wrong)?,
-                "doorbells" => {
-                    doorbells = match value {
-                        "exact" => Doorbells::Exact,
-                        "lazy" => Doorbells::Lazy,
-                        _ => {
-                            let nearest = nearest(value, ["exact", "lazy"].into_iter());
-                            let message = format!(
-                                "doorbells is `{value}`, but must be exact or lazy; did you mean \
-                                 `{nearest}`?"
-                            );
-                            return Err(wrong(message));
-                        }
-                    };
-                }
-                "path" => {
-                    path = Some(
-                        units::parse_duration(value).map_err(|error| wrong(error.to_string()))?,
-                    );
-                }
-                "physical" => physical = Some(PhysicalSpec::parse(value).map_err(wrong)?),
-                key if ZoneWords::KEYS.contains(&key) => zones.take(key, value).map_err(wrong)?,
-                "scheduler" => {
-                    scheduler = Some(
-                        SchedulerSpec::parse(value).map_err(|error| wrong(error.to_string()))?,
-                    );
-                }
-                "serial" => serial = Some(value.to_owned()),
-                other => {
-                    let nearest = nearest(other, KEYS.into_iter());
-                    return Err(wrong(format!("unknown key `{other}`; did you mean `{nearest}`?")));
-                }
-            }
-        }
-        let Some(model) = model else {
-            return Err(wrong("model is missing; for example model=fixed:100us".into()));
-        };
-        let Some(mut medium) = medium else {
-            return Err(wrong("medium is missing; for example medium=ram:1GiB".into()));
-        };
-        match &mut medium {
-            MediumSpec::Qcow2 { settings, .. } | MediumSpec::Ordered { settings, .. } => {
-                settings.durability = durability.unwrap_or(settings.durability);
-                settings.max_lag = max_lag.unwrap_or(settings.max_lag);
-            }
-            _ if durability.is_some() || max_lag.is_some() => {
-                return Err(wrong(
-                    "durability and max-lag are for images; write medium=qcow2:PATH or medium=ordered:PATH"
-                        .into(),
-                ))
-            }
-            _ => {}
-        }
-        let drive = Self {
-            barrier,
-            name,
-            interface,
-            model,
-            medium,
-            delay,
-            queues,
-            doorbells,
-            block_size,
-            namespaces,
-            placement,
-            scheduler,
-            serial,
-            path,
-            zones: zones.finish().map_err(wrong)?,
-            physical,
-        };
-        drive.check().map_err(wrong)?;
-        Ok(drive)
+        let drive = words::parse(word).and_then(|drive| drive.check().map(|()| drive));
+        drive.map_err(|message| ExperimentError::Drive { word: word.to_owned(), message })
     }
 
     /// What serde cannot say.
@@ -358,6 +203,21 @@ mod tests {
         )
         .unwrap();
         assert_eq!(zrwa.zones.unwrap().zrwa.unwrap().granularity, 16384);
+    }
+
+    #[test]
+    fn every_key_that_is_listed_is_taken() {
+        let keys: Vec<_> = DriveSpec::keys().collect();
+        assert_eq!(keys.len(), 21);
+        for key in &keys {
+            let message = match DriveSpec::parse(&format!("{key}=?")) {
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            assert!(!message.contains("unknown key"), "{key}: {message}");
+        }
+        let wrong = DriveSpec::parse("sise=1").unwrap_err().to_string();
+        assert!(wrong.contains("unknown key `sise`"), "{wrong}");
     }
 
     #[test]

@@ -125,22 +125,27 @@ pub(crate) struct ZoneWords {
 }
 
 impl ZoneWords {
-    pub const KEYS: [&'static str; 4] =
-        ["zone-size", "zone-capacity", "max-open-zones", "max-active-zones"];
+    /// Takes the value of `zone-size`.
+    pub fn size(&mut self, value: &str) -> Result<(), String> {
+        self.size = Some(units::parse_size(value).map_err(|error| error.to_string())?);
+        Ok(())
+    }
 
-    /// Takes a word whose key is one of [`Self::KEYS`].
-    pub fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let size = || units::parse_size(value).map_err(|error| error.to_string());
-        let count = || {
-            let parsed = value.parse::<u32>();
-            parsed.map_err(|_| format!("{key} is `{value}`, but must be a number"))
-        };
-        match key {
-            "zone-size" => self.size = Some(size()?),
-            "zone-capacity" => self.capacity = Some(size()?),
-            "max-open-zones" => self.max_open = Some(count()?),
-            _ => self.max_active = Some(count()?),
-        }
+    /// Takes the value of `zone-capacity`.
+    pub fn capacity(&mut self, value: &str) -> Result<(), String> {
+        self.capacity = Some(units::parse_size(value).map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    /// Takes the value of `max-open-zones`.
+    pub fn max_open(&mut self, value: &str) -> Result<(), String> {
+        self.max_open = Some(count("max-open-zones", value)?);
+        Ok(())
+    }
+
+    /// Takes the value of `max-active-zones`.
+    pub fn max_active(&mut self, value: &str) -> Result<(), String> {
+        self.max_active = Some(count("max-active-zones", value)?);
         Ok(())
     }
 
@@ -163,4 +168,8 @@ impl ZoneWords {
             reads_cross_zones: false,
         }))
     }
+}
+
+fn count(key: &str, value: &str) -> Result<u32, String> {
+    value.parse().map_err(|_| format!("{key} is `{value}`, but must be a number"))
 }

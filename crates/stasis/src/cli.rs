@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use stasis_experiment::{CpuSpeed, Engine};
+use stasis_experiment::{CpuSpeed, DriveSpec, Engine};
 
 use crate::commands;
 use crate::commands::crash_test::power_cut::When;
@@ -138,6 +138,7 @@ enum GuestCommand {
 
 Examples:
   stasis guest build
+  stasis guest build experiment.toml
   stasis guest build --packages ffmpeg,stress-ng --suite trixie"
     )]
     Build(GuestBuildArguments),
@@ -146,6 +147,9 @@ Examples:
 /// What the guest is made of.
 #[derive(Debug, clap::Args)]
 pub struct GuestBuildArguments {
+    /// An experiment file whose guest it is to be
+    #[arg(value_name = "EXPERIMENT.toml")]
+    pub experiment: Option<PathBuf>,
     /// Debian packages beside the usual ones, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
     pub packages: Vec<String>,
@@ -157,15 +161,29 @@ pub struct GuestBuildArguments {
     pub suite: Option<String>,
 }
 
-/// What `stasis run` runs. Words win over the experiment's file.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Drives appear in the guest as /dev/nvme0n1, /dev/nvme1n1, ... in the order given, or with
+/// What follows the help of `stasis run`.
+fn run_help() -> String {
+    let mut keys = String::from("Keys of --drive:");
+    let mut width = keys.len();
+    for (index, key) in DriveSpec::keys().enumerate() {
+        if index > 0 {
+            keys.push(',');
+        }
+        width += key.len() + 2;
+        let (gap, start) = if width > 120 { ('\n', key.len()) } else { (' ', width) };
+        width = start;
+        keys.push(gap);
+        keys.push_str(key);
+    }
+    RUN_HELP.replace("KEYS", &keys)
+}
+
+const RUN_HELP: &str =
+    "Drives appear in the guest as /dev/nvme0n1, /dev/nvme1n1, ... in the order given, or with
 interface=virtio-blk as /dev/vda, /dev/vdb, ...
 What COMMAND leaves in /results in the guest is in the results folder afterwards.
 
-Keys of --drive: model, medium, durability, max-lag, barrier, delay, name, interface, queues, doorbells, block-size, namespaces,
-placement, serial, path.
+KEYS.
 
 With --power-cut the run works on copies of its media: the files of file: and qcow2: stay as they
 are. What is durable according to the drive's model is kept, of the rest some is lost or torn, as
@@ -180,8 +198,11 @@ Examples:
 
 Exit status: that of COMMAND, or with --power-cut 0 if nothing is wrong with what is left and 1
 otherwise; 124 if a time limit was reached, 125 if the run failed,
-126 or 127 if COMMAND could not be started, 130 if it was stopped."
-)]
+126 or 127 if COMMAND could not be started, 130 if it was stopped.";
+
+/// What `stasis run` runs. Words win over the experiment's file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = run_help())]
 pub struct RunArguments {
     /// An experiment file
     #[arg(value_name = "EXPERIMENT.toml")]

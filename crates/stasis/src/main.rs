@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod engine;
+mod failure;
 
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     match cli::main() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stasis: {error:#}");
+            eprintln!("stasis: {}", failure::told(&error));
             ExitCode::from(cli::FAILURE)
         }
     }

@@ -59,6 +59,37 @@ fn every_subcommand_has_help_with_its_options() {
 }
 
 #[test]
+fn help_lists_every_key_of_a_drive() {
+    let help = output(&["run", "--help"]);
+    let (_, keys) = help.split_once("Keys of --drive: ").unwrap();
+    let (keys, _) = keys.split_once(".\n").unwrap();
+    let listed: Vec<_> = keys.split(',').map(str::trim).collect();
+    assert_eq!(listed, stasis_experiment::DriveSpec::keys().collect::<Vec<_>>());
+    assert!(listed.len() >= 21, "{listed:?}");
+}
+
+#[test]
+fn a_message_says_its_cause_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    for (arguments, cause) in [
+        (vec!["run", "nofile.toml"], "No such file or directory"),
+        (vec!["crash-test", "nofile.toml"], "No such file or directory"),
+        (vec!["guest", "build", "nofile.toml"], "No such file or directory"),
+        (vec!["calibrate", "nofile.json"], "No such file or directory"),
+        (vec!["image", "info", "nofile.qcow2"], "No such file or directory"),
+        (vec!["image", "create", file, "1MiB"], "File exists"),
+        (vec!["man", file], "File exists"),
+        (vec!["sim", "null", "--trace", "nofile.csv"], "No such file or directory"),
+    ] {
+        let message = failure(&arguments, 125);
+        assert_eq!(message.matches(cause).count(), 1, "{arguments:?}: {message}");
+    }
+}
+
+#[test]
 fn what_a_suite_cannot_measure_is_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("suite");

@@ -7,13 +7,14 @@ use stasis_softkvm::inside::{Inside, StopReason};
 
 use super::local::{self, Inputs};
 use super::soft::InnerJob;
+use crate::failure;
 
 /// Runs the job and tells how it ended.
 pub fn run(inside: &mut Inside, job: Vec<u8>) {
     let mut journal = inside.journal_handle();
     let entry = match execute(inside, &job) {
         Ok(entry) => entry,
-        Err(error) => Entry::Failed(format!("{error:#}")),
+        Err(error) => Entry::Failed(failure::told(&error)),
     };
     // A port write: it cannot fail.
     let _ = journal.entry(entry);

@@ -20,6 +20,7 @@ use stasis_qemu::process::Process;
 use stasis_serve::systemd::Readiness;
 
 use super::RunArguments;
+use crate::failure;
 
 /// How long it may take to open its drives, or to make them durable at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,7 +130,7 @@ fn watch(start: &Start, mut process: Process, ending: &AtomicBool, stop: &Atomic
         match start.start() {
             Ok(again) => process = again,
             Err(error) => {
-                eprintln!("stasis function: {error:#}; the function is stopped");
+                eprintln!("stasis function: {}; the function is stopped", failure::told(&error));
                 stop.store(true, Ordering::Relaxed);
                 return;
             }

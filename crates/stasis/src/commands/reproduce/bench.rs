@@ -17,6 +17,7 @@ use stasis_report::{Summary, SUMMARY_FILE};
 use super::fio::{self, Latencies};
 use super::{announce, ios};
 use crate::commands::run::{self, Show};
+use crate::failure;
 
 /// The file that says that a folder's results are whole, and of what.
 pub const COMPLETE_FILE: &str = "complete.json";
@@ -133,7 +134,7 @@ impl Bench {
             }
             match done {
                 Ok(done) => drop(runs.done.insert(trial.id, (index, done))),
-                Err(error) => runs.failed.push((trial.id.to_owned(), format!("{error:#}"))),
+                Err(error) => runs.failed.push((trial.id.to_owned(), failure::told(&error))),
             }
         }
         // The images hold nothing that anyone wants; failing to remove them harms nobody.

@@ -16,6 +16,7 @@ use stasis_serve::{NewDrive, OpenStore};
 
 use super::drives;
 use super::results::Writing;
+use crate::failure;
 
 /// The drives as they were described.
 pub struct Known {
@@ -113,7 +114,7 @@ impl Known {
 
 impl Actions for Known {
     fn drive(&self, description: Value, create: bool) -> Result<NewDrive, String> {
-        self.describe(description, create).map_err(|error| format!("{error:#}"))
+        self.describe(description, create).map_err(|error| failure::told(&error))
     }
 
     fn model(
@@ -138,11 +139,11 @@ impl Actions for Known {
             }
             Ok((label, model))
         };
-        build().map_err(|error| format!("{error:#}"))
+        build().map_err(|error| failure::told(&error))
     }
 
     fn resize(&self, name: &str, size: &str) -> Result<OpenStore, String> {
-        self.another_size(name, size).map_err(|error| format!("{error:#}"))
+        self.another_size(name, size).map_err(|error| failure::told(&error))
     }
 
     fn lasting(&self) -> Result<(), String> {

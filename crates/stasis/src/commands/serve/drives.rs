@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::failure;
 use anyhow::{bail, Context, Result};
 use stasis_drive::Layer;
 use stasis_experiment::DriveSpec;
@@ -87,7 +88,7 @@ fn checked(
         model: model.label(),
         medium: spec.medium.label(),
         record: None,
-        open: Box::new(move || opening.open().map_err(|error| format!("{error:#}"))),
+        open: Box::new(move || opening.open().map_err(|error| failure::told(&error))),
         name,
     })
 }

@@ -18,6 +18,7 @@ use super::disk::{self, Layout};
 use super::measured::{self, Measurement};
 use super::plan::{graphical, Boot};
 use crate::commands::reproduce::bench::{digest, gone, last_words, Stopped, COMPLETE_FILE};
+use crate::failure;
 
 /// Folder of the drives' images, gone at the end.
 const MEDIA: &str = "media";
@@ -82,7 +83,7 @@ impl Runner {
                         let Some(boot) = boots.get(number) else { break };
                         let mut again = true;
                         let outcome = self.boot(boot, slot, &mut fresh, program, &mut again);
-                        let outcome = outcome.map_err(|error| format!("{error:#}"));
+                        let outcome = outcome.map_err(|error| failure::told(&error));
                         if outcome.is_err() && self.stop.load(Ordering::Relaxed) {
                             // It was stopped, and goes on next time.
                             break;
