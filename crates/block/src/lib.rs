@@ -4,9 +4,11 @@
 //! Promise: plain data, and the interface of a drive's [`Model`].
 
 pub mod blkparse;
+mod link;
 mod model;
 pub mod units;
 
+pub use link::{Link, LinkError};
 pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
 
 use serde::{Deserialize, Serialize};

@@ -18,6 +18,7 @@ use acpi_tables::Aml;
 
 use crate::layout;
 use crate::memory::{GuestMemory, OutOfMemoryRange};
+use crate::pci;
 
 const OEM: [u8; 6] = *b"STASIS";
 const TABLE: [u8; 8] = *b"STASISVM";
@@ -47,7 +48,7 @@ pub fn write(memory: &GuestMemory, processors: u8) -> Result<(), OutOfMemoryRang
 }
 
 fn dsdt() -> Sdt {
-    let bus = AddressSpace::new_bus_number(0u16, 0u16);
+    let bus = AddressSpace::new_bus_number(0u16, u16::from(pci::LAST_BUS));
     let ports = IO::new(0xcf8, 0xcf8, 1, 8);
     let window = AddressSpace::new_memory(
         AddressSpaceCacheable::NotCacheable,

@@ -6,7 +6,7 @@
 mod client;
 mod flash;
 
-use stasis_block::Operation;
+use stasis_block::{Link, Operation};
 use stasis_clock::{Nanos, MICROSECOND};
 
 use crate::card::CardSpec;
@@ -38,7 +38,15 @@ impl NamedModel {
     pub fn table(&self) -> ModelTable {
         (self.make)()
     }
+
+    /// Its link, where its figures have one.
+    pub fn link(&self) -> Option<Link> {
+        self.figures.iter().find(|(what, _)| *what == LINK)?.1.parse().ok()
+    }
 }
+
+/// The figure that is the link's speed and width.
+const LINK: &str = "link";
 
 /// Names that models had before, and have now.
 const FORMER: [(&str, &str); 1] = [("samsung-850-pro", "850-pro")];
@@ -178,6 +186,7 @@ pub static NAMED: &[NamedModel] = &[
             ("random write", "500000 IOPS"),
             ("sequential read", "2400 MB/s"),
             ("sequential write", "2000 MB/s"),
+            (LINK, "PCIe 3.0 x4"),
         ],
         source: "Intel Optane SSD DC P4800X Series product brief",
         assumptions: "the typical latency holds up to p99; flush as a write (no volatile cache)",
@@ -200,6 +209,7 @@ pub static NAMED: &[NamedModel] = &[
             ("random write", "38000 IOPS"),
             ("sequential read", "3200 MB/s"),
             ("sequential write", "1050 MB/s"),
+            (LINK, "PCIe 3.0 x4"),
         ],
         source: "Lenovo product guide \"Intel P4500 NVMe PCIe SSDs\", table 2",
         assumptions: "flush as a write (power-loss protected)",

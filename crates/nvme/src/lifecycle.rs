@@ -27,6 +27,13 @@ impl Controller {
         }
     }
 
+    /// The carrier's own reset, by which every register gets its first value:
+    /// what is under way is forgotten (NVMe 1.4 section 7.3.2).
+    pub fn reset_function(&mut self) {
+        self.reset();
+        self.registers = Registers::default();
+    }
+
     fn enable(&mut self, memory: &dyn Memory) {
         let (sq_size, cq_size) = self.registers.admin_queue_sizes();
         let (asq, acq) = (self.registers.asq, self.registers.acq);

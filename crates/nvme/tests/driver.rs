@@ -381,6 +381,25 @@ fn events_wait_for_requests_and_requests_for_events() {
 }
 
 #[test]
+fn a_reset_of_the_function_forgets_every_register() {
+    let mut driver = Driver::with_queues(config(), 1, 16);
+    let cid = driver.submit(1, Sqe::io(2, 0, 8, DATA, 0));
+    let request = driver.controller.pop_request().unwrap();
+    driver.controller.reset_function();
+    for register in [0x14, 0x1c, 0x24, 0x28, 0x2c, 0x30, 0x34] {
+        let mut value = [0xff; 4];
+        driver.controller.read_register(register, &mut value);
+        assert_eq!(value, [0; 4], "register {register:#x}");
+    }
+    driver.ram.set(DATA, &[7; 4096]);
+    driver.controller.complete(&driver.ram, request.tag, Status::Ok, request.data);
+    assert_eq!(driver.ram.get(DATA, 4096), [7; 4096], "command {cid} is forgotten");
+    // A driver starts it again as at first.
+    driver.enable();
+    assert_eq!(driver.admin(Sqe { opcode: 8, ..Default::default() }).status, 0);
+}
+
+#[test]
 fn in_flight_commands_end_with_abort_deletion_and_reset() {
     let mut driver = Driver::with_queues(config(), 2, 16);
     driver.ram.set(DATA, &[7; 4096]);

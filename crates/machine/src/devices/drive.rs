@@ -59,6 +59,15 @@ impl DriveDevice {
         either!(self, device => device.poll(memory, now));
     }
 
+    /// Its function has been reset.
+    pub fn reset(&mut self) {
+        match self {
+            Self::Nvme(device) => device.reset(),
+            // It has no function-level reset, and no root port to reset it.
+            Self::Virtio(_) => {}
+        }
+    }
+
     /// When [`DriveDevice::advance`] is to be called next.
     pub fn next_event(&self) -> Option<Nanos> {
         either!(self, device => device.next_event())

@@ -59,6 +59,11 @@ impl NvmeDevice {
         &*self.drive
     }
 
+    /// Its function has been reset.
+    pub fn reset(&mut self) {
+        self.controller.reset_function();
+    }
+
     /// The guest reads a register.
     pub fn read(&mut self, offset: u64, into: &mut [u8]) {
         self.controller.read_register(offset, into);

@@ -10,6 +10,7 @@ use kvm_bindings::{
 use kvm_ioctls::{
     Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
 };
+use stasis_block::Link;
 use stasis_journal::{Entry, Journal, Stage};
 use stasis_nvme::ShadowPolicy;
 use stasis_virtio::{NotifyPolicy, PciDevice};
@@ -203,8 +204,11 @@ impl Machine {
         }
         let mut drives = Vec::new();
         for drive in config.drives {
-            let (device, function) = plug(drive)?;
-            bus.add(function, &mut next);
+            let (device, function, link) = plug(drive)?;
+            match link {
+                Some(link) => bus.add_behind_port(function, link, &mut next),
+                None => bus.add(function, &mut next),
+            };
             drives.push(device);
         }
         let supported = kvm
@@ -258,17 +262,18 @@ impl Machine {
     }
 }
 
-/// A drive with its controller, and its PCI function.
-fn plug(config: DriveConfig) -> Result<(DriveDevice, Function), Error> {
+/// A drive with its controller, its PCI function, and the link to that.
+fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Error> {
     let DriveConfig { drive, controller } = config;
     let name = drive.name().to_owned();
     Ok(match controller {
-        Controller::Nvme(config) => {
+        Controller::Nvme(config, link) => {
             let function = NvmeDevice::function(config.queue_pairs);
             let lazy = config.shadow == ShadowPolicy::Lazy;
             let controller = stasis_nvme::Controller::new(config)
                 .map_err(|error| Error::Drive(name, error.into()))?;
-            (DriveDevice::Nvme(Box::new(NvmeDevice::new(controller, drive, lazy))), function)
+            let device = NvmeDevice::new(controller, drive, lazy);
+            (DriveDevice::Nvme(Box::new(device)), function, Some(link))
         }
         Controller::Virtio(config) => {
             let lazy = config.notify == NotifyPolicy::Lazy;
@@ -276,7 +281,7 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function), Error> {
                 PciDevice::new(config).map_err(|error| Error::Drive(name, error.into()))?;
             let device = VirtioDevice::new(device, drive, lazy);
             let function = device.function();
-            (DriveDevice::Virtio(Box::new(device)), function)
+            (DriveDevice::Virtio(Box::new(device)), function, None)
         }
     })
 }

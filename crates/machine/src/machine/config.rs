@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stasis_block::Link;
 use stasis_channel::Job;
 use stasis_clock::Nanos;
 use stasis_drive::{Layer, Shared};
@@ -20,8 +21,8 @@ pub struct DriveConfig {
 /// What the guest sees a drive as.
 #[derive(Debug, Clone)]
 pub enum Controller {
-    /// An NVMe controller.
-    Nvme(stasis_nvme::Config),
+    /// An NVMe controller, and its link of PCI Express.
+    Nvme(stasis_nvme::Config, Link),
     /// A virtio block device.
     Virtio(stasis_virtio::Config),
 }

@@ -113,12 +113,8 @@ impl Machine {
         } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {
             self.cmos.write(port, value);
         } else if PCI_PORTS.contains(&port) {
-            if let Some(slot) = self.bus.port_write(port, data) {
-                let slot = slot.min(1 + self.drives.len());
-                let released = self.bus.function(slot).msix().map(|msix| msix.released());
-                for message in released.into_iter().flatten() {
-                    self.send(line, None, message)?;
-                }
+            if let Some(written) = self.bus.port_write(port, data) {
+                self.configured(line, written)?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use super::line::Line;
 use super::one::Machine;
 use crate::apic::{Delivery, Destination, Message};
 use crate::error::Error;
+use crate::pci::Written;
 use crate::vcpu::State;
 
 impl Machine {
@@ -14,6 +15,18 @@ impl Machine {
             if let Some(message) = message {
                 self.send(line, None, message)?;
             }
+        }
+        Ok(())
+    }
+
+    /// A device's configuration was written.
+    pub(super) fn configured(&mut self, line: &mut Line, written: Written) -> Result<(), Error> {
+        if let (true, Some(drive)) = (written.reset, written.slot.checked_sub(2)) {
+            self.drives[drive].reset();
+        }
+        let released = self.bus.function(written.slot).msix().map(|msix| msix.released());
+        for message in released.into_iter().flatten() {
+            self.send(line, None, message)?;
         }
         Ok(())
     }

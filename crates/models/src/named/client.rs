@@ -3,7 +3,7 @@
 
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
 
-use super::{fixed, rating, NamedModel};
+use super::{fixed, rating, NamedModel, LINK};
 use crate::random::Span;
 use crate::rate::Rate;
 use crate::spec::{CacheSpec, ModelTable, RatedSpec};
@@ -40,6 +40,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("random write", "450000 IOPS"),
             ("sequential read", "3400 MB/s"),
             ("sequential write", "2500 MB/s"),
+            (LINK, "PCIe 3.0 x4"),
         ],
         source: "Samsung 970 EVO data sheet (in its write buffer)",
         assumptions: CLIENT,
@@ -55,6 +56,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("random write", "1000000 IOPS"),
             ("sequential read", "7000 MB/s"),
             ("sequential write", "5000 MB/s"),
+            (LINK, "PCIe 4.0 x4"),
         ],
         source: "Samsung 980 PRO data sheet (in its write buffer)",
         assumptions: CLIENT,

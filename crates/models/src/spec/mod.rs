@@ -18,7 +18,8 @@
 //! model = { base = "jpt39c", write_cache = "0" }   # a named model with changes
 //! ```
 //!
-//! Every table may have a `label`, its name in results. The keys of each kind
+//! Every table may have a `label`, its name in results, and a `link`, that of
+//! the drive's data sheet: `"PCIe 4.0 x4"`. The keys of each kind
 //! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] (with
 //! [`CacheSpec`] in each), [`CardSpec`], [`DiskSpec`] and [`stasis_flash::Spec`].
 
@@ -36,7 +37,7 @@ use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_block::units::format_size;
-use stasis_block::Operation;
+use stasis_block::{Link, LinkError, Operation};
 use stasis_clock::Nanos;
 use stasis_flash::Ssd;
 
@@ -64,6 +65,7 @@ use stasis_block::Model;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelSpec {
     label: String,
+    link: Option<Link>,
     table: ModelTable,
 }
 
@@ -106,7 +108,7 @@ const KINDS: [&str; 8] = ["null", "fixed", "uniform", "profile", "rated", "disk"
 impl ModelSpec {
     /// A model described by a program.
     pub fn new(label: &str, table: ModelTable) -> Self {
-        Self { label: label.into(), table }
+        Self { label: label.into(), link: None, table }
     }
 
     /// Reads the form of a word: a name, `fixed:100us`, `uniform:200us-400us`
@@ -141,7 +143,7 @@ impl ModelSpec {
             }
             kind => return Err(unknown_kind(kind)),
         };
-        Ok(Self { label: word.into(), table })
+        Ok(Self { label: word.into(), link: None, table })
     }
 
     fn of_name(word: &str) -> Result<Self, SpecError> {
@@ -171,6 +173,11 @@ impl ModelSpec {
             }),
         };
         let (kind, base, label) = (word("kind")?, word("base")?, word("label")?);
+        let mut link =
+            word("link")?.map(|text| text.parse()).transpose().map_err(|cause: LinkError| {
+                let (place, key) = ("model".into(), "link".into());
+                SpecError::Value { place, key, problem: cause.to_string() }
+            })?;
         let (kind, changed) = match (kind, base) {
             (None, None) => {
                 return Err(SpecError::Missing { place: "model".into(), key: "kind".into() });
@@ -189,6 +196,8 @@ impl ModelSpec {
                 let mut merged = base.to_map().unwrap_or_default();
                 merged.remove("kind");
                 merged.remove("label");
+                merged.remove("link");
+                link = link.or(base.link);
                 merged.append(&mut table);
                 table = merged;
                 (own, Some(changed))
@@ -197,7 +206,7 @@ impl ModelSpec {
         let label = label.or(changed).unwrap_or_else(|| kind.clone());
         if kind == KINDS[7] {
             let table = ModelTable::Flash(Box::new(flash(table)?));
-            return Ok(Self { label, table });
+            return Ok(Self { label, link, table });
         }
         let reader = |keys| Reader::new(&kind, table, keys);
         let table = match kind.as_str() {
@@ -215,7 +224,7 @@ impl ModelSpec {
             "disk" => ModelTable::Disk(Box::new(DiskSpec::read(&mut reader(DiskSpec::KEYS)?)?)),
             kind => return Err(unknown_kind(kind)),
         };
-        Ok(Self { label, table })
+        Ok(Self { label, link, table })
     }
 
     fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
@@ -231,6 +240,9 @@ impl ModelSpec {
         let mut map = Map::new();
         map.insert("label".into(), self.label.clone().into());
         map.insert("kind".into(), self.table.kind().into());
+        if let Some(link) = self.link {
+            map.insert("link".into(), link.to_string().into());
+        }
         if let Value::Object(mut table) = table {
             map.append(&mut table);
         }
@@ -241,6 +253,11 @@ impl ModelSpec {
     /// table is made of.
     pub fn label(&self) -> String {
         self.label.clone()
+    }
+
+    /// The link that a guest is told of, where the model says one.
+    pub fn link(&self) -> Option<Link> {
+        self.link
     }
 
     /// What the model is made of.
@@ -375,7 +392,7 @@ impl ModelTable {
 impl NamedModel {
     /// The model's description.
     pub fn spec(&self) -> ModelSpec {
-        ModelSpec::new(self.name, self.table())
+        ModelSpec { label: self.name.into(), link: self.link(), table: self.table() }
     }
 }
 

@@ -93,7 +93,7 @@ fn no_key_is_forgotten() {
     ] {
         let map = spec.to_map().unwrap();
         let mut written: Vec<_> = map.keys().map(String::as_str).collect();
-        written.retain(|key| !["kind", "label"].contains(key));
+        written.retain(|key| !["kind", "label", "link"].contains(key));
         let mut keys = keys.to_vec();
         written.sort_unstable();
         keys.sort_unstable();
@@ -110,6 +110,25 @@ fn a_named_model_can_be_changed() {
     assert_eq!(spec.label(), "jpt39c+rpm+write_cache");
     let labelled = from_toml(r#"{ base = "dcpmm", parallelism = 4, label = "x" }"#).unwrap();
     assert_eq!(labelled.label(), "x");
+}
+
+#[test]
+fn links_are_those_of_the_data_sheets_or_the_tables_own() {
+    let link = |text: &str| from_toml(text).unwrap().link().map(|link| link.to_string());
+    for named in NAMED {
+        let says = named.figures.iter().any(|(what, _)| *what == "link");
+        assert_eq!(named.spec().link().is_some(), says, "{}", named.name);
+    }
+    let gen4 = Some("PCIe 4.0 x4".to_string());
+    assert_eq!(ModelSpec::parse("samsung-980-pro").unwrap().link(), Link::new(4, 4));
+    assert_eq!(link(r#"{ base = "samsung-980-pro", flush = "2ms" }"#), gen4);
+    assert_eq!(link(r#"{ base = "samsung-870-evo", link = "4.0 x4" }"#), gen4);
+    assert_eq!(link(r#"{ kind = "null", link = "PCIe 4.0 x4" }"#), gen4);
+    assert_eq!(link(r#"{ kind = "flash" }"#), None);
+    let error = from_toml(r#"{ kind = "null", link = "fast" }"#).unwrap_err().to_string();
+    assert!(error.contains("`link`") && error.contains("PCIe 4.0 x4"), "{error}");
+    let kept = ModelSpec::parse("intel-p4500").unwrap();
+    assert_eq!(ModelSpec::of_table(kept.to_map().unwrap()).unwrap(), kept);
 }
 
 #[test]

@@ -172,11 +172,10 @@ impl<'a> Drives<'a> {
 /// What the guest sees `drive` as.
 fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     Ok(match drive.interface {
-        Interface::Nvme => Controller::Nvme(super::controller::of(
-            drive,
-            layer.capacity(),
-            layer.discard_zeroes(),
-        )?),
+        Interface::Nvme => Controller::Nvme(
+            super::controller::of(drive, layer.capacity(), layer.discard_zeroes())?,
+            drive.model.link().unwrap_or_default(),
+        ),
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
             capacity: layer.capacity(),
             block_size: drive.block_size,

@@ -9,6 +9,18 @@ for drive in 0 1 2 3; do
     --size=64M --number_ios=100 --output-format=json --output=/results/writes$drive.json
 done
 
+for link in /sys/class/nvme/nvme*/device; do
+  echo "$(cat "$link/current_link_speed") x$(cat "$link/current_link_width") of $(cat "$link/max_link_speed")"
+done >/results/links.txt
+dmesg --level=err,warn | grep -i pci >/results/pci-complaints.txt || true
+# A reset of the function, then of the link: the driver goes on, and nothing is lost.
+for method in flr bus; do
+  echo "stasis: before $method" | dd of=/dev/nvme1n1 bs=4k count=1 conv=sync oflag=direct status=none
+  echo $method >/sys/class/nvme/nvme1/device/reset_method
+  echo 1 >/sys/class/nvme/nvme1/device/reset
+  dd if=/dev/nvme1n1 bs=4k count=1 iflag=direct status=none | head -n 1 >>/results/resets.txt
+done
+
 nvme list >/results/list.txt
 nvme id-ctrl /dev/nvme1 >/results/id-ctrl.txt
 nvme smart-log /dev/nvme1 >/results/smart-log.txt

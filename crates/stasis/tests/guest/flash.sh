@@ -1,6 +1,7 @@
 # Runs in the guest. nvme0n1 a flash SSD in steady state, nvme1n1 and nvme2n1 small
 # ones for RAID, nvme3n1 one of 1 TB on a file with holes.
 set -eu
+(cd /sys/class/nvme/nvme0/device && cat current_link_speed current_link_width) >/results/link.txt
 
 # Enough writes that garbage is collected, reads beside them.
 fio --name=mixed --filename=/dev/nvme0n1 --rw=randrw --rwmixread=50 --bs=4k --direct=1 \

@@ -51,6 +51,10 @@ fn drives_deliver_what_their_models_ask_for_and_keep_what_is_written() {
     every_io_is_on_time(&bench);
     fio_sees_the_same_on_every_medium(&bench);
 
+    // The link is the model's, or the usual one.
+    assert_eq!(bench.text("r/links.txt"), "8.0 GT/s PCIe x4 of 8.0 GT/s PCIe\n".repeat(4));
+    assert_eq!(bench.text("r/pci-complaints.txt"), "");
+    assert_eq!(bench.text("r/resets.txt"), "stasis: before flr\nstasis: before bus\n");
     assert_eq!(bench.text("r/list.txt").matches("Stasis NVMe drive").count(), 4);
     assert!(bench.text("r/id-ctrl.txt").contains("sn        : STASIS1"));
     assert!(bench.text("r/smart-log.txt").contains("media_errors\t\t\t\t: 0"));

@@ -9,6 +9,7 @@ name   = "steady"
 medium = "ram:32MiB"
 [drive.model]
 kind              = "flash"
+link              = "PCIe 5.0 x2"
 channels          = 2
 luns              = 1
 planes            = 1
@@ -49,6 +50,7 @@ fn flash_drives_in_a_guest_are_their_simulation() {
     ]);
     run.expect(0);
 
+    assert_eq!(bench.text("r/link.txt"), "32.0 GT/s PCIe\n2\n");
     assert_eq!(bench.text("r/size.txt").trim(), LARGE.to_string());
     assert_eq!(bench.text("r/places.txt"), "at 0\nat 123456789\nat 244140624\n");
     use std::os::unix::fs::MetadataExt;
