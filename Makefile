@@ -16,6 +16,8 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 .DEFAULT_GOAL := help
 .PHONY: help setup build guest demo test lint unit-test system-test test-on bench install clean
 
+.PHONY: help setup build guest demo test lint unit-test system-test conformance bench install clean
+
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -47,7 +49,7 @@ lint: ## Check format, lints, and where cargo-deny is installed, licences
 
 unit-test: ## Tests that start no guest
 	cargo test --locked --release --workspace --exclude stasis --lib --tests
-	cargo test --locked --release --package stasis --bins --test cli --test function --test kills --test serve --test sim --test layers
+	cargo test --locked --release --package stasis --bins --test cli --test conformance --test function --test kills --test serve --test sim --test layers
 
 system-test: guest ## Tests that boot guests
 	cargo test --locked --release --package stasis --test system -- --nocapture
@@ -58,6 +60,14 @@ system-test: guest ## Tests that boot guests
 
 test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
 	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]
+
+conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI= say where their sources are (docs/conformance.md)
+	@test -n "$(BLKTESTS)$(FIO)$(NVME_CLI)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, NVME_CLI=DIR (docs/conformance.md)" >&2; exit 2; }
+	@status=0; \
+	test -z "$(BLKTESTS)" || scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
+	test -z "$(FIO)" || scripts/conformance fio-zbd "$(FIO)" $(STASIS) || status=1; \
+	test -z "$(NVME_CLI)" || scripts/conformance nvme-cli "$(NVME_CLI)" $(STASIS) || status=1; \
+	exit $$status
 
 bench: guest ## Measure, and print each figure beside what it is to reach
 	scripts/bench $(STASIS)

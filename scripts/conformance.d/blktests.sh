@@ -1,0 +1,46 @@
+# Runs in the guest: blktests' tests of a drive, of the groups block, nvme and zbd, or those that are named.
+#
+# A test without test_device() makes its own devices (null_blk, scsi_debug, fabrics) and meets no drive of ours.
+set -u
+cd /root/suite || exit 1
+mkdir -p /results
+printf 'TIMEOUT=5\nNVMET_TRTYPES=pci\nRUN_ZONED_TESTS=1\n' >config
+printf 'kernel\t%s\n' "$(uname -r)" >/results/tests.tsv
+
+# run DRIVE TEST...: on each, one line of what it came to.
+run() {
+    local drive=$1
+    shift
+    [ $# -gt 0 ] || return 0
+    TEST_DEVS=$drive ./check "$@" 2>&1 | tee -a /results/check.txt | gawk '
+        function tell() { if (name != "") printf "%s\t%s\t%s\n", name, status, reason; name = "" }
+        match($0, /^([a-z]+\/[0-9]+) .*\[(passed|failed|not run)\]/, found) {
+            tell(); name = found[1]; status = found[2]; reason = ""; sub(" ", "-", status); print > "/dev/stderr"; next
+        }
+        name != "" && status != "passed" && reason == "" { gsub(/^[ \t]+|\t/, ""); reason = $0 }
+        { fflush() }
+        END { tell() }' >>/results/tests.tsv
+}
+
+of_drives() { grep --files-with-matches '^test_device()' "$@" | sed 's|^tests/||'; }
+
+never=' '
+while [ $# -gt 0 ] && [ "${1#-}" != "$1" ]; do
+    never="$never${1#-} "
+    shift
+done
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046
+    set -- $(of_drives tests/block/[0-9][0-9][0-9] tests/nvme/[0-9][0-9][0-9] tests/zbd/[0-9][0-9][0-9])
+fi
+plain=() zoned=()
+for test in "$@"; do
+    case $never in *" $test "*) continue ;; esac
+    case $test in
+        zbd/*) zoned+=("$test") ;;
+        *) plain+=("$test") ;;
+    esac
+done
+run /dev/nvme0n1 "${plain[@]}"
+run /dev/nvme1n1 "${zoned[@]}"
+cp -r results /results/
