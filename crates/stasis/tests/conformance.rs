@@ -26,7 +26,8 @@ const EXPECTED: &str = "# TEST\n\
 
 #[test]
 fn tests_that_end_as_expected_are_right() {
-    let ended = "kernel\t6.1.0-5-amd64\nblock/001\tfailed\tx\nnvme/7\tnot-run\ty\nzbd/1\tpassed\t\n";
+    let ended =
+        "kernel\t6.1.0-5-amd64\nblock/001\tfailed\tx\nnvme/7\tnot-run\ty\nzbd/1\tpassed\t\n";
     let (status, text) = compare(EXPECTED, ended);
     assert_eq!(status, 0, "{text}");
     assert!(text.contains("needs fabrics") && !text.contains("hangs"), "{text}");
