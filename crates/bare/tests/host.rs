@@ -79,6 +79,7 @@ fn inside() {
     // SAFETY: the word that `run` has put there.
     let exits = unsafe { ((stasis_bare::layout::PARAMETERS + 0x800) as *const u32).read() };
     exits_take_no_time(&costs, exits);
+    each_interrupt_comes_once(&costs, exits);
 }
 
 fn the_standard_library_works() {
@@ -207,4 +208,89 @@ fn exits_take_no_time(costs: &Costs, exits: u32) {
         assert_eq!((registers[9], registers[10]), (ticks, ticks), "{name}: least and most");
         println!("{name}: {exits} turns, {ticks} ticks each");
     }
+}
+
+// R12 counts interrupts that came, R13 those that came while another was served.
+global_asm!(
+    "test_waits:",
+    "sti",
+    "2:",
+    "inc rbx",
+    "nop",
+    "hlt",
+    "nop",
+    "jmp 2b",
+    "test_interrupt:",
+    "inc r12",
+    "add r13, r14",
+    "mov r14d, 1",
+    "nop",
+    "nop",
+    "nop",
+    "nop",
+    "out 0x20, al",
+    "nop",
+    "nop",
+    "nop",
+    "nop",
+    "xor r14d, r14d",
+    "iretq",
+);
+
+extern "C" {
+    fn test_waits();
+    fn test_interrupt();
+}
+
+/// An interrupt comes once and not into another's service, wherever slices end.
+fn each_interrupt_comes_once(costs: &Costs, count: u32) {
+    const VECTOR: u8 = 0x30;
+    const GATE: u64 = 0x8e00 << 32 | 0x10 << 16;
+    static SEGMENTS: [u64; 4] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
+    let mut idt = vec![0u64; 512];
+    let handler = test_interrupt as *const () as u64;
+    idt[2 * usize::from(VECTOR)] = handler & 0xffff | GATE | (handler >> 16 & 0xffff) << 48;
+    idt[2 * usize::from(VECTOR) + 1] = handler >> 32;
+    let stack = vec![0u64; 512];
+    let mut nested = Nested::new();
+    nested.map(0, 0, 3 << 30).unwrap();
+    let mut vcpu = Vcpu::new(0, Vec::new());
+    let mode = LongMode {
+        cr3: stasis_bare::layout::PAGE_TABLES,
+        gdt: SEGMENTS.as_ptr() as u64,
+        idt: idt.as_ptr() as u64,
+    };
+    vcpu.start_in_long_mode(&mode);
+    let mut registers = [0; 18];
+    registers[4] = (stack.as_ptr() as u64 + 4096) & !15;
+    registers[16] = test_waits as *const () as u64;
+    vcpu.set_registers(&registers);
+    let (mut now, mut injected, mut noise, mut served) = (1_000_000, 0u64, 1u64, true);
+    while injected < u64::from(count) {
+        noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+        if served && vcpu.interruptible() {
+            vcpu.inject(VECTOR);
+            served = false;
+            injected += 1;
+        }
+        vcpu.request_window(served && noise >> 40 & 1 == 0);
+        let until = now + 1 + (noise >> 59);
+        // SAFETY: on the bare machine; the guest writes to its stack only.
+        let (exit, then) = unsafe { vcpu.run(&nested, costs, now, until) };
+        now = then;
+        match exit {
+            Exit::PortWrite(0x20, _) => served = true,
+            Exit::Timer | Exit::Window | Exit::Halt => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    while !served {
+        // SAFETY: as above.
+        let (exit, then) = unsafe { vcpu.run(&nested, costs, now, now + 1000) };
+        now = then;
+        served = matches!(exit, Exit::PortWrite(0x20, _));
+    }
+    let registers = vcpu.registers();
+    assert_eq!((registers[12], registers[13]), (injected, 0), "came, came in another's service");
+    println!("{injected} interrupts came once each");
 }

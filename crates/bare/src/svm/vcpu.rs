@@ -77,12 +77,17 @@ pub struct Vcpu {
     timer: Timer,
     pending: Pending,
     bytes: [u8; 8],
+    // How many of them the last exit has.
+    length: usize,
     value: u64,
     apic_base: u64,
     tsc_aux: u64,
     pat: u64,
     mtrr: Mtrr,
     nmi: bool,
+    // The vector that goes in at the next entry.
+    injected: Option<u8>,
+    window: bool,
 }
 
 /// The control block whose state the processor holds.
@@ -94,7 +99,9 @@ const VALID: u64 = 1 << 31;
 const INTERRUPTS: u64 = 1 << 9;
 // At offset 0x60: APM vol. 2, 15.21.2 and appendix B.
 const MASKING: u64 = 1 << 24;
-const WINDOW: u64 = 1 << 8 | 0xf << 16 | 1 << 20;
+const REQUESTED: u64 = 1 << 8;
+const WINDOW: u64 = REQUESTED | 0xf << 16 | 1 << 20;
+const WINDOW_INTERCEPT: u32 = 1 << 4;
 
 const UNDEFINED: u64 = 6;
 const PROTECTION: u64 = 13;
@@ -128,12 +135,15 @@ impl Vcpu {
             timer: Timer::default(),
             pending: Pending::Nothing,
             bytes: [0; 8],
+            length: 0,
             value: 0,
             apic_base: APIC_ADDRESS | APIC_ENABLED | bootstrap,
             tsc_aux: 0,
             pat: RESET_PAT,
             mtrr: Mtrr::default(),
             nmi: false,
+            injected: None,
+            window: false,
         };
         vcpu.reset();
         vcpu
@@ -167,6 +177,7 @@ impl Vcpu {
         self.context.registers = [0; 14];
         self.context.fs_base = 0;
         self.pending = Pending::Nothing;
+        (self.injected, self.window) = (None, false);
         self.forget();
     }
 
@@ -241,11 +252,12 @@ impl Vcpu {
         vmcb.get(RFLAGS) & INTERRUPTS != 0
             && vmcb.get(INTERRUPT_SHADOW) & SHADOW == 0
             && vmcb.get(EVENT) & VALID == 0
+            && self.injected.is_none()
     }
 
     /// Injects `vector` at the next entry.
     pub fn inject(&mut self, vector: u8) {
-        self.vmcb.set(EVENT, u64::from(vector) | VALID);
+        self.injected = Some(vector);
     }
 
     /// Makes a non-maskable interrupt happen.
@@ -255,7 +267,7 @@ impl Vcpu {
 
     /// Asks for an exit as soon as an interrupt can be injected.
     pub fn request_window(&mut self, on: bool) {
-        self.vmcb.set(VIRTUAL_INTERRUPT, MASKING | if on { WINDOW } else { 0 });
+        self.window = on;
     }
 
     /// As CLI does.
@@ -298,10 +310,14 @@ impl Vcpu {
                 crate::host::stop_timer();
                 self.timer.fired();
             }
-            let injecting = self.vmcb.get(EVENT) & VALID != 0;
+            let injecting = self.vmcb.get(EVENT) & VALID != 0 || self.injected.is_some();
+            self.request();
+            // The window can be asked for once the interrupt is in.
+            let both = self.injected.is_some() && self.window;
+            let until_then = if both { until.min(now + 1) } else { until };
             let enter = costs.enter + if injecting { costs.inject } else { 0 };
             self.context.time = now.wrapping_sub(enter as u64);
-            self.context.timer = self.timer.set(now, until, costs);
+            self.context.timer = self.timer.set(now, until_then, costs);
             // SAFETY: the control block and what it points to are this value's;
             // `nested` and its memory are the caller's promise.
             unsafe { stasis_enter(&mut *self.context) };
@@ -331,6 +347,31 @@ impl Vcpu {
         let event = self.vmcb.get(EXIT_EVENT);
         let again = event & VALID != 0 && event & 7 << 8 != SOFTWARE;
         self.vmcb.set(EVENT, if again { event } else { 0 });
+        // A virtual interrupt that is not taken yet is still there.
+        if self.vmcb.get(VIRTUAL_INTERRUPT) & REQUESTED == 0 {
+            self.injected = None;
+        }
+    }
+
+    /// Asks for the interrupt that is to be injected, or for the window, which
+    /// are the same field.
+    ///
+    /// An interrupt goes in as a virtual one. By event injection it would come
+    /// twice now and then: QEMU (7.2 to 11) keeps the vector as a pending
+    /// exception after VMRUN, and delivers it again where its instruction count
+    /// ends the guest's stay before anything else has cleared that.
+    fn request(&mut self) {
+        let mut first = self.vmcb.get_long(CONTROL_INTERCEPTS) | WINDOW_INTERCEPT;
+        let field = match self.injected {
+            Some(vector) => {
+                first &= !WINDOW_INTERCEPT;
+                MASKING | WINDOW | u64::from(vector) << 32
+            }
+            None if self.window => MASKING | WINDOW,
+            None => MASKING,
+        };
+        self.vmcb.set_long(CONTROL_INTERCEPTS, first);
+        self.vmcb.set(VIRTUAL_INTERRUPT, field);
     }
 
     fn take_processor(&mut self, nested: &Nested) {
@@ -580,7 +621,24 @@ impl Vcpu {
         Served::Inside
     }
 
+    /// The bytes of the last exit, for a port or a device's memory.
+    pub fn data(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.length]
+    }
+
+    /// Answers a read of a model-specific register.
+    pub fn set_msr_answer(&mut self, value: u64) {
+        self.value = value;
+    }
+
     fn exit(&mut self, what: What) -> Exit<'_> {
+        self.length = match what {
+            What::PortWrite(_, size)
+            | What::PortRead(_, size)
+            | What::MmioWrite(_, size)
+            | What::MmioRead(_, size) => size,
+            _ => 0,
+        };
         match what {
             What::PortWrite(port, size) => Exit::PortWrite(port, &self.bytes[..size]),
             What::PortRead(port, size) => Exit::PortRead(port, &mut self.bytes[..size]),

@@ -89,6 +89,10 @@ impl Vmcb {
         self.0[field.0 / 8] = value;
     }
 
+    pub(super) fn get_long(&self, field: Long) -> u32 {
+        (self.0[field.0 / 8] >> (field.0 % 8 * 8)) as u32
+    }
+
     pub(super) fn set_long(&mut self, field: Long, value: u32) {
         let shift = field.0 % 8 * 8;
         let word = &mut self.0[field.0 / 8];
