@@ -79,7 +79,6 @@ fn a_message_says_its_cause_once() {
         (vec!["crash-test", "nofile.toml"], "No such file or directory"),
         (vec!["guest", "build", "nofile.toml"], "No such file or directory"),
         (vec!["calibrate", "nofile.json"], "No such file or directory"),
-        (vec!["image", "info", "nofile.qcow2"], "No such file or directory"),
         (vec!["image", "create", file, "1MiB"], "File exists"),
         (vec!["man", file], "File exists"),
         (vec!["sim", "null", "--trace", "nofile.csv"], "No such file or directory"),
