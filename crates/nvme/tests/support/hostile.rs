@@ -246,7 +246,9 @@ fn step(
             let status =
                 [Status::Ok, Status::ReadError, Status::WriteError][usize::from(script.u8() % 3)];
             match held.remove(&tag) {
-                Some(request) => controller.complete(ram, tag, status, request.data),
+                Some(request) => {
+                    controller.complete(ram, tag, status, request.data);
+                }
                 // Not in flight, at least not at the drive: a broken carrier.
                 None if script.u8() == 0 => {
                     controller.complete(ram, u32::MAX - tag, status, vec![1; 77]);
