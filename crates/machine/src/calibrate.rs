@@ -9,11 +9,11 @@ use crate::clock::{Clock, Costs, Way, WAYS};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::kick::Kick;
+use crate::kvm::Vcpu;
 use crate::layout::{CALIBRATION, LOCAL_APIC};
 use crate::memory::GuestMemory;
 use crate::quiet::Quiet;
 use crate::time::{host_tsc, Scale};
-use crate::vcpu::Vcpu;
 
 const SAMPLES: usize = 33;
 const WARM_UP: usize = 8;

@@ -36,6 +36,12 @@ pub enum Error {
     /// The guest did what no guest can do here.
     #[error("the guest's processor stopped: {0}")]
     Guest(String),
+    /// The bare machine does not repeat itself.
+    #[error("{0}")]
+    NotExact(#[source] stasis_bare::svm::NotExact),
+    /// The guest's memory is not where it can be mapped.
+    #[error("{0}")]
+    NotMappable(#[source] stasis_bare::svm::NotMappable),
     /// A defect of this program.
     #[error("internal error: {0}; please report it")]
     Internal(&'static str),

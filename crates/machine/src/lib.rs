@@ -1,4 +1,4 @@
-//! KVM virtual machines whose one clock belongs to the experiment.
+//! Virtual machines, on KVM or on the bare machine, whose one clock belongs to the experiment.
 //!
 //! Guest time passes only while a processor runs guest code. Whatever the host
 //! does between an exit and the next entry takes none (`clock`); timers,
@@ -18,14 +18,17 @@
 
 mod acpi;
 mod apic;
+mod bare;
 mod boot;
 mod calibrate;
 mod clock;
 mod cpuid;
 mod devices;
+mod engine;
 mod error;
 mod exit;
 mod kick;
+mod kvm;
 mod layout;
 mod machine;
 mod memory;

@@ -1,15 +1,8 @@
-//! Makes machines: KVM, memory, devices, calibration, and the kernel loaded.
+//! Makes machines: memory, devices, processors, calibration, and the kernel
+//! loaded.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use kvm_bindings::{
-    kvm_enable_cap, kvm_userspace_memory_region, KVM_CAP_VCPU_ATTRIBUTES,
-    KVM_CAP_X86_DISABLE_EXITS, KVM_CAP_X86_USER_SPACE_MSR, KVM_MAX_CPUID_ENTRIES,
-    KVM_X86_DISABLE_EXITS_PAUSE,
-};
-use kvm_ioctls::{
-    Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
-};
 use stasis_block::Link;
 use stasis_journal::{Entry, Journal, Stage};
 use stasis_nvme::ShadowPolicy;
@@ -22,19 +15,15 @@ use super::Run;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
 use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, NvmeDevice, Serial, VirtioDevice};
+use crate::engine::{self, Engine};
 use crate::error::Error;
-use crate::kick::Kick;
 use crate::memory::GuestMemory;
 use crate::pci::{Bus, Function, Identity, SLOTS};
 use crate::pvclock::PvClock;
-use crate::quiet::Quiet;
 use crate::statistics::Statistics;
 use crate::time::Scale;
-use crate::vcpu::{Processor, Vcpu};
-use crate::{acpi, calibrate, cpuid, layout, pvclock, PROCESSORS_LIMIT};
-
-/// The longest slice, in the host's time: the stop flag is looked at between.
-const LONGEST_SLICE: Duration = Duration::from_millis(20);
+use crate::vcpu::Processor;
+use crate::{acpi, layout, PROCESSORS_LIMIT};
 
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
@@ -56,7 +45,7 @@ impl<'j> Run<'j> {
             })?;
         }
         journal.entry(Entry::Stage(Stage::Preparing)).map_err(Error::Journal)?;
-        let kvm = Kvm::new().map_err(Error::kvm("open /dev/kvm"))?;
+        let mut engine = engine::open(config.repeatable)?;
         let (mut machines, mut kernels, mut processors) = (Vec::new(), Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
             let vcpus = machine.vcpus;
@@ -64,27 +53,24 @@ impl<'j> Run<'j> {
             kernels.push((vcpus, machine.command_line, machine.seed));
             let root = (config.root_length, &mut *config.fill_root);
             let rewind = machine.rewind.take();
-            let made = Machine::new(&kvm, machine, number as u16, root, config.repeatable)?;
+            let made = Machine::new(&mut *engine, machine, number as u16, root)?;
             machines.push((made, rewind));
         }
-        let Some((one, _)) = machines.first_mut() else {
+        let Some((one, _)) = machines.first() else {
             return Err(Error::Limit("there is no machine to run".into()));
         };
-        let vcpu = &mut one.vcpus[0];
-        let host_khz =
-            u64::from(vcpu.fd().get_tsc_khz().map_err(Error::kvm("read the TSC's frequency"))?);
+        let host_khz = engine.khz()?;
         let scale = Scale::new(match config.speed {
             Speed::Khz(khz) => khz,
             Speed::Times(times) => (host_khz as f64 * times) as u64,
         });
-        let mut kick = Kick::new(host_khz).map_err(Error::Timer)?;
-        let mut quiet = if config.repeatable { Quiet::find(host_khz) } else { None };
         journal.entry(Entry::Stage(Stage::Calibrating)).map_err(Error::Journal)?;
-        let mapped = boot::write_tables(&one.memory).map_err(|_| boot::BootError::TooSmall)?;
-        calibrate::touch(&one.memory, vcpu, &mapped)?;
-        let costs = calibrate::measure(&one.memory, vcpu, &mut kick, quiet.as_mut())?;
         let mut clock = Clock::new(scale);
-        clock.costs = costs;
+        clock.costs = engine.calibrate(&one.memory)?;
+        let vcpus = engine.processors()?;
+        for ((machine, _), vcpus) in machines.iter_mut().zip(vcpus) {
+            machine.vcpus = vcpus;
+        }
 
         for ((machine, _), &(vcpus, command_line, seed)) in machines.iter_mut().zip(&kernels) {
             // Of several processors each has a TSC of its own: the clock that
@@ -111,12 +97,9 @@ impl<'j> Run<'j> {
             })
             .collect();
         let line = Line {
-            kick,
             clock,
-            quiet,
-            slept: true,
+            waited: true,
             quantum: scale.to_ticks(config.quantum).max(1),
-            longest_slice: (host_khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64,
             preparing: machines.len(),
             journal,
             from: several.then_some(0),
@@ -160,14 +143,11 @@ type Root<'a, 'b> = (u64, &'a mut (dyn FnMut(&mut [u8]) -> std::io::Result<()> +
 
 impl Machine {
     fn new(
-        kvm: &Kvm,
+        engine: &mut dyn Engine,
         config: MachineConfig<'_>,
         number: u16,
         (root_length, fill_root): Root,
-        repeatable: bool,
     ) -> Result<Self, Error> {
-        let vm = kvm.create_vm().map_err(Error::kvm("create a virtual machine"))?;
-        prepare_vm(&vm)?;
         let mut memory = GuestMemory::new(config.memory, root_length)
             .map_err(|error| Error::Memory(config.memory >> 20, error))?;
         if let Some(root) = memory.root_mut() {
@@ -190,18 +170,9 @@ impl Machine {
             .map(|region| (region.base, region.length, region.mapping().host_address()))
             .collect();
         regions.push((mailbox, channel.mailbox().len() as u64, channel.mailbox().host_address()));
-        for (slot, (base, length, host)) in regions.into_iter().enumerate() {
-            let region = kvm_userspace_memory_region {
-                slot: slot as u32,
-                guest_phys_addr: base,
-                memory_size: length,
-                userspace_addr: host,
-                flags: 0,
-            };
-            // SAFETY: the mapping lives as long as the machine, longer than the
-            // VM and its vCPUs (field order), and covers `length` bytes.
-            unsafe { vm.set_user_memory_region(region) }.map_err(Error::kvm("set memory"))?;
-        }
+        // SAFETY: the mappings live as long as the machine, longer than its
+        // processors (field order), and cover these lengths.
+        unsafe { engine.add_machine(&regions, config.vcpus, config.random)? };
         let mut drives = Vec::new();
         for drive in config.drives {
             let (device, function, link) = plug(drive)?;
@@ -211,20 +182,11 @@ impl Machine {
             };
             drives.push(device);
         }
-        let supported = kvm
-            .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
-            .map_err(Error::kvm("read the supported CPUID"))?;
-        let mut vcpus = Vec::new();
-        for index in 0..config.vcpus {
-            let cpuid = cpuid::filter(&supported, index, config.vcpus, config.random, repeatable);
-            vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
-        }
         let processors = (0..config.vcpus).map(Processor::new).collect();
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
             processors,
-            _vm: vm,
-            vcpus,
+            vcpus: Vec::new(),
             memory,
             bus,
             channel,
@@ -254,11 +216,7 @@ impl Machine {
         boot::write_tables(&self.memory).map_err(|_| boot::BootError::TooSmall)?;
         acpi::write(&self.memory, vcpus as u8).map_err(|_| boot::BootError::TooSmall)?;
         let entry = boot::load(&self.memory, kernel)?;
-        let fd = self.vcpus[0].fd();
-        let mut sregs = fd.get_sregs().map_err(Error::kvm("read registers"))?;
-        boot::long_mode(&mut sregs);
-        fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
-        fd.set_regs(&boot::entry_registers(entry)).map_err(Error::kvm("set registers"))
+        self.vcpus[0].start_at_kernel(entry)
     }
 }
 
@@ -284,46 +242,6 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
             (DriveDevice::Virtio(Box::new(device)), function, None)
         }
     })
-}
-
-fn prepare_vm(vm: &VmFd) -> Result<(), Error> {
-    for (cap, name) in [
-        (Cap::X86UserSpaceMsr, "MSR exits to user space"),
-        (Cap::X86MsrFilter, "MSR filters"),
-        (Cap::ImmediateExit, "immediate exits"),
-    ] {
-        if !vm.check_extension(cap) {
-            return Err(Error::Missing(name));
-        }
-    }
-    if vm.check_extension_raw(u64::from(KVM_CAP_VCPU_ATTRIBUTES)) <= 0 {
-        return Err(Error::Missing("TSC offsets"));
-    }
-    let reasons = MsrExitReason::Inval | MsrExitReason::Unknown | MsrExitReason::Filter;
-    let cap = kvm_enable_cap {
-        cap: KVM_CAP_X86_USER_SPACE_MSR,
-        args: [u64::from(reasons.bits()), 0, 0, 0],
-        ..Default::default()
-    };
-    vm.enable_cap(&cap).map_err(Error::kvm("have MSR exits"))?;
-    let deny_all = [0u8; 1];
-    let ours = |base, msr_count| MsrFilterRange {
-        flags: MsrFilterRangeFlags::READ | MsrFilterRangeFlags::WRITE,
-        base,
-        msr_count,
-        bitmap: &deny_all,
-    };
-    let ours = [ours(layout::TSC_DEADLINE, 1), ours(pvclock::WALL_CLOCK, 2)];
-    vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &ours).map_err(Error::kvm("filter MSRs"))?;
-    // A spinning processor exits at the end of its slice; exits on PAUSE would
-    // only take guest time unseen. Not every host can turn them off.
-    let cap = kvm_enable_cap {
-        cap: KVM_CAP_X86_DISABLE_EXITS,
-        args: [u64::from(KVM_X86_DISABLE_EXITS_PAUSE), 0, 0, 0],
-        ..Default::default()
-    };
-    let _ = vm.enable_cap(&cap);
-    Ok(())
 }
 
 /// Stretches a seed to what the kernel takes: splitmix64 (Steele, Lea, Flood:

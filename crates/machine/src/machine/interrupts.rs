@@ -98,7 +98,7 @@ impl Machine {
                     processor.time = processor.time.max(now);
                 }
                 Delivery::Nmi => {
-                    let _ = self.vcpus[index].fd().nmi();
+                    self.vcpus[index].nmi();
                 }
                 _ => {}
             }

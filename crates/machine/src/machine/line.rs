@@ -5,8 +5,6 @@ use stasis_journal::{Entry, IoRecord, Journal};
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::kick::Kick;
-use crate::quiet::Quiet;
 use crate::statistics::Statistics;
 
 /// I/O records that go to the journal together.
@@ -16,14 +14,11 @@ pub(super) const BATCH_BYTES: u64 = 4 << 20;
 
 /// The timeline.
 pub(super) struct Line<'j> {
-    pub(super) kick: Kick,
     pub(super) clock: Clock,
-    pub(super) quiet: Option<Quiet>,
-    /// Whether the host has slept since the last entry.
-    pub(super) slept: bool,
+    /// Whether the host may have waited since the last entry.
+    pub(super) waited: bool,
     /// How far a processor may be from the others (ticks).
     pub(super) quantum: u64,
-    pub(super) longest_slice: u64,
     /// Machines that are still preparing.
     pub(super) preparing: usize,
     pub(super) journal: &'j mut dyn Journal,

@@ -21,7 +21,7 @@ use stasis_drive::Shared;
 use stasis_journal::{Ending, Entry, Journal, Outcome};
 
 use crate::error::Error;
-use crate::vcpu::State;
+use crate::vcpu::{Place, State};
 use line::Line;
 use one::{After, Machine};
 use order::Turn;
@@ -169,12 +169,10 @@ impl Run<'_> {
         for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
             let mut text = String::new();
             for (index, vcpu) in machine.vcpus.iter_mut().enumerate() {
-                let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
-                let sregs = vcpu.fd().get_sregs().map_err(Error::kvm("read registers"))?;
+                let Place { rip, rsp, rflags, cr2 } = vcpu.place()?;
                 let state: State = machine.processors[index].state;
                 text += &format!(
-                    "vCPU {index}: {state:?}, rip {:#x}, rsp {:#x}, rflags {:#x}, cr2 {:#x}\n",
-                    regs.rip, regs.rsp, regs.rflags, sregs.cr2
+                    "vCPU {index}: {state:?}, rip {rip:#x}, rsp {rsp:#x}, rflags {rflags:#x}, cr2 {cr2:#x}\n"
                 );
             }
             self.line.tell_from(machine.number, Entry::Console(text.into_bytes()))?;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kvm_ioctls::VmFd;
 use stasis_clock::Nanos;
 use stasis_journal::Ending;
 
@@ -13,13 +12,11 @@ use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::pci::Bus;
 use crate::pvclock::{Busy, PvClock};
-use crate::time::host_tsc;
 use crate::vcpu::{Processor, State, Vcpu};
 
 pub(super) struct Machine {
-    // Dropped in this order: the vCPUs, the VM, the memory.
-    pub(super) vcpus: Vec<Vcpu>,
-    pub(super) _vm: VmFd,
+    // Dropped in this order: the processors, the memory.
+    pub(super) vcpus: Vec<Box<dyn Vcpu>>,
     pub(super) processors: Vec<Processor>,
     pub(super) memory: GuestMemory,
     pub(super) bus: Bus,
@@ -122,13 +119,8 @@ impl Machine {
                     *bytes += record.bytes;
                     records.push(record);
                 });
-                if let Some(quiet) = &mut line.quiet {
-                    // The host may have waited for the medium: its ticks went on.
-                    if host_tsc() >= quiet.end() {
-                        quiet.measure();
-                        line.slept = true;
-                    }
-                }
+                // Its medium may have been late.
+                line.waited = true;
             }
             self.interrupts(line, index)?;
         }

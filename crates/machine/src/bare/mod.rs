@@ -1,0 +1,183 @@
+//! The engine on the bare machine: guests by SVM, without an operating system
+//! below (`stasis_bare`).
+
+mod cpuid;
+
+use std::rc::Rc;
+
+use stasis_bare::svm::{self, LongMode, Nested};
+
+use crate::clock::{Clock, Costs};
+use crate::engine::{Engine, Processors, Region};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::layout;
+use crate::memory::GuestMemory;
+use crate::vcpu::{Place, Stay, Vcpu};
+
+/// QEMU's TSC, in kHz: one tick for each instruction, a nanosecond each.
+const KHZ: u64 = 1_000_000;
+/// The longest stay (ticks): the stop flag is looked at between.
+const LONGEST: u64 = 50_000_000;
+
+/// What was made so far.
+pub struct BareEngine {
+    costs: svm::Costs,
+    machines: Vec<Vec<Box<dyn Vcpu>>>,
+}
+
+impl BareEngine {
+    /// Prepares the processor.
+    pub fn open() -> Result<Self, Error> {
+        // SAFETY: on the bare machine, as the caller has found, and once in its
+        // life: a run is all that it does.
+        let costs = unsafe {
+            stasis_bare::start();
+            svm::calibrate()
+        };
+        Ok(Self { costs: costs.map_err(Error::NotExact)?, machines: Vec::new() })
+    }
+}
+
+impl Engine for BareEngine {
+    unsafe fn add_machine(
+        &mut self,
+        regions: &[Region],
+        count: u32,
+        _random: bool,
+    ) -> Result<(), Error> {
+        let mut nested = Nested::new();
+        for &(base, length, host) in regions {
+            nested.map(base, host, length).map_err(Error::NotMappable)?;
+        }
+        let nested = Rc::new(nested);
+        let costs = self.costs;
+        let one = |index| {
+            let leaves = cpuid::leaves(index, count);
+            let vcpu = svm::Vcpu::new(index, leaves);
+            Box::new(Processor { vcpu, nested: Rc::clone(&nested), costs }) as Box<dyn Vcpu>
+        };
+        self.machines.push((0..count).map(one).collect());
+        Ok(())
+    }
+
+    fn khz(&mut self) -> Result<u64, Error> {
+        Ok(KHZ)
+    }
+
+    fn calibrate(&mut self, _: &GuestMemory) -> Result<Costs, Error> {
+        // They are in no guest's time: there is nothing to take off.
+        Ok(Costs::default())
+    }
+
+    fn processors(&mut self) -> Result<Processors, Error> {
+        Ok(std::mem::take(&mut self.machines))
+    }
+}
+
+struct Processor {
+    // Dropped in this order: the processor, its memory's tables.
+    vcpu: svm::Vcpu,
+    nested: Rc<Nested>,
+    costs: svm::Costs,
+}
+
+impl Vcpu for Processor {
+    fn x2apic(&mut self) -> bool {
+        self.vcpu.x2apic()
+    }
+
+    fn initialize(&mut self) -> Result<(), Error> {
+        self.vcpu.start_at_page(0);
+        Ok(())
+    }
+
+    fn start_at_page(&mut self, page: u8) -> Result<(), Error> {
+        self.vcpu.start_at_page(page);
+        Ok(())
+    }
+
+    fn start_at_kernel(&mut self, entry: u64) -> Result<(), Error> {
+        const RSI: usize = 6;
+        const RIP: usize = 16;
+        let mode = LongMode { cr3: layout::PAGE_TABLES, gdt: layout::GDT, idt: 0 };
+        self.vcpu.start_in_long_mode(&mode);
+        let mut registers = [0; 18];
+        (registers[RSI], registers[RIP]) = (layout::ZERO_PAGE, entry);
+        self.vcpu.set_registers(&registers);
+        Ok(())
+    }
+
+    fn interruptible(&mut self) -> bool {
+        self.vcpu.interruptible()
+    }
+
+    fn inject(&mut self, vector: u8) -> Result<(), Error> {
+        self.vcpu.inject(vector);
+        Ok(())
+    }
+
+    fn request_window(&mut self, on: bool) {
+        self.vcpu.request_window(on);
+    }
+
+    fn nmi(&mut self) {
+        self.vcpu.nmi();
+    }
+
+    fn place(&mut self) -> Result<Place, Error> {
+        let registers = self.vcpu.registers();
+        let (rsp, rip, rflags) = (registers[4], registers[16], registers[17]);
+        Ok(Place { rip, rsp, rflags, cr2: self.vcpu.fault_address() })
+    }
+
+    fn port_data(&mut self) -> &mut [u8] {
+        self.vcpu.data()
+    }
+
+    fn mmio_answer(&mut self) -> &mut [u8] {
+        self.vcpu.data()
+    }
+
+    fn answer_msr(&mut self, value: u64) {
+        self.vcpu.set_msr_answer(value);
+    }
+
+    fn shortest(&self) -> u64 {
+        0
+    }
+
+    fn settle(&mut self, _: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn stay(&mut self, clock: &mut Clock, until: u64, _: bool) -> Result<Stay, Error> {
+        let end = until.min(clock.now().saturating_add(LONGEST));
+        // SAFETY: on the bare machine; the guest's memory is the machine's, which
+        // promised it to `add_machine`.
+        let (exit, now) = unsafe { self.vcpu.run(&self.nested, &self.costs, clock.now(), end) };
+        clock.set(now);
+        let mut overshoot = None;
+        let exit = match exit {
+            svm::Exit::Timer => {
+                overshoot = (now >= until).then(|| now - until);
+                Exit::Interrupted
+            }
+            svm::Exit::Halt => Exit::Halt,
+            svm::Exit::Window => Exit::Window,
+            svm::Exit::MsrWrite(number, value) => Exit::MsrWrite { number, value },
+            svm::Exit::MsrRead(number, _) => Exit::MsrRead { number },
+            svm::Exit::MmioWrite(address, data) => {
+                let mut bytes = [0; 8];
+                bytes[..data.len()].copy_from_slice(data);
+                Exit::MmioWrite { address, data: (bytes, data.len()) }
+            }
+            svm::Exit::MmioRead(address, _) => Exit::MmioRead { address },
+            svm::Exit::PortWrite(port, _) => Exit::PortWrite { port },
+            svm::Exit::PortRead(port, _) => Exit::PortRead { port },
+            svm::Exit::Shutdown => Exit::Shutdown,
+            svm::Exit::Unsupported(what) => Exit::Unknown(what),
+        };
+        Ok(Stay { exit, overshoot })
+    }
+}

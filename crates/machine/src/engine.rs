@@ -1,0 +1,50 @@
+//! What runs guests: KVM, or the bare machine where the program is on one.
+
+use crate::bare::BareEngine;
+use crate::clock::Costs;
+use crate::error::Error;
+use crate::kvm::KvmEngine;
+use crate::memory::GuestMemory;
+use crate::vcpu::Vcpu;
+
+/// A range of guest memory: its guest-physical address, its length, and its
+/// address in the host.
+pub type Region = (u64, u64, u64);
+
+/// The processors of all machines, in the order in which these were added.
+pub type Processors = Vec<Vec<Box<dyn Vcpu>>>;
+
+/// An engine while machines are made.
+pub trait Engine {
+    /// Adds a machine with `count` processors; `random` lets it draw random
+    /// numbers from outside.
+    ///
+    /// # Safety
+    /// The regions' host memory must live longer than the machine's processors,
+    /// and not be borrowed while one runs.
+    unsafe fn add_machine(
+        &mut self,
+        regions: &[Region],
+        count: u32,
+        random: bool,
+    ) -> Result<(), Error>;
+
+    /// Ticks of the TSC in a millisecond of the host's.
+    fn khz(&mut self) -> Result<u64, Error>;
+
+    /// Finds what entering and leaving costs, on the first processor; uses
+    /// memory that the kernel overwrites later.
+    fn calibrate(&mut self, memory: &GuestMemory) -> Result<Costs, Error>;
+
+    /// The processors, once calibrated.
+    fn processors(&mut self) -> Result<Processors, Error>;
+}
+
+/// The engine of the place where this program runs; `repeatable`: where it
+/// repeats itself to the instruction.
+pub fn open(repeatable: bool) -> Result<Box<dyn Engine>, Error> {
+    if stasis_bare::is_here() {
+        return Ok(Box::new(BareEngine::open()?));
+    }
+    Ok(Box::new(KvmEngine::open(repeatable)?))
+}

@@ -1,0 +1,153 @@
+//! The engine on KVM.
+
+mod stay;
+mod vcpu;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use kvm_bindings::{
+    kvm_enable_cap, kvm_userspace_memory_region, KVM_CAP_VCPU_ATTRIBUTES,
+    KVM_CAP_X86_DISABLE_EXITS, KVM_CAP_X86_USER_SPACE_MSR, KVM_MAX_CPUID_ENTRIES,
+    KVM_X86_DISABLE_EXITS_PAUSE,
+};
+use kvm_ioctls::{
+    Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
+};
+
+use crate::calibrate;
+use crate::clock::Costs;
+use crate::engine::{Engine, Processors, Region};
+use crate::error::Error;
+use crate::kick::Kick;
+use crate::memory::GuestMemory;
+use crate::quiet::Quiet;
+use crate::{boot, cpuid, layout, pvclock};
+
+use stay::{Host, Processor};
+pub use vcpu::Vcpu;
+
+/// KVM, and what was made with it.
+pub struct KvmEngine {
+    kvm: Kvm,
+    repeatable: bool,
+    machines: Vec<(Rc<VmFd>, Vec<Vcpu>)>,
+    host: Option<Host>,
+}
+
+impl KvmEngine {
+    /// Opens KVM; `repeatable`: on a host that repeats itself.
+    pub fn open(repeatable: bool) -> Result<Self, Error> {
+        let kvm = Kvm::new().map_err(Error::kvm("open /dev/kvm"))?;
+        Ok(Self { kvm, repeatable, machines: Vec::new(), host: None })
+    }
+
+    fn first(&mut self) -> Result<&mut Vcpu, Error> {
+        let first = self.machines.first_mut().and_then(|(_, vcpus)| vcpus.first_mut());
+        first.ok_or(Error::Internal("no processor"))
+    }
+}
+
+impl Engine for KvmEngine {
+    unsafe fn add_machine(
+        &mut self,
+        regions: &[Region],
+        count: u32,
+        random: bool,
+    ) -> Result<(), Error> {
+        let vm = self.kvm.create_vm().map_err(Error::kvm("create a virtual machine"))?;
+        prepare_vm(&vm)?;
+        for (slot, &(base, length, host)) in regions.iter().enumerate() {
+            let region = kvm_userspace_memory_region {
+                slot: slot as u32,
+                guest_phys_addr: base,
+                memory_size: length,
+                userspace_addr: host,
+                flags: 0,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { vm.set_user_memory_region(region) }.map_err(Error::kvm("set memory"))?;
+        }
+        let supported = self
+            .kvm
+            .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
+            .map_err(Error::kvm("read the supported CPUID"))?;
+        let mut vcpus = Vec::new();
+        for index in 0..count {
+            let cpuid = cpuid::filter(&supported, index, count, random, self.repeatable);
+            vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
+        }
+        self.machines.push((Rc::new(vm), vcpus));
+        Ok(())
+    }
+
+    fn khz(&mut self) -> Result<u64, Error> {
+        let khz = self.first()?.fd().get_tsc_khz();
+        Ok(u64::from(khz.map_err(Error::kvm("read the TSC's frequency"))?))
+    }
+
+    fn calibrate(&mut self, memory: &GuestMemory) -> Result<Costs, Error> {
+        let khz = self.khz()?;
+        let mut kick = Kick::new(khz).map_err(Error::Timer)?;
+        let mut quiet = if self.repeatable { Quiet::find(khz) } else { None };
+        let mapped = boot::write_tables(memory).map_err(|_| boot::BootError::TooSmall)?;
+        let vcpu = self.first()?;
+        calibrate::touch(memory, vcpu, &mapped)?;
+        let costs = calibrate::measure(memory, vcpu, &mut kick, quiet.as_mut())?;
+        self.host = Some(Host::new(khz, kick, quiet, &costs));
+        Ok(costs)
+    }
+
+    fn processors(&mut self) -> Result<Processors, Error> {
+        let host = self.host.take().ok_or(Error::Internal("not calibrated"))?;
+        let host = Rc::new(RefCell::new(host));
+        let machines = self.machines.drain(..).map(|(vm, vcpus)| {
+            let one = |vcpu| Processor::new(vcpu, Rc::clone(&vm), Rc::clone(&host));
+            vcpus
+                .into_iter()
+                .map(|vcpu| Box::new(one(vcpu)) as Box<dyn crate::vcpu::Vcpu>)
+                .collect()
+        });
+        Ok(machines.collect())
+    }
+}
+
+fn prepare_vm(vm: &VmFd) -> Result<(), Error> {
+    for (cap, name) in [
+        (Cap::X86UserSpaceMsr, "MSR exits to user space"),
+        (Cap::X86MsrFilter, "MSR filters"),
+        (Cap::ImmediateExit, "immediate exits"),
+    ] {
+        if !vm.check_extension(cap) {
+            return Err(Error::Missing(name));
+        }
+    }
+    if vm.check_extension_raw(u64::from(KVM_CAP_VCPU_ATTRIBUTES)) <= 0 {
+        return Err(Error::Missing("TSC offsets"));
+    }
+    let reasons = MsrExitReason::Inval | MsrExitReason::Unknown | MsrExitReason::Filter;
+    let cap = kvm_enable_cap {
+        cap: KVM_CAP_X86_USER_SPACE_MSR,
+        args: [u64::from(reasons.bits()), 0, 0, 0],
+        ..Default::default()
+    };
+    vm.enable_cap(&cap).map_err(Error::kvm("have MSR exits"))?;
+    let deny_all = [0u8; 1];
+    let ours = |base, msr_count| MsrFilterRange {
+        flags: MsrFilterRangeFlags::READ | MsrFilterRangeFlags::WRITE,
+        base,
+        msr_count,
+        bitmap: &deny_all,
+    };
+    let ours = [ours(layout::TSC_DEADLINE, 1), ours(pvclock::WALL_CLOCK, 2)];
+    vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &ours).map_err(Error::kvm("filter MSRs"))?;
+    // A spinning processor exits at the end of its slice; exits on PAUSE would
+    // only take guest time unseen. Not every host can turn them off.
+    let cap = kvm_enable_cap {
+        cap: KVM_CAP_X86_DISABLE_EXITS,
+        args: [u64::from(KVM_X86_DISABLE_EXITS_PAUSE), 0, 0, 0],
+        ..Default::default()
+    };
+    let _ = vm.enable_cap(&cap);
+    Ok(())
+}

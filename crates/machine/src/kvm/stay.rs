@@ -1,0 +1,230 @@
+//! A stay in guest mode under KVM: how it ends, and when that was.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kvm_ioctls::VmFd;
+
+use super::vcpu::Vcpu;
+use crate::boot;
+use crate::clock::{Clock, Costs, Way};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::kick::Kick;
+use crate::quiet::Quiet;
+use crate::time::host_tsc;
+use crate::vcpu::{Place, Stay};
+
+/// The longest slice, in the host's time: the stop flag is looked at between.
+const LONGEST_SLICE: Duration = Duration::from_millis(20);
+/// A slice that would leave the host's quiet time within so many ticks is not
+/// begun.
+const SHORTEST_STAY: u64 = 40_000;
+/// An event so little ahead (ticks) is not worth an entry.
+const GRAIN: u64 = 400;
+/// By how much a kick's handling may differ from the calibrated cost before the
+/// host counts as having been away (ticks).
+const KICK_TOLERANCE: u64 = 20_000;
+
+/// What all processors of a run share: the host's timer and its ticks.
+pub struct Host {
+    kick: Kick,
+    quiet: Option<Quiet>,
+    /// Whether the host has slept since the last entry.
+    slept: bool,
+    longest: u64,
+    shortest: u64,
+}
+
+impl Host {
+    /// A host whose TSC runs at `khz`, calibrated.
+    pub fn new(khz: u64, kick: Kick, quiet: Option<Quiet>, costs: &Costs) -> Self {
+        Self {
+            kick,
+            quiet,
+            slept: true,
+            longest: (khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64,
+            shortest: costs.slack as u64 + GRAIN,
+        }
+    }
+
+    /// Sets the timer that ends a slice of `ticks`, if it is not set to an
+    /// earlier time.
+    fn arm(&mut self, vcpu: &mut Vcpu, costs: &Costs, ticks: u64) {
+        let aim = vcpu.immediate_exit();
+        self.kick.aim(aim);
+        if self.kick.take_fired(host_tsc()).is_some() {
+            // It fired while the host was at work: it has nothing to end.
+            // SAFETY: a byte of a vCPU that is not running.
+            unsafe { aim.write_volatile(0) };
+        }
+        let entry = host_tsc();
+        let mut due = entry
+            .saturating_add(ticks)
+            .saturating_add_signed(costs.arm + costs.enter - costs.slack)
+            .min(entry + self.longest);
+        if let Some(quiet) = &self.quiet {
+            due = due.min(quiet.end());
+        }
+        // An earlier time that is still armed does no harm; it is cheaper to
+        // be kicked early now and then than to set the timer for each entry.
+        if self.kick.armed().is_none_or(|armed| armed > due || armed < entry) {
+            self.kick.arm(due);
+        }
+    }
+
+    /// The guest left by itself: sets the clock to when that was.
+    fn left(&mut self, vcpu: &mut Vcpu, clock: &mut Clock, way: Way, after: u64) {
+        clock.leave(way, after);
+        if let Some(due) = self.kick.take_fired(after) {
+            // SAFETY: a byte of a vCPU that is not running.
+            unsafe { vcpu.immediate_exit().write_volatile(0) };
+            clock.cap(due);
+        }
+    }
+
+    /// The slice was ended from outside: sets the clock to when that was. By how
+    /// much it was longer than planned, unless it ended before.
+    fn kicked(
+        &mut self,
+        vcpu: &mut Vcpu,
+        clock: &mut Clock,
+        (entered, until): (u64, u64),
+        after: u64,
+    ) -> Option<u64> {
+        let slack = clock.costs.slack as u64;
+        clock.leave(Way::Kick, after);
+        // Otherwise another signal: the stop flag, most likely.
+        let due = self.kick.take_fired(after)?;
+        // SAFETY: a byte of a vCPU that is not running.
+        unsafe { vcpu.immediate_exit().write_volatile(0) };
+        let measured = clock.now();
+        clock.leave_at(due);
+        // Much later than due: the host was away while the guest ran on. Or an
+        // earlier setting's signal.
+        let late = measured.saturating_sub(clock.now());
+        let astray = due >= after;
+        if late > KICK_TOLERANCE.max(slack) || self.quiet.is_none() || astray {
+            clock.set(measured.max(entered));
+        }
+        let stopped = clock.now();
+        if stopped + slack + GRAIN < until {
+            return None;
+        }
+        clock.set(stopped.max(until));
+        Some(stopped.saturating_sub(until))
+    }
+}
+
+/// A processor under KVM.
+pub struct Processor {
+    // Dropped in this order: the processor, its machine.
+    vcpu: Vcpu,
+    _vm: Rc<VmFd>,
+    host: Rc<RefCell<Host>>,
+}
+
+impl Processor {
+    /// `vcpu` of the machine `vm`.
+    pub fn new(vcpu: Vcpu, vm: Rc<VmFd>, host: Rc<RefCell<Host>>) -> Self {
+        Self { vcpu, _vm: vm, host }
+    }
+}
+
+impl crate::vcpu::Vcpu for Processor {
+    fn x2apic(&mut self) -> bool {
+        self.vcpu.x2apic()
+    }
+
+    fn initialize(&mut self) -> Result<(), Error> {
+        self.vcpu.initialize()
+    }
+
+    fn start_at_page(&mut self, page: u8) -> Result<(), Error> {
+        self.vcpu.start_at_page(page)
+    }
+
+    fn start_at_kernel(&mut self, entry: u64) -> Result<(), Error> {
+        let fd = self.vcpu.fd();
+        let mut sregs = fd.get_sregs().map_err(Error::kvm("read registers"))?;
+        boot::long_mode(&mut sregs);
+        fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
+        fd.set_regs(&boot::entry_registers(entry)).map_err(Error::kvm("set registers"))
+    }
+
+    fn interruptible(&mut self) -> bool {
+        self.vcpu.interruptible()
+    }
+
+    fn inject(&mut self, vector: u8) -> Result<(), Error> {
+        self.vcpu.inject(vector)
+    }
+
+    fn request_window(&mut self, on: bool) {
+        self.vcpu.request_window(on);
+    }
+
+    fn nmi(&mut self) {
+        let _ = self.vcpu.fd().nmi();
+    }
+
+    fn place(&mut self) -> Result<Place, Error> {
+        let regs = self.vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
+        let sregs = self.vcpu.fd().get_sregs().map_err(Error::kvm("read registers"))?;
+        Ok(Place { rip: regs.rip, rsp: regs.rsp, rflags: regs.rflags, cr2: sregs.cr2 })
+    }
+
+    fn port_data(&mut self) -> &mut [u8] {
+        self.vcpu.port_data()
+    }
+
+    fn mmio_answer(&mut self) -> &mut [u8] {
+        self.vcpu.mmio_answer()
+    }
+
+    fn answer_msr(&mut self, value: u64) {
+        self.vcpu.answer_msr(value);
+    }
+
+    fn shortest(&self) -> u64 {
+        self.host.borrow().shortest
+    }
+
+    /// Sleeps across the host's tick where it is near, and makes up for any sleep.
+    fn settle(&mut self, waited: bool) -> Result<(), Error> {
+        let mut host = self.host.borrow_mut();
+        let Host { quiet, slept, .. } = &mut *host;
+        if let Some(quiet) = quiet {
+            // Where the host has waited, its ticks went on.
+            if waited && host_tsc() >= quiet.end() {
+                quiet.measure();
+                *slept = true;
+            }
+            if host_tsc().saturating_add(SHORTEST_STAY) >= quiet.end() {
+                quiet.wait();
+                *slept = true;
+            }
+        }
+        if std::mem::take(slept) {
+            self.vcpu.settle()?;
+        }
+        Ok(())
+    }
+
+    fn stay(&mut self, clock: &mut Clock, until: u64, injecting: bool) -> Result<Stay, Error> {
+        let Self { vcpu, host, .. } = self;
+        let host = &mut *host.borrow_mut();
+        let entered = clock.now();
+        host.arm(vcpu, &clock.costs, until.saturating_sub(entered));
+        let (exit, after) = vcpu.run(clock, injecting)?;
+        let overshoot = match exit {
+            Exit::Interrupted => host.kicked(vcpu, clock, (entered, until), after),
+            _ => {
+                host.left(vcpu, clock, exit.way(), after);
+                None
+            }
+        };
+        Ok(Stay { exit, overshoot })
+    }
+}
