@@ -18,11 +18,14 @@ pub enum Engine {
     /// The software KVM host in its repeatable form: one instruction is one
     /// nanosecond before the CPU speed is applied.
     Exact,
+    /// The same without Linux and KVM below the guest, for drives in memory: a
+    /// result depends on the experiment only.
+    Bare,
 }
 
 impl Engine {
     /// Every engine.
-    pub const ALL: [Engine; 4] = [Self::Auto, Self::Kvm, Self::Softkvm, Self::Exact];
+    pub const ALL: [Engine; 5] = [Self::Auto, Self::Kvm, Self::Softkvm, Self::Exact, Self::Bare];
 
     /// Its name in configurations and results.
     pub fn name(self) -> &'static str {
@@ -31,7 +34,13 @@ impl Engine {
             Self::Kvm => "kvm",
             Self::Softkvm => "softkvm",
             Self::Exact => "exact",
+            Self::Bare => "bare",
         }
+    }
+
+    /// Whether a run repeats to the nanosecond: one instruction is one tick.
+    pub fn is_exact(self) -> bool {
+        matches!(self, Self::Exact | Self::Bare)
     }
 }
 

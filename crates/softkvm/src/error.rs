@@ -42,6 +42,9 @@ pub enum Error {
         /// What was not found in it.
         what: String,
     },
+    /// The program cannot run on the bare machine.
+    #[error(transparent)]
+    Image(#[from] stasis_bare::ImageError),
     /// A file could not be used.
     #[error("{what} {path}: {source}")]
     Io {

@@ -13,6 +13,9 @@ pub enum Form {
     /// One instruction is one nanosecond and idle time is skipped: a run
     /// repeats exactly.
     Exact,
+    /// The same, without an operating system and KVM below the job
+    /// (`stasis_bare`). It has no passed drives.
+    Bare,
     /// Time is the real machine's, two processors: faster, does not repeat.
     Fast,
 }
@@ -74,12 +77,20 @@ impl Host {
     /// Memory in MiB as QEMU is told it: a power of two from 2 GiB on, so that
     /// few saved machines serve many sizes. What is not touched costs nothing.
     pub(crate) fn megabytes(&self) -> u64 {
+        if self.form == Form::Bare {
+            // All of it lies in one piece above 4 GiB.
+            let low = stasis_bare::layout::LOW_END;
+            return low.saturating_add(self.memory).div_ceil(1 << 20).min(1 << 30);
+        }
         self.memory.div_ceil(1 << 20).clamp(2048, 1 << 30).next_power_of_two()
     }
 
     /// Checks everything that can be checked before anything is started.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_static(&self.executable)?;
+        if self.form == Form::Bare && !self.drives.is_empty() {
+            return Err(Error::Drives { given: self.drives.len(), most: 0 });
+        }
         if self.drives.len() > Self::DRIVES {
             return Err(Error::Drives { given: self.drives.len(), most: Self::DRIVES });
         }

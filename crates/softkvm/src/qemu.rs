@@ -52,6 +52,8 @@ pub(crate) enum Purpose<'a> {
     /// Boot this kernel with this initramfs, sharing memory with the file
     /// `ram`, until the machine pauses itself.
     Build { kernel: &'a Path, initramfs: &'a Path },
+    /// Run this image (`stasis_bare`) at once, with the firmware beside it.
+    Bare { job: &'a Path, image: &'a Path },
     /// Wait for a saved state, with a private copy of the file `ram`.
     Restore { job: &'a Path },
 }
@@ -60,21 +62,26 @@ pub(crate) enum Purpose<'a> {
 pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     let timing: &[&str] = match host.form {
         // `sleep=off`: idle time is skipped instead of waited for.
-        Form::Exact => {
+        Form::Exact | Form::Bare => {
             &["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=off"]
         }
         Form::Fast => &["-accel", "tcg,thread=multi", "-smp", "2"],
     };
+    let bare = host.form == Form::Bare;
     let common = [
         "-machine",
-        // With a second I/O APIC, interrupts of the first virtio-mmio slots are
-        // lost (QEMU 7.2 with Linux 6.1).
-        "microvm,memory-backend=ram,ioapic2=off",
+        if bare {
+            "microvm,memory-backend=ram,ioapic2=off,pic=off,pit=off,rtc=off"
+        } else {
+            // With a second I/O APIC, interrupts of the first virtio-mmio slots
+            // are lost (QEMU 7.2 with Linux 6.1).
+            "microvm,memory-backend=ram,ioapic2=off"
+        },
         // The machine's other firmware, SeaBIOS, drives virtio disks from memory
         // at the top, where the initramfs lies as well: from QEMU 10 on a machine
         // of 2 GiB resets before its kernel has begun. This one knows no disks.
         "-bios",
-        "qboot.rom",
+        if bare { "firmware" } else { "qboot.rom" },
         // RDRAND and RDSEED would be the one source of chance.
         "-cpu",
         "EPYC,+svm,+npt,-rdrand,-rdseed,-erms",
@@ -105,7 +112,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     arguments.push("-m".into());
     arguments.push(format!("{}M", host.megabytes()).into());
     // All slots always, so that one saved machine serves any number of drives.
-    for index in 0..Host::DRIVES {
+    for index in 0..if bare { 0 } else { Host::DRIVES } {
         arguments.push("-device".into());
         let device = format!(
             "virtio-blk-device,bus=virtio-mmio-bus.{index},drive=drive{index},serial=stasis-{index}"
@@ -123,14 +130,14 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         arguments.push(OsString::from(option));
         arguments.push(value);
     };
+    let backend = match purpose {
+        Purpose::Bare { .. } => "memory-backend-ram,id=ram",
+        _ => "memory-backend-file,id=ram,mem-path=ram",
+    };
     let share = if matches!(purpose, Purpose::Build { .. }) { "on" } else { "off" };
     let size = host.megabytes();
     // `reserve=off`: most of it is never touched.
-    add(
-        "-object",
-        format!("memory-backend-file,id=ram,mem-path=ram,size={size}M,share={share},reserve=off")
-            .into(),
-    );
+    add("-object", format!("{backend},size={size}M,share={share},reserve=off").into());
     add("-chardev", format!("file,id=journal,path=/proc/self/fd/{journal}").into());
     add("-chardev", with_path("file,id=log,append=on,path=", log));
     add("-chardev", format!("socket,id=stop,fd={stop}").into());
@@ -139,7 +146,8 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     add("-mon", "chardev=qmp,mode=control".into());
     // Slots without a drive; when the machine is built, all of them.
     let taken = if matches!(purpose, Purpose::Build { .. }) { 0 } else { host.drives.len() };
-    for index in taken..Host::DRIVES {
+    let slots = if host.form == Form::Bare { 0 } else { Host::DRIVES };
+    for index in taken..slots {
         add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
     }
     match purpose {
@@ -149,14 +157,15 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
             let exact = if host.form == Form::Exact { " STASIS_EXACT=1" } else { "" };
             add("-append", format!("{APPEND}{exact}").into());
         }
+        Purpose::Bare { job, image } => {
+            let mut loader = with_path("loader,file=", image);
+            loader.push(format!(",addr={:#x},force-raw=on", stasis_bare::IMAGE));
+            add("-device", loader);
+            inputs(host, job, &mut add);
+        }
         Purpose::Restore { job } => {
             add("-incoming", "defer".into());
-            let item = format!("name={},file=", crate::inside::JOB_ITEM);
-            add("-fw_cfg", with_path(&item, job));
-            for input in &host.inputs {
-                let name = format!("{}{}", crate::inside::INPUT_PREFIX, input.name);
-                add("-fw_cfg", with_path(&format!("name={name},file="), &absolute(&input.path)));
-            }
+            inputs(host, job, &mut add);
             for (index, drive) in host.drives.iter().enumerate() {
                 let read_only = if drive.read_only { "on" } else { "off" };
                 // Without room QEMU would stop, and wait for someone to say go on.
@@ -172,6 +181,16 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         }
     }
     arguments
+}
+
+/// The job and its inputs.
+fn inputs(host: &Host, job: &Path, add: &mut impl FnMut(&str, OsString)) {
+    let item = format!("name={},file=", crate::inside::JOB_ITEM);
+    add("-fw_cfg", with_path(&item, job));
+    for input in &host.inputs {
+        let name = format!("{}{}", crate::inside::INPUT_PREFIX, input.name);
+        add("-fw_cfg", with_path(&format!("name={name},file="), &absolute(&input.path)));
+    }
 }
 
 /// QEMU runs in another folder than the program.

@@ -1,8 +1,8 @@
 //! One job in a software host, from start to end.
 
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
-use crate::snapshot::{restore, Restored, Snapshot};
-use crate::{inside, prepare, Control, Error, Host, Kernel};
+use crate::snapshot::{bare, restore, Restored, Snapshot};
+use crate::{inside, prepare, Control, Error, Form, Host, Kernel};
 use stasis_journal::{Decoder, Entry, FrameError, Journal};
 use stasis_qemu::fd::readable;
 use stasis_qemu::process::find_qemu;
@@ -65,8 +65,14 @@ fn ready(
     host.check()?;
     // Before anything is downloaded that would be of no use without it.
     find_qemu().ok_or(Error::QemuMissing)?;
-    let kernel = prepare(&host.cache, progress)?;
     let stopped = || control.stop.load(Ordering::Relaxed);
+    if host.form == Form::Bare {
+        // QEMU has read what is in the folder when it can be talked to.
+        let folder = tempfile::tempdir_in(files.folder());
+        let folder = folder.map_err(Error::system("make a folder"))?;
+        return bare(host, folder.path(), &files.job, &files.log, &stopped);
+    }
+    let kernel = prepare(&host.cache, progress)?;
     let mut get = || Snapshot::get(host, &kernel, &files.log, &stopped, progress);
     let snapshot = get()?;
     match restore(host, &snapshot.folder, &files.job, &files.log, &stopped) {
@@ -83,23 +89,23 @@ fn ready(
 }
 
 /// Hands the journal on until the job has ended.
-fn relay(machine: Restored, journal: &mut dyn Journal, control: &Control) -> Result<(), Error> {
-    let Restored { mut qemu, memory, buffer, qmp: _qmp } = machine;
+fn relay(mut machine: Restored, journal: &mut dyn Journal, control: &Control) -> Result<(), Error> {
     let start = Instant::now();
     let mut packets = Packets::default();
     let mut decoder = Decoder::new();
     let mut piece = vec![0; 1 << 16];
     let mut asked: Option<(u8, Instant)> = None;
     loop {
-        let [ready] = readable([qemu.journal.as_fd()], 50)
+        let [ready] = readable([machine.qemu.journal.as_fd()], 50)
             .map_err(Error::system("wait for the software host"))?;
         if ready {
-            let length = qemu
+            let length = machine
+                .qemu
                 .journal
                 .read(&mut piece)
                 .map_err(Error::system("read from the software host"))?;
             if length == 0 {
-                return Err(qemu.died());
+                return Err(machine.qemu.died());
             }
             packets.push(&piece[..length]);
             while let Some(packet) = packets.next().map_err(FrameError::Kind)? {
@@ -107,14 +113,14 @@ fn relay(machine: Restored, journal: &mut dyn Journal, control: &Control) -> Res
                     Packet::Short(bytes) => decoder.push(&bytes),
                     Packet::Bulk { length } => {
                         let mut bytes = vec![0; length.min(BULK)];
-                        memory
-                            .read_exact_at(&mut bytes, buffer)
-                            .and_then(|()| qemu.handshake.read_exact(&mut [0; HANDSHAKE]))
+                        machine
+                            .memory
+                            .read_exact_at(&mut bytes, machine.buffer)
+                            .and_then(|()| machine.qemu.handshake.read_exact(&mut [0; HANDSHAKE]))
                             .map_err(Error::system("take results from the software host"))?;
                         decoder.push(&bytes);
                     }
-                    // Of use only when the machine is built.
-                    Packet::Place { .. } => {}
+                    Packet::Place { address, .. } => machine.place(address)?,
                 }
             }
             while let Some(entry) = decoder.next_entry()? {
@@ -136,7 +142,7 @@ fn relay(machine: Restored, journal: &mut dyn Journal, control: &Control) -> Res
                     continue;
                 };
                 // If QEMU is gone, the journal's end tells.
-                let _ = qemu.stop.write_all(&[why]);
+                let _ = machine.qemu.stop.write_all(&[why]);
                 asked = Some((why, Instant::now()));
             }
             Some((why, when)) if when.elapsed() > GRACE => {
@@ -170,6 +176,10 @@ impl Files {
         let files = Self { job: path, log };
         fs::write(&files.job, job).map_err(Error::io("cannot write", &files.job))?;
         Ok(files)
+    }
+
+    fn folder(&self) -> &Path {
+        self.job.parent().unwrap_or(Path::new("."))
     }
 
     fn remove_log(&self, host: &Host) {

@@ -256,6 +256,43 @@ pub(crate) struct Restored {
     pub qmp: Qmp<'static>,
 }
 
+impl Restored {
+    /// The inner side has told where its buffer is.
+    pub(crate) fn place(&mut self, address: u64) -> Result<(), Error> {
+        let found = locate(&mut self.qmp, &format!("{address:#x}"));
+        self.buffer = found.map_err(|error| convert(error, "start", MOVE_LIMIT, &mut self.qemu))?;
+        Ok(())
+    }
+}
+
+/// Starts the program itself on the bare machine with `job`, in `folder`.
+pub(crate) fn bare(
+    host: &Host,
+    folder: &Path,
+    job: &Path,
+    log: &Path,
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Restored, Error> {
+    let image = folder.join("image");
+    let program = read(&host.executable)?;
+    let bytes = stasis_bare::image(&program, host.megabytes() << 20).map_err(Error::Image)?;
+    let write =
+        |path: &Path, bytes: &[u8]| fs::write(path, bytes).map_err(Error::io("cannot write", path));
+    write(&image, &bytes)?;
+    write(&folder.join("firmware"), stasis_bare::firmware())?;
+    let purpose =
+        Purpose::Bare { job: &std::path::absolute(job).unwrap_or(job.into()), image: &image };
+    let (mut qemu, stream) = Qemu::start(host, &purpose, folder, log)?;
+    match Qmp::new(stream, stopped) {
+        Ok(qmp) => {
+            let memory = qemu.memory().map_err(Error::system("read QEMU's memory"))?;
+            Ok(Restored { qemu, memory, buffer: 0, qmp: qmp.ask(&|| false) })
+        }
+        Err(QmpError::Closed) => Err(qemu.died()),
+        Err(error) => Err(convert(error, "start", MOVE_LIMIT, &mut qemu)),
+    }
+}
+
 /// Starts the machine saved in `folder` with `job`, up to the instruction at which
 /// it was saved.
 pub(crate) fn restore(
@@ -273,12 +310,7 @@ pub(crate) fn restore(
         // QEMU runs in the machine's folder, so no path needs quoting.
         qmp.execute("migrate-incoming", json!({ "uri": "exec:cat state" }))?;
         qmp.migrated(MOVE_LIMIT)?;
-        // The one command that tells is one of the human monitor's.
-        let line = json!({ "command-line": format!("gpa2hva {place}") });
-        let said = qmp.execute("human-monitor-command", line)?;
-        let buffer = host_address(said.as_str().unwrap_or_default());
-        let buffer = buffer
-            .ok_or_else(|| QmpError::Refused { command: "gpa2hva", message: said.to_string() })?;
+        let buffer = locate(&mut qmp, &place)?;
         qmp.execute("cont", json!({}))?;
         Ok((qmp.ask(&|| false), buffer))
     });
@@ -290,6 +322,15 @@ pub(crate) fn restore(
         Err(QmpError::Closed) => Err(qemu.died()),
         Err(error) => Err(convert(error, "start", MOVE_LIMIT, &mut qemu)),
     }
+}
+
+/// Where QEMU has the machine's memory at address `place`.
+fn locate(qmp: &mut Qmp, place: &str) -> Result<u64, QmpError> {
+    // The one command that tells is one of the human monitor's.
+    let line = json!({ "command-line": format!("gpa2hva {place}") });
+    let said = qmp.execute("human-monitor-command", line)?;
+    let buffer = host_address(said.as_str().unwrap_or_default());
+    buffer.ok_or_else(|| QmpError::Refused { command: "gpa2hva", message: said.to_string() })
 }
 
 /// The address in `Host virtual address for 0x2000000 (ram) is 0x7f0123456000`.

@@ -13,12 +13,16 @@ const BATCH: usize = 512;
 /// The kernel's table of this process's pages
 /// (Documentation/admin-guide/mm/pagemap.rst).
 pub(super) struct PageMap {
-    file: File,
+    /// None on the bare machine, whose memory is mapped one to one.
+    file: Option<File>,
 }
 
 impl PageMap {
     pub(super) fn open() -> io::Result<Self> {
-        Ok(Self { file: File::open("/proc/self/pagemap")? })
+        if stasis_bare::is_here() {
+            return Ok(Self { file: None });
+        }
+        Ok(Self { file: Some(File::open("/proc/self/pagemap")?) })
     }
 
     /// Calls `each` with (physical address, length) of the contiguous pieces
@@ -30,6 +34,12 @@ impl PageMap {
         range: &mut [u8],
         mut each: impl FnMut(u64, usize) -> Result<(), E>,
     ) -> Result<(), E> {
+        let Some(file) = &self.file else {
+            return match range {
+                [] => Ok(()),
+                range => each(range.as_mut_ptr() as u64, range.len()),
+            };
+        };
         let mut open: Option<(u64, usize)> = None;
         let start = range.as_mut_ptr() as usize;
         let end = start + range.len();
@@ -41,7 +51,7 @@ impl PageMap {
             let count = (end.div_ceil(PAGE) - first).min(BATCH);
             let mut entries = [0; BATCH * ENTRY];
             let entries = &mut entries[..count * ENTRY];
-            self.file.read_exact_at(entries, (first * ENTRY) as u64)?;
+            file.read_exact_at(entries, (first * ENTRY) as u64)?;
             for (page, entry) in entries.chunks_exact(ENTRY).enumerate() {
                 let physical = physical(u64::from_le_bytes(entry.try_into().expect("8 bytes")))?;
                 let page_start = ((first + page) * PAGE).max(start);

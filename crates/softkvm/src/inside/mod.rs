@@ -66,7 +66,8 @@ pub enum InsideError {
 /// Whether this process is the first one of a software host: then [`main`] is
 /// to be called.
 pub fn is_here() -> bool {
-    std::process::id() == 1 && std::env::var_os("STASIS_SOFTKVM").is_some()
+    stasis_bare::is_here()
+        || std::process::id() == 1 && std::env::var_os("STASIS_SOFTKVM").is_some()
 }
 
 /// Does everything that `/init` has to do, calls `run` with the job, and ends
@@ -106,11 +107,21 @@ impl Inside {
     /// Boots up to where the machine is saved, is restored there, and takes
     /// the job.
     fn start() -> Result<(Self, Vec<u8>), InsideError> {
+        let buffer = || {
+            output::prepare().map_err(|source| InsideError::Start {
+                what: "reserve memory for the journal".into(),
+                source,
+            })
+        };
+        if stasis_bare::is_here() {
+            buffer()?;
+            let mut items = FwCfg::open()?;
+            let job = items.whole(JOB_ITEM)?;
+            let stop = stop::Listener::absent();
+            return Ok((Self { items, journal: Port, stop, drives: Vec::new() }, job));
+        }
         boot::before_pause()?;
-        output::prepare().map_err(|source| InsideError::Start {
-            what: "reserve memory for the journal".into(),
-            source,
-        })?;
+        buffer()?;
         timers::without(port::pause);
         boot::converge();
         // From here on it is a restored machine: what QEMU offers is looked up

@@ -47,6 +47,9 @@ pub(super) fn pause() {
 
 /// Ends QEMU.
 pub(super) fn end() -> ! {
+    if stasis_bare::is_here() {
+        stasis_bare::end(EXIT_VALUE);
+    }
     write_byte(EXIT_PORT, EXIT_VALUE);
     // QEMU ends at that instruction, or a moment later.
     loop {

@@ -52,6 +52,12 @@ impl Listener {
         Ok(Self { shared })
     }
 
+    /// One that nobody tells anything: the bare machine has no second thread.
+    /// The outer side ends it after its time of grace.
+    pub(super) fn absent() -> Self {
+        Self { shared: Arc::default() }
+    }
+
     pub(super) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.flag)
     }
