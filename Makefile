@@ -10,13 +10,17 @@ TARGET := x86_64-unknown-linux-gnu
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
 
+# What `build` builds. Tests build all at once: cargo chooses the features of dependencies
+# by what it is told to build, and would compile everything again for another choice.
+SCOPE ?= --package stasis
+unit-test system-test test-on: export SCOPE = --workspace --lib --bins --tests
+TEST := cargo test --locked --release --workspace
+
 # Where rustup puts cargo; before Debian's, which may be too old.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test test-on bench install clean
-
-.PHONY: help setup build guest demo test lint unit-test system-test conformance bench install clean
+.PHONY: help setup build guest demo test lint unit-test system-test test-on conformance bench install clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +29,7 @@ setup: ## Install what is missing: Debian packages, the Rust toolchain
 	@scripts/setup
 
 build: ## Build the program: target/x86_64-unknown-linux-gnu/release/stasis
-	cargo build --locked --release --package stasis
+	cargo build --locked --release $(SCOPE)
 
 guest: build ## Make the guest's system from Debian packages, once
 	$(STASIS) guest build
@@ -48,15 +52,13 @@ lint: ## Check format, lints, and where cargo-deny is installed, licences
 	@scripts/check-licences
 
 unit-test: ## Tests that start no guest
-	cargo test --locked --release --workspace --exclude stasis --lib --tests
-	cargo test --locked --release --package stasis --bins --test cli --test conformance --test function --test kills --test serve --test sim --test layers
+	$(TEST) --lib --bins --tests
 
 system-test: guest ## Tests that boot guests
-	cargo test --locked --release --package stasis --test system -- --nocapture
-	cargo test --locked --release --package stasis --test function -- --ignored
-	cargo test --locked --release --package stasis --test coordinate help -- --ignored
-	cargo test --locked --release --package stasis-qemu --test vm -- --ignored --test-threads=1
-	cargo test --locked --release --package stasis --test ublk -- --ignored
+	$(TEST) --test system -- --nocapture
+	$(TEST) --test function --test ublk -- --ignored
+	$(TEST) --test coordinate help -- --ignored
+	$(TEST) --test vm -- --ignored --test-threads=1
 
 test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
 	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]

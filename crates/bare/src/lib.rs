@@ -6,8 +6,8 @@
 //! which QEMU has put into memory (`image`). It runs in ring 0; the few system
 //! calls of its C library are answered in the executable itself (`system`). So
 //! everything above runs unchanged, with the standard library. There is one
-//! thread, no paging, no file, and one interrupt: the timer that ends a guest's
-//! stay (`host`).
+//! thread, no paging, no file but the machine's disks (`disk`), and one
+//! interrupt: the timer that ends a guest's stay (`host`).
 //!
 //! Promises:
 //! - A guest's time (`svm`) is what it has executed: one tick an instruction,
@@ -17,6 +17,7 @@
 //! - No access of a guest reaches memory that [`svm::Nested`] does not map, and
 //!   nothing that a guest does panics.
 
+mod disk;
 mod firmware;
 mod host;
 mod image;
@@ -26,7 +27,8 @@ mod start;
 pub mod svm;
 mod system;
 
+pub use disk::MOST as DISKS;
 pub use firmware::firmware;
 pub use image::{image, ImageError, IMAGE, MARK};
 pub use start::start;
-pub use system::{end, is_here, ABORTED, EXIT_PORT};
+pub use system::{disk_path, end, is_here, ABORTED, EXIT_PORT};

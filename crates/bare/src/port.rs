@@ -16,3 +16,13 @@ pub fn write_bytes(port: u16, bytes: &[u8]) {
         );
     }
 }
+
+/// Reads a byte from `port`.
+pub fn read_byte(port: u16) -> u8 {
+    let byte: u8;
+    // SAFETY: on the bare machine ports are QEMU's devices.
+    unsafe {
+        asm!("in al, dx", in("dx") port, out("al") byte, options(nomem, nostack, preserves_flags));
+    }
+    byte
+}

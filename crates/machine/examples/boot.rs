@@ -46,7 +46,6 @@ fn main() {
         repeatable: true,
         quantum: 20_000,
         virtual_limit: None,
-        wall_limit: None,
         stop: Default::default(),
     };
     match run(config, &mut Terminal(std::time::Instant::now())) {

@@ -112,7 +112,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     arguments.push("-m".into());
     arguments.push(format!("{}M", host.megabytes()).into());
     // All slots always, so that one saved machine serves any number of drives.
-    for index in 0..if bare { 0 } else { Host::DRIVES } {
+    for index in 0..if bare { host.drives.len() } else { Host::DRIVES } {
         arguments.push("-device".into());
         let device = format!(
             "virtio-blk-device,bus=virtio-mmio-bus.{index},drive=drive{index},serial=stasis-{index}"
@@ -130,9 +130,10 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         arguments.push(OsString::from(option));
         arguments.push(value);
     };
-    let backend = match purpose {
-        Purpose::Bare { .. } => "memory-backend-ram,id=ram",
-        _ => "memory-backend-file,id=ram,mem-path=ram",
+    let bare = host.form == Form::Bare;
+    let backend = match bare {
+        true => "memory-backend-ram,id=ram",
+        false => "memory-backend-file,id=ram,mem-path=ram",
     };
     let share = if matches!(purpose, Purpose::Build { .. }) { "on" } else { "off" };
     let size = host.megabytes();
@@ -146,8 +147,7 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     add("-mon", "chardev=qmp,mode=control".into());
     // Slots without a drive; when the machine is built, all of them.
     let taken = if matches!(purpose, Purpose::Build { .. }) { 0 } else { host.drives.len() };
-    let slots = if host.form == Form::Bare { 0 } else { Host::DRIVES };
-    for index in taken..slots {
+    for index in taken..if bare { 0 } else { Host::DRIVES } {
         add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
     }
     match purpose {
@@ -158,6 +158,8 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
             add("-append", format!("{APPEND}{exact}").into());
         }
         Purpose::Bare { job, image } => {
+            // The modern interface of the drives (VIRTIO 1.2, 4.2.2).
+            add("-global", "virtio-mmio.force-legacy=off".into());
             let mut loader = with_path("loader,file=", image);
             loader.push(format!(",addr={:#x},force-raw=on", stasis_bare::IMAGE));
             add("-device", loader);
@@ -166,24 +168,12 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         Purpose::Restore { job } => {
             add("-incoming", "defer".into());
             inputs(host, job, &mut add);
-            for (index, drive) in host.drives.iter().enumerate() {
-                let read_only = if drive.read_only { "on" } else { "off" };
-                // Without room QEMU would stop, and wait for someone to say go on.
-                let options = format!(
-                    "if=none,id=drive{index},format=raw,cache=writeback,discard=unmap,\
-                     werror=report,rerror=report,read-only={read_only},file="
-                );
-                add("-drive", with_path(&options, &absolute(&drive.path)));
-            }
-            let count = host.drives.len();
-            let item = format!("name={},string={count}", crate::inside::DRIVES_ITEM);
-            add("-fw_cfg", item.into());
         }
     }
     arguments
 }
 
-/// The job and its inputs.
+/// The job, its inputs and its drives.
 fn inputs(host: &Host, job: &Path, add: &mut impl FnMut(&str, OsString)) {
     let item = format!("name={},file=", crate::inside::JOB_ITEM);
     add("-fw_cfg", with_path(&item, job));
@@ -191,6 +181,17 @@ fn inputs(host: &Host, job: &Path, add: &mut impl FnMut(&str, OsString)) {
         let name = format!("{}{}", crate::inside::INPUT_PREFIX, input.name);
         add("-fw_cfg", with_path(&format!("name={name},file="), &absolute(&input.path)));
     }
+    for (index, drive) in host.drives.iter().enumerate() {
+        let read_only = if drive.read_only { "on" } else { "off" };
+        // Without room QEMU would stop, and wait for someone to say go on.
+        let options = format!(
+            "if=none,id=drive{index},format=raw,cache=writeback,discard=unmap,\
+             werror=report,rerror=report,read-only={read_only},file="
+        );
+        add("-drive", with_path(&options, &absolute(&drive.path)));
+    }
+    let count = host.drives.len();
+    add("-fw_cfg", format!("name={},string={count}", crate::inside::DRIVES_ITEM).into());
 }
 
 /// QEMU runs in another folder than the program.

@@ -1,5 +1,7 @@
 //! What entering and leaving take, and the timer that ends the guest's stay.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 /// Ways out of the guest, as far as their costs can differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
@@ -61,51 +63,58 @@ fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// The timer's setting.
-#[derive(Debug, Default)]
+/// The processor's timer, which all guests' processors share.
+#[derive(Debug)]
 pub(super) struct Timer {
     /// When it goes off, or did, on the host's TSC; 0: its interrupt is taken.
-    due: u64,
-    // What was written at this entry.
-    written: u64,
+    due: AtomicU64,
     /// The host's TSC at the last exit.
-    now: u64,
+    now: AtomicU64,
 }
 
+/// The one that there is.
+pub(super) static TIMER: Timer = Timer::new();
+
 impl Timer {
+    const fn new() -> Self {
+        Self { due: AtomicU64::new(0), now: AtomicU64::new(0) }
+    }
+
     /// What to write so that the guest stays from `now` to `until` at most; 0:
     /// nothing, as it goes off in time already.
-    pub(super) fn set(&mut self, now: u64, until: u64, costs: &Costs) -> u64 {
+    pub(super) fn set(&self, now: u64, until: u64, costs: &Costs) -> u64 {
         const LONGEST: u64 = u32::MAX as u64;
         let stay = until.saturating_sub(now);
+        let due = self.due.load(Relaxed);
         // An earlier time does no harm: the guest goes on after it.
-        let in_time = self.due != 0 && self.due <= self.now.saturating_add(stay);
-        self.written = if in_time || until == u64::MAX {
+        let in_time = due != 0 && due <= self.now.load(Relaxed).saturating_add(stay);
+        if in_time || until == u64::MAX {
             0
         } else {
             stay.saturating_add_signed(costs.timer).clamp(1, LONGEST)
-        };
-        self.written
+        }
     }
 
-    /// The guest was entered with the TSC reading `entered`, and has left at `left`.
-    pub(super) fn left(&mut self, entered: u64, left: u64, costs: &Costs) {
-        self.now = left;
-        if self.written != 0 {
+    /// The guest was entered with the TSC reading `entered` and `written` to the
+    /// timer, and has left at `left`.
+    pub(super) fn left(&self, written: u64, entered: u64, left: u64, costs: &Costs) {
+        self.now.store(left, Relaxed);
+        if written != 0 {
             let written_at = entered.wrapping_add_signed(costs.enter - costs.timer);
-            self.due = written_at + self.written;
+            self.due.store(written_at + written, Relaxed);
         }
     }
 
     /// Whether it went off while the host was at work: its interrupt waits, and
     /// would end the guest's stay before it begins.
     pub(super) fn has_passed(&self) -> bool {
-        self.due != 0 && self.due <= ticks()
+        let due = self.due.load(Relaxed);
+        due != 0 && due <= ticks()
     }
 
     /// It is stopped, and its interrupt taken if there was one.
-    pub(super) fn fired(&mut self) {
-        self.due = 0;
+    pub(super) fn fired(&self) {
+        self.due.store(0, Relaxed);
     }
 }
 
@@ -116,14 +125,14 @@ mod tests {
     #[test]
     fn the_timer_is_set_only_where_it_must_be() {
         let costs = Costs { enter: 10, timer: 30, ..Costs::default() };
-        let mut timer = Timer::default();
+        let timer = Timer::new();
         assert_eq!(timer.set(0, u64::MAX, &costs), 0);
         assert_eq!(timer.set(1000, 1100, &costs), 130);
-        timer.left(5020, 5050, &costs);
-        assert_eq!(timer.due, 5130);
+        timer.left(130, 5020, 5050, &costs);
+        assert_eq!(timer.due.load(Relaxed), 5130);
         // At the earliest 80 ticks from now on: in time for a stay of 80.
         assert_eq!(timer.set(1020, 1100, &costs), 0);
-        timer.left(6000, 6001, &costs);
+        timer.left(0, 6000, 6001, &costs);
         assert_eq!(timer.set(1021, 1100, &costs), 0); // its interrupt waits
         timer.fired();
         assert_eq!(timer.set(1021, 1100, &costs), 109);

@@ -8,7 +8,7 @@ use super::nested::Nested;
 use super::registers::{
     self, RAX_NUMBER, RBX_NUMBER, RCX_NUMBER, RDI_NUMBER, RDX_NUMBER, RSI_NUMBER,
 };
-use super::time::{Costs, Timer, Way};
+use super::time::{Costs, Way, TIMER};
 use super::vmcb::*;
 use super::walk;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,6 @@ pub struct Vcpu {
     // The control block points to them.
     _maps: (Box<IoMap>, Box<MsrMap>),
     cpuid: Vec<Leaf>,
-    timer: Timer,
     pending: Pending,
     bytes: [u8; 8],
     // How many of them the last exit has.
@@ -132,7 +131,6 @@ impl Vcpu {
             vmcb,
             _maps: maps,
             cpuid,
-            timer: Timer::default(),
             pending: Pending::Nothing,
             bytes: [0; 8],
             length: 0,
@@ -306,9 +304,9 @@ impl Vcpu {
                 self.nmi = false;
                 self.vmcb.set(EVENT, NMI | VALID);
             }
-            if self.timer.has_passed() {
+            if TIMER.has_passed() {
                 crate::host::stop_timer();
-                self.timer.fired();
+                TIMER.fired();
             }
             let injecting = self.vmcb.get(EVENT) & VALID != 0 || self.injected.is_some();
             self.request();
@@ -317,13 +315,13 @@ impl Vcpu {
             let until_then = if both { until.min(now + 1) } else { until };
             let enter = costs.enter + if injecting { costs.inject } else { 0 };
             self.context.time = now.wrapping_sub(enter as u64);
-            self.context.timer = self.timer.set(now, until_then, costs);
+            self.context.timer = TIMER.set(now, until_then, costs);
             // SAFETY: the control block and what it points to are this value's;
             // `nested` and its memory are the caller's promise.
             unsafe { stasis_enter(&mut *self.context) };
             let asked = now.wrapping_sub(enter as u64);
             let entered = asked.wrapping_sub(self.context.time);
-            self.timer.left(entered, self.context.left, costs);
+            TIMER.left(self.context.timer, entered, self.context.left, costs);
             let code = self.vmcb.get(EXIT_CODE);
             let way = Way::of(code);
             let left = self.context.left.wrapping_add(self.context.time);
@@ -434,7 +432,7 @@ impl Vcpu {
         match code {
             INTR => {
                 crate::host::stop_timer();
-                self.timer.fired();
+                TIMER.fired();
                 Served::Timer
             }
             VINTR => {

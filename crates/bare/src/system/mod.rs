@@ -1,11 +1,12 @@
 //! The few Linux system calls that a static program of one thread needs.
 //!
 //! They come from the C library and from Rust's standard library, which need
-//! not be rebuilt for the bare machine. There are no files, no threads, no
-//! signals and no paging. What is not here is `ENOSYS`, and says so on the
-//! serial port.
+//! not be rebuilt for the bare machine. There are no files but the machine's
+//! disks (`files`), no threads, no signals and no paging. What is not here is
+//! `ENOSYS`, and says so on the serial port.
 
 mod entry;
+mod files;
 mod memory;
 
 use crate::port;
@@ -13,6 +14,7 @@ use entry::Frame;
 use memory::Pages;
 
 pub(crate) use entry::{entry_bytes, entry_offset};
+pub use files::disk_path;
 
 /// A QEMU debug exit (hw/misc/debugexit.c) at this port ends the machine.
 pub const EXIT_PORT: u16 = 0x501;
@@ -34,7 +36,7 @@ extern "C" fn handle(frame: &mut Frame) {
 }
 
 fn call(number: i64, arguments: [u64; 6]) -> Result<u64, i32> {
-    let [first, second, third, fourth, ..] = arguments;
+    let [first, second, third, fourth, _, sixth] = arguments;
     let pages = &raw mut PAGES;
     // SAFETY: calls do not nest and there is one thread.
     let pages = unsafe { &mut *pages };
@@ -56,6 +58,47 @@ fn call(number: i64, arguments: [u64; 6]) -> Result<u64, i32> {
             }
             sum
         }
+        // SAFETY: the caller's arguments, as the calls' manual pages have them.
+        libc::SYS_open => return unsafe { files::open(first) },
+        // SAFETY: as above.
+        libc::SYS_openat => return unsafe { files::open(second) },
+        // SAFETY: as above.
+        libc::SYS_fstat => return unsafe { files::status(first, second) },
+        libc::SYS_newfstatat => {
+            // SAFETY: as above; an empty path means the descriptor.
+            return unsafe {
+                match fourth & libc::AT_EMPTY_PATH as u64 {
+                    0 => files::status(files::open(second)?, third),
+                    _ => files::status(first, third),
+                }
+            };
+        }
+        // SAFETY: as above.
+        libc::SYS_stat => return unsafe { files::status(files::open(first)?, second) },
+        // SAFETY: as above.
+        libc::SYS_read => return unsafe { files::read(first, second, third) },
+        libc::SYS_lseek => return files::seek(first, third),
+        // SAFETY: as above.
+        libc::SYS_pread64 => return unsafe { files::read_at(first, second, third, fourth) },
+        // SAFETY: as above.
+        libc::SYS_pwrite64 => return unsafe { files::write_at(first, second, third, fourth) },
+        libc::SYS_pwritev2 => {
+            // SAFETY: as above, with one buffer (`media` has no more).
+            let buffer = unsafe { (second as *const libc::iovec).read() };
+            if third != 1 {
+                return Err(libc::EINVAL);
+            }
+            // SAFETY: as above.
+            let written = unsafe {
+                files::write_at(first, buffer.iov_base as u64, buffer.iov_len as u64, fourth)?
+            };
+            if sixth & libc::RWF_DSYNC as u64 != 0 {
+                files::flush(first)?;
+            }
+            written
+        }
+        libc::SYS_fsync | libc::SYS_fdatasync => return files::flush(first),
+        libc::SYS_fallocate => return files::zero(first, second, third, fourth),
         libc::SYS_brk => pages.set_break(first),
         libc::SYS_mmap => {
             let flags = fourth as i32;
@@ -132,22 +175,19 @@ fn call(number: i64, arguments: [u64; 6]) -> Result<u64, i32> {
         | libc::SYS_getgid
         | libc::SYS_getegid
         | libc::SYS_setrlimit
-        | libc::SYS_sched_yield
-        | libc::SYS_read => 0,
+        | libc::SYS_flock
+        | libc::SYS_sched_yield => 0,
         libc::SYS_futex => match second as i32 & 0x7f {
             libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => 0,
             // Nobody else is there to end the wait.
             _ => die("a thread waits for another, and there is one only"),
         },
-        libc::SYS_ioctl => return Err(libc::ENOTTY),
-        libc::SYS_open
-        | libc::SYS_openat
-        | libc::SYS_readlink
-        | libc::SYS_readlinkat
-        | libc::SYS_access
-        | libc::SYS_stat
-        | libc::SYS_newfstatat => return Err(libc::ENOENT),
-        libc::SYS_fstat | libc::SYS_lseek => return Err(libc::EBADF),
+        libc::SYS_ioctl => match second as libc::c_ulong {
+            // SAFETY: as above.
+            BLKSSZGET => return unsafe { files::block_size(first, third) },
+            _ => return Err(libc::ENOTTY),
+        },
+        libc::SYS_readlink | libc::SYS_readlinkat | libc::SYS_access => return Err(libc::ENOENT),
         libc::SYS_rseq | libc::SYS_statx | libc::SYS_clone3 | libc::SYS_clone => {
             return Err(libc::ENOSYS)
         }
@@ -162,6 +202,8 @@ fn call(number: i64, arguments: [u64; 6]) -> Result<u64, i32> {
     })
 }
 
+// <linux/fs.h>: _IO(0x12, 104).
+const BLKSSZGET: libc::c_ulong = 0x1268;
 // <asm/prctl.h>
 const ARCH_SET_FS: u64 = 0x1002;
 

@@ -115,7 +115,6 @@ impl<'j> Run<'j> {
             current: 0,
             instant: 0,
             virtual_limit: config.virtual_limit,
-            wall_limit: config.wall_limit,
             stop: config.stop,
         })
     }

@@ -83,10 +83,20 @@ pub struct Config<'a> {
     pub quantum: Nanos,
     /// Most virtual time for the commands (ns).
     pub virtual_limit: Option<Nanos>,
+    /// When the run is to end before its end.
+    pub stop: Stop,
+}
+
+/// What ends a run from outside.
+#[derive(Default)]
+pub struct Stop {
+    /// Set to end it.
+    pub flag: Arc<AtomicBool>,
+    /// Called now and then where no other thread can set the flag: the bare
+    /// machine.
+    pub look: Option<Box<dyn Fn()>>,
     /// Most wall-clock time for everything.
     pub wall_limit: Option<Duration>,
-    /// Set to end the run.
-    pub stop: Arc<AtomicBool>,
 }
 
 /// The declared processor speed.

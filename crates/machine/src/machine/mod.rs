@@ -12,8 +12,7 @@ mod order;
 mod outcome;
 mod slice;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use stasis_clock::Nanos;
@@ -26,7 +25,7 @@ use line::Line;
 use one::{After, Machine};
 use order::Turn;
 
-pub use config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
+pub use config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
 
 /// How often the journal hears of progress.
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -53,8 +52,7 @@ struct Run<'j> {
     /// The virtual time that everything has reached (ticks).
     instant: u64,
     virtual_limit: Option<Nanos>,
-    wall_limit: Option<Duration>,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
 }
 
 impl Run<'_> {
@@ -109,7 +107,7 @@ impl Run<'_> {
 
     // What is looked at between slices: the user, limits, progress.
     fn look_around(&mut self) -> Result<Option<Ending>, Error> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.flag.load(Ordering::Relaxed) {
             return Ok(Some(Ending::Cancelled));
         }
         let line = &mut self.line;
@@ -122,8 +120,11 @@ impl Run<'_> {
         // The wall clock costs a call; every so many turns is often enough.
         line.statistics.turns = line.statistics.turns.wrapping_add(1);
         if line.statistics.turns.is_multiple_of(64) {
+            if let Some(look) = &self.stop.look {
+                look();
+            }
             let now = Instant::now();
-            if self.wall_limit.is_some_and(|limit| now - line.statistics.born >= limit) {
+            if self.stop.wall_limit.is_some_and(|limit| now - line.statistics.born >= limit) {
                 return Ok(Some(Ending::WallLimit));
             }
             if now - line.statistics.reported >= PROGRESS {

@@ -116,9 +116,11 @@ impl Inside {
         if stasis_bare::is_here() {
             buffer()?;
             let mut items = FwCfg::open()?;
+            let drives = (0..drives(&mut items)?).map(|index| stasis_bare::disk_path(index).into());
+            let drives = drives.collect();
             let job = items.whole(JOB_ITEM)?;
-            let stop = stop::Listener::absent();
-            return Ok((Self { items, journal: Port, stop, drives: Vec::new() }, job));
+            let stop = stop::Listener::polled();
+            return Ok((Self { items, journal: Port, stop, drives }, job));
         }
         boot::before_pause()?;
         buffer()?;
@@ -127,9 +129,7 @@ impl Inside {
         // From here on it is a restored machine: what QEMU offers is looked up
         // now, not before.
         let mut items = FwCfg::open()?;
-        let count = items.whole(DRIVES_ITEM)?;
-        let count = String::from_utf8_lossy(&count).parse().unwrap_or(0);
-        let drives = boot::load_drives(count)?;
+        let drives = boot::load_drives(drives(&mut items)?)?;
         let job = items.whole(JOB_ITEM)?;
         let stop = stop::Listener::start()?;
         Ok((Self { items, journal: Port, stop, drives }, job))
@@ -181,9 +181,24 @@ impl Inside {
         self.stop.reason()
     }
 
+    /// To be called now and then where this program has one thread only, the bare
+    /// machine: looks whether the outer side asks to stop. Elsewhere None.
+    pub fn look_for_stop(&self) -> Option<Box<dyn Fn()>> {
+        stasis_bare::is_here().then(|| {
+            let stop = self.stop.clone();
+            Box::new(move || stop.look()) as Box<dyn Fn()>
+        })
+    }
+
     /// Calls `hook`, on another thread, right after the stop flag was set:
     /// for a signal that gets a thread out of `KVM_RUN`.
     pub fn on_stop(&self, hook: impl Fn() + Send + 'static) {
         self.stop.hook(Box::new(hook));
     }
+}
+
+/// How many drives are passed.
+fn drives(items: &mut FwCfg) -> Result<usize, InsideError> {
+    let count = items.whole(DRIVES_ITEM)?;
+    Ok(String::from_utf8_lossy(&count).parse().unwrap_or(0))
 }

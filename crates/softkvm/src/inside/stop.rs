@@ -27,6 +27,7 @@ struct Shared {
 }
 
 /// A thread that waits for the byte.
+#[derive(Clone)]
 pub(super) struct Listener {
     shared: Arc<Shared>,
 }
@@ -52,10 +53,21 @@ impl Listener {
         Ok(Self { shared })
     }
 
-    /// One that nobody tells anything: the bare machine has no second thread.
-    /// The outer side ends it after its time of grace.
-    pub(super) fn absent() -> Self {
+    /// One without a thread, as on the bare machine: [`Listener::look`] is called instead.
+    pub(super) fn polled() -> Self {
         Self { shared: Arc::default() }
+    }
+
+    /// Looks for the byte on the bare machine, where nobody waits for it.
+    pub(super) fn look(&self) {
+        const PORT: u16 = 0x2f8;
+        // The line status register, and its bit for a byte that has come (16550).
+        const STATUS: u16 = PORT + 5;
+        const READY: u8 = 1;
+        if stasis_bare::port::read_byte(STATUS) & READY != 0 {
+            self.shared.byte.store(stasis_bare::port::read_byte(PORT), Ordering::Relaxed);
+            self.shared.flag.store(true, Ordering::Release);
+        }
     }
 
     pub(super) fn flag(&self) -> Arc<AtomicBool> {

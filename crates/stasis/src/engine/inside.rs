@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use stasis_journal::{Ending, Entry, Journal};
+use stasis_machine::Stop;
 use stasis_media::MediumSpec;
 use stasis_softkvm::inside::{Inside, StopReason};
 
@@ -36,9 +37,9 @@ fn execute(inside: &mut Inside, job: &[u8]) -> Result<Entry> {
             drive.medium = MediumSpec::Device { path, direct: true };
         }
     }
-    let stop = inside.stop_flag();
+    let stop = Stop { flag: inside.stop_flag(), look: inside.look_for_stop(), wall_limit: None };
     let mut journal = inside.journal_handle();
-    let mut outcome = local::run(plan, &mut Items(inside), &mut journal, stop, None)?;
+    let mut outcome = local::run(plan, &mut Items(inside), &mut journal, stop)?;
     if outcome.ending == Ending::Cancelled && inside.stop_reason() == Some(StopReason::WallLimit) {
         outcome.ending = Ending::WallLimit;
     }

@@ -4,16 +4,13 @@ use std::fs::File;
 use std::io::Cursor;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::Stream;
 use stasis_experiment::CpuSpeed;
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
-use stasis_machine::{Config, MachineConfig, Rewind, Speed};
+use stasis_machine::{Config, MachineConfig, Rewind, Speed, Stop};
 
 use super::drives::Drives;
 use super::plan::{input, Plan};
@@ -97,8 +94,7 @@ pub fn run(
     plan: Plan,
     inputs: &mut dyn Inputs,
     journal: &mut dyn Journal,
-    stop: Arc<AtomicBool>,
-    wall_limit: Option<Duration>,
+    stop: Stop,
 ) -> Result<Outcome> {
     let vmlinux = whole(inputs, input::VMLINUX)?;
     let initramfs = whole(inputs, input::INITRAMFS)?;
@@ -152,7 +148,6 @@ pub fn run(
             repeatable: plan.repeatable,
             quantum,
             virtual_limit: plan.virtual_limit,
-            wall_limit,
             stop,
         },
         &mut journal,

@@ -12,6 +12,7 @@ use stasis_clock::Nanos;
 use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest::build::Guest;
+use stasis_machine::Stop;
 use stasis_media::{Medium, MediumSpec};
 use stasis_models::ModelTable;
 
@@ -297,7 +298,8 @@ impl Prepared<'_> {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
                 let mut files = local::Files::new(setting.guest, setting.input);
-                let outcome = local::run(plan, &mut files, relay, Arc::clone(stop), wall_limit)?;
+                let stop = Stop { flag: Arc::clone(stop), look: None, wall_limit };
+                let outcome = local::run(plan, &mut files, relay, stop)?;
                 stasis_journal::Journal::entry(
                     relay,
                     stasis_journal::Entry::Outcome(Box::new(outcome)),

@@ -97,11 +97,6 @@ pub fn run(
         memory += (1 + machines) * setting.input.len() as u64;
         inputs.push(Input { name: input::FILES.into(), path: archive.path().to_owned() });
     }
-    if setting.engine == Engine::Bare && !drives.is_empty() {
-        return Err(RunError::Failed(anyhow::anyhow!(
-            "--engine bare has no files below its drives yet: give them media in RAM, or take --engine exact"
-        )));
-    }
     let cache = cache().context(NO_CACHE)?;
     let host = Host {
         form: match setting.engine {
