@@ -1,6 +1,7 @@
 //! What is set up before the first guest.
 
 use crate::host;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the processor keeps the host's state while a guest runs (AMD64 APM
 /// vol. 2, 15.30.4), and the register that says so.
@@ -10,6 +11,13 @@ const HSAVE: u32 = 0xc001_0117;
 struct Page([u8; 4096]);
 
 static mut STATE: Page = Page([0; 4096]);
+
+static DONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`start`] was called: the timer works.
+pub(crate) fn is_done() -> bool {
+    DONE.load(Ordering::Relaxed)
+}
 
 /// Prepares the bare processor for guests.
 ///
@@ -21,4 +29,5 @@ pub unsafe fn start() {
     // the processor only.
     unsafe { host::write_msr(HSAVE, &raw mut STATE as u64) };
     host::start_timer();
+    DONE.store(true, Ordering::Relaxed);
 }

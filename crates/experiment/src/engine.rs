@@ -15,17 +15,15 @@ pub enum Engine {
     Kvm,
     /// The software KVM host in its fast form: time is this machine's.
     Softkvm,
-    /// The software KVM host in its repeatable form: one instruction is one
-    /// nanosecond before the CPU speed is applied.
-    Exact,
-    /// The same without Linux and KVM below the guest, for drives in memory: a
+    /// An emulated machine with nothing but this program below the guest: one
+    /// instruction is one nanosecond before the CPU speed is applied, and a
     /// result depends on the experiment only.
-    Bare,
+    Exact,
 }
 
 impl Engine {
     /// Every engine.
-    pub const ALL: [Engine; 5] = [Self::Auto, Self::Kvm, Self::Softkvm, Self::Exact, Self::Bare];
+    pub const ALL: [Engine; 4] = [Self::Auto, Self::Kvm, Self::Softkvm, Self::Exact];
 
     /// Its name in configurations and results.
     pub fn name(self) -> &'static str {
@@ -34,13 +32,7 @@ impl Engine {
             Self::Kvm => "kvm",
             Self::Softkvm => "softkvm",
             Self::Exact => "exact",
-            Self::Bare => "bare",
         }
-    }
-
-    /// Whether a run repeats to the nanosecond: one instruction is one tick.
-    pub fn is_exact(self) -> bool {
-        matches!(self, Self::Exact | Self::Bare)
     }
 }
 

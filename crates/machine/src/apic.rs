@@ -310,7 +310,13 @@ impl Apic {
         self.isr[usize::from(vector / 64)] |= 1 << (vector % 64);
     }
 
-    fn end_of_interrupt(&mut self) {
+    /// Whether an interrupt is in service and none waits behind it.
+    pub fn serves_one_alone(&self) -> bool {
+        highest(&self.isr).is_some() && highest(&self.irr).is_none()
+    }
+
+    /// The highest interrupt in service has ended.
+    pub fn end_of_interrupt(&mut self) {
         if let Some(vector) = highest(&self.isr) {
             self.isr[usize::from(vector / 64)] &= !(1 << (vector % 64));
         }

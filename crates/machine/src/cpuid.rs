@@ -7,7 +7,7 @@
 
 use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 
-use crate::pvclock;
+use crate::{pvclock, pveoi};
 
 /// Makes the CPUID leaves of processor `index` of `count`.
 ///
@@ -64,9 +64,10 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool, counted: 
             }
             (0xb | 0x1f, level) => topology(entry, level, index, count, width),
             (0x4000_0001, _) => {
-                // None of KVM's own features, which want an APIC in the kernel;
-                // of several processors, the clock that this program makes.
-                entry.eax = if count > 1 { pvclock::FEATURES } else { 0 };
+                // Of KVM's own features those that this program makes: the others
+                // want an APIC in the kernel.
+                let clock = if count > 1 { pvclock::FEATURES } else { 0 };
+                entry.eax = pveoi::FEATURE | clock;
                 entry.edx = 0;
             }
             (0x8000_0001, _) => {

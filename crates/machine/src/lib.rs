@@ -34,6 +34,7 @@ mod machine;
 mod memory;
 mod pci;
 mod pvclock;
+mod pveoi;
 mod quiet;
 mod statistics;
 mod time;
@@ -42,7 +43,7 @@ mod vcpu;
 
 pub use boot::BootError;
 pub use error::Error;
-pub use machine::{run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
+pub use machine::{run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
 
 /// Most processors of a machine.
 pub const PROCESSORS_LIMIT: u32 = 64;

@@ -4,6 +4,7 @@ use crate::apic::Apic;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::pveoi::PvEoi;
 
 /// What a processor does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum State {
 pub struct Processor {
     /// Its local APIC.
     pub apic: Apic,
+    /// Where its guest ends interrupts without an exit.
+    pub eoi: PvEoi,
     /// What it does.
     pub state: State,
     /// Its local time: where in virtual time it is (ticks). While it runs, its
@@ -41,6 +44,7 @@ impl Processor {
     pub fn new(index: u32) -> Self {
         Self {
             apic: Apic::new(index),
+            eoi: PvEoi::default(),
             state: if index == 0 { State::Runnable } else { State::Waiting },
             time: 0,
             waiting: None,

@@ -225,7 +225,7 @@ pub struct RunArguments {
     /// Folder for the results [default: results]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// Where the machine runs: auto, kvm, softkvm, exact or bare [default: auto]
+    /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<Engine>,
     /// Let time go back for drives faster than the guest's own I/O path

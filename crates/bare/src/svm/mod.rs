@@ -15,5 +15,6 @@ mod walk;
 pub use calibrate::{calibrate, NotExact};
 pub use cpuid::Leaf;
 pub use nested::{Nested, NotMappable};
+pub(crate) use time::TIMER;
 pub use time::{Costs, Way};
 pub use vcpu::{Exit, LongMode, Registers, Vcpu};

@@ -65,7 +65,7 @@ fn ticks() -> u64 {
 
 /// The processor's timer, which all guests' processors share.
 #[derive(Debug)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     /// When it goes off, or did, on the host's TSC; 0: its interrupt is taken.
     due: AtomicU64,
     /// The host's TSC at the last exit.
@@ -73,7 +73,7 @@ pub(super) struct Timer {
 }
 
 /// The one that there is.
-pub(super) static TIMER: Timer = Timer::new();
+pub(crate) static TIMER: Timer = Timer::new();
 
 impl Timer {
     const fn new() -> Self {
@@ -110,6 +110,16 @@ impl Timer {
     pub(super) fn has_passed(&self) -> bool {
         let due = self.due.load(Relaxed);
         due != 0 && due <= ticks()
+    }
+
+    /// Waits until the TSC reads `end`.
+    pub(crate) fn sleep_until(&self, end: u64) {
+        // The setting for a guest is lost.
+        crate::host::stop_timer();
+        self.fired();
+        while let Some(left) = end.checked_sub(ticks()).filter(|&left| left > 0) {
+            crate::host::sleep(left.min(u64::from(u32::MAX)) as u32);
+        }
     }
 
     /// It is stopped, and its interrupt taken if there was one.

@@ -136,6 +136,8 @@ fn call(number: i64, arguments: [u64; 6]) -> Result<u64, i32> {
             unsafe { (second as *mut [u64; 2]).write([wall + now / SECOND, now % SECOND]) };
             0
         }
+        libc::SYS_nanosleep => sleep(first, false),
+        libc::SYS_clock_nanosleep => sleep(third, second & libc::TIMER_ABSTIME as u64 != 0),
         libc::SYS_getrandom => {
             // SAFETY: the caller's buffer of that length; one thread.
             unsafe {
@@ -219,6 +221,18 @@ fn zeroes(at: u64, length: u64) -> u64 {
 fn ticks() -> u64 {
     // SAFETY: the instruction has no effect on memory.
     unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Waits for the timespec at `at`: from now on, or until that time since the start.
+fn sleep(at: u64, absolute: bool) -> u64 {
+    let start = if absolute { 0 } else { ticks() };
+    // SAFETY: the caller's timespec.
+    let [seconds, rest] = unsafe { (at as *const [u64; 2]).read() };
+    let end = start.saturating_add(seconds.saturating_mul(SECOND)).saturating_add(rest);
+    if crate::start::is_done() {
+        crate::svm::TIMER.sleep_until(end);
+    }
+    0
 }
 
 // Numbers for hash tables: the same in each run. Marsaglia: Xorshift RNGs,

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::kick::Kick;
 use crate::memory::GuestMemory;
 use crate::quiet::Quiet;
-use crate::{boot, cpuid, layout, pvclock};
+use crate::{boot, cpuid, layout, pvclock, pveoi};
 
 use stay::{Host, Processor};
 pub use vcpu::Vcpu;
@@ -139,7 +139,7 @@ fn prepare_vm(vm: &VmFd) -> Result<(), Error> {
         msr_count,
         bitmap: &deny_all,
     };
-    let ours = [ours(layout::TSC_DEADLINE, 1), ours(pvclock::WALL_CLOCK, 2)];
+    let ours = [ours(layout::TSC_DEADLINE, 1), ours(pvclock::WALL_CLOCK, 2), ours(pveoi::WORD, 1)];
     vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &ours).map_err(Error::kvm("filter MSRs"))?;
     // A spinning processor exits at the end of its slice; exits on PAUSE would
     // only take guest time unseen. Not every host can turn them off.

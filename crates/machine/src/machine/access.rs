@@ -6,7 +6,7 @@ use crate::apic::Effect;
 use crate::devices::cmos;
 use crate::error::Error;
 use crate::layout::{self, TSC_DEADLINE, X2APIC};
-use crate::pvclock;
+use crate::{pvclock, pveoi};
 
 /// The legacy timer's ports. There is none; a counter that reads zero ends
 /// Linux's early attempt to calibrate by it at once (`quick_pit_calibrate`).
@@ -25,6 +25,8 @@ impl Machine {
             self.processors[index].apic.set_deadline(deadline);
         } else if number == pvclock::SYSTEM_TIME {
             self.clock.set_page(index, value);
+        } else if number == pveoi::WORD {
+            self.processors[index].eoi.set_word(value);
         } else if number == pvclock::WALL_CLOCK {
             // Not in memory: the guest has no use for it then.
             let _ = self.memory.write(value, &pvclock::wall_clock(cmos::DATE));

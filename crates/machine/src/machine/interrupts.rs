@@ -5,6 +5,7 @@ use super::one::Machine;
 use crate::apic::{Delivery, Destination, Message};
 use crate::error::Error;
 use crate::pci::Written;
+use crate::pveoi::PvEoi;
 use crate::vcpu::State;
 
 impl Machine {
@@ -88,6 +89,7 @@ impl Machine {
                 Delivery::Init => {
                     self.vcpus[index].initialize()?;
                     processor.apic.initialize();
+                    processor.eoi = PvEoi::default();
                     processor.state = State::Waiting;
                     processor.waiting = None;
                 }

@@ -34,6 +34,8 @@ impl Machine {
         }
         self.vcpus[index].settle(std::mem::take(&mut line.waited))?;
         let injecting = self.inject(line, index)?;
+        let processor = &mut self.processors[index];
+        processor.eoi.offer(&processor.apic, &self.memory);
         if self.processors.len() > 1 {
             self.show_clock(line, index, until - now);
         }
@@ -54,6 +56,7 @@ impl Machine {
         self.clock.end(ran);
         let processor = &mut self.processors[index];
         (processor.time, processor.late) = (left, late);
+        processor.eoi.take(&mut processor.apic, &self.memory);
         let ahead = left.saturating_sub(others.unwrap_or(left));
         line.statistics.slice(place, (entered, left), ahead);
         match exit {

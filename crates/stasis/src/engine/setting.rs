@@ -115,7 +115,7 @@ impl<'a> Setting<'a> {
         let plan = Plan {
             machines,
             cpu_speed: self.cpu_speed(),
-            repeatable: self.engine.is_exact(),
+            repeatable: self.engine == Engine::Exact,
             seed: experiment.seed,
             virtual_limit: experiment.virtual_limit,
             record: self.recording.is_some(),
@@ -164,7 +164,7 @@ impl<'a> Setting<'a> {
         }
         // A run that must repeat starts at the guest's own date, others today.
         let date = Duration::from_secs(self.guest.date);
-        let date = if self.engine.is_exact() {
+        let date = if self.engine == Engine::Exact {
             date
         } else {
             SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().max(date)
@@ -176,18 +176,18 @@ impl<'a> Setting<'a> {
 
     /// What the guest's own software adds to a read as fio sees it (ns).
     fn path(&self) -> Nanos {
-        match (self.engine.is_exact(), self.cpu_speed()) {
+        match (self.engine, self.cpu_speed()) {
             // An instruction is a tick.
-            (true, CpuSpeed::Khz(khz)) => PATH_INSTRUCTIONS * 1_000_000 / khz,
+            (Engine::Exact, CpuSpeed::Khz(khz)) => PATH_INSTRUCTIONS * 1_000_000 / khz,
             // The software host's TSC has 1 GHz.
-            (true, CpuSpeed::Times(times)) => (PATH_INSTRUCTIONS as f64 / times) as Nanos,
+            (Engine::Exact, CpuSpeed::Times(times)) => (PATH_INSTRUCTIONS as f64 / times) as Nanos,
             _ => 0,
         }
     }
 
     fn cpu_speed(&self) -> CpuSpeed {
         self.experiment.machine.cpu_speed.unwrap_or(match self.engine {
-            Engine::Exact | Engine::Bare => CpuSpeed::EXACT_DEFAULT,
+            Engine::Exact => CpuSpeed::EXACT_DEFAULT,
             _ => CpuSpeed::Times(1.0),
         })
     }

@@ -100,8 +100,7 @@ pub fn run(
     let cache = cache().context(NO_CACHE)?;
     let host = Host {
         form: match setting.engine {
-            Engine::Exact => Form::Exact,
-            Engine::Bare => Form::Bare,
+            Engine::Exact => Form::Bare,
             _ => Form::Fast,
         },
         memory: memory.next_multiple_of(STEP),

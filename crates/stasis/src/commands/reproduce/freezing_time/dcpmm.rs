@@ -1,7 +1,7 @@
 //! Section 5.3: a drive faster than the guest's own way to it.
 
 use anyhow::Result;
-use stasis_experiment::CpuSpeed;
+use stasis_experiment::{CpuSpeed, Engine};
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Markup, Quantity, Scale, Stroke};
@@ -35,7 +35,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     let what = "5.3: the DCPMM, with rewind";
     let mut rewind = fio_trial(settings, (REWIND, what), MANY, on_ram("dcpmm")?, (&[JOB], count));
     rewind.experiment.machine.rewind = true;
-    if settings.engine.is_exact() {
+    if settings.engine == Engine::Exact {
         rewind.experiment.machine.cpu_speed = Some(CpuSpeed::Times(FAST));
     }
     Ok(vec![naive, rewind])
