@@ -151,7 +151,7 @@ impl Disk {
     fn queue(&self) -> &mut Queue {
         // SAFETY: system calls do not nest and there is one thread; no other
         // reference is alive across a call of this.
-        unsafe { &mut *(&raw mut QUEUES[self.index]) }
+        unsafe { &mut QUEUES[self.index] }
     }
 
     fn register(self, offset: u64) -> *mut u32 {
@@ -220,7 +220,7 @@ impl Disk {
             Request::Flush if queue.features & FLUSH == 0 => return Ok(()),
             Request::Flush => (4, None),
             Request::Zero { bytes, unmap } => {
-                queue.range = [sector, bytes / SECTOR | u64::from(unmap) << 32];
+                queue.range = [sector, (bytes / SECTOR) | u64::from(unmap) << 32];
                 (13, Some((&raw const queue.range as u64, 16, 0)))
             }
         };

@@ -43,7 +43,6 @@ fn main() {
         initramfs: &initramfs,
         root_length: 0,
         fill_root: &mut |_| Ok(()),
-        repeatable: true,
         quantum: 20_000,
         virtual_limit: None,
         stop: Default::default(),

@@ -49,6 +49,24 @@ pub struct Costs {
     pub slack: i64,
 }
 
+impl Costs {
+    /// Their names and values, for the results; none where they are in no guest's
+    /// time.
+    pub fn named(&self) -> Vec<(String, i64)> {
+        const NAMES: [&str; WAYS] =
+            ["port", "mmio-write", "mmio-read", "msr-write", "msr-read", "halt", "kick", "other"];
+        if *self == Self::default() {
+            return Vec::new();
+        }
+        let mut all = vec![("enter".to_owned(), self.enter), ("inject".to_owned(), self.inject)];
+        let leave = NAMES.iter().zip(self.leave);
+        all.extend(leave.map(|(name, cost)| (format!("leave-{name}"), cost)));
+        all.push(("arm".to_owned(), self.arm));
+        all.push(("slack".to_owned(), self.slack));
+        all
+    }
+}
+
 /// Virtual time.
 #[derive(Debug)]
 pub struct Clock {
@@ -112,13 +130,6 @@ impl Clock {
     #[inline]
     pub fn leave(&mut self, way: Way, host: u64) {
         let at = host.wrapping_add(self.offset).wrapping_sub(self.costs.leave[way as usize] as u64);
-        self.now = at.max(self.entered);
-    }
-
-    /// Virtual time of a slice that its timer, due at `due` (host TSC), ended:
-    /// the latest that the guest can have seen.
-    pub fn leave_at(&mut self, due: u64) {
-        let at = due.wrapping_add(self.offset).wrapping_add(self.costs.slack as u64);
         self.now = at.max(self.entered);
     }
 

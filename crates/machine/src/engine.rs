@@ -40,11 +40,10 @@ pub trait Engine {
     fn processors(&mut self) -> Result<Processors, Error>;
 }
 
-/// The engine of the place where this program runs; `repeatable`: where it
-/// repeats itself to the instruction.
-pub fn open(repeatable: bool) -> Result<Box<dyn Engine>, Error> {
+/// The engine of the place where this program runs.
+pub fn open() -> Result<Box<dyn Engine>, Error> {
     if stasis_bare::is_here() {
         return Ok(Box::new(BareEngine::open()?));
     }
-    Ok(Box::new(KvmEngine::open(repeatable)?))
+    Ok(Box::new(KvmEngine::open()?))
 }

@@ -14,20 +14,18 @@
 //!   model says, whatever the medium or the host does.
 //! - Guests are hostile: no access, register value or request of theirs makes
 //!   this crate panic or touch memory that is not theirs.
-//! - On a host that repeats itself to the instruction, so does the guest.
+//! - On the bare machine a guest's run depends on what this crate was told only.
 
 mod acpi;
 mod apic;
 mod bare;
 mod boot;
-mod calibrate;
 mod clock;
 mod cpuid;
 mod devices;
 mod engine;
 mod error;
 mod exit;
-mod kick;
 mod kvm;
 mod layout;
 mod machine;
@@ -35,7 +33,6 @@ mod memory;
 mod pci;
 mod pvclock;
 mod pveoi;
-mod quiet;
 mod statistics;
 mod time;
 mod utilization;

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use stasis_clock::Nanos;
 use stasis_journal::{Ending, Exits, Outcome, Overshoot, ProcessorOutcome, Processors};
 
-use crate::calibrate;
 use crate::clock::Clock;
 use crate::utilization::Utilization;
 
@@ -160,7 +159,7 @@ impl Statistics {
             skipped_ns: clock.scale().to_ns(finished.skipped),
             exits: finished.exits,
             overshoot: finished.overshoot,
-            calibration: calibrate::describe(&clock.costs),
+            calibration: clock.costs.named(),
             tsc_khz: clock.scale().khz(),
             inside,
             machines: Vec::new(),

@@ -126,11 +126,6 @@ pub trait Vcpu {
     /// A stay shorter than this (ticks) is not worth an entry.
     fn shortest(&self) -> u64;
 
-    /// Makes everything ready for a stay: what takes the host's time and is not
-    /// to come between [`Vcpu::inject`] and [`Vcpu::stay`]. `waited`: the host
-    /// may have slept since the last one.
-    fn settle(&mut self, waited: bool) -> Result<(), Error>;
-
     /// Runs the guest from where `clock` stands until `until` (ticks) or an exit
     /// of its own, and sets `clock` to when that was. `injecting`: an interrupt
     /// goes in.

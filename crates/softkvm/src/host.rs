@@ -10,13 +10,11 @@ use std::time::Duration;
 /// How the software host's processor keeps time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// One instruction is one nanosecond and idle time is skipped: a run
-    /// repeats exactly.
+    /// Nothing but the program below the job (`stasis_bare`): one instruction is
+    /// one nanosecond, idle time is skipped, and a run repeats exactly.
     Exact,
-    /// The same, without an operating system and KVM below the job
-    /// (`stasis_bare`).
-    Bare,
-    /// Time is the real machine's, two processors: faster, does not repeat.
+    /// Linux with KVM below the job. Time is the real machine's, two processors:
+    /// a run does not repeat.
     Fast,
 }
 
@@ -77,7 +75,7 @@ impl Host {
     /// Memory in MiB as QEMU is told it: a power of two from 2 GiB on, so that
     /// few saved machines serve many sizes. What is not touched costs nothing.
     pub(crate) fn megabytes(&self) -> u64 {
-        if self.form == Form::Bare {
+        if self.form == Form::Exact {
             // All of it lies in one piece above 4 GiB.
             let low = stasis_bare::layout::LOW_END;
             return low.saturating_add(self.memory).div_ceil(1 << 20).min(1 << 30);
@@ -162,7 +160,7 @@ mod tests {
 
     fn host(memory: u64) -> Host {
         Host {
-            form: Form::Exact,
+            form: Form::Fast,
             memory,
             inputs: Vec::new(),
             drives: Vec::new(),

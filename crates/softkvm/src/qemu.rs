@@ -25,13 +25,12 @@ use std::process::{Command, ExitStatus};
 /// - `rcupdate.rcu_expedited=1 cryptomgr.notests`: a quicker boot.
 /// - `nowatchdog`: no timer of its own.
 /// - `pci=off`: microvm has none.
-/// - `iomem=relaxed`: the inner side reaches its local APIC (`inside/timers.rs`).
 /// - `kvm.*`: no work that a deterministic guest does not need: halt polling
 ///   burns instructions, huge page recovery wakes a thread.
 /// - `STASIS_SOFTKVM=1` reaches `/init` in its environment.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none audit=0 \
      cgroup_disable=memory tsc=reliable tsc_early_khz=1000000 nokaslr norandmaps no_timer_check \
-     rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off iomem=relaxed \
+     rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off \
      transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 rdinit=/init STASIS_SOFTKVM=1";
 
 /// Where the journal leaves: QEMU's debug console, at its usual port.
@@ -53,7 +52,7 @@ pub(crate) enum Purpose<'a> {
     /// `ram`, until the machine pauses itself.
     Build { kernel: &'a Path, initramfs: &'a Path },
     /// Run this image (`stasis_bare`) at once, with the firmware beside it.
-    Bare { job: &'a Path, image: &'a Path },
+    Exact { job: &'a Path, image: &'a Path },
     /// Wait for a saved state, with a private copy of the file `ram`.
     Restore { job: &'a Path },
 }
@@ -62,15 +61,15 @@ pub(crate) enum Purpose<'a> {
 pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     let timing: &[&str] = match host.form {
         // `sleep=off`: idle time is skipped instead of waited for.
-        Form::Exact | Form::Bare => {
+        Form::Exact => {
             &["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=off"]
         }
         Form::Fast => &["-accel", "tcg,thread=multi", "-smp", "2"],
     };
-    let bare = host.form == Form::Bare;
+    let exact = host.form == Form::Exact;
     let common = [
         "-machine",
-        if bare {
+        if exact {
             "microvm,memory-backend=ram,ioapic2=off,pic=off,pit=off,rtc=off"
         } else {
             // With a second I/O APIC, interrupts of the first virtio-mmio slots
@@ -81,7 +80,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
         // at the top, where the initramfs lies as well: from QEMU 10 on a machine
         // of 2 GiB resets before its kernel has begun. This one knows no disks.
         "-bios",
-        if bare { "firmware" } else { "qboot.rom" },
+        if exact { "firmware" } else { "qboot.rom" },
         // RDRAND and RDSEED would be the one source of chance.
         "-cpu",
         "EPYC,+svm,+npt,-rdrand,-rdseed,-erms",
@@ -112,7 +111,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     arguments.push("-m".into());
     arguments.push(format!("{}M", host.megabytes()).into());
     // All slots always, so that one saved machine serves any number of drives.
-    for index in 0..if bare { host.drives.len() } else { Host::DRIVES } {
+    for index in 0..if exact { host.drives.len() } else { Host::DRIVES } {
         arguments.push("-device".into());
         let device = format!(
             "virtio-blk-device,bus=virtio-mmio-bus.{index},drive=drive{index},serial=stasis-{index}"
@@ -130,8 +129,8 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         arguments.push(OsString::from(option));
         arguments.push(value);
     };
-    let bare = host.form == Form::Bare;
-    let backend = match bare {
+    let exact = host.form == Form::Exact;
+    let backend = match exact {
         true => "memory-backend-ram,id=ram",
         false => "memory-backend-file,id=ram,mem-path=ram",
     };
@@ -147,17 +146,16 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     add("-mon", "chardev=qmp,mode=control".into());
     // Slots without a drive; when the machine is built, all of them.
     let taken = if matches!(purpose, Purpose::Build { .. }) { 0 } else { host.drives.len() };
-    for index in taken..if bare { 0 } else { Host::DRIVES } {
+    for index in taken..if exact { 0 } else { Host::DRIVES } {
         add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
     }
     match purpose {
         Purpose::Build { kernel, initramfs } => {
             add("-kernel", kernel.into());
             add("-initrd", initramfs.into());
-            let exact = if host.form == Form::Exact { " STASIS_EXACT=1" } else { "" };
-            add("-append", format!("{APPEND}{exact}").into());
+            add("-append", APPEND.into());
         }
-        Purpose::Bare { job, image } => {
+        Purpose::Exact { job, image } => {
             // The modern interface of the drives (VIRTIO 1.2, 4.2.2).
             add("-global", "virtio-mmio.force-legacy=off".into());
             let mut loader = with_path("loader,file=", image);
@@ -279,7 +277,7 @@ mod tests {
     #[test]
     fn the_firmware_knows_no_disks() {
         let host = Host {
-            form: Form::Exact,
+            form: Form::Fast,
             memory: 0,
             inputs: Vec::new(),
             drives: Vec::new(),

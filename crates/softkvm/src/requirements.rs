@@ -2,7 +2,7 @@
 
 use crate::host::available_memory;
 use crate::snapshot::Snapshot;
-use crate::{Host, Kernel};
+use crate::{Form, Host, Kernel};
 use stasis_qemu::process::find_qemu;
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,11 +37,11 @@ pub fn requirements(host: &Host) -> Requirements {
     if qemu.is_none() {
         install.push("qemu-system-x86");
     }
-    // Only the first run needs these.
+    // Only the first run needs these, where Linux is below the guest.
     for (program, package) in [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")] {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-        if kernel.is_none() && !there && !install.contains(&package) {
+        if host.form == Form::Fast && kernel.is_none() && !there && !install.contains(&package) {
             install.push(package);
         }
     }

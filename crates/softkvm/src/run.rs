@@ -1,7 +1,7 @@
 //! One job in a software host, from start to end.
 
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
-use crate::snapshot::{bare, restore, Restored, Snapshot};
+use crate::snapshot::{restore, start_exact, Restored, Snapshot};
 use crate::{inside, prepare, Control, Error, Form, Host, Kernel};
 use stasis_journal::{Decoder, Entry, FrameError, Journal};
 use stasis_qemu::fd::readable;
@@ -46,13 +46,46 @@ pub fn boot(
     control: &Control,
     progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<(), Error> {
-    if Kernel::cached(&host.cache).is_some_and(|kernel| Snapshot::exists(host, &kernel)) {
+    if host.form == Form::Fast
+        && Kernel::cached(&host.cache).is_some_and(|kernel| Snapshot::exists(host, &kernel))
+    {
         return Ok(());
     }
     let files = Files::new(host, b"")?;
-    drop(ready(host, &files, control, progress)?);
+    let machine = ready(host, &files, control, progress)?;
+    let mut said = Said::default();
+    let result = relay(machine, &mut said, control);
+    match (said.failure, result) {
+        (Some(message), _) => Err(Error::Died { status: message, detail: String::new() }),
+        // It ends without an outcome, as there was no job.
+        (None, result) => {
+            if said.ready {
+                Ok(())
+            } else {
+                result
+            }
+        }
+    }?;
     files.remove_log(host);
     Ok(())
+}
+
+/// What a host without a job has said.
+#[derive(Default)]
+struct Said {
+    ready: bool,
+    failure: Option<String>,
+}
+
+impl Journal for Said {
+    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
+        match entry {
+            Entry::Stage(_) => self.ready = true,
+            Entry::Failed(message) => self.failure = Some(message),
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// A machine restored to where it takes its job.
@@ -66,11 +99,11 @@ fn ready(
     // Before anything is downloaded that would be of no use without it.
     find_qemu().ok_or(Error::QemuMissing)?;
     let stopped = || control.stop.load(Ordering::Relaxed);
-    if host.form == Form::Bare {
+    if host.form == Form::Exact {
         // QEMU has read what is in the folder when it can be talked to.
         let folder = tempfile::tempdir_in(files.folder());
         let folder = folder.map_err(Error::system("make a folder"))?;
-        return bare(host, folder.path(), &files.job, &files.log, &stopped);
+        return start_exact(host, folder.path(), &files.job, &files.log, &stopped);
     }
     let kernel = prepare(&host.cache, progress)?;
     let mut get = || Snapshot::get(host, &kernel, &files.log, &stopped, progress);

@@ -266,7 +266,7 @@ impl Restored {
 }
 
 /// Starts the program itself on the bare machine with `job`, in `folder`.
-pub(crate) fn bare(
+pub(crate) fn start_exact(
     host: &Host,
     folder: &Path,
     job: &Path,
@@ -281,7 +281,7 @@ pub(crate) fn bare(
     write(&image, &bytes)?;
     write(&folder.join("firmware"), stasis_bare::firmware())?;
     let purpose =
-        Purpose::Bare { job: &std::path::absolute(job).unwrap_or(job.into()), image: &image };
+        Purpose::Exact { job: &std::path::absolute(job).unwrap_or(job.into()), image: &image };
     let (mut qemu, stream) = Qemu::start(host, &purpose, folder, log)?;
     match Qmp::new(stream, stopped) {
         Ok(qmp) => {

@@ -13,12 +13,15 @@ use stasis_journal::{Entry, Journal};
 use stasis_qemu::probe;
 use stasis_softkvm::inside::{self, Inside};
 use stasis_softkvm::{run, Control, Error, Form, Host, Input, PassedDrive};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+const SECTOR: usize = 512;
 
 fn main() {
     if inside::is_here() {
@@ -44,8 +47,10 @@ fn main() {
         return;
     }
     type Check = fn(&Path);
-    let checks: [(&str, Check); 9] = [
-        ("runs repeat to the nanosecond", repeats),
+    let checks: [(&str, Check); 11] = [
+        ("it comes up", comes_up),
+        ("its KVM is usable", usable),
+        ("the exact form repeats to the nanosecond", repeats),
         ("inputs and results arrive whole", arrives),
         ("a flush reaches the file", flushes),
         ("a panic is told", panics),
@@ -53,7 +58,7 @@ fn main() {
         ("a stop is heard, and enforced", stops),
         ("a damaged machine is built again", rebuilds),
         ("the program's death takes QEMU along", dies),
-        ("the fast form runs too", fast),
+        ("the exact form takes inputs, drives and a stop too", exact),
     ];
     for (name, check) in checks {
         let start = Instant::now();
@@ -65,7 +70,7 @@ fn main() {
 
 fn host(cache: &Path) -> Host {
     Host {
-        form: Form::Exact,
+        form: Form::Fast,
         memory: 1 << 30,
         inputs: Vec::new(),
         drives: Vec::new(),
@@ -95,9 +100,8 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
         inside.journal().entry(Entry::Output(text.into_bytes())).unwrap();
     }
     match job.as_slice() {
+        b"probe" => say(inside, format!("{:?}\n", probe::probe())),
         b"clock" => {
-            let state = probe::probe();
-            say(inside, format!("{state:?}\n"));
             inside.journal().entry(Entry::Results(vec![1; 100_000])).unwrap();
             say(inside, format!("{}\n", clock()));
         }
@@ -121,16 +125,18 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
                 let path = inside.drive_path(index).unwrap();
                 std::fs::OpenOptions::new().read(true).write(true).open(path)
             };
-            let written = open(1).and_then(|mut drive| {
-                drive.write_all(b"no")?;
+            let written = open(1).and_then(|drive| {
+                drive.write_all_at(&[1; SECTOR], 0)?;
                 drive.sync_all()
             });
             assert!(written.is_err(), "a read-only drive was written");
-            let mut drive = open(0).unwrap();
-            let mut first = [0; 5];
-            drive.read_exact(&mut first).unwrap();
-            assert_eq!(&first, b"first");
-            drive.write_all(b" second").unwrap();
+            let drive = open(0).unwrap();
+            let mut first = [0; 7];
+            drive.read_exact_at(&mut first, 510).unwrap();
+            assert_eq!(&first, b"\0\0first");
+            let mut second = [0; SECTOR];
+            second[..6].copy_from_slice(b"second");
+            drive.write_all_at(&second, SECTOR as u64).unwrap();
             drive.sync_all().unwrap();
             say(inside, "flushed\n".into());
             // What follows is never flushed: the host is killed.
@@ -139,9 +145,12 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
         b"exit" => return,
         b"wait" => {
             say(inside, "waiting\n".into());
-            let flag = inside.stop_flag();
+            let (flag, look) = (inside.stop_flag(), inside.look_for_stop());
             while !flag.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(100));
+                match &look {
+                    Some(look) => look(),
+                    None => std::thread::sleep(Duration::from_millis(100)),
+                }
             }
             say(inside, format!("{:?}\n", inside.stop_reason()));
         }
@@ -199,19 +208,36 @@ fn done(host: &Host, job: &str) -> Collector {
     journal
 }
 
+fn in_exact(cache: &Path) -> Host {
+    Host { form: Form::Exact, ..host(cache) }
+}
+
+fn comes_up(cache: &Path) {
+    for host in [host(cache), in_exact(cache)] {
+        stasis_softkvm::boot(&host, &Control::default(), &mut |_, _| {}).unwrap();
+    }
+}
+
+fn usable(cache: &Path) {
+    assert_eq!(done(&host(cache), "probe").output, "Usable\n");
+    // One that is not saved.
+    let anew = Host { snapshot: false, ..host(cache) };
+    assert_eq!(done(&anew, "probe").output, "Usable\n");
+}
+
 fn repeats(cache: &Path) {
-    let first = done(&host(cache), "clock");
-    assert!(first.output.starts_with("Usable\n"), "{}", first.output);
+    let first = done(&in_exact(cache), "clock");
     assert_eq!(first.results, [1; 100_000]);
     for _ in 0..3 {
-        assert_eq!(done(&host(cache), "clock").output, first.output);
+        assert_eq!(done(&in_exact(cache), "clock").output, first.output);
     }
-    // A machine that is built anew is the same machine.
-    let anew = Host { snapshot: false, ..host(cache) };
-    assert_eq!(done(&anew, "clock").output, first.output);
 }
 
 fn arrives(cache: &Path) {
+    takes_inputs(host(cache));
+}
+
+fn takes_inputs(host: Host) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let mut state = 1u64;
     let data: Vec<u8> = (0..4_000_000)
@@ -223,23 +249,28 @@ fn arrives(cache: &Path) {
         .collect();
     file.write_all(&data).unwrap();
     let input = Input { name: "data".into(), path: file.path().to_owned() };
-    let journal = done(&Host { inputs: vec![input], ..host(cache) }, "data");
+    let journal = done(&Host { inputs: vec![input], ..host }, "data");
     assert_eq!(journal.output, format!("{:016x}\n", sum(&data)));
     assert!(journal.results == data[..5_000_000], "results differ");
 }
 
 fn flushes(cache: &Path) {
+    takes_drives(host(cache));
+}
+
+fn takes_drives(host: Host) {
     let folder = tempfile::tempdir().unwrap();
     // A comma in a name is not the end of an option.
     let drives = ["a,b", "c"].map(|name| folder.path().join(name));
     for path in &drives {
-        std::fs::write(path, b"first").unwrap();
+        std::fs::write(path, [&[0; SECTOR][..], b"first"].concat()).unwrap();
         std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 20).unwrap();
     }
     let passed = |index: usize| PassedDrive { path: drives[index].clone(), read_only: index == 1 };
-    done(&Host { drives: vec![passed(0), passed(1)], ..host(cache) }, "drive");
-    assert!(std::fs::read(&drives[0]).unwrap().starts_with(b"first second"));
-    assert!(std::fs::read(&drives[1]).unwrap().starts_with(b"first\0"));
+    done(&Host { drives: vec![passed(0), passed(1)], ..host }, "drive");
+    let after = |index: usize| std::fs::read(&drives[index]).unwrap()[SECTOR..].to_vec();
+    assert!(after(0).starts_with(b"second\0"));
+    assert!(after(1).starts_with(b"first\0"));
 }
 
 fn panics(cache: &Path) {
@@ -285,7 +316,7 @@ fn rebuilds(cache: &Path) {
             std::fs::write(entry.path().join("state"), b"noise").unwrap();
         }
     }
-    assert!(done(&host(cache), "clock").output.starts_with("Usable\n"));
+    assert_eq!(done(&host(cache), "probe").output, "Usable\n");
 }
 
 fn dies(cache: &Path) {
@@ -309,9 +340,13 @@ fn dies(cache: &Path) {
     }
 }
 
-fn fast(cache: &Path) {
-    let host = Host { form: Form::Fast, ..host(cache) };
-    assert!(done(&host, "clock").output.starts_with("Usable\n"));
+fn exact(cache: &Path) {
+    takes_inputs(in_exact(cache));
+    takes_drives(in_exact(cache));
+    let control = Control { stop: Arc::default(), wall_limit: Some(Duration::from_secs(1)) };
+    let mut journal = Collector::default();
+    run(&in_exact(cache), b"wait", &mut journal, &control, &mut |_, _| {}).unwrap();
+    assert_eq!(journal.output, "waiting\nSome(WallLimit)\n");
 }
 
 /// Processes whose parent is `parent`.

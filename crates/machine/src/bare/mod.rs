@@ -147,10 +147,6 @@ impl Vcpu for Processor {
         0
     }
 
-    fn settle(&mut self, _: bool) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn stay(&mut self, clock: &mut Clock, until: u64, _: bool) -> Result<Stay, Error> {
         let end = until.min(clock.now().saturating_add(LONGEST));
         // SAFETY: on the bare machine; the guest's memory is the machine's, which

@@ -1,5 +1,7 @@
 //! The engine on KVM.
 
+mod calibrate;
+mod kick;
 mod stay;
 mod vcpu;
 
@@ -15,31 +17,28 @@ use kvm_ioctls::{
     Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
 };
 
-use crate::calibrate;
 use crate::clock::Costs;
 use crate::engine::{Engine, Processors, Region};
 use crate::error::Error;
-use crate::kick::Kick;
 use crate::memory::GuestMemory;
-use crate::quiet::Quiet;
 use crate::{boot, cpuid, layout, pvclock, pveoi};
 
+use kick::Kick;
 use stay::{Host, Processor};
-pub use vcpu::Vcpu;
+use vcpu::Vcpu;
 
 /// KVM, and what was made with it.
 pub struct KvmEngine {
     kvm: Kvm,
-    repeatable: bool,
     machines: Vec<(Rc<VmFd>, Vec<Vcpu>)>,
     host: Option<Host>,
 }
 
 impl KvmEngine {
-    /// Opens KVM; `repeatable`: on a host that repeats itself.
-    pub fn open(repeatable: bool) -> Result<Self, Error> {
+    /// Opens KVM.
+    pub fn open() -> Result<Self, Error> {
         let kvm = Kvm::new().map_err(Error::kvm("open /dev/kvm"))?;
-        Ok(Self { kvm, repeatable, machines: Vec::new(), host: None })
+        Ok(Self { kvm, machines: Vec::new(), host: None })
     }
 
     fn first(&mut self) -> Result<&mut Vcpu, Error> {
@@ -74,7 +73,7 @@ impl Engine for KvmEngine {
             .map_err(Error::kvm("read the supported CPUID"))?;
         let mut vcpus = Vec::new();
         for index in 0..count {
-            let cpuid = cpuid::filter(&supported, index, count, random, self.repeatable);
+            let cpuid = cpuid::filter(&supported, index, count, random, false);
             vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
         }
         self.machines.push((Rc::new(vm), vcpus));
@@ -89,12 +88,11 @@ impl Engine for KvmEngine {
     fn calibrate(&mut self, memory: &GuestMemory) -> Result<Costs, Error> {
         let khz = self.khz()?;
         let mut kick = Kick::new(khz).map_err(Error::Timer)?;
-        let mut quiet = if self.repeatable { Quiet::find(khz) } else { None };
         let mapped = boot::write_tables(memory).map_err(|_| boot::BootError::TooSmall)?;
         let vcpu = self.first()?;
         calibrate::touch(memory, vcpu, &mapped)?;
-        let costs = calibrate::measure(memory, vcpu, &mut kick, quiet.as_mut())?;
-        self.host = Some(Host::new(khz, kick, quiet, &costs));
+        let costs = calibrate::measure(memory, vcpu, &mut kick)?;
+        self.host = Some(Host::new(khz, kick, &costs));
         Ok(costs)
     }
 

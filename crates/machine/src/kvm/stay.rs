@@ -6,44 +6,32 @@ use std::time::Duration;
 
 use kvm_ioctls::VmFd;
 
+use super::kick::Kick;
 use super::vcpu::Vcpu;
 use crate::boot;
 use crate::clock::{Clock, Costs, Way};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::kick::Kick;
-use crate::quiet::Quiet;
 use crate::time::host_tsc;
 use crate::vcpu::{Place, Stay};
 
 /// The longest slice, in the host's time: the stop flag is looked at between.
 const LONGEST_SLICE: Duration = Duration::from_millis(20);
-/// A slice that would leave the host's quiet time within so many ticks is not
-/// begun.
-const SHORTEST_STAY: u64 = 40_000;
 /// An event so little ahead (ticks) is not worth an entry.
 const GRAIN: u64 = 400;
-/// By how much a kick's handling may differ from the calibrated cost before the
-/// host counts as having been away (ticks).
-const KICK_TOLERANCE: u64 = 20_000;
 
-/// What all processors of a run share: the host's timer and its ticks.
+/// What all processors of a run share: the host's timer.
 pub struct Host {
     kick: Kick,
-    quiet: Option<Quiet>,
-    /// Whether the host has slept since the last entry.
-    slept: bool,
     longest: u64,
     shortest: u64,
 }
 
 impl Host {
     /// A host whose TSC runs at `khz`, calibrated.
-    pub fn new(khz: u64, kick: Kick, quiet: Option<Quiet>, costs: &Costs) -> Self {
+    pub fn new(khz: u64, kick: Kick, costs: &Costs) -> Self {
         Self {
             kick,
-            quiet,
-            slept: true,
             longest: (khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64,
             shortest: costs.slack as u64 + GRAIN,
         }
@@ -60,13 +48,10 @@ impl Host {
             unsafe { aim.write_volatile(0) };
         }
         let entry = host_tsc();
-        let mut due = entry
+        let due = entry
             .saturating_add(ticks)
             .saturating_add_signed(costs.arm + costs.enter - costs.slack)
             .min(entry + self.longest);
-        if let Some(quiet) = &self.quiet {
-            due = due.min(quiet.end());
-        }
         // An earlier time that is still armed does no harm; it is cheaper to
         // be kicked early now and then than to set the timer for each entry.
         if self.kick.armed().is_none_or(|armed| armed > due || armed < entry) {
@@ -96,19 +81,13 @@ impl Host {
         let slack = clock.costs.slack as u64;
         clock.leave(Way::Kick, after);
         // Otherwise another signal: the stop flag, most likely.
-        let due = self.kick.take_fired(after)?;
+        self.kick.take_fired(after)?;
         // SAFETY: a byte of a vCPU that is not running.
         unsafe { vcpu.immediate_exit().write_volatile(0) };
-        let measured = clock.now();
-        clock.leave_at(due);
-        // Much later than due: the host was away while the guest ran on. Or an
-        // earlier setting's signal.
-        let late = measured.saturating_sub(clock.now());
-        let astray = due >= after;
-        if late > KICK_TOLERANCE.max(slack) || self.quiet.is_none() || astray {
-            clock.set(measured.max(entered));
-        }
-        let stopped = clock.now();
+        // The host may have been away while the guest ran on, so the time is the one
+        // that was measured.
+        let stopped = clock.now().max(entered);
+        clock.set(stopped);
         if stopped + slack + GRAIN < until {
             return None;
         }
@@ -189,27 +168,6 @@ impl crate::vcpu::Vcpu for Processor {
 
     fn shortest(&self) -> u64 {
         self.host.borrow().shortest
-    }
-
-    /// Sleeps across the host's tick where it is near, and makes up for any sleep.
-    fn settle(&mut self, waited: bool) -> Result<(), Error> {
-        let mut host = self.host.borrow_mut();
-        let Host { quiet, slept, .. } = &mut *host;
-        if let Some(quiet) = quiet {
-            // Where the host has waited, its ticks went on.
-            if waited && host_tsc() >= quiet.end() {
-                quiet.measure();
-                *slept = true;
-            }
-            if host_tsc().saturating_add(SHORTEST_STAY) >= quiet.end() {
-                quiet.wait();
-                *slept = true;
-            }
-        }
-        if std::mem::take(slept) {
-            self.vcpu.settle()?;
-        }
-        Ok(())
     }
 
     fn stay(&mut self, clock: &mut Clock, until: u64, injecting: bool) -> Result<Stay, Error> {

@@ -117,19 +117,6 @@ impl Vcpu {
         &mut self.fd.get_kvm_run().immediate_exit
     }
 
-    /// Goes up to the guest's door and back: after the host has slept, the next
-    /// entry would otherwise load this vCPU's state first and take longer than
-    /// the calibrated cost.
-    pub fn settle(&mut self) -> Result<(), Error> {
-        self.fd.set_kvm_immediate_exit(1);
-        let result = self.fd.run().map(drop);
-        self.fd.set_kvm_immediate_exit(0);
-        match result {
-            Err(error) if error.errno() != libc::EINTR => Err(Error::kvm("run a vCPU")(error)),
-            _ => Ok(()),
-        }
-    }
-
     /// Enters the guest with its TSC where `clock` stands; returns the exit and
     /// the host's TSC right after it. An interrupted entry is `Interrupted`.
     #[inline(never)]

@@ -45,7 +45,7 @@ impl<'j> Run<'j> {
             })?;
         }
         journal.entry(Entry::Stage(Stage::Preparing)).map_err(Error::Journal)?;
-        let mut engine = engine::open(config.repeatable)?;
+        let mut engine = engine::open()?;
         let (mut machines, mut kernels, mut processors) = (Vec::new(), Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
             let vcpus = machine.vcpus;
@@ -98,7 +98,6 @@ impl<'j> Run<'j> {
             .collect();
         let line = Line {
             clock,
-            waited: true,
             quantum: scale.to_ticks(config.quantum).max(1),
             preparing: machines.len(),
             journal,

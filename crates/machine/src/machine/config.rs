@@ -77,8 +77,6 @@ pub struct Config<'a> {
     pub root_length: u64,
     /// Fills a machine's root file system's memory.
     pub fill_root: &'a mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
-    /// Whether the host repeats itself to the instruction (`exact`).
-    pub repeatable: bool,
     /// How far apart in virtual time busy processors may be (ns).
     pub quantum: Nanos,
     /// Most virtual time for the commands (ns).

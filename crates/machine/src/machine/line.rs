@@ -15,8 +15,6 @@ pub(super) const BATCH_BYTES: u64 = 4 << 20;
 /// The timeline.
 pub(super) struct Line<'j> {
     pub(super) clock: Clock,
-    /// Whether the host may have waited since the last entry.
-    pub(super) waited: bool,
     /// How far a processor may be from the others (ticks).
     pub(super) quantum: u64,
     /// Machines that are still preparing.

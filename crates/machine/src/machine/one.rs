@@ -119,8 +119,6 @@ impl Machine {
                     *bytes += record.bytes;
                     records.push(record);
                 });
-                // Its medium may have been late.
-                line.waited = true;
             }
             self.interrupts(line, index)?;
         }

@@ -32,7 +32,6 @@ impl Machine {
             processor.time = until.max(now);
             return Ok(After::Continue);
         }
-        self.vcpus[index].settle(std::mem::take(&mut line.waited))?;
         let injecting = self.inject(line, index)?;
         let processor = &mut self.processors[index];
         processor.eoi.offer(&processor.apic, &self.memory);

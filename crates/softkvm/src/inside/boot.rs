@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Kernel settings: nothing may wake up by itself, and pages may not move
+/// Kernel settings: as little as can be wakes up by itself, and pages may not move
 /// (see `memory.rs`).
 const SETTINGS: [(&str, &str); 13] = [
     // No throttling of real-time threads, hence no timer for it.
@@ -43,26 +43,6 @@ pub(super) fn before_pause() -> Result<(), InsideError> {
     raise_limits();
     load(Path::new("/modules/kvm"))?;
     File::open("/dev/kvm").map(drop).map_err(failed("open /dev/kvm"))
-}
-
-/// In the exact form, waits until a fixed time since power-on, which takes no
-/// time outside: whatever the pause has left undone is done by then.
-pub(super) fn converge() {
-    if std::env::var_os("STASIS_EXACT").is_none() {
-        return;
-    }
-    // Power-on to here takes about 1.1 s.
-    let when = libc::timespec { tv_sec: 3, tv_nsec: 0 };
-    // SAFETY: `when` is a timespec, and no remainder is asked for. No signal
-    // is sent yet that could interrupt it.
-    unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &when,
-            std::ptr::null_mut(),
-        )
-    };
 }
 
 /// Loads the drivers of passed drives and returns the first `count` of them.

@@ -11,11 +11,10 @@ mod memory;
 mod output;
 mod port;
 mod stop;
-mod timers;
 
 use fwcfg::FwCfg;
 use output::Port;
-use stasis_journal::{Entry, Journal};
+use stasis_journal::{Entry, Journal, Stage};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -58,6 +57,9 @@ pub enum InsideError {
         /// The end of the range asked for.
         asked: u64,
     },
+    /// The emulated machine does not count as it should.
+    #[error("in the software host: {0}")]
+    NotExact(#[from] stasis_bare::svm::NotExact),
     /// QEMU could not transfer an item.
     #[error("in the software host: reading `{0}` from QEMU failed")]
     Transfer(String),
@@ -76,6 +78,9 @@ pub fn is_here() -> bool {
 pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
     let ended = std::panic::catch_unwind(|| {
         let (mut inside, job) = Inside::start()?;
+        if job.is_empty() {
+            return inside.check();
+        }
         run(&mut inside, job);
         Ok(())
     });
@@ -124,8 +129,7 @@ impl Inside {
         }
         boot::before_pause()?;
         buffer()?;
-        timers::without(port::pause);
-        boot::converge();
+        port::pause();
         // From here on it is a restored machine: what QEMU offers is looked up
         // now, not before.
         let mut items = FwCfg::open()?;
@@ -133,6 +137,20 @@ impl Inside {
         let job = items.whole(JOB_ITEM)?;
         let stop = stop::Listener::start()?;
         Ok((Self { items, journal: Port, stop, drives }, job))
+    }
+
+    /// Tells that a job could run here.
+    fn check(&mut self) -> Result<(), InsideError> {
+        if stasis_bare::is_here() {
+            // SAFETY: on the bare machine, and nothing else is done in its life.
+            unsafe {
+                stasis_bare::start();
+                stasis_bare::svm::calibrate()?;
+            }
+        }
+        // Cannot fail: it is a port write.
+        let _ = self.journal.entry(Entry::Stage(Stage::Calibrating));
+        Ok(())
     }
 
     /// Length of an input in bytes, `None` if none has that name.

@@ -36,7 +36,7 @@ pub struct Report {
     /// Whether the software host came up, now or before with this program, kernel
     /// and QEMU. `None` where nothing needs it, or it was not tried because of
     /// `problems`.
-    softkvm_boots: Option<bool>,
+    soft_host_boots: Option<bool>,
     /// Whether the default guest is in the cache.
     guest_built: bool,
     /// The Debian release that guests are made of.
@@ -86,7 +86,6 @@ fn look() -> Result<Findings> {
     let recipe = commands::guest::recipe(&GuestSpec::default());
     let host = Host {
         form: Form::Exact,
-        // As the first run has it, which then finds it booted.
         memory: needed_memory(),
         inputs: Vec::new(),
         drives: Vec::new(),
@@ -96,7 +95,7 @@ fn look() -> Result<Findings> {
         log: None,
     };
     let kvm = probe::probe();
-    let mut soft = stasis_softkvm::requirements(&host);
+    let soft = stasis_softkvm::requirements(&host);
     let needed = kvm != KvmState::Usable && soft.qemu.is_some();
     // Without memory or tools there is something else to say.
     let can = soft.install.is_empty() && enough(soft.available_memory);
@@ -105,10 +104,6 @@ fn look() -> Result<Findings> {
         let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
         stasis_softkvm::boot(&host, &Control::default(), &mut progress)
     });
-    if boot.is_some() {
-        // The boot may have fetched the kernel.
-        soft = stasis_softkvm::requirements(&host);
-    }
     Ok(Findings {
         kvm,
         soft,
@@ -146,12 +141,12 @@ fn examine(found: Findings) -> Report {
     let (engine, reason) = match (&found.kvm, &found.soft.qemu) {
         (KvmState::Usable, _) => (Some("kvm"), "KVM runs 64-bit guests".to_owned()),
         (state, Some(_)) => {
-            let why = format!("{state}; the software KVM host needs none, and runs repeat in it");
+            let why = format!("{state}; the software host needs none, and runs repeat in it");
             (Some("exact"), why)
         }
         (state, None) => {
             problems.push("neither KVM nor QEMU can run a guest".to_owned());
-            (None, format!("{state}, and QEMU for the software KVM host is missing"))
+            (None, format!("{state}, and QEMU for the software host is missing"))
         }
     };
     if !kvm_works {
@@ -181,7 +176,7 @@ fn examine(found: Findings) -> Report {
         kvm: found.kvm.to_string(),
         qemu: found.soft.qemu.map(|(path, version)| format!("{version}, {}", path.display())),
         softkvm_kernel: found.soft.kernel,
-        softkvm_boots: found.boot.map(|result| result.is_ok()),
+        soft_host_boots: found.boot.map(|result| result.is_ok()),
         guest_built: found.guest_built,
         guest_suite: found.guest_suite,
         memory_available: found.soft.available_memory,
@@ -213,11 +208,19 @@ impl Report {
             ("QEMU", or(&self.qemu, "not installed")),
             (
                 "software host",
-                match (&self.softkvm_kernel, self.softkvm_boots) {
-                    (Some(release), Some(true)) => format!("boots, kernel {release}"),
-                    (Some(release), Some(false)) => format!("does not boot, kernel {release}"),
-                    (Some(release), None) => format!("kernel {release}"),
-                    (None, _) => "no kernel yet: the first run in it downloads one".into(),
+                match self.soft_host_boots {
+                    Some(true) => "boots".into(),
+                    Some(false) => "does not boot".into(),
+                    None => "not tried".into(),
+                },
+            ),
+            (
+                "softkvm",
+                match &self.softkvm_kernel {
+                    Some(release) => format!("kernel {release}"),
+                    None => {
+                        "no kernel yet: the first run with --engine softkvm downloads one".into()
+                    }
                 },
             ),
             ("guest", guest),
@@ -284,9 +287,9 @@ mod tests {
         found.soft.kernel = Some("6.12.1".into());
         found.boot = Some(Err("the software host ended unexpectedly (stopped)".into()));
         let report = examine(found);
-        assert_eq!((report.softkvm_boots, report.problems.len()), (Some(false), 1));
+        assert_eq!((report.soft_host_boots, report.problems.len()), (Some(false), 1));
         let text = report.text();
-        assert!(text.contains("does not boot, kernel 6.12.1"), "{text}");
+        assert!(text.contains("does not boot"), "{text}");
         assert!(text.contains("ended unexpectedly") && !text.contains("can run here"), "{text}");
     }
 

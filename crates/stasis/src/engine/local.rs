@@ -145,7 +145,6 @@ pub fn run(
             initramfs: &initramfs,
             root_length,
             fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
-            repeatable: plan.repeatable,
             quantum,
             virtual_limit: plan.virtual_limit,
             stop,

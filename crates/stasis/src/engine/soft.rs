@@ -100,7 +100,7 @@ pub fn run(
     let cache = cache().context(NO_CACHE)?;
     let host = Host {
         form: match setting.engine {
-            Engine::Exact => Form::Bare,
+            Engine::Exact => Form::Exact,
             _ => Form::Fast,
         },
         memory: memory.next_multiple_of(STEP),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use stasis_report::comparable;
 
-use crate::support::{fio, guest_file, Bench, Finished};
+use crate::support::{guest_file, Bench, Finished};
 
 fn run(bench: &Bench, results: &str, medium: &str) -> Finished {
     bench.image("late.img", 64 << 20);
@@ -38,36 +38,10 @@ fn a_run_repeats_itself_and_does_not_depend_on_its_medium() {
 
     the_clock_is_the_experiments(&bench, &first);
     the_clock_is_the_experiments(&bench, &late);
-    fio_sees_no_difference(&bench);
-}
-
-/// fio on RAM against fio on a late file. One I/O at a time: every percentile up to p99, and the mean.
-/// With eight, a few ns between two completions decide how many of them one
-/// interrupt finds, so the order in which fio takes them can differ.
-fn fio_sees_no_difference(bench: &Bench) {
-    let mut same = (0, 0);
-    for (file, direction, most, up_to) in [
-        // Above p99 the host's own phase shows: see docs/benchmarks.md.
-        ("reads", "read", 0.001, 99.0),
-        ("deep", "read", 0.015, 90.0),
-        ("deep", "write", 0.015, 90.0),
-    ] {
-        let of = |results: &str| bench.json(&format!("{results}/{file}.json"));
-        let (ram, late) = (of("first"), of("late"));
-        let (ram, late) = (&fio(&ram, direction)["clat_ns"], &fio(&late, direction)["clat_ns"]);
-        let mut compare = |what: &str, a: &Value, b: &Value, bound: bool| {
-            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
-            let near = (a - b).abs() <= a * most;
-            assert!(near || !bound, "{file} {direction} {what}: {a} and {b} ns");
-            same = (same.0 + u32::from(a == b), same.1 + 1);
-        };
-        compare("mean", &ram["mean"], &late["mean"], true);
-        for (percentile, value) in ram["percentile"].as_object().unwrap() {
-            let bound = percentile.parse::<f64>().unwrap() <= up_to;
-            compare(percentile, value, &late["percentile"][percentile], bound);
-        }
+    for file in ["ios.csv", "reads.json", "deep.json"] {
+        let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+        assert!(of("first") == of("late"), "{file} differs on a file that is late");
     }
-    println!("fio on RAM and on a late file: {} of {} figures equal to the ns", same.0, same.1);
 }
 
 /// Ten seconds of the guest's take hardly any of ours.

@@ -2,18 +2,18 @@
 //! instructions between two RDTSC in the guest, one exit between them.
 //!
 //! The same host code enters the guest here and during a run. Each cost is the
-//! median of several samples.
+//! median of several samples, which bears a host's tick in a few of them.
 
 use crate::boot;
-use crate::clock::{Clock, Costs, Way, WAYS};
+use crate::clock::{Clock, Costs, Way};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::kick::Kick;
-use crate::kvm::Vcpu;
 use crate::layout::{CALIBRATION, LOCAL_APIC};
 use crate::memory::GuestMemory;
-use crate::quiet::Quiet;
 use crate::time::{host_tsc, Scale};
+
+use super::kick::Kick;
+use super::vcpu::Vcpu;
 
 const SAMPLES: usize = 33;
 const WARM_UP: usize = 8;
@@ -32,23 +32,10 @@ const NOP: &[u8] = &[0x90];
 
 /// Measures the costs on `vcpu`. Uses guest memory that the kernel overwrites
 /// later.
-pub fn measure(
-    memory: &GuestMemory,
-    vcpu: &mut Vcpu,
-    kick: &mut Kick,
-    mut quiet: Option<&mut Quiet>,
-) -> Result<Costs, Error> {
-    // A host's tick in the middle of a sample would spoil it; the median bears
-    // a few.
-    let mut calm = || {
-        if let Some(quiet) = quiet.as_mut() {
-            quiet.wait();
-        }
-    };
+pub fn measure(memory: &GuestMemory, vcpu: &mut Vcpu, kick: &mut Kick) -> Result<Costs, Error> {
     let bench = Bench { memory };
     bench.prepare()?;
     let mut costs = Costs::default();
-    calm();
     let nothing = bench.gap(vcpu, &costs, NOP, false)?;
     costs.enter = bench.enter(vcpu)?;
     let ways: [(Way, &[u8]); 6] = [
@@ -60,25 +47,12 @@ pub fn measure(
         (Way::Halt, HLT),
     ];
     for (way, instruction) in ways {
-        calm();
         costs.leave[way as usize] = bench.gap(vcpu, &costs, instruction, false)? - nothing;
     }
     costs.leave[Way::Other as usize] = costs.leave[Way::Halt as usize];
     costs.inject = bench.gap(vcpu, &costs, HLT, true)? - nothing;
-    calm();
     bench.kick(vcpu, kick, &mut costs)?;
     Ok(costs)
-}
-
-/// Names of the costs, for the results.
-pub fn describe(costs: &Costs) -> Vec<(String, i64)> {
-    const NAMES: [&str; WAYS] =
-        ["port", "mmio-write", "mmio-read", "msr-write", "msr-read", "halt", "kick", "other"];
-    let mut all = vec![("enter".to_owned(), costs.enter), ("inject".to_owned(), costs.inject)];
-    all.extend(NAMES.iter().zip(costs.leave).map(|(name, cost)| (format!("leave-{name}"), cost)));
-    all.push(("arm".to_owned(), costs.arm));
-    all.push(("slack".to_owned(), costs.slack));
-    all
 }
 
 /// Touches every big page of guest memory from inside, so that the nested
