@@ -131,7 +131,12 @@ fn every_io_is_on_time(bench: &Bench) {
     assert!(rows > 4 * 400, "only {rows} I/Os");
 }
 
-/// fio's own figures of the same work on RAM, on a file, and on a late file.
+/// The width of fio's bins from 65,536 to 131,071 ns (fio, stat.h: 64 to an octave).
+const BIN: f64 = 1024.0;
+
+/// fio's own figures of the same work on RAM, on a file, and on a late file: three
+/// drives of one guest, one after the other, so up to p95 within one of fio's bins. `repeat`
+/// checks to the byte what one drive's medium changes.
 fn fio_sees_the_same_on_every_medium(bench: &Bench) {
     for (name, direction) in [("reads", "read"), ("writes", "write")] {
         let reports = [1, 2, 3].map(|drive| bench.json(&format!("r/{name}{drive}.json")));
@@ -141,9 +146,8 @@ fn fio_sees_the_same_on_every_medium(bench: &Bench) {
             for (percentile, of_ram) in ram["percentile"].as_object().unwrap() {
                 let (a, b) =
                     (of_ram.as_f64().unwrap(), other["percentile"][percentile].as_f64().unwrap());
-                // Above p95 what the guest's processors do between the runs, and
-                // the host's phase, show (docs/benchmarks.md, "Above p99").
-                let near = a <= b * 1.01 && b <= a * 1.01;
+                // Above p95 what else the guest does shows.
+                let near = (a - b).abs() <= BIN;
                 assert!(
                     a >= 100_000.0 && (near || percentile.as_str() > "95"),
                     "{direction} p{percentile}: {a} ns on RAM, {b} ns on a file"
