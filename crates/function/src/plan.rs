@@ -164,6 +164,7 @@ pub(crate) mod tests {
             root: "/g/root".into(),
             kernel_release: "6".into(),
             date: 0,
+            digest: String::new(),
         }
     }
 

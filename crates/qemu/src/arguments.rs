@@ -181,6 +181,7 @@ mod tests {
             root: "/g/root".into(),
             kernel_release: "6".into(),
             date: 0,
+            digest: String::new(),
         })
     }
 

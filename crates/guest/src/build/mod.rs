@@ -3,8 +3,8 @@
 //! A guest is three files: the kernel (`vmlinux`), the initramfs with the agent
 //! and the modules it needs (`initramfs.cpio`), and the root file system's
 //! image (`root.ext4`). They are made once for each [`Recipe`]; only the
-//! initramfs is made again when the program, whose copy is its `/init`, has
-//! changed.
+//! initramfs is made again when the sources of the agent have changed, which is a
+//! copy of the program. What runs in a guest follows from these files: [`Guest::digest`].
 
 mod cpio;
 mod customize;
@@ -54,7 +54,6 @@ pub fn build(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Guest, BuildError> {
     recipe.check()?;
-    let agent = executable::loadable_part(agent)?;
     let store = store::Store::lock(cache, recipe, progress)?;
     if !store.is_built() {
         let work = store.begin()?;
@@ -67,13 +66,11 @@ pub fn build(
         store.commit(&work, recipe, (&release, date))?;
     }
     let mut manifest = store.manifest()?;
-    let digest = store::digest(&agent);
-    if manifest.agent_sha256 != digest {
+    if manifest.agent != store::AGENT {
         progress(Progress { step: "making the initramfs", fraction: 0.97 });
+        let agent = executable::loadable_part(agent)?;
         let archive = initramfs::make(&agent, &store.modules())?;
-        store.replace_initramfs(&archive)?;
-        manifest.agent_sha256 = digest;
-        store.write_manifest(&manifest)?;
+        store.replace_initramfs(&mut manifest, &archive)?;
     }
     progress(Progress { step: "the guest is ready", fraction: 1.0 });
     Ok(store.guest(&manifest))

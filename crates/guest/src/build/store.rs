@@ -14,13 +14,17 @@ use super::{BuildError, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// The file whose presence says that a guest is whole.
 pub(super) const MANIFEST: &str = "manifest.json";
 const VMLINUX: &str = "vmlinux";
 const INITRAMFS: &str = "initramfs.cpio";
 const ROOT: &str = "root.ext4";
+
+/// What the sources of the agent are (`build.rs`): a guest keeps its initramfs as long as
+/// they are the same, whoever has compiled them.
+pub(super) const AGENT: &str = env!("STASIS_AGENT");
 
 /// A guest that is ready to be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +42,9 @@ pub struct Guest {
     /// UTC: midnight after the newest file of a package in the root file system. No file
     /// in it is newer.
     pub date: u64,
+    /// SHA-256, in hexadecimal, of what decides how the guest runs: its kernel, root
+    /// file system and initramfs.
+    pub digest: String,
 }
 
 /// What is in a guest's folder, for a reader.
@@ -47,8 +54,13 @@ pub(super) struct Manifest {
     recipe: Recipe,
     kernel_release: String,
     date: u64,
-    /// SHA-256 of the agent in the initramfs; empty while there is none.
-    pub(super) agent_sha256: String,
+    /// SHA-256 of the kernel and the root file system, one after the other.
+    system_sha256: String,
+    /// SHA-256 of the initramfs; empty while there is none.
+    initramfs_sha256: String,
+    /// The sources of the agent and of the initramfs: [`AGENT`] of the program that
+    /// made it.
+    pub(super) agent: String,
 }
 
 /// Where guests are kept by default: `$XDG_CACHE_HOME/stasis/guest`, or
@@ -63,7 +75,22 @@ pub fn default_cache() -> Option<PathBuf> {
 
 /// SHA-256 in hexadecimal.
 pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
+}
+
+/// SHA-256 of files, one after the other.
+fn digest_of(paths: &[PathBuf]) -> Result<String, BuildError> {
+    let mut hash = Sha256::new();
+    for path in paths {
+        File::open(path)
+            .and_then(|mut file| std::io::copy(&mut file, &mut hash))
+            .map_err(BuildError::file("read", path))?;
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The folder of a recipe's guest.
@@ -157,7 +184,9 @@ impl Store {
             recipe: recipe.clone(),
             kernel_release: release.into(),
             date,
-            agent_sha256: String::new(),
+            system_sha256: digest_of(&[work.join(VMLINUX), work.join(ROOT)])?,
+            initramfs_sha256: String::new(),
+            agent: String::new(),
         };
         write_manifest(work, &manifest)?;
         remove(&self.folder)?;
@@ -170,17 +199,21 @@ impl Store {
         let mut manifest: Manifest = serde_json::from_slice(&bytes)
             .map_err(|e| BuildError::Damaged { path, cause: e.to_string() })?;
         if !self.folder.join(INITRAMFS).is_file() {
-            manifest.agent_sha256.clear();
+            manifest.agent.clear();
         }
         Ok(manifest)
     }
 
-    pub(super) fn write_manifest(&self, manifest: &Manifest) -> Result<(), BuildError> {
+    /// Gives the guest an initramfs with this program's agent.
+    pub(super) fn replace_initramfs(
+        &self,
+        manifest: &mut Manifest,
+        archive: &[u8],
+    ) -> Result<(), BuildError> {
+        write(&self.folder.join(INITRAMFS), archive)?;
+        manifest.initramfs_sha256 = digest(archive);
+        manifest.agent = AGENT.into();
         write_manifest(&self.folder, manifest)
-    }
-
-    pub(super) fn replace_initramfs(&self, archive: &[u8]) -> Result<(), BuildError> {
-        write(&self.folder.join(INITRAMFS), archive)
     }
 
     pub(super) fn guest(&self, manifest: &Manifest) -> Guest {
@@ -190,6 +223,9 @@ impl Store {
             root: self.folder.join(ROOT),
             kernel_release: manifest.kernel_release.clone(),
             date: manifest.date,
+            digest: digest(
+                format!("{} {}", manifest.system_sha256, manifest.initramfs_sha256).as_bytes(),
+            ),
         }
     }
 }
@@ -215,20 +251,23 @@ mod tests {
         let work = store.begin().unwrap();
         assert!(!work.join("half").exists());
         for name in [VMLINUX, ROOT] {
-            fs::write(work.join(name), "x").unwrap();
+            fs::write(work.join(name), name).unwrap();
         }
         assert!(!store.is_built());
         store.commit(&work, &recipe, ("6.1.0-1-cloud-amd64", 86_400)).unwrap();
         assert!(store.is_built());
         assert!(super::super::is_built(&recipe, cache.path()));
         let mut manifest = store.manifest().unwrap();
-        assert_eq!(manifest.agent_sha256, "");
-        store.replace_initramfs(b"archive").unwrap();
-        manifest.agent_sha256 = digest(b"agent");
-        store.write_manifest(&manifest).unwrap();
-        assert_eq!(store.manifest().unwrap().agent_sha256.len(), 64);
+        assert_eq!(manifest.agent, "");
+        let system = digest(format!("{VMLINUX}{ROOT}").as_bytes());
+        assert_eq!(manifest.system_sha256, system);
+        store.replace_initramfs(&mut manifest, b"archive").unwrap();
+        let first = store.guest(&store.manifest().unwrap()).digest;
+        assert_eq!(store.manifest().unwrap().agent, AGENT);
+        store.replace_initramfs(&mut manifest, b"another").unwrap();
+        assert_ne!(store.guest(&manifest).digest, first);
         fs::remove_file(store.guest(&manifest).initramfs).unwrap();
-        assert_eq!(store.manifest().unwrap().agent_sha256, "", "it must be made again");
+        assert_eq!(store.manifest().unwrap().agent, "", "it must be made again");
     }
 
     #[test]

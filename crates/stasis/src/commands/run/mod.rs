@@ -213,6 +213,7 @@ pub fn execute_recorded(
     }
     extra.insert("kernel".into(), Value::String(guest.kernel_release.clone()));
     extra.insert("guest_date".into(), guest.date.into());
+    extra.insert("guest".into(), guest.digest.clone().into());
     let summary = recorder.finish(&outcome, chosen.name(), begun.elapsed(), extra)?;
     let status = stasis_report::exit_status(&outcome.ending);
     Ok(Run { summary, folder, status: u8::try_from(status).unwrap_or(1), message, command_wall })

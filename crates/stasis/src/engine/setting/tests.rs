@@ -49,7 +49,8 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
     let mut experiment: Experiment = toml::from_str(text).unwrap();
     experiment.finish().unwrap();
     let [vmlinux, initramfs, root] = ["vmlinux", "initramfs", "root"].map(|name| name.into());
-    let guest = Guest { vmlinux, initramfs, root, kernel_release: String::new(), date: 0 };
+    let (kernel_release, digest) = (String::new(), String::new());
+    let guest = Guest { vmlinux, initramfs, root, kernel_release, date: 0, digest };
     let setting = Setting {
         experiment: &experiment,
         base,

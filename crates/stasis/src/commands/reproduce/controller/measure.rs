@@ -84,6 +84,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         root: file("root.ext4"),
         kernel_release: String::new(),
         date: 0,
+        digest: String::new(),
     };
     let measured = all(&guest, &Sizes::of(arguments.quick))?;
     println!("{}", serde_json::to_string(&measured)?);
