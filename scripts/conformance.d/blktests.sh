@@ -41,6 +41,7 @@ for test in "$@"; do
         *) plain+=("$test") ;;
     esac
 done
+printf 'planned\t%s\n' "${plain[@]}" "${zoned[@]}" >>/results/tests.tsv
 run /dev/nvme0n1 "${plain[@]}"
 run /dev/nvme1n1 "${zoned[@]}"
 cp -r results /results/

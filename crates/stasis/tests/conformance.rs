@@ -47,6 +47,13 @@ fn any_other_end_is_wrong() {
         assert_eq!(status, 1, "{why}: {text}");
         assert!(ended.is_empty() || text.contains("UNEXPECTED"), "{text}");
     }
+    // A suite that ends in the midst of its tests.
+    let (status, text) = compare(
+        EXPECTED,
+        "kernel\t6.1.0\nplanned\tblock/001\nplanned\tzbd/1\nblock/001\tfailed\tx\n",
+    );
+    assert_eq!(status, 1, "{text}");
+    assert!(text.contains("zbd/1") && text.contains("DID NOT END"), "{text}");
     // The list is for another kernel: 6.12 is not 6.1.
     let (status, text) = compare(EXPECTED, "kernel\t6.12.3\nnvme/7\tnot-run\ty\n");
     assert_eq!(status, 1, "{text}");
