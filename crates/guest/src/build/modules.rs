@@ -12,9 +12,12 @@ const ALWAYS: [&str; 5] = ["nd_pmem", "nd_e820", "ext4", "overlay", "nvme"];
 /// virtio's (Virtual I/O Device 1.2, section 4.1.2).
 const BY_VENDOR: [(&str, &[&str]); 1] = [("1af4", &["virtio_pci", "virtio_blk"])];
 
-/// Loaded after all of those where the agent speaks through a port. The last
-/// one is for speed alone: ext4, xfs and btrfs check sums with it.
-const PORT: [&str; 2] = ["virtio_console", "crc32c_intel"];
+/// Loaded after all of those where the agent speaks through a port.
+const PORT: &str = "virtio_console";
+
+/// Loaded after that where the kernel has it as a module: ext4, xfs and btrfs check
+/// sums quicker with it. From Linux 6.14 on their library does so by itself.
+const SUMS: &str = "crc32c_intel";
 
 /// The list of [`PORT`].
 const PORT_LIST: &str = "order-port";
@@ -120,8 +123,9 @@ pub(super) fn lists(index: &Index) -> Result<Vec<(String, Vec<String>)>, BuildEr
     }
     let mut all: Vec<String> = lists.iter().flat_map(|(_, paths)| paths.clone()).collect();
     let before = all.len();
-    for name in PORT {
-        index.collect(name, &mut all)?;
+    index.collect(PORT, &mut all)?;
+    if index.modules.contains_key(SUMS) {
+        index.collect(SUMS, &mut all)?;
     }
     lists.push((PORT_LIST.to_string(), all.split_off(before)));
     Ok(lists)
@@ -216,6 +220,18 @@ kernel/drivers/char/virtio_console.ko.xz: kernel/drivers/virtio/virtio.ko.xz
         assert_eq!(lists[1].0, "order-1af4");
         assert_eq!(names[2], ["virtio_console", "crc32c_intel"]);
         assert_eq!(lists[2].0, "order-port");
+    }
+
+    /// As Linux 6.14 and later ones.
+    #[test]
+    fn a_kernel_may_have_no_module_for_sums() {
+        let without: Vec<&str> =
+            DEPENDENCIES.lines().filter(|line| !line.contains("crc32c-intel")).collect();
+        let without = without.join("\n");
+        let index = Index::new(&without, "kernel/drivers/nvme/host/nvme.ko\n", "", "");
+        let lists = lists(&index).unwrap();
+        assert!(lists[2].1.iter().all(|path| !path.contains("crc32c")), "{lists:?}");
+        assert!(lists[2].1.iter().any(|path| path.contains("virtio_console")), "{lists:?}");
     }
 
     #[test]
