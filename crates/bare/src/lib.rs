@@ -30,5 +30,5 @@ mod system;
 pub use disk::MOST as DISKS;
 pub use firmware::firmware;
 pub use image::{image, ImageError, IMAGE, MARK};
-pub use start::start;
+pub use start::{pausing, start};
 pub use system::{disk_path, end, is_here, ABORTED, EXIT_PORT};

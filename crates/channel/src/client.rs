@@ -75,9 +75,21 @@ impl<T: Transport> Client<T> {
     /// The machine refuses (another version, for one), or the job is not one.
     pub fn hello(&mut self) -> Result<Job, ClientError> {
         self.payload()[..4].copy_from_slice(&VERSION.to_le_bytes());
-        let json = self.call(kind::HELLO, 4)?;
+        self.job(kind::HELLO, 4)
+    }
+
+    /// The guest is set up; receives the job with what is to run in it.
+    ///
+    /// # Errors
+    /// The machine refuses, or the job is not one.
+    pub fn command(&mut self) -> Result<Job, ClientError> {
+        self.job(kind::COMMAND, 0)
+    }
+
+    fn job(&mut self, kind: u32, length: usize) -> Result<Job, ClientError> {
+        let json = self.call(kind, length)?;
         serde_json::from_slice(json)
-            .map_err(|e| ClientError::Malformed { kind: kind::HELLO, cause: e.to_string() })
+            .map_err(|e| ClientError::Malformed { kind, cause: e.to_string() })
     }
 
     /// The input's tar stream, fetched as it is read.

@@ -180,6 +180,7 @@ impl Host {
             Request::Finished => self.phase = Phase::Finished,
             Request::ReadInput { .. }
             | Request::Ready
+            | Request::Command
             | Request::HelpPage { .. }
             | Request::Help { .. }
             | Request::Output { .. }
@@ -219,7 +220,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::HELP).contains(&kind) {
+        if !(kind::HELLO..=kind::COMMAND).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -244,7 +245,7 @@ impl Host {
             Request::Hello => {
                 self.phase == Phase::Greeting || self.repeats && self.phase == Phase::Collecting
             }
-            Request::ReadInput { .. } | Request::Ready | Request::Started => {
+            Request::Command | Request::ReadInput { .. } | Request::Ready | Request::Started => {
                 self.phase == Phase::Preparing
             }
             Request::Output { .. } | Request::Exited { .. } => self.phase == Phase::Running,
@@ -280,6 +281,7 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
             _ => return None,
         },
         kind::READY if payload.is_empty() => Request::Ready,
+        kind::COMMAND if payload.is_empty() => Request::Command,
         kind::STARTED if payload.is_empty() => Request::Started,
         kind::OUTPUT => {
             let (stream, bytes) = take_u32(payload)?;

@@ -95,4 +95,20 @@ impl Job {
             idles: true,
         }
     }
+
+    /// What a guest is set up by, whatever runs in it later: without the command and
+    /// what goes with it.
+    pub fn without_command(&self) -> Self {
+        Self {
+            hostname: self.hostname.clone(),
+            realtime_ns: self.realtime_ns,
+            seed: self.seed,
+            drives: self.drives.clone(),
+            together: self.together,
+            scheduler: self.scheduler.clone(),
+            coordinate: self.coordinate,
+            idles: self.idles,
+            ..Self::new(Vec::new())
+        }
+    }
 }

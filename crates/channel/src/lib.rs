@@ -22,7 +22,7 @@ pub use job::Job;
 pub use message::{Refusal, Request, Response, Stream};
 
 /// Version of the protocol; also the PCI revision of the device.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Name of the virtio port that carries the channel in a stock machine.
 pub const PORT_NAME: &str = "stasis.channel";

@@ -16,6 +16,7 @@ pub(crate) mod kind {
     pub const READY: u32 = 10;
     pub const HELP_PAGE: u32 = 11;
     pub const HELP: u32 = 12;
+    pub const COMMAND: u32 = 13;
 }
 
 /// Where the command wrote a piece of its output.
@@ -31,8 +32,10 @@ pub enum Stream {
 /// What a guest asks or tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// The agent is there. Answer: [`Response::Job`].
+    /// The agent is there. Answer: [`Response::Job`], by which it sets the guest up.
     Hello,
+    /// The guest is set up. Answer: [`Response::Job`], with what is to run in it.
+    Command,
     /// The next piece of the input's tar stream, at most `max` bytes. Answer:
     /// [`Response::Bytes`], empty at the stream's end.
     ReadInput {

@@ -49,7 +49,7 @@ impl Transport for Machine {
     fn ring(&mut self) {
         self.rings += 1;
         let response = match self.host.receive(self.memory.as_mut_slice()) {
-            Ok(Request::Hello) => Response::Job(&self.job),
+            Ok(Request::Hello | Request::Command) => Response::Job(&self.job),
             Ok(Request::ReadInput { max }) => {
                 // Odd pieces, to meet the reader's edges.
                 let end = self.input.len().min(self.given + max.min(1 << 20));
@@ -82,6 +82,7 @@ fn a_whole_run() {
     let mut client = Client::new(Machine::new(input.clone()));
     let job = client.hello().unwrap();
     assert_eq!(job, Machine::new(vec![]).job);
+    assert_eq!(client.command().unwrap(), job);
     let mut fetched = Vec::new();
     client.input().read_to_end(&mut fetched).unwrap();
     assert!(fetched == input);

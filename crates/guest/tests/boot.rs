@@ -128,7 +128,8 @@ fn serve(qemu: &mut Child, mut mailbox: SharedFile, job: &Job, input: &[u8]) -> 
         }
         piece.clear();
         let response = match host.receive(&mut mailbox).unwrap() {
-            Request::Hello => Response::Job(job),
+            Request::Hello => Response::Job(&job.without_command()),
+            Request::Command => Response::Job(job),
             Request::ReadInput { max } => {
                 input.by_ref().take(max as u64).read_to_end(&mut piece).unwrap();
                 run.input_ended = piece.is_empty();

@@ -1,6 +1,6 @@
 //! Boots a kernel and shows what it says: `boot VMLINUX INITRAMFS [VCPUS]`.
 use stasis_journal::{Entry, Journal};
-use stasis_machine::{run, Config, MachineConfig, Speed};
+use stasis_machine::{run, Command, Config, MachineConfig, Speed};
 
 struct Terminal(std::time::Instant);
 impl Journal for Terminal {
@@ -22,13 +22,14 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let vmlinux = std::fs::read(&args[1]).unwrap();
     let initramfs = std::fs::read(&args[2]).unwrap();
+    let job = stasis_channel::Job::new(vec!["true".into()]);
     let machine = MachineConfig {
         name: String::new(),
         vcpus: args.get(3).map_or(1, |n| n.parse().unwrap()),
         memory: 512 << 20,
         command_line: args.get(4).map_or("", |s| s),
-        job: stasis_channel::Job::new(vec!["true".into()]),
-        input: Box::new(std::io::empty()),
+        job: job.without_command(),
+        command: Box::new(|| Ok(Command { job, input: Box::new(std::io::empty()) })),
         drives: vec![],
         seed: 1,
         random: false,

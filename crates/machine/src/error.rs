@@ -33,6 +33,9 @@ pub enum Error {
     /// The journal could not be written.
     #[error("cannot write the results: {0}")]
     Journal(#[source] std::io::Error),
+    /// What a machine is made of, or is to do, could not be read.
+    #[error("cannot read what the machine needs: {0}")]
+    Input(#[source] std::io::Error),
     /// The guest did what no guest can do here.
     #[error("the guest's processor stopped: {0}")]
     Guest(String),

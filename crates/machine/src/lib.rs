@@ -39,6 +39,7 @@ mod utilization;
 mod vcpu;
 
 pub use boot::BootError;
+pub use devices::{Command, CommandSource};
 pub use error::Error;
 pub use machine::{run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
 

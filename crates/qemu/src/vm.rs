@@ -160,6 +160,7 @@ impl Vm {
             piece.clear();
             let response = match self.host.receive(self.frame.as_mut_slice())? {
                 Request::Hello => return Ok(outcome),
+                Request::Command => Response::Job(job),
                 Request::ReadInput { max } => {
                     let most = max.min(PIECE).min(MAX_PAYLOAD) as u64;
                     match (&mut *input).take(most).read_to_end(&mut piece) {

@@ -11,7 +11,7 @@ use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit};
 use stasis_journal::{Entry, Journal};
 use stasis_softkvm::inside::{self, Inside};
-use stasis_softkvm::{run, Control, Form, Host};
+use stasis_softkvm::{run, Control, Form, Host, Job};
 use std::time::Instant;
 
 fn main() {
@@ -105,6 +105,6 @@ fn outer() -> Result<(), Box<dyn std::error::Error>> {
         log: None,
     };
     let mut journal = Printer(Instant::now());
-    run(&host, b"", &mut journal, &Control::default(), &mut |_, _| {})?;
+    run(&host, &Job::default(), &mut journal, &Control::default(), &mut |_, _| {})?;
     Ok(())
 }

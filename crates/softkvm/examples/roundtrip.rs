@@ -11,7 +11,7 @@
 use stasis_journal::{Entry, Journal};
 use stasis_qemu::probe;
 use stasis_softkvm::inside::{self, Inside};
-use stasis_softkvm::{run, Control, Form, Host, Input, PassedDrive};
+use stasis_softkvm::{run, Control, Form, Host, Input, Job, PassedDrive};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -131,7 +131,10 @@ fn outer() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host {
         form: if form == "fast" { Form::Fast } else { Form::Exact },
         memory: memory.parse::<u64>()? << 20,
-        inputs: given(next()).map(|path| Input { name: "data".into(), path }).into_iter().collect(),
+        inputs: given(next())
+            .map(|path| Input { name: "data".into(), path, late: false })
+            .into_iter()
+            .collect(),
         drives: given(next())
             .map(|path| PassedDrive { path, read_only: false })
             .into_iter()
@@ -147,7 +150,7 @@ fn outer() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let control = Control { wall_limit: Some(Duration::from_secs(20)), ..Control::default() };
     let mut progress = |step: &str, _| println!("{:7.3} {step}", start.elapsed().as_secs_f64());
-    run(&host, job.as_bytes(), &mut Printer(start), &control, &mut progress)?;
+    run(&host, &Job::new(job.as_bytes()), &mut Printer(start), &control, &mut progress)?;
     println!("{:7.3} end", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -125,6 +125,9 @@ pub enum Error {
         /// The end of what QEMU and the kernel said, and where all of it is.
         detail: String,
     },
+    /// A machine that was to be kept did not come to where it is kept.
+    #[error("the machine could not be kept for later runs")]
+    NotKept,
     /// Stopped by [`crate::Control::stop`] before the job had ended.
     #[error("stopped")]
     Stopped,

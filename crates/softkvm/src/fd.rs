@@ -48,6 +48,12 @@ pub(crate) fn lock(file: &File, kind: Lock) -> io::Result<()> {
     }
 }
 
+/// Locks `file` exclusively if nobody else has it locked; whether it could.
+pub(crate) fn try_lock(file: &File) -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

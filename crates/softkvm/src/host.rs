@@ -26,6 +26,29 @@ pub struct Input {
     pub name: String,
     /// The file, below 4 GiB.
     pub path: PathBuf,
+    /// Whether it belongs to the run and not to its machine: then the inner side finds
+    /// it in what [`crate::inside::Later::take`] gives.
+    pub late: bool,
+}
+
+/// What the inner side is to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Job {
+    /// What makes the machine in which it is done.
+    pub machine: Vec<u8>,
+    /// What is done there: looked up by [`crate::inside::Later::take`].
+    pub later: Vec<u8>,
+    /// Whether the machine may be kept at the moment where the inner side looks that up,
+    /// for later runs that differ in it only. It is, under [`Form::Exact`], from the
+    /// second run on.
+    pub keeps: bool,
+}
+
+impl Job {
+    /// A job that looks nothing up later.
+    pub fn new(machine: impl Into<Vec<u8>>) -> Self {
+        Self { machine: machine.into(), ..Self::default() }
+    }
 }
 
 impl Input {
@@ -191,11 +214,11 @@ mod tests {
         assert!(missing.check().unwrap_err().to_string().contains("/no/such"));
         for name in ["", "a b", "a,b", &"x".repeat(Input::NAME_LIMIT + 1)] {
             let mut named = host(0);
-            named.inputs = vec![Input { name: name.into(), path: "/dev/null".into() }];
+            named.inputs = vec![Input { name: name.into(), path: "/dev/null".into(), late: false }];
             assert!(matches!(named.check(), Err(Error::InputName(other)) if other == name));
         }
         let mut twice = host(0);
-        twice.inputs = vec![Input { name: "a".into(), path: "/dev/null".into() }; 2];
+        twice.inputs = vec![Input { name: "a".into(), path: "/dev/null".into(), late: false }; 2];
         assert!(matches!(twice.check(), Err(Error::InputName(_))));
     }
 }

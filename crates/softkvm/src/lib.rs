@@ -11,25 +11,30 @@
 //!   passed drives: two runs of one job are the same run, instruction by
 //!   instruction.
 //! - A flush inside on a passed drive has reached the file when it returns.
-//! - The booted machine is saved once and restored for later runs.
+//! - A booted machine is kept and restored for later runs: the software host with
+//!   its Linux, and in the exact form the guest before it is told what to do.
 //!
 //! The page `docs/softkvm.md` describes the technique.
 
 mod error;
+mod exact;
 mod executable;
 mod fd;
 mod host;
 mod initramfs;
 pub mod inside;
+mod kept;
+mod linux;
 mod packet;
 mod prepare;
 mod qemu;
+mod relay;
 mod requirements;
 mod run;
 mod snapshot;
 
 pub use error::Error;
-pub use host::{Control, Form, Host, Input, PassedDrive};
+pub use host::{Control, Form, Host, Input, Job, PassedDrive};
 pub use prepare::{prepare, Kernel};
 pub use requirements::{requirements, Requirements};
 pub use run::{boot, run};

@@ -5,8 +5,8 @@
 //! a buffer of the inner side, whose place it tells once, before the machine is
 //! saved (a *place* packet: kind 2, physical address in 8 bytes, length in 4);
 //! then only their length goes out (a *bulk* packet: kind 1, length in 4
-//! bytes), and the outer side takes them from QEMU's memory. Numbers are little
-//! endian.
+//! bytes), and the outer side takes them from QEMU's memory. A *pause* packet (kind
+//! 3) says that the machine is about to pause, to be kept. Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -29,7 +29,7 @@ const BULK_HEAD: usize = 5;
 const PLACE_HEAD: usize = 13;
 
 /// What the outer side has to do next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
     /// These bytes belong to the journal.
     Short(Vec<u8>),
@@ -37,7 +37,12 @@ pub(crate) enum Packet {
     Bulk { length: usize },
     /// Where the buffer is.
     Place { address: u64, length: usize },
+    /// The machine pauses.
+    Pause,
 }
+
+/// A pause packet.
+pub(crate) const PAUSE: [u8; 1] = [3];
 
 /// The head of a short packet.
 pub(crate) fn short_head(length: usize) -> [u8; SHORT_HEAD] {
@@ -100,6 +105,10 @@ impl Packets {
                 self.buffer.drain(..PLACE_HEAD);
                 Ok(Some(Packet::Place { address, length }))
             }
+            Some(3) => {
+                self.buffer.drain(..1);
+                Ok(Some(Packet::Pause))
+            }
             Some(other) => Err(*other),
         }
     }
@@ -121,6 +130,7 @@ mod tests {
                 prop_oneof![
                     prop::collection::vec(any::<u8>(), 0..50).prop_map(Packet::Short),
                     (0..=BULK).prop_map(|length| Packet::Bulk { length }),
+                    Just(Packet::Pause),
                     (any::<u64>(), 0..=BULK)
                         .prop_map(|(address, length)| Packet::Place { address, length }),
                 ],
@@ -136,6 +146,7 @@ mod tests {
                         stream.extend_from_slice(bytes);
                     }
                     Packet::Bulk { length } => stream.extend_from_slice(&bulk(*length)),
+                    Packet::Pause => stream.extend_from_slice(&PAUSE),
                     Packet::Place { address, length } => {
                         stream.extend_from_slice(&place(*address, *length))
                     }

@@ -1,7 +1,7 @@
 //! QEMU as a child: its command line, its start, its end.
 
 use crate::fd::narrow;
-use crate::{Error, Form, Host};
+use crate::{Error, Form, Host, Input};
 use stasis_qemu::fd::pipe;
 use stasis_qemu::process::{with_path, Process, QEMU};
 use std::ffi::OsString;
@@ -51,10 +51,25 @@ pub(crate) enum Purpose<'a> {
     /// Boot this kernel with this initramfs, sharing memory with the file
     /// `ram`, until the machine pauses itself.
     Build { kernel: &'a Path, initramfs: &'a Path },
-    /// Run this image (`stasis_bare`) at once, with the firmware beside it.
-    Exact { job: &'a Path, image: &'a Path },
+    /// Run this image (`stasis_bare`) at once, with the firmware beside it. With
+    /// `save`: share memory with the file `ram` until the machine pauses itself, with
+    /// nothing yet of what belongs to the run.
+    Exact { job: &'a JobFiles, image: &'a Path, save: bool },
     /// Wait for a saved state, with a private copy of the file `ram`.
-    Restore { job: &'a Path },
+    Restore { job: &'a JobFiles },
+}
+
+impl Purpose<'_> {
+    /// Whether the machine is made to be saved.
+    fn saves(&self) -> bool {
+        matches!(self, Self::Build { .. } | Self::Exact { save: true, .. })
+    }
+}
+
+/// The files of a [`crate::Job`].
+pub(crate) struct JobFiles {
+    pub machine: PathBuf,
+    pub later: PathBuf,
 }
 
 /// The arguments that make the machine: those that a saved state depends on.
@@ -130,11 +145,11 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         arguments.push(value);
     };
     let exact = host.form == Form::Exact;
-    let backend = match exact {
-        true => "memory-backend-ram,id=ram",
-        false => "memory-backend-file,id=ram,mem-path=ram",
+    let backend = match purpose {
+        Purpose::Exact { save: false, .. } => "memory-backend-ram,id=ram",
+        _ => "memory-backend-file,id=ram,mem-path=ram",
     };
-    let share = if matches!(purpose, Purpose::Build { .. }) { "on" } else { "off" };
+    let share = if purpose.saves() { "on" } else { "off" };
     let size = host.megabytes();
     // `reserve=off`: most of it is never touched.
     add("-object", format!("{backend},size={size}M,share={share},reserve=off").into());
@@ -155,30 +170,51 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
             add("-initrd", initramfs.into());
             add("-append", APPEND.into());
         }
-        Purpose::Exact { job, image } => {
+        Purpose::Exact { job, image, save } => {
             // The modern interface of the drives (VIRTIO 1.2, 4.2.2).
             add("-global", "virtio-mmio.force-legacy=off".into());
             let mut loader = with_path("loader,file=", image);
             loader.push(format!(",addr={:#x},force-raw=on", stasis_bare::IMAGE));
             add("-device", loader);
-            inputs(host, job, &mut add);
+            early(host, job, &mut add);
+            match save {
+                true => {
+                    add("-fw_cfg", format!("name={},string=1", crate::inside::SAVE_ITEM).into())
+                }
+                false => late(host, job, &mut add),
+            }
         }
         Purpose::Restore { job } => {
             add("-incoming", "defer".into());
-            inputs(host, job, &mut add);
+            if exact {
+                add("-global", "virtio-mmio.force-legacy=off".into());
+            } else {
+                early(host, job, &mut add);
+            }
+            late(host, job, &mut add);
         }
     }
     arguments
 }
 
-/// The job, its inputs and its drives.
-fn inputs(host: &Host, job: &Path, add: &mut impl FnMut(&str, OsString)) {
-    let item = format!("name={},file=", crate::inside::JOB_ITEM);
-    add("-fw_cfg", with_path(&item, job));
-    for input in &host.inputs {
-        let name = format!("{}{}", crate::inside::INPUT_PREFIX, input.name);
-        add("-fw_cfg", with_path(&format!("name={name},file="), &absolute(&input.path)));
-    }
+fn item(name: &str, path: &Path, add: &mut impl FnMut(&str, OsString)) {
+    add("-fw_cfg", with_path(&format!("name={name},file="), &absolute(path)));
+}
+
+fn input(input: &Input, add: &mut impl FnMut(&str, OsString)) {
+    item(&format!("{}{}", crate::inside::INPUT_PREFIX, input.name), &input.path, add);
+}
+
+/// What is looked up later only: what the run has beyond its machine.
+fn late(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
+    item(crate::inside::LATER_ITEM, &job.later, add);
+    host.inputs.iter().filter(|file| file.late).for_each(|file| input(file, add));
+}
+
+/// What makes the machine, and its drives.
+fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
+    item(crate::inside::JOB_ITEM, &job.machine, add);
+    host.inputs.iter().filter(|file| !file.late).for_each(|file| input(file, add));
     for (index, drive) in host.drives.iter().enumerate() {
         let read_only = if drive.read_only { "on" } else { "off" };
         // Without room QEMU would stop, and wait for someone to say go on.
@@ -240,7 +276,7 @@ impl Qemu {
     }
 
     /// Takes the process's end, after its descriptors have closed.
-    pub(crate) fn died(mut self) -> Error {
+    pub(crate) fn died(&mut self) -> Error {
         let status = self.process.wait().map_or_else(|error| error.to_string(), describe);
         Error::Died { status, detail: self.detail() }
     }

@@ -1,7 +1,7 @@
 //! What the software host needs and has, for `stasis doctor`.
 
 use crate::host::available_memory;
-use crate::snapshot::Snapshot;
+use crate::linux;
 use crate::{Form, Host, Kernel};
 use stasis_qemu::process::find_qemu;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub fn requirements(host: &Host) -> Requirements {
         (path, version)
     });
     let kernel = Kernel::cached(&host.cache);
-    let snapshot = kernel.as_ref().is_some_and(|kernel| Snapshot::exists(host, kernel));
+    let snapshot = kernel.as_ref().is_some_and(|kernel| linux::is_kept(host, kernel));
     let mut install = Vec::new();
     if qemu.is_none() {
         install.push("qemu-system-x86");

@@ -11,8 +11,8 @@
 
 use stasis_journal::{Entry, Journal};
 use stasis_qemu::probe;
-use stasis_softkvm::inside::{self, Inside};
-use stasis_softkvm::{run, Control, Error, Form, Host, Input, PassedDrive};
+use stasis_softkvm::inside::{self, Inside, Later};
+use stasis_softkvm::{run, Control, Error, Form, Host, Input, Job, PassedDrive};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn main() {
     if std::env::args().any(|argument| argument == "--hang") {
         let _ = run(
             &host(&cache),
-            b"hang",
+            &Job::new(b"hang"),
             &mut Collector::default(),
             &Control::default(),
             &mut |_, _| {},
@@ -47,7 +47,7 @@ fn main() {
         return;
     }
     type Check = fn(&Path);
-    let checks: [(&str, Check); 11] = [
+    let checks: [(&str, Check); 12] = [
         ("it comes up", comes_up),
         ("its KVM is usable", usable),
         ("the exact form repeats to the nanosecond", repeats),
@@ -59,6 +59,7 @@ fn main() {
         ("a damaged machine is built again", rebuilds),
         ("the program's death takes QEMU along", dies),
         ("the exact form takes inputs, drives and a stop too", exact),
+        ("the exact form's machine is kept from the second run on", kept),
     ];
     for (name, check) in checks {
         let start = Instant::now();
@@ -141,6 +142,14 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
             say(inside, "flushed\n".into());
             // What follows is never flushed: the host is killed.
         }
+        b"later" => {
+            say(inside, "before\n".into());
+            let mut later = Later::take().unwrap();
+            let input = later.input("data").unwrap().unwrap();
+            assert_eq!(later.input("none").unwrap(), None);
+            say(inside, format!("{} ", String::from_utf8(later.job).unwrap()));
+            say(inside, String::from_utf8(input).unwrap());
+        }
         b"panic" => panic!("as asked"),
         b"exit" => return,
         b"wait" => {
@@ -197,7 +206,7 @@ impl Journal for Collector {
 
 fn run_job(host: &Host, job: &str) -> (Result<(), Error>, Collector) {
     let mut journal = Collector::default();
-    let result = run(host, job.as_bytes(), &mut journal, &Control::default(), &mut |_, _| {});
+    let result = run(host, &Job::new(job), &mut journal, &Control::default(), &mut |_, _| {});
     (result, journal)
 }
 
@@ -248,7 +257,7 @@ fn takes_inputs(host: Host) {
         })
         .collect();
     file.write_all(&data).unwrap();
-    let input = Input { name: "data".into(), path: file.path().to_owned() };
+    let input = Input { name: "data".into(), path: file.path().to_owned(), late: false };
     let journal = done(&Host { inputs: vec![input], ..host }, "data");
     assert_eq!(journal.output, format!("{:016x}\n", sum(&data)));
     assert!(journal.results == data[..5_000_000], "results differ");
@@ -293,7 +302,7 @@ fn stops(cache: &Path) {
             journal.started = Some(Arc::clone(&control.stop));
         }
         let start = Instant::now();
-        let result = run(&host(cache), job.as_bytes(), &mut journal, &control, &mut |_, _| {});
+        let result = run(&host(cache), &Job::new(job), &mut journal, &control, &mut |_, _| {});
         (result, journal.output, start.elapsed())
     };
     let (result, output, _) = ask("wait", None);
@@ -317,6 +326,33 @@ fn rebuilds(cache: &Path) {
         }
     }
     assert_eq!(done(&host(cache), "probe").output, "Usable\n");
+}
+
+fn kept(cache: &Path) {
+    let folder = cache.join("softkvm/guests");
+    let machines = || {
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect::<Vec<_>>()
+    };
+    // What earlier runs of this test have left in a cache that was given.
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let input = |late| Input { name: "data".into(), path: file.path().to_owned(), late };
+    let host = Host { inputs: vec![input(true)], ..in_exact(cache) };
+    let mut seen = Vec::new();
+    for word in ["one", "two", "three", "four", "five"] {
+        file.as_file_mut().set_len(0).unwrap();
+        file.as_file_mut().write_all_at(word.as_bytes(), 0).unwrap();
+        let job = Job { machine: "later".into(), later: word.into(), keeps: true };
+        let mut journal = Collector::default();
+        run(&host, &job, &mut journal, &Control::default(), &mut |_, _| {}).unwrap();
+        assert_eq!(journal.output, format!("before\n{word} {word}"));
+        seen.push(machines().len());
+        if word == "four" {
+            std::fs::write(machines()[0].join("state"), b"noise").unwrap();
+        }
+    }
+    assert_eq!(seen, [0, 1, 1, 1, 1], "machines kept");
 }
 
 fn dies(cache: &Path) {
@@ -345,7 +381,7 @@ fn exact(cache: &Path) {
     takes_drives(in_exact(cache));
     let control = Control { stop: Arc::default(), wall_limit: Some(Duration::from_secs(1)) };
     let mut journal = Collector::default();
-    run(&in_exact(cache), b"wait", &mut journal, &control, &mut |_, _| {}).unwrap();
+    run(&in_exact(cache), &Job::new(b"wait"), &mut journal, &control, &mut |_, _| {}).unwrap();
     assert_eq!(journal.output, "waiting\nSome(WallLimit)\n");
 }
 

@@ -4,7 +4,7 @@ mod exceptions;
 mod timer;
 
 pub(crate) use exceptions::name_exceptions;
-pub(crate) use timer::{sleep, start_timer, stop_timer};
+pub(crate) use timer::{open, sleep, start_timer, stop_timer};
 
 use std::arch::asm;
 

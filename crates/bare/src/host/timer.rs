@@ -48,3 +48,13 @@ pub(crate) fn stop_timer() {
         asm!("sti", "stgi", "nop", "nop", "clgi", "cli", options(nostack));
     }
 }
+
+/// Calls `f` with the global interrupt flag set. No interrupt comes: the timer is
+/// stopped, and interrupts are off.
+pub(crate) fn open(f: impl FnOnce()) {
+    // SAFETY: as above.
+    unsafe { asm!("stgi", options(nostack)) };
+    f();
+    // SAFETY: as above.
+    unsafe { asm!("clgi", options(nostack)) };
+}

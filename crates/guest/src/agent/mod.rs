@@ -62,8 +62,13 @@ fn end(work: impl FnOnce() -> Result<(), AgentError>) -> ! {
 fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Result<(), AgentError> {
     root::mount_kernel_files()?;
     let mut client = Client::new(connect()?);
-    let job = client.hello()?;
-    match prepare(&mut client, &job) {
+    let mut job = client.hello()?;
+    let prepared = prepare(&mut client, &job).and_then(|()| {
+        // From here on the guest depends on what runs in it.
+        job = client.command()?;
+        begin(&mut client, &job)
+    });
+    match prepared {
         Ok(()) => command::run(&mut client, &job)?,
         Err(error) => client.not_started(126, &error.to_string())?,
     }
@@ -79,7 +84,7 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     Ok(())
 }
 
-/// Everything between the job and the command's start.
+/// Sets the guest up.
 fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
     kernel::set_clock(job.realtime_ns)?;
     kernel::seed_random(job.seed)?;
@@ -98,7 +103,7 @@ enum Udev {
     Absent,
 }
 
-/// What can differ between jobs: the name, the input, the drives.
+/// What can differ between jobs: the name, the drives.
 fn surroundings<T: Transport>(
     client: &mut Client<T>,
     job: &Job,
@@ -106,9 +111,6 @@ fn surroundings<T: Transport>(
     udev: Udev,
 ) -> Result<(), AgentError> {
     kernel::set_hostname(&job.hostname)?;
-    if job.has_input {
-        tar_input(client)?;
-    }
     job.drives.iter().try_for_each(|name| announcements.wait_for(name))?;
     if udev == Udev::Starts && !udev::start()? {
         client.log("udevd has not looked at all drives yet; /dev/disk may lack some")?;
@@ -122,6 +124,14 @@ fn surroundings<T: Transport>(
         let watcher = Watcher::start()?;
         client.help_page(watcher.physical_address()?)?;
         bfq::tend(watcher, if job.idles { &[] } else { &job.drives })?;
+    }
+    Ok(())
+}
+
+/// Everything between the command's arrival and its start.
+fn begin<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+    if job.has_input {
+        tar_input(client)?;
     }
     if job.together {
         // Between two looks the guest has nothing to do: its time is skipped.

@@ -13,7 +13,7 @@ use std::path::Path;
 use stasis_channel::{Client, Transport, HEADER_SIZE, MAILBOX_SIZE, PORT_NAME};
 
 use super::wait::Announcements;
-use super::{command, device, kernel, root, send_results, surroundings, AgentError, Udev};
+use super::{begin, command, device, kernel, root, send_results, surroundings, AgentError, Udev};
 
 /// Sets the guest up once and runs jobs until there are no more.
 pub(super) fn serve() -> Result<(), AgentError> {
@@ -35,7 +35,9 @@ pub(super) fn serve() -> Result<(), AgentError> {
         if job.seed != 0 {
             kernel::seed_random(job.seed)?;
         }
-        match surroundings(&mut client, &job, &announcements, Udev::Absent) {
+        let prepared = surroundings(&mut client, &job, &announcements, Udev::Absent)
+            .and_then(|()| begin(&mut client, &job));
+        match prepared {
             Ok(()) => command::run(&mut client, &job)?,
             Err(error) => client.not_started(126, &error.to_string())?,
         }

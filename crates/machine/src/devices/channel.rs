@@ -6,6 +6,7 @@ use std::io::Read;
 use stasis_channel::{Host, Job, Mailbox, Refusal, Request, Response, Stream, MAILBOX_SIZE};
 use stasis_journal::{Entry, Journal};
 
+use crate::error::Error;
 use crate::memory::Mapping;
 
 /// What a request means for the machine.
@@ -33,11 +34,23 @@ pub enum Told {
 /// guest cannot fill the journal.
 const TOLD: u64 = 16;
 
+/// What is to run in a guest that is set up.
+pub struct Command {
+    /// The job, with its command.
+    pub job: Job,
+    /// Files for the guest, as a tar stream.
+    pub input: Box<dyn Read + Send>,
+}
+
+/// Called when the guest is set up.
+pub type CommandSource = Box<dyn FnOnce() -> std::io::Result<Command> + Send>;
+
 /// The machine's end of the channel.
 pub struct ChannelDevice {
     mailbox: Mapping,
     host: Host,
     job: Job,
+    command: Option<CommandSource>,
     input: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     refused: u64,
@@ -65,10 +78,18 @@ impl Mailbox for MailboxMemory<'_> {
 }
 
 impl ChannelDevice {
-    /// A channel that gives `job` and the tar stream `input` to the guest.
-    pub fn new(job: Job, input: Box<dyn Read + Send>) -> std::io::Result<Self> {
-        let mailbox = Mapping::new(MAILBOX_SIZE as u64, true)?;
-        Ok(Self { mailbox, host: Host::new(), job, input, buffer: Vec::new(), refused: 0 })
+    /// A channel that gives `job` to the guest to set itself up by, and then what
+    /// `command` makes.
+    pub fn new(job: Job, command: CommandSource) -> std::io::Result<Self> {
+        Ok(Self {
+            mailbox: Mapping::new(MAILBOX_SIZE as u64, true)?,
+            host: Host::new(),
+            job,
+            command: Some(command),
+            input: Box::new(std::io::empty()),
+            buffer: Vec::new(),
+            refused: 0,
+        })
     }
 
     /// The memory behind the mailbox's BAR.
@@ -86,24 +107,25 @@ impl ChannelDevice {
     /// is the guest's memory.
     ///
     /// # Errors
-    /// The journal's.
+    /// The journal's ([`Error::Journal`]), and those of what is read for the guest ([`Error::Input`]).
     pub fn doorbell(
         &mut self,
         journal: &mut dyn Journal,
         ready: bool,
         is_memory: impl Fn(u64) -> bool,
-    ) -> std::io::Result<Told> {
+    ) -> Result<Told, Error> {
+        let mut say = |entry| journal.entry(entry).map_err(Error::Journal);
         let mut mailbox = MailboxMemory(&self.mailbox);
         let request = match self.host.receive(&mut mailbox) {
             Ok(request) => request,
             Err(error) => {
                 self.refused += 1;
                 if self.refused <= TOLD {
-                    journal.entry(Entry::Console(format!("{error}\n").into_bytes()))?;
+                    say(Entry::Console(format!("{error}\n").into_bytes()))?;
                 }
                 if self.refused == TOLD {
                     let more = "further refused requests are only counted\n";
-                    journal.entry(Entry::Console(more.into()))?;
+                    say(Entry::Console(more.into()))?;
                 }
                 return Ok(Told::Nothing);
             }
@@ -114,11 +136,19 @@ impl ChannelDevice {
                 Host::respond(&mut mailbox, Response::Job(&self.job));
                 return Ok(told);
             }
+            Request::Command => {
+                if let Some(source) = self.command.take() {
+                    let command = source().map_err(Error::Input)?;
+                    (self.job, self.input) = (command.job, command.input);
+                }
+                Host::respond(&mut mailbox, Response::Job(&self.job));
+                return Ok(told);
+            }
             Request::ReadInput { max } => {
                 self.buffer.resize(max, 0);
                 let mut length = 0;
                 while length < max {
-                    match self.input.read(&mut self.buffer[length..])? {
+                    match self.input.read(&mut self.buffer[length..]).map_err(Error::Input)? {
                         0 => break,
                         more => length += more,
                     }
@@ -141,19 +171,17 @@ impl ChannelDevice {
             Request::Help { on } => told = Told::Help(on),
             Request::Started => told = Told::Started,
             Request::Output { stream: Stream::Output, bytes } => {
-                journal.entry(Entry::Output(bytes.to_vec()))?;
+                say(Entry::Output(bytes.to_vec()))?;
             }
             Request::Output { stream: Stream::Error, bytes } => {
-                journal.entry(Entry::ErrorOutput(bytes.to_vec()))?;
+                say(Entry::ErrorOutput(bytes.to_vec()))?;
             }
             Request::Exited { status } => told = Told::Exited(i32::from(status)),
             Request::NotStarted { status, message } => {
                 told = Told::NotStarted(i32::from(status), message.into_owned());
             }
-            Request::Results { bytes } => journal.entry(Entry::Results(bytes.to_vec()))?,
-            Request::Log { text } => {
-                journal.entry(Entry::Console(format!("{text}\n").into_bytes()))?
-            }
+            Request::Results { bytes } => say(Entry::Results(bytes.to_vec()))?,
+            Request::Log { text } => say(Entry::Console(format!("{text}\n").into_bytes()))?,
             Request::Finished => told = Told::Finished,
         }
         Host::respond(&mut mailbox, Response::Done);

@@ -25,9 +25,7 @@ impl Machine {
             address.is_multiple_of(help::PAGE as u64)
                 && memory.read(address, &mut [0; help::PAGE]).is_ok()
         };
-        let told = self.channel.doorbell(line.journal, others == 0, is_memory);
-        let told = told.map_err(Error::Journal)?;
-        Ok(match told {
+        Ok(match self.channel.doorbell(line.journal, others == 0, is_memory)? {
             Told::Nothing => After::Continue,
             Told::Ready => {
                 self.prepare(line);

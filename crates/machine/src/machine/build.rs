@@ -150,9 +150,9 @@ impl Machine {
             .map_err(|error| Error::Memory(config.memory >> 20, error))?;
         if let Some(root) = memory.root_mut() {
             let bytes = root.mapping_mut().as_mut_slice();
-            fill_root(&mut bytes[..root_length as usize]).map_err(Error::Journal)?;
+            fill_root(&mut bytes[..root_length as usize]).map_err(Error::Input)?;
         }
-        let channel = ChannelDevice::new(config.job, config.input)
+        let channel = ChannelDevice::new(config.job, config.command)
             .map_err(|error| Error::Memory(4, error))?;
         let mut bus = Bus::new();
         let mut next = layout::PCI_MEMORY.start;

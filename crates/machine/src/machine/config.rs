@@ -1,6 +1,5 @@
 //! What a machine is made of.
 
-use std::io::Read;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,8 @@ use stasis_block::Link;
 use stasis_channel::Job;
 use stasis_clock::Nanos;
 use stasis_drive::{Layer, Shared};
+
+use crate::devices::CommandSource;
 
 /// One drive of a machine.
 pub struct DriveConfig {
@@ -45,10 +46,10 @@ pub struct MachineConfig<'a> {
     pub memory: u64,
     /// Added to the kernel's command line.
     pub command_line: &'a str,
-    /// What the guest is to do.
+    /// What the guest is set up by.
     pub job: Job,
-    /// Files for the guest, as a tar stream.
-    pub input: Box<dyn Read + Send>,
+    /// Called when the guest is set up: what is to run in it.
+    pub command: CommandSource,
     /// The drives, in order.
     pub drives: Vec<DriveConfig>,
     /// Seed of everything random in the guest.

@@ -12,6 +12,7 @@ mod output;
 mod port;
 mod stop;
 
+use crate::packet::PAUSE;
 use fwcfg::FwCfg;
 use output::Port;
 use stasis_journal::{Entry, Journal, Stage};
@@ -24,6 +25,10 @@ pub use stop::StopReason;
 
 /// fw_cfg item that holds the job.
 pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
+/// fw_cfg item that holds what is looked up later.
+pub(crate) const LATER_ITEM: &str = "opt/stasis/later";
+/// fw_cfg item that is there where the machine is to be kept when it looks for that.
+pub(crate) const SAVE_ITEM: &str = "opt/stasis/save";
 /// fw_cfg item that holds the number of passed drives, as text.
 pub(crate) const DRIVES_ITEM: &str = "opt/stasis/drives";
 /// What the names of fw_cfg items with inputs begin with.
@@ -212,6 +217,36 @@ impl Inside {
     /// for a signal that gets a thread out of `KVM_RUN`.
     pub fn on_stop(&self, hook: impl Fn() + Send + 'static) {
         self.stop.hook(Box::new(hook));
+    }
+}
+
+/// What belongs to a run and not to its machine.
+pub struct Later {
+    /// What [`crate::Job::later`] holds.
+    pub job: Vec<u8>,
+    items: FwCfg,
+}
+
+impl Later {
+    /// Looks it up. Where the machine is to be kept, it is kept here, and each run of
+    /// it goes on here with what it has of its own.
+    pub fn take() -> Result<Self, InsideError> {
+        let mut items = FwCfg::open()?;
+        if items.length(SAVE_ITEM).is_some() {
+            port::write_journal(&PAUSE);
+            stasis_bare::pausing(port::pause);
+            items = FwCfg::open()?;
+        }
+        Ok(Self { job: items.whole(LATER_ITEM)?, items })
+    }
+
+    /// All of the input `name`, `None` if there is none of that name.
+    pub fn input(&mut self, name: &str) -> Result<Option<Vec<u8>>, InsideError> {
+        let name = format!("{INPUT_PREFIX}{name}");
+        match self.items.length(&name) {
+            Some(_) => Ok(Some(self.items.whole(&name)?)),
+            None => Ok(None),
+        }
     }
 }
 

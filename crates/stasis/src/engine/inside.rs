@@ -4,9 +4,10 @@ use anyhow::{Context, Result};
 use stasis_journal::{Ending, Entry, Journal};
 use stasis_machine::Stop;
 use stasis_media::MediumSpec;
-use stasis_softkvm::inside::{Inside, StopReason};
+use stasis_softkvm::inside::{Inside, Later, StopReason};
 
-use super::local::{self, Inputs};
+use super::local::{self, Commands, Inputs};
+use super::plan::input;
 use super::soft::InnerJob;
 use crate::failure;
 
@@ -55,5 +56,14 @@ impl Inputs for Items<'_> {
 
     fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
         Ok(self.0.read_input(name, 0, into)?)
+    }
+
+    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
+        Box::new(|| {
+            let mut later = Later::take()?;
+            let jobs = serde_json::from_slice(&later.job).context("cannot read the commands")?;
+            let files = later.input(input::FILES)?.unwrap_or_default();
+            Ok(Commands { jobs, files })
+        })
     }
 }

@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io::Cursor;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, Context, Result};
+use stasis_channel::Job;
 use stasis_crash::Stream;
 use stasis_experiment::CpuSpeed;
 use stasis_guest::build::Guest;
 use stasis_journal::{Journal, Outcome};
-use stasis_machine::{Config, MachineConfig, Rewind, Speed, Stop};
+use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop};
 
 use super::drives::Drives;
 use super::plan::{input, Plan};
@@ -27,24 +29,53 @@ pub trait Inputs {
     fn length(&self, name: &str) -> Option<u64>;
     /// Fills `into` from the file's start.
     fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
+    /// What gets the machines' commands, once the first of them asks for its own.
+    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send>;
+}
+
+/// What runs in the guests.
+#[derive(Debug, Default)]
+pub struct Commands {
+    /// Each machine's job, with its command.
+    pub jobs: Vec<Job>,
+    /// The tar archive of files for every guest.
+    pub files: Vec<u8>,
+}
+
+/// The machines' commands, got once.
+struct Source {
+    source: Option<Box<dyn FnOnce() -> Result<Commands> + Send>>,
+    commands: Commands,
+}
+
+impl Source {
+    /// What runs in machine `number`.
+    fn command(&mut self, number: usize) -> std::io::Result<Command> {
+        if let Some(source) = self.source.take() {
+            self.commands = source().map_err(std::io::Error::other)?;
+        }
+        let job = self.commands.jobs.get(number).cloned();
+        let job = job.ok_or_else(|| std::io::Error::other("a machine has no command"))?;
+        Ok(Command { job, input: Box::new(Cursor::new(self.commands.files.clone())) })
+    }
 }
 
 /// Inputs in this machine's files.
-pub struct Files<'a> {
+pub struct Files {
     vmlinux: PathBuf,
     initramfs: PathBuf,
     root: PathBuf,
-    files: &'a [u8],
+    commands: Commands,
 }
 
-impl<'a> Files<'a> {
-    /// The guest's files and the archive of files for it.
-    pub fn new(guest: &Guest, files: &'a [u8]) -> Self {
+impl Files {
+    /// The guest's files, and what runs in the guests.
+    pub fn new(guest: &Guest, commands: Commands) -> Self {
         Self {
             vmlinux: guest.vmlinux.clone(),
             initramfs: guest.initramfs.clone(),
             root: guest.root.clone(),
-            files,
+            commands,
         }
     }
 
@@ -58,27 +89,20 @@ impl<'a> Files<'a> {
     }
 }
 
-impl Inputs for Files<'_> {
+impl Inputs for Files {
     fn length(&self, name: &str) -> Option<u64> {
-        match self.path(name) {
-            Some(path) => std::fs::metadata(path).ok().map(|metadata| metadata.len()),
-            None => Some(self.files.len() as u64),
-        }
+        std::fs::metadata(self.path(name)?).ok().map(|metadata| metadata.len())
     }
 
     fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
-        match self.path(name) {
-            Some(path) => {
-                let file =
-                    File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-                file.read_exact_at(into, 0)
-                    .with_context(|| format!("cannot read {}", path.display()))
-            }
-            None => {
-                into.copy_from_slice(self.files.get(..into.len()).context("too short")?);
-                Ok(())
-            }
-        }
+        let path = self.path(name).with_context(|| format!("there is no input {name}"))?;
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        file.read_exact_at(into, 0).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
+        let commands = std::mem::take(&mut self.commands);
+        Box::new(|| Ok(commands))
     }
 }
 
@@ -98,11 +122,8 @@ pub fn run(
 ) -> Result<Outcome> {
     let vmlinux = whole(inputs, input::VMLINUX)?;
     let initramfs = whole(inputs, input::INITRAMFS)?;
-    let files = if plan.machines.iter().any(|machine| machine.job.has_input) {
-        whole(inputs, input::FILES)?
-    } else {
-        Vec::new()
-    };
+    let source = Source { source: Some(inputs.commands()), commands: Commands::default() };
+    let source = Arc::new(Mutex::new(source));
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
     let stream = plan.record.then(Stream::default);
@@ -110,7 +131,7 @@ pub fn run(
     let rewind = Rewind { window: REWIND_WINDOW_NS };
     let mut index = 0;
     let mut machines = Vec::new();
-    for machine in &plan.machines {
+    for (number, machine) in plan.machines.iter().enumerate() {
         let mut drives = Vec::new();
         for drive in &machine.drives {
             let config = opened.config(index, drive);
@@ -122,8 +143,11 @@ pub fn run(
             vcpus: machine.spec.vcpus,
             memory: machine.spec.memory,
             command_line: &machine.spec.kernel_command_line,
-            job: machine.job.clone(),
-            input: Box::new(Cursor::new(files.clone())),
+            job: machine.job.without_command(),
+            command: Box::new({
+                let source = Arc::clone(&source);
+                move || source.lock().unwrap_or_else(PoisonError::into_inner).command(number)
+            }),
             drives,
             seed: plan.seed,
             random: machine.spec.random,

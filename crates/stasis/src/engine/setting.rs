@@ -297,7 +297,9 @@ impl Prepared<'_> {
         let outcome = match setting.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
-                let mut files = local::Files::new(setting.guest, setting.input);
+                let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
+                let commands = local::Commands { jobs, files: setting.input.to_vec() };
+                let mut files = local::Files::new(setting.guest, commands);
                 let stop = Stop { flag: Arc::clone(stop), look: None, wall_limit };
                 let outcome = local::run(plan, &mut files, relay, stop)?;
                 stasis_journal::Journal::entry(

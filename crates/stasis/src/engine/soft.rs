@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use stasis_experiment::Engine;
 use stasis_journal::Ending;
 use stasis_media::MediumSpec;
-use stasis_softkvm::{Control, Form, Host, Input, PassedDrive};
+use stasis_softkvm::{Control, Form, Host, Input, Job, PassedDrive};
 
 use super::plan::{input, Plan};
 use super::setting::Setting;
@@ -45,7 +45,7 @@ pub struct InnerJob {
 /// Runs `plan` in a software host.
 pub fn run(
     setting: &Setting,
-    plan: Plan,
+    mut plan: Plan,
     wall_limit: Option<Duration>,
     relay: &mut Relay,
     stop: &Arc<AtomicBool>,
@@ -81,10 +81,12 @@ pub fn run(
         passed.push(place);
     }
     let guest = setting.guest;
+    let early =
+        |name: &str, path: &Path| Input { name: name.into(), path: path.into(), late: false };
     let mut inputs = vec![
-        Input { name: input::VMLINUX.into(), path: guest.vmlinux.clone() },
-        Input { name: input::INITRAMFS.into(), path: guest.initramfs.clone() },
-        Input { name: input::ROOT.into(), path: guest.root.clone() },
+        early(input::VMLINUX, &guest.vmlinux),
+        early(input::INITRAMFS, &guest.initramfs),
+        early(input::ROOT, &guest.root),
     ];
     for file in &inputs {
         let length = std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
@@ -95,7 +97,8 @@ pub fn run(
     if !setting.input.is_empty() {
         std::fs::write(archive.path(), setting.input).context("cannot write a temporary file")?;
         memory += (1 + machines) * setting.input.len() as u64;
-        inputs.push(Input { name: input::FILES.into(), path: archive.path().to_owned() });
+        let path = archive.path().to_owned();
+        inputs.push(Input { name: input::FILES.into(), path, late: true });
     }
     let cache = cache().context(NO_CACHE)?;
     let host = Host {
@@ -113,7 +116,18 @@ pub fn run(
     };
     let images: Vec<PathBuf> =
         plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
-    let job = serde_json::to_vec(&InnerJob { plan, passed }).context("cannot write the job")?;
+    let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
+    for machine in &mut plan.machines {
+        // So that the machine, up to the guest's asking for it, is the same for all commands.
+        machine.job = machine.job.without_command();
+        machine.spec.command.clear();
+    }
+    let job = Job {
+        // Of several machines one asks while others still boot.
+        keeps: plan.machines.len() == 1 && host.drives.is_empty(),
+        machine: serde_json::to_vec(&InnerJob { plan, passed }).context("cannot write the job")?,
+        later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
+    };
     let control = Control { stop: Arc::clone(stop), wall_limit };
     // The relay shows progress and takes entries, but not both at once.
     let mut steps = crate::commands::run::progress::Steps::new();

@@ -1,0 +1,146 @@
+//! The exact form of a machine: the program itself below the guest, on the bare
+//! machine (`stasis_bare`). What is kept is a machine whose guest is about to ask
+//! what it is to do.
+
+use crate::kept::{Kept, Key, Store};
+use crate::qemu::{machine, JobFiles, Purpose};
+use crate::relay::{pump, Sent};
+use crate::snapshot::{convert, make_folder, restore, save, write, Machine, MOVE_LIMIT};
+use crate::{Control, Error, Host, Job};
+use stasis_qemu::process::find_qemu;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Most that a guest's boot may tell for its machine to be kept, in bytes.
+const TOLD_LIMIT: usize = 16 << 20;
+
+/// One run's machine.
+pub(crate) struct Start<'a> {
+    pub host: &'a Host,
+    pub job: &'a Job,
+    pub files: &'a JobFiles,
+    pub log: &'a Path,
+    pub control: &'a Control,
+}
+
+impl Start<'_> {
+    /// Starts the machine from its first instruction. `folder` is needed while it
+    /// starts only.
+    pub(crate) fn anew(
+        &self,
+        folder: &Path,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Machine, Error> {
+        self.program(folder, false, stopped)
+    }
+
+    /// The machine and what its guest's boot has told, from a machine that is kept;
+    /// None where it is not to be kept, or cannot be.
+    pub(crate) fn kept(
+        &self,
+        stopped: &(dyn Fn() -> bool + Sync),
+        progress: &mut dyn FnMut(&str, Option<f64>),
+    ) -> Result<Option<(Machine, Vec<u8>)>, Error> {
+        let store = Store::new(self.host.cache.join("softkvm/guests"));
+        if !self.job.keeps || !self.host.snapshot || !store.wanted_again(self.key()?)? {
+            return Ok(None);
+        }
+        // The second time what is kept is made anew: it was damaged.
+        for last in [false, true] {
+            let kept = match store.get(self.key()?, |folder| self.boot(folder, stopped, progress)) {
+                Ok(kept) => kept,
+                Err(error @ (Error::Stopped | Error::WallLimit(_))) => return Err(error),
+                // A guest that does not come up says more where it runs on its own.
+                Err(_) => return Ok(None),
+            };
+            match self.restore(&kept, stopped) {
+                Ok(started) => return Ok(Some(started)),
+                Err(Error::Stopped) => return Err(Error::Stopped),
+                Err(error) if last => return Err(error),
+                Err(_) => kept.discard(),
+            }
+        }
+        Ok(None)
+    }
+
+    fn restore(
+        &self,
+        kept: &Kept,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(Machine, Vec<u8>), Error> {
+        let told = kept.folder.join("told");
+        let told = fs::read(&told).map_err(Error::io("cannot read", &told))?;
+        let purpose = Purpose::Restore { job: self.files };
+        Ok((restore(self.host, &kept.folder, &purpose, self.log, stopped)?, told))
+    }
+
+    /// Everything that a kept machine depends on.
+    fn key(&self) -> Result<Key, Error> {
+        let executable = &self.host.executable;
+        let mut key = Key::new("exact guest 1");
+        key.part(&fs::read(executable).map_err(Error::io("cannot read", executable))?);
+        key.file(&find_qemu().ok_or(Error::QemuMissing)?)?;
+        machine(self.host).iter().for_each(|argument| key.part(argument.as_bytes()));
+        key.part(&self.job.machine);
+        for input in self.host.inputs.iter().filter(|input| !input.late) {
+            key.part(input.name.as_bytes());
+            key.file(&input.path)?;
+        }
+        Ok(key)
+    }
+
+    /// Runs the guest until it asks what it is to do, and saves the machine in
+    /// `folder`.
+    fn boot(
+        &self,
+        folder: &Path,
+        stopped: &(dyn Fn() -> bool + Sync),
+        progress: &mut dyn FnMut(&str, Option<f64>),
+    ) -> Result<(), Error> {
+        progress("booting the guest (kept for later runs)", None);
+        make_folder(self.host, folder)?;
+        let mut machine = self.program(folder, true, stopped)?;
+        let (mut told, mut place) = (Vec::new(), None);
+        pump(&mut machine, self.control, |sent| {
+            match sent {
+                Sent::Bytes(bytes) => told.extend_from_slice(&bytes),
+                Sent::Place(address) => place = Some(address),
+                Sent::Pause => return Ok(true),
+            }
+            match told.len() {
+                length if length > TOLD_LIMIT => Err(Error::NotKept),
+                _ => Ok(false),
+            }
+        })?;
+        let Machine { mut qemu, qmp, .. } = machine;
+        let state = save(&mut qmp.ask(stopped), folder, MOVE_LIMIT)
+            .map_err(|error| convert(error, "pause", MOVE_LIMIT, &mut qemu))?;
+        drop(qemu);
+        let path = folder.join("told");
+        fs::write(&path, told).map_err(Error::io("cannot write", &path))?;
+        let path = folder.join("image");
+        fs::remove_file(&path).map_err(Error::io("cannot remove", &path))?;
+        write(folder, &state, place.ok_or(Error::NotKept)?, false)
+    }
+
+    fn program(
+        &self,
+        folder: &Path,
+        save: bool,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Machine, Error> {
+        let host = self.host;
+        let executable =
+            fs::read(&host.executable).map_err(Error::io("cannot read", &host.executable))?;
+        let bytes = stasis_bare::image(&executable, host.megabytes() << 20)?;
+        let write = |path: &Path, bytes: &[u8]| {
+            fs::write(path, bytes).map_err(Error::io("cannot write", path))
+        };
+        let image = folder.join("image");
+        write(&image, &bytes)?;
+        write(&folder.join("firmware"), stasis_bare::firmware())?;
+        let purpose = Purpose::Exact { job: self.files, image: &image, save };
+        Machine::start(host, &purpose, folder, self.log, stopped, |_| Ok(0))
+    }
+}

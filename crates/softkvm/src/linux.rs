@@ -1,0 +1,120 @@
+//! The software host's own form of a machine: Debian's Linux with KVM, booted once
+//! and kept.
+
+use crate::kept::{Kept, Key, Store};
+use crate::packet::{Packet, Packets};
+use crate::qemu::{machine, Purpose, Qemu};
+use crate::snapshot::{convert, make_folder, save, write};
+use crate::{initramfs, Error, Host, Kernel};
+use stasis_qemu::process::find_qemu;
+use stasis_qemu::qmp::{Qmp, QmpError};
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The boot takes 8 s on a 2026 cloud machine, and ten times that where other work
+/// keeps it busy; more is a failure.
+const BOOT_LIMIT: Duration = Duration::from_secs(300);
+
+/// The booted machine for `host`, made if there is none.
+pub(crate) fn get(
+    host: &Host,
+    kernel: &Kernel,
+    log: &Path,
+    stopped: &(dyn Fn() -> bool + Sync),
+    progress: &mut dyn FnMut(&str, Option<f64>),
+) -> Result<Kept, Error> {
+    let make = |folder: &Path| build(host, kernel, folder, log, stopped, progress);
+    match host.snapshot {
+        true => store(host).get(key(host, kernel)?, make),
+        false => store(host).private(make),
+    }
+}
+
+/// Whether one is kept for `host`.
+pub(crate) fn is_kept(host: &Host, kernel: &Kernel) -> bool {
+    key(host, kernel).is_ok_and(|key| store(host).has(key))
+}
+
+fn store(host: &Host) -> Store {
+    Store::new(host.cache.join("softkvm/machines"))
+}
+
+/// Everything that the saved state depends on.
+fn key(host: &Host, kernel: &Kernel) -> Result<Key, Error> {
+    let mut key = Key::new("softkvm machine 2");
+    key.part(kernel.release.as_bytes());
+    key.part(&fs::read(&host.executable).map_err(Error::io("cannot read", &host.executable))?);
+    key.file(&find_qemu().ok_or(Error::QemuMissing)?)?;
+    key.file(&kernel.image)?;
+    machine(host).iter().for_each(|argument| key.part(argument.as_bytes()));
+    Ok(key)
+}
+
+/// Boots the machine and saves it in `folder`.
+fn build(
+    host: &Host,
+    kernel: &Kernel,
+    folder: &Path,
+    log: &Path,
+    stopped: &(dyn Fn() -> bool + Sync),
+    progress: &mut dyn FnMut(&str, Option<f64>),
+) -> Result<(), Error> {
+    progress("booting the software KVM host (kept for later runs)", None);
+    make_folder(host, folder)?;
+    let archive = folder.join("initramfs");
+    initramfs::write(&archive, &host.executable, kernel)?;
+    let purpose = Purpose::Build { kernel: &kernel.image, initramfs: &archive };
+    let (mut qemu, stream) = Qemu::start(host, &purpose, folder, log)?;
+    let saved = Qmp::new(stream, stopped).and_then(|mut qmp| save(&mut qmp, folder, BOOT_LIMIT));
+    let state = match saved {
+        Ok(state) => state,
+        Err(QmpError::Closed) => {
+            // What the inner side said before it gave up, if anything.
+            return Err(inner_failure(&mut qemu).unwrap_or_else(|| qemu.died()));
+        }
+        Err(error) => return Err(convert(error, "boot", BOOT_LIMIT, &mut qemu)),
+    };
+    let place = place(&mut qemu)?;
+    drop(qemu);
+    write(folder, &state, place, host.snapshot)?;
+    fs::remove_file(&archive).map_err(Error::io("cannot remove", &archive))
+}
+
+/// The buffer's physical address, which the inner side has told before it
+/// paused the machine.
+fn place(qemu: &mut Qemu) -> Result<u64, Error> {
+    let mut packets = Packets::default();
+    let mut bytes = [0; 64];
+    let length = qemu.journal.read(&mut bytes).map_err(Error::system("read from QEMU"))?;
+    packets.push(&bytes[..length]);
+    match packets.next() {
+        Ok(Some(Packet::Place { address, .. })) => Ok(address),
+        _ => Err(Error::Timeout {
+            what: "say where its buffer is",
+            seconds: BOOT_LIMIT.as_secs(),
+            detail: qemu.detail(),
+        }),
+    }
+}
+
+/// A message of the inner side from before it was ready.
+fn inner_failure(qemu: &mut Qemu) -> Option<Error> {
+    let mut bytes = Vec::new();
+    qemu.journal.read_to_end(&mut bytes).ok()?;
+    let mut packets = Packets::default();
+    packets.push(&bytes);
+    let mut decoder = stasis_journal::Decoder::new();
+    // So early all packets are short.
+    while let Ok(Some(Packet::Short(bytes))) = packets.next() {
+        decoder.push(&bytes);
+    }
+    while let Ok(Some(entry)) = decoder.next_entry() {
+        if let stasis_journal::Entry::Failed(message) = entry {
+            return Some(Error::Died { status: message, detail: qemu.detail() });
+        }
+    }
+    None
+}

@@ -1,0 +1,125 @@
+//! What the inner side sends, taken until it is enough.
+
+use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
+use crate::snapshot::Machine;
+use crate::{inside, Control, Error};
+use stasis_journal::{Decoder, Entry, FrameError, Journal};
+use stasis_qemu::fd::readable;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long the inner side may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Something that the inner side has sent.
+pub(crate) enum Sent {
+    /// The journal's next bytes.
+    Bytes(Vec<u8>),
+    /// Where its buffer is, as a physical address.
+    Place(u64),
+    /// It pauses the machine.
+    Pause,
+}
+
+/// Hands the journal on, `told` before anything else, until the job has ended.
+pub(crate) fn relay(
+    mut machine: Machine,
+    told: &[u8],
+    journal: &mut dyn Journal,
+    control: &Control,
+) -> Result<(), Error> {
+    let mut decoder = Decoder::new();
+    let mut hand_on = |bytes: &[u8]| -> Result<bool, Error> {
+        decoder.push(bytes);
+        while let Some(entry) = decoder.next_entry()? {
+            let last = matches!(entry, Entry::Outcome(_) | Entry::Failed(_));
+            journal.entry(entry).map_err(Error::Journal)?;
+            if last {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    if hand_on(told)? {
+        return Ok(());
+    }
+    pump(&mut machine, control, |sent| match sent {
+        Sent::Bytes(bytes) => hand_on(&bytes),
+        Sent::Place(_) => Ok(false),
+        // It was not asked to.
+        Sent::Pause => Err(Error::NotKept),
+    })
+}
+
+/// Calls `take` with what the inner side sends, until that says that it is enough.
+pub(crate) fn pump(
+    machine: &mut Machine,
+    control: &Control,
+    mut take: impl FnMut(Sent) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut packets = Packets::default();
+    let mut piece = vec![0; 1 << 16];
+    let mut asked: Option<(u8, Instant)> = None;
+    let ended = |why: u8| match control.wall_limit {
+        Some(limit) if why == inside::LIMIT_BYTE => Error::WallLimit(limit.as_secs()),
+        _ => Error::Stopped,
+    };
+    loop {
+        let [ready] = readable([machine.qemu.journal.as_fd()], 50)
+            .map_err(Error::system("wait for the software host"))?;
+        if ready {
+            let length = machine
+                .qemu
+                .journal
+                .read(&mut piece)
+                .map_err(Error::system("read from the software host"))?;
+            if length == 0 {
+                return Err(asked.map_or_else(|| machine.qemu.died(), |(why, _)| ended(why)));
+            }
+            packets.push(&piece[..length]);
+            while let Some(packet) = packets.next().map_err(FrameError::Kind)? {
+                let sent = match packet {
+                    Packet::Short(bytes) => Sent::Bytes(bytes),
+                    Packet::Bulk { length } => {
+                        let mut bytes = vec![0; length.min(BULK)];
+                        machine
+                            .memory
+                            .read_exact_at(&mut bytes, machine.buffer)
+                            .and_then(|()| machine.qemu.handshake.read_exact(&mut [0; HANDSHAKE]))
+                            .map_err(Error::system("take results from the software host"))?;
+                        Sent::Bytes(bytes)
+                    }
+                    Packet::Place { address, .. } => {
+                        machine.place(address)?;
+                        Sent::Place(address)
+                    }
+                    Packet::Pause => Sent::Pause,
+                };
+                if take(sent)? {
+                    return Ok(());
+                }
+            }
+        }
+        let limit = control.wall_limit.filter(|limit| start.elapsed() > *limit);
+        match asked {
+            None => {
+                let why = if control.stop.load(Ordering::Relaxed) {
+                    inside::STOP_BYTE
+                } else if limit.is_some() {
+                    inside::LIMIT_BYTE
+                } else {
+                    continue;
+                };
+                // If QEMU is gone, the journal's end tells.
+                let _ = machine.qemu.stop.write_all(&[why]);
+                asked = Some((why, Instant::now()));
+            }
+            Some((why, when)) if when.elapsed() > GRACE => return Err(ended(why)),
+            Some(_) => {}
+        }
+    }
+}
