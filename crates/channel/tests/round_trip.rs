@@ -116,9 +116,12 @@ fn what_the_machine_was_told() {
         u32::from_le_bytes(machine.memory[..4].try_into().unwrap())
     };
     assert_eq!(tell(3, &[]), 3, "nothing goes before the greeting");
-    assert_eq!(tell(1, &2u32.to_le_bytes()), 4, "another version");
-    assert_eq!(tell(1, &1u32.to_le_bytes()), 0);
-    assert_eq!(tell(1, &1u32.to_le_bytes()), 3, "only one greeting");
+    assert_eq!(tell(13, &[]), 3, "nothing goes before the greeting");
+    assert_eq!(tell(1, &1u32.to_le_bytes()), 4, "another version");
+    assert_eq!(tell(1, &2u32.to_le_bytes()), 0);
+    assert_eq!(tell(1, &2u32.to_le_bytes()), 3, "only one greeting");
+    assert_eq!(tell(13, &[1]), 1, "a payload where none belongs");
+    assert_eq!(tell(13, &[]), 0);
     assert_eq!(tell(2, &0u32.to_le_bytes()), 1, "no room for an answer");
     assert_eq!(tell(4, &[1, 0, 0, 0, b'x']), 3, "output of no command");
     assert_eq!(tell(10, &[]), 0, "it may be asked again and again");
@@ -128,6 +131,7 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(3, &[1]), 1, "a payload where none belongs");
     assert_eq!(tell(3, &[]), 0);
     assert_eq!(tell(10, &[]), 3, "the command has begun");
+    assert_eq!(tell(13, &[]), 3, "the command has begun");
     assert_eq!(tell(12, &1u32.to_le_bytes()), 0);
     assert_eq!(tell(12, &2u32.to_le_bytes()), 1, "neither beginning nor end");
     assert_eq!(tell(4, &[3, 0, 0, 0, b'x']), 1, "no such stream");
@@ -138,7 +142,7 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(7, b"tar"), 0);
     assert_eq!(tell(7, &[]), 0);
     assert_eq!(tell(7, b"more"), 3, "after the end");
-    assert_eq!(tell(13, &[]), 2);
+    assert_eq!(tell(14, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);

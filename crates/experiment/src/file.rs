@@ -112,6 +112,9 @@ pub struct MachineSpec {
     /// How far one busy processor may be ahead of another (ns of virtual time).
     #[serde(with = "units::duration", alias = "slice")]
     pub quantum: Nanos,
+    /// On how many of the host's threads the processors are in guest mode at once; by
+    /// default on one, in turn, which is all that `exact` has.
+    pub threads: Option<u32>,
     /// Whether time may be set back for a drive faster than the guest.
     pub rewind: bool,
     /// Whether RDRAND and RDSEED are visible; a run does not repeat then.
@@ -133,6 +136,7 @@ impl Default for MachineSpec {
             cpu_speed: None,
             kernel_command_line: String::new(),
             quantum: 20_000,
+            threads: None,
             rewind: false,
             random: false,
         }
@@ -268,8 +272,11 @@ impl Experiment {
                 return Err(of("rewind is for one machine alone".into()));
             }
             let first = &self.machine.several()[0];
-            if machine.cpu_speed != first.cpu_speed || machine.quantum != first.quantum {
-                return Err(of("cpu-speed and quantum must be the same for all machines".into()));
+            let of_all =
+                |machine: &MachineSpec| (machine.cpu_speed, machine.quantum, machine.threads);
+            if of_all(machine) != of_all(first) {
+                let text = "cpu-speed, quantum and threads must be the same for all machines";
+                return Err(of(text.into()));
             }
             for disk in &machine.disks {
                 self.drive_named(&disk.on).map_err(of)?;
@@ -326,6 +333,9 @@ impl MachineSpec {
         }
         if self.quantum == 0 {
             return Err("quantum is 0, but must be some time, for example 20us".into());
+        }
+        if self.threads == Some(0) {
+            return Err("threads is 0, but must be 1 at least".into());
         }
         if let Some(word) = &self.guest_scheduler {
             if !GUEST_SCHEDULERS.contains(&word.as_str()) {

@@ -45,6 +45,7 @@ fn main() {
         root_length: 0,
         fill_root: &mut |_| Ok(()),
         quantum: 20_000,
+        threads: 1,
         virtual_limit: None,
         stop: Default::default(),
     };

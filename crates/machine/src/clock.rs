@@ -68,7 +68,7 @@ impl Costs {
 }
 
 /// Virtual time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Clock {
     now: u64,
     scale: Scale,

@@ -30,6 +30,9 @@ pub enum Error {
     /// The host's timer could not be made.
     #[error("cannot make a timer: {0}")]
     Timer(#[source] std::io::Error),
+    /// The host gives no more threads.
+    #[error("cannot make a thread for processors: {0}")]
+    Threads(#[source] std::io::Error),
     /// The journal could not be written.
     #[error("cannot write the results: {0}")]
     Journal(#[source] std::io::Error),

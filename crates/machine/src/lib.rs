@@ -22,6 +22,7 @@ mod bare;
 mod boot;
 mod clock;
 mod cpuid;
+mod crew;
 mod devices;
 mod engine;
 mod error;

@@ -39,9 +39,21 @@ pub const WALL_LENGTH: usize = 12;
 const FRACTION: u32 = 32;
 const ONE: u128 = 1 << FRACTION;
 
+/// What a guest reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// The mean of its busy processors' times, which never goes back: where they run
+    /// in turn on the host.
+    Mean,
+    /// The reading processor's own time: where several run at once on the host. Read on
+    /// two processors it can go back, by as much as these are apart.
+    Own,
+}
+
 /// A machine's clock.
 #[derive(Debug)]
 pub struct PvClock {
+    reads: Reads,
     /// Where each processor's page is (guest-physical), if it has said so.
     pages: Vec<Option<u64>>,
     version: u32,
@@ -103,8 +115,9 @@ impl Busy {
 
 impl PvClock {
     /// The clock of `processors` processors, at zero.
-    pub fn new(processors: usize) -> Self {
+    pub fn new(processors: usize, reads: Reads) -> Self {
         Self {
+            reads,
             pages: vec![None; processors],
             version: 0,
             reading: 0,
@@ -113,14 +126,27 @@ impl PvClock {
         }
     }
 
-    /// Whether the guest uses it.
-    pub fn is_used(&self) -> bool {
-        self.pages.iter().any(Option::is_some)
+    /// What a guest reads.
+    pub fn reads(&self) -> Reads {
+        self.reads
     }
 
-    /// Processor `index` writes [`SYSTEM_TIME`].
-    pub fn set_page(&mut self, index: usize, value: u64) {
+    /// Whether the guest reads one clock for all its processors.
+    pub fn is_used(&self) -> bool {
+        self.reads == Reads::Mean && self.pages.iter().any(Option::is_some)
+    }
+
+    /// Processor `index` writes [`SYSTEM_TIME`]. What is to be written at once, and where.
+    pub fn set_page(
+        &mut self,
+        index: usize,
+        value: u64,
+        scale: Scale,
+    ) -> Option<(u64, [u8; LENGTH])> {
         self.pages[index] = (value & 1 != 0).then_some(value & !3);
+        let address = self.pages[index].filter(|_| self.reads == Reads::Own)?;
+        let (multiplier, shift) = scale.multiplier(ONE as u64);
+        Some((address, page(2, 0, Shown { multiplier, shift, ..Shown::default() })))
     }
 
     /// What is read now (ticks).
@@ -172,17 +198,23 @@ impl PvClock {
         let margin = MARGIN.min(tsc).min(self.now());
         let ns = scale.to_ns(self.now()).max(self.shown.ns);
         self.shown = Shown { ns, margin, multiplier, shift };
-        let mut page = [0; LENGTH];
-        page[0..4].copy_from_slice(&self.version.to_le_bytes());
-        page[8..16].copy_from_slice(&(tsc - margin).to_le_bytes());
-        page[16..24].copy_from_slice(&self.shown.at_margin().to_le_bytes());
-        page[24..28].copy_from_slice(&multiplier.to_le_bytes());
-        page[28] = shift;
-        page[29] = TSC_STABLE;
+        let page = page(self.version, tsc - margin, self.shown);
         let own = self.pages[index];
         let first = self.pages[0].filter(|_| index != 0);
         own.into_iter().chain(first).map(move |address| (address, page))
     }
+}
+
+/// A page on which `shown` begins at `tsc`.
+fn page(version: u32, tsc: u64, shown: Shown) -> [u8; LENGTH] {
+    let mut page = [0; LENGTH];
+    page[0..4].copy_from_slice(&version.to_le_bytes());
+    page[8..16].copy_from_slice(&tsc.to_le_bytes());
+    page[16..24].copy_from_slice(&shown.at_margin().to_le_bytes());
+    page[24..28].copy_from_slice(&shown.multiplier.to_le_bytes());
+    page[28] = shown.shift;
+    page[29] = TSC_STABLE;
+    page
 }
 
 /// The structure behind [`WALL_CLOCK`]: the date (seconds since 1970) at which
@@ -210,10 +242,11 @@ mod tests {
 
     #[test]
     fn a_page_says_what_linux_expects() {
-        let mut clock = PvClock::new(2);
-        clock.set_page(1, 0x1001);
+        let scale = Scale::new(5_000_000);
+        let mut clock = PvClock::new(2, Reads::Mean);
+        assert_eq!(clock.set_page(1, 0x1001, scale), None);
         clock.begin(50_000, Busy { count: 1, sum: 10_000 });
-        let pages: Vec<_> = clock.pages(1, 10_000, Scale::new(5_000_000)).collect();
+        let pages: Vec<_> = clock.pages(1, 10_000, scale).collect();
         assert_eq!(pages.len(), 1, "the first processor has none");
         let (address, page) = pages[0];
         assert_eq!((address, page[0] & 1, page[29]), (0x1000, 0, TSC_STABLE));
@@ -221,8 +254,12 @@ mod tests {
         assert!((1_979..=1_980).contains(&read(&page, 9_900)), "a little behind");
         // 2^32 / 5 is not a whole number: up to 1 ns is lost.
         assert!((11_999..=12_000).contains(&read(&page, 60_000)));
-        clock.set_page(1, 0);
+        clock.set_page(1, 0, scale);
         assert!(!clock.is_used());
+        let mut own = PvClock::new(2, Reads::Own);
+        let (address, page) = own.set_page(1, 0x1001, scale).unwrap();
+        assert_eq!((address, read(&page, 50_000)), (0x1000, 9_999));
+        assert!(!own.is_used());
     }
 
     proptest! {
@@ -237,8 +274,10 @@ mod tests {
         ) {
             const QUANTUM: u64 = 20_000;
             let scale = Scale::new(khz);
-            let mut clock = PvClock::new(count);
-            for index in 0..count { clock.set_page(index, (index as u64 + 1) << 12 | 1); }
+            let mut clock = PvClock::new(count, Reads::Mean);
+            for index in 0..count {
+                clock.set_page(index, (index as u64 + 1) << 12 | 1, scale);
+            }
             let mut local = vec![0u64; count];
             let mut busy = vec![true; count];
             let mut last = 0;
@@ -279,7 +318,7 @@ mod tests {
 
         #[test]
         fn alone_it_is_the_processors_own(local in 0u64..1 << 50, ticks in 1u64..1 << 24) {
-            let mut clock = PvClock::new(4);
+            let mut clock = PvClock::new(4, Reads::Mean);
             clock.begin(ticks, Busy { count: 1, sum: u128::from(local) });
             clock.end(ticks);
             prop_assert_eq!(clock.now(), local + ticks);

@@ -1,5 +1,7 @@
 //! Virtual processors: their state, and what an engine does for one.
 
+use std::ops::{Deref, DerefMut};
+
 use crate::apic::Apic;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -82,10 +84,46 @@ pub struct Stay {
     pub overshoot: Option<u64>,
 }
 
+/// Where a machine keeps a processor, but while that is in guest mode beside others.
+pub struct Seat(Option<Box<dyn Vcpu>>);
+
+impl Seat {
+    /// With its processor.
+    pub fn new(vcpu: Box<dyn Vcpu>) -> Self {
+        Self(Some(vcpu))
+    }
+
+    /// Takes the processor away; nothing is to be asked of it before it is back.
+    pub fn take(&mut self) -> Option<Box<dyn Vcpu>> {
+        self.0.take()
+    }
+
+    /// Brings it back.
+    pub fn put(&mut self, vcpu: Box<dyn Vcpu>) {
+        self.0 = Some(vcpu);
+    }
+}
+
+const AWAY: &str = "a processor is asked while it is in guest mode";
+
+impl Deref for Seat {
+    type Target = dyn Vcpu;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_deref().expect(AWAY)
+    }
+}
+
+impl DerefMut for Seat {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.0.as_deref_mut().expect(AWAY)
+    }
+}
+
 /// A processor as its engine has it: KVM's (`kvm`), or one of the bare machine
 /// (`bare`). How a slice ends and what entering and leaving cost is the
-/// engine's own.
-pub trait Vcpu {
+/// engine's own. A stay may be on another thread than the one before (`crew`).
+pub trait Vcpu: Send {
     /// Whether the APIC is in x2APIC mode.
     fn x2apic(&mut self) -> bool;
 
@@ -125,6 +163,9 @@ pub trait Vcpu {
 
     /// A stay shorter than this (ticks) is not worth an entry.
     fn shortest(&self) -> u64;
+
+    /// By how much a stay can end late (ticks).
+    fn lateness(&self) -> u64;
 
     /// Runs the guest from where `clock` stands until `until` (ticks) or an exit
     /// of its own, and sets `clock` to when that was. `injecting`: an interrupt

@@ -118,16 +118,19 @@ pub struct Config {
     pub placement: Placement,
 }
 
+/// The vendor of the controller and of its PCI function, which must say the same (NVM
+/// Express Base 2.0, figure 275): "ST", which is no registered vendor's, so no quirk of
+/// Linux's driver matches it.
+pub const VENDOR_ID: u16 = 0x5354;
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             serial: "STASIS0".into(),
             model: "Stasis NVMe drive".into(),
             firmware: "1.0".into(),
-            // No quirk of Linux's driver matches this number, which QEMU uses
-            // for devices without a registered vendor.
-            vendor_id: 0x1234,
-            subsystem_vendor_id: 0x1234,
+            vendor_id: VENDOR_ID,
+            subsystem_vendor_id: VENDOR_ID,
             queue_pairs: 64,
             queue_entries: 1024,
             namespaces: Vec::new(),

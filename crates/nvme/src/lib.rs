@@ -54,7 +54,7 @@ mod status;
 mod vendor;
 mod zoned;
 
-pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy};
+pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy, VENDOR_ID};
 pub use controller::{Controller, Request, MOST_REFUSED};
 pub use physical::{Physical, PhysicalError};
 pub use stasis_memory::{Memory, OutOfMemoryRange};

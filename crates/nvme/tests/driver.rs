@@ -110,6 +110,8 @@ fn identify_describes_controller_and_namespaces() {
     let (status, id) = driver.identify(1, 0);
     assert_eq!(status, 0);
     assert_eq!(&id[4..24], b"TEST0               ");
+    // Vendor and subsystem vendor: as the PCI function says.
+    assert_eq!(id[0..4], [0x54, 0x53, 0x54, 0x53]);
     assert_eq!(&id[24..41], b"Stasis NVMe drive");
     assert_eq!(id[77], 8, "MDTS 1 MiB");
     assert_eq!(id[80..84], 0x10400u32.to_le_bytes());

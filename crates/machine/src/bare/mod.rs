@@ -3,7 +3,7 @@
 
 mod cpuid;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use stasis_bare::svm::{self, LongMode, Nested};
 
@@ -50,12 +50,12 @@ impl Engine for BareEngine {
         for &(base, length, host) in regions {
             nested.map(base, host, length).map_err(Error::NotMappable)?;
         }
-        let nested = Rc::new(nested);
+        let nested = Arc::new(nested);
         let costs = self.costs;
         let one = |index| {
             let leaves = cpuid::leaves(index, count);
             let vcpu = svm::Vcpu::new(index, leaves);
-            Box::new(Processor { vcpu, nested: Rc::clone(&nested), costs }) as Box<dyn Vcpu>
+            Box::new(Processor { vcpu, nested: Arc::clone(&nested), costs }) as Box<dyn Vcpu>
         };
         self.machines.push((0..count).map(one).collect());
         Ok(())
@@ -78,7 +78,7 @@ impl Engine for BareEngine {
 struct Processor {
     // Dropped in this order: the processor, its memory's tables.
     vcpu: svm::Vcpu,
-    nested: Rc<Nested>,
+    nested: Arc<Nested>,
     costs: svm::Costs,
 }
 
@@ -144,6 +144,10 @@ impl Vcpu for Processor {
     }
 
     fn shortest(&self) -> u64 {
+        0
+    }
+
+    fn lateness(&self) -> u64 {
         0
     }
 

@@ -48,7 +48,12 @@ impl NvmeDevice {
     pub fn function(queue_pairs: u16) -> Function {
         // Class: mass storage, non-volatile memory, NVM Express I/O controller
         // (PCI Code and ID Assignment Specification 1.11, 1.9).
-        let identity = Identity { vendor: 0x5354, device: 0x0002, class: 0x01_08_02, revision: 1 };
+        let identity = Identity {
+            vendor: stasis_nvme::VENDOR_ID,
+            device: 0x0002,
+            class: 0x01_08_02,
+            revision: 1,
+        };
         Function::new(identity)
             .with_bar(0, Controller::bar_size(), false)
             .with_msix(queue_pairs + 1)

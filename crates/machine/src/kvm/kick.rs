@@ -13,12 +13,15 @@ use crate::time::host_tsc;
 /// nanoseconds, and a rate that is measured.
 const EARLY: u64 = 1_000;
 
-static FIRED: AtomicBool = AtomicBool::new(false);
-static IMMEDIATE_EXIT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+thread_local! {
+    // Constants without destructors: the signal's handler may use them.
+    static FIRED: AtomicBool = const { AtomicBool::new(false) };
+    static IMMEDIATE_EXIT: AtomicPtr<u8> = const { AtomicPtr::new(std::ptr::null_mut()) };
+}
 
 extern "C" fn on_signal(_: libc::c_int) {
-    FIRED.store(true, Ordering::Relaxed);
-    let flag = IMMEDIATE_EXIT.load(Ordering::Relaxed);
+    FIRED.with(|fired| fired.store(true, Ordering::Relaxed));
+    let flag = IMMEDIATE_EXIT.with(|flag| flag.load(Ordering::Relaxed));
     if !flag.is_null() {
         // SAFETY: points into the kvm_run mapping of a vCPU that lives as long
         // as the machine; `Kick::drop` clears it before that ends.
@@ -26,8 +29,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// The timer of the thread that made it. One per process: signals and their
-/// state are process-wide.
+/// The timer of the thread that made it, for that thread; one at a time.
 #[derive(Debug)]
 pub struct Kick {
     timer: libc::timer_t,
@@ -58,13 +60,13 @@ impl Kick {
             }
             timer
         };
-        FIRED.store(false, Ordering::Relaxed);
+        FIRED.with(|fired| fired.store(false, Ordering::Relaxed));
         Ok(Self { timer, armed: None, ns_per_tick: 1e6 / host_khz as f64 })
     }
 
     /// Whose `immediate_exit` the handler sets: the vCPU that runs next.
     pub fn aim(&self, immediate_exit: *mut u8) {
-        IMMEDIATE_EXIT.store(immediate_exit, Ordering::Relaxed);
+        IMMEDIATE_EXIT.with(|flag| flag.store(immediate_exit, Ordering::Relaxed));
     }
 
     /// When it is to fire, if it is armed and has not fired (host TSC).
@@ -94,7 +96,7 @@ impl Kick {
     /// Whether it has fired since the last call, as seen at `now` (host TSC); if
     /// so, when it was due.
     pub fn take_fired(&mut self, now: u64) -> Option<u64> {
-        if !FIRED.swap(false, Ordering::Relaxed) {
+        if !FIRED.with(|fired| fired.swap(false, Ordering::Relaxed)) {
             return None;
         }
         match self.armed {
@@ -108,7 +110,8 @@ impl Kick {
 
 impl Drop for Kick {
     fn drop(&mut self) {
-        IMMEDIATE_EXIT.store(std::ptr::null_mut(), Ordering::Relaxed);
+        // No signal of this timer's comes to another place than this thread.
+        let _ = IMMEDIATE_EXIT.try_with(|flag| flag.store(std::ptr::null_mut(), Ordering::Relaxed));
         // SAFETY: a timer that `new` made, deleted once.
         unsafe { libc::timer_delete(self.timer) };
     }

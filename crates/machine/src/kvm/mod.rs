@@ -5,8 +5,7 @@ mod kick;
 mod stay;
 mod vcpu;
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use kvm_bindings::{
     kvm_enable_cap, kvm_userspace_memory_region, KVM_CAP_VCPU_ATTRIBUTES,
@@ -30,7 +29,7 @@ use vcpu::Vcpu;
 /// KVM, and what was made with it.
 pub struct KvmEngine {
     kvm: Kvm,
-    machines: Vec<(Rc<VmFd>, Vec<Vcpu>)>,
+    machines: Vec<(Arc<VmFd>, Vec<Vcpu>)>,
     host: Option<Host>,
 }
 
@@ -76,7 +75,7 @@ impl Engine for KvmEngine {
             let cpuid = cpuid::filter(&supported, index, count, random, false);
             vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
         }
-        self.machines.push((Rc::new(vm), vcpus));
+        self.machines.push((Arc::new(vm), vcpus));
         Ok(())
     }
 
@@ -92,15 +91,14 @@ impl Engine for KvmEngine {
         let vcpu = self.first()?;
         calibrate::touch(memory, vcpu, &mapped)?;
         let costs = calibrate::measure(memory, vcpu, &mut kick)?;
-        self.host = Some(Host::new(khz, kick, &costs));
+        self.host = Some(Host::new(khz, &costs));
         Ok(costs)
     }
 
     fn processors(&mut self) -> Result<Processors, Error> {
         let host = self.host.take().ok_or(Error::Internal("not calibrated"))?;
-        let host = Rc::new(RefCell::new(host));
         let machines = self.machines.drain(..).map(|(vm, vcpus)| {
-            let one = |vcpu| Processor::new(vcpu, Rc::clone(&vm), Rc::clone(&host));
+            let one = |vcpu| Processor::new(vcpu, Arc::clone(&vm), host);
             vcpus
                 .into_iter()
                 .map(|vcpu| Box::new(one(vcpu)) as Box<dyn crate::vcpu::Vcpu>)

@@ -1,7 +1,7 @@
 //! A stay in guest mode under KVM: how it ends, and when that was.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kvm_ioctls::VmFd;
@@ -17,24 +17,48 @@ use crate::vcpu::{Place, Stay};
 
 /// The longest slice, in the host's time: the stop flag is looked at between.
 const LONGEST_SLICE: Duration = Duration::from_millis(20);
+/// The longest time for which a guest is set forward to an event without entering it.
+const SKIPPED: Duration = Duration::from_micros(100);
 /// An event so little ahead (ticks) is not worth an entry.
 const GRAIN: u64 = 400;
 
-/// What all processors of a run share: the host's timer.
+/// What is known of the host.
+#[derive(Debug, Clone, Copy)]
 pub struct Host {
-    kick: Kick,
-    longest: u64,
-    shortest: u64,
+    khz: u64,
+    /// By how much a slice can end late (ticks).
+    lateness: u64,
 }
 
 impl Host {
     /// A host whose TSC runs at `khz`, calibrated.
-    pub fn new(khz: u64, kick: Kick, costs: &Costs) -> Self {
-        Self {
-            kick,
-            longest: (khz as f64 * LONGEST_SLICE.as_secs_f64() * 1e3) as u64,
-            shortest: costs.slack as u64 + GRAIN,
-        }
+    pub fn new(khz: u64, costs: &Costs) -> Self {
+        Self { khz, lateness: costs.slack as u64 + GRAIN }
+    }
+
+    /// So many ticks take `time`.
+    fn ticks(&self, time: Duration) -> u64 {
+        (self.khz as f64 * time.as_secs_f64() * 1e3) as u64
+    }
+}
+
+thread_local! {
+    /// The timer of this thread, made when its first processor enters.
+    static TIMER: RefCell<Option<Timer>> = const { RefCell::new(None) };
+}
+
+/// A thread's timer, which ends slices.
+struct Timer {
+    kick: Kick,
+    longest: u64,
+}
+
+impl Timer {
+    fn new(host: &Host) -> Result<Self, Error> {
+        Ok(Self {
+            kick: Kick::new(host.khz).map_err(Error::Timer)?,
+            longest: host.ticks(LONGEST_SLICE),
+        })
     }
 
     /// Sets the timer that ends a slice of `ticks`, if it is not set to an
@@ -100,13 +124,13 @@ impl Host {
 pub struct Processor {
     // Dropped in this order: the processor, its machine.
     vcpu: Vcpu,
-    _vm: Rc<VmFd>,
-    host: Rc<RefCell<Host>>,
+    _vm: Arc<VmFd>,
+    host: Host,
 }
 
 impl Processor {
     /// `vcpu` of the machine `vm`.
-    pub fn new(vcpu: Vcpu, vm: Rc<VmFd>, host: Rc<RefCell<Host>>) -> Self {
+    pub fn new(vcpu: Vcpu, vm: Arc<VmFd>, host: Host) -> Self {
         Self { vcpu, _vm: vm, host }
     }
 }
@@ -167,22 +191,32 @@ impl crate::vcpu::Vcpu for Processor {
     }
 
     fn shortest(&self) -> u64 {
-        self.host.borrow().shortest
+        // A guest whose tick is hardly longer than its host is late must run all the same.
+        self.host.lateness.min(self.host.ticks(SKIPPED))
+    }
+
+    fn lateness(&self) -> u64 {
+        self.host.lateness
     }
 
     fn stay(&mut self, clock: &mut Clock, until: u64, injecting: bool) -> Result<Stay, Error> {
         let Self { vcpu, host, .. } = self;
-        let host = &mut *host.borrow_mut();
-        let entered = clock.now();
-        host.arm(vcpu, &clock.costs, until.saturating_sub(entered));
-        let (exit, after) = vcpu.run(clock, injecting)?;
-        let overshoot = match exit {
-            Exit::Interrupted => host.kicked(vcpu, clock, (entered, until), after),
-            _ => {
-                host.left(vcpu, clock, exit.way(), after);
-                None
-            }
-        };
-        Ok(Stay { exit, overshoot })
+        TIMER.with_borrow_mut(|timer| {
+            let timer = match timer {
+                Some(timer) => timer,
+                none => none.insert(Timer::new(host)?),
+            };
+            let entered = clock.now();
+            timer.arm(vcpu, &clock.costs, until.saturating_sub(entered));
+            let (exit, after) = vcpu.run(clock, injecting)?;
+            let overshoot = match exit {
+                Exit::Interrupted => timer.kicked(vcpu, clock, (entered, until), after),
+                _ => {
+                    timer.left(vcpu, clock, exit.way(), after);
+                    None
+                }
+            };
+            Ok(Stay { exit, overshoot })
+        })
     }
 }

@@ -24,7 +24,11 @@ impl Machine {
             let deadline = self.on_the_clock(line, value);
             self.processors[index].apic.set_deadline(deadline);
         } else if number == pvclock::SYSTEM_TIME {
-            self.clock.set_page(index, value);
+            let page = self.clock.set_page(index, value, line.clock.scale());
+            if let Some((address, page)) = page {
+                // Not in memory: the guest has no clock there.
+                let _ = self.memory.write(address, &page);
+            }
         } else if number == pveoi::WORD {
             self.processors[index].eoi.set_word(value);
         } else if number == pvclock::WALL_CLOCK {

@@ -14,16 +14,21 @@ use super::one::{Machine, RewindState};
 use super::Run;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
+use crate::crew::Crew;
 use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, NvmeDevice, Serial, VirtioDevice};
 use crate::engine::{self, Engine};
 use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::pci::{Bus, Function, Identity, SLOTS};
-use crate::pvclock::PvClock;
+use crate::pvclock::{PvClock, Reads};
 use crate::statistics::Statistics;
 use crate::time::Scale;
-use crate::vcpu::Processor;
+use crate::vcpu::{Processor, Seat};
 use crate::{acpi, layout, PROCESSORS_LIMIT};
+
+/// A quantum is at least so many times as long as a stay can end late: a processor would
+/// be ahead of the others by more than that anyway, and hardly ever in guest mode.
+const LATENESS_IN_QUANTUM: u64 = 4;
 
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
@@ -53,7 +58,7 @@ impl<'j> Run<'j> {
             kernels.push((vcpus, machine.command_line, machine.seed));
             let root = (config.root_length, &mut *config.fill_root);
             let rewind = machine.rewind.take();
-            let made = Machine::new(&mut *engine, machine, number as u16, root)?;
+            let made = Machine::new(&mut *engine, machine, number as u16, root, config.threads)?;
             machines.push((made, rewind));
         }
         let Some((one, _)) = machines.first() else {
@@ -69,7 +74,7 @@ impl<'j> Run<'j> {
         clock.costs = engine.calibrate(&one.memory)?;
         let vcpus = engine.processors()?;
         for ((machine, _), vcpus) in machines.iter_mut().zip(vcpus) {
-            machine.vcpus = vcpus;
+            machine.vcpus = vcpus.into_iter().map(Seat::new).collect();
         }
 
         for ((machine, _), &(vcpus, command_line, seed)) in machines.iter_mut().zip(&kernels) {
@@ -96,9 +101,12 @@ impl<'j> Run<'j> {
                 Machine { rewind: rewind.map(window).map(state), ..machine }
             })
             .collect();
+        let all = machines.iter().flat_map(|machine| &machine.vcpus);
+        let lateness = all.map(|vcpu| vcpu.lateness()).max().unwrap_or(0);
         let line = Line {
             clock,
-            quantum: scale.to_ticks(config.quantum).max(1),
+            quantum: scale.to_ticks(config.quantum).max(LATENESS_IN_QUANTUM * lateness).max(1),
+            lateness,
             preparing: machines.len(),
             journal,
             from: several.then_some(0),
@@ -106,8 +114,16 @@ impl<'j> Run<'j> {
             recorded_bytes: 0,
             statistics: Statistics::new(born, processors.len()),
         };
+        let crew = match config.threads.min(processors.len()) {
+            0 | 1 => None,
+            threads => Some(Crew::new(threads, processors.len()).map_err(Error::Threads)?),
+        };
         Ok(Self {
             line,
+            crew,
+            slices: Vec::new(),
+            begun: Vec::new(),
+            stints: Vec::new(),
             machines,
             shared: config.shared,
             processors,
@@ -145,6 +161,7 @@ impl Machine {
         config: MachineConfig<'_>,
         number: u16,
         (root_length, fill_root): Root,
+        threads: usize,
     ) -> Result<Self, Error> {
         let mut memory = GuestMemory::new(config.memory, root_length)
             .map_err(|error| Error::Memory(config.memory >> 20, error))?;
@@ -193,7 +210,10 @@ impl Machine {
             io_apic: IoApic::new(config.vcpus),
             cmos: Cmos::default(),
             rewind: None,
-            clock: PvClock::new(config.vcpus as usize),
+            clock: PvClock::new(
+                config.vcpus as usize,
+                if threads > 1 { Reads::Own } else { Reads::Mean },
+            ),
             number,
             name: config.name,
             waited: config.waited,

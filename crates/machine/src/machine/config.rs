@@ -80,6 +80,8 @@ pub struct Config<'a> {
     pub fill_root: &'a mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
     /// How far apart in virtual time busy processors may be (ns).
     pub quantum: Nanos,
+    /// On how many of the host's threads processors are in guest mode at once; 1: in turn.
+    pub threads: usize,
     /// Most virtual time for the commands (ns).
     pub virtual_limit: Option<Nanos>,
     /// When the run is to end before its end.

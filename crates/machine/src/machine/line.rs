@@ -17,6 +17,8 @@ pub(super) struct Line<'j> {
     pub(super) clock: Clock,
     /// How far a processor may be from the others (ticks).
     pub(super) quantum: u64,
+    /// By how much a stay can end late (ticks).
+    pub(super) lateness: u64,
     /// Machines that are still preparing.
     pub(super) preparing: usize,
     pub(super) journal: &'j mut dyn Journal,

@@ -10,6 +10,7 @@ mod line;
 mod one;
 mod order;
 mod outcome;
+mod round;
 mod slice;
 
 use std::sync::atomic::Ordering;
@@ -19,11 +20,13 @@ use stasis_clock::Nanos;
 use stasis_drive::Shared;
 use stasis_journal::{Ending, Entry, Journal, Outcome};
 
+use crate::crew::{Crew, Stint};
 use crate::error::Error;
 use crate::vcpu::{Place, State};
 use line::Line;
 use one::{After, Machine};
 use order::Turn;
+use slice::{Begun, Slice};
 
 pub use config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
 
@@ -53,6 +56,12 @@ struct Run<'j> {
     instant: u64,
     virtual_limit: Option<Nanos>,
     stop: Stop,
+    /// Threads for several processors at once; None: they run in turn.
+    crew: Option<Crew>,
+    // Kept between rounds, so that these do not allocate.
+    slices: Vec<Slice>,
+    begun: Vec<Begun>,
+    stints: Vec<Stint>,
 }
 
 impl Run<'_> {
@@ -73,6 +82,8 @@ impl Run<'_> {
                     let after = self.machines[machine].slice(&mut self.line, slice)?;
                     self.follow(machine, after)?
                 }
+                Turn::Round => self.round()?,
+                Turn::Later => None,
                 Turn::Idle => {
                     let Some(next) = self.next_event() else { return Ok(Ending::Hung) };
                     self.idle_until(next);

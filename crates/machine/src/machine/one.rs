@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::pci::Bus;
 use crate::pvclock::{Busy, PvClock};
-use crate::vcpu::{Processor, State, Vcpu};
+use crate::vcpu::{Processor, Seat, State};
 
 pub(super) struct Machine {
     // Dropped in this order: the processors, the memory.
-    pub(super) vcpus: Vec<Box<dyn Vcpu>>,
+    pub(super) vcpus: Vec<Seat>,
     pub(super) processors: Vec<Processor>,
     pub(super) memory: GuestMemory,
     pub(super) bus: Bus,

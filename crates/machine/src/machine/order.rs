@@ -21,13 +21,17 @@ pub(super) enum Turn {
     Exit(usize),
     /// The processor at this place runs.
     Slice(usize, Slice),
+    /// Several processors run at once: those of [`Run::slices`].
+    Round,
+    /// The instant is behind: no processor can go on before it moves.
+    Later,
     /// Every processor is idle.
     Idle,
 }
 
 impl<'j> Run<'j> {
     /// Busy processors: their places and times.
-    fn busy(&self) -> impl Iterator<Item = (usize, u64)> + use<'_, 'j> {
+    pub(super) fn busy(&self) -> impl Iterator<Item = (usize, u64)> + use<'_, 'j> {
         self.processors.iter().enumerate().filter_map(|(place, &(machine, index))| {
             let machine = &self.machines[machine];
             machine.is_busy(index).then(|| (place, machine.processors[index].time))
@@ -69,6 +73,14 @@ impl<'j> Run<'j> {
     /// The turn that comes at the instant, after its events.
     pub(super) fn turn(&mut self) -> Turn {
         let instant = self.instant;
+        self.slices.clear();
+        let mut slices = std::mem::take(&mut self.slices);
+        let turn = self.turn_with(instant, &mut slices);
+        self.slices = slices;
+        turn
+    }
+
+    fn turn_with(&mut self, instant: u64, slices: &mut Vec<Slice>) -> Turn {
         let waits = |place: usize| {
             let (machine, index) = self.processors[place];
             self.machines[machine].processors[index].waiting.is_some()
@@ -81,23 +93,50 @@ impl<'j> Run<'j> {
         let several = self.busy().nth(1).is_some();
         let quantum = instant.saturating_add(self.line.quantum);
         let limit = if several { event.min(quantum) } else { event };
+        // One that has hardly anything left of its quantum goes on when it has more.
+        let enough = |time: u64| {
+            time < limit && (limit == event || time.saturating_add(self.line.lateness) < limit)
+        };
         let able =
-            self.busy().filter(|&(place, time)| !waits(place) && (time < limit || time <= instant));
+            self.busy().filter(|&(place, time)| !waits(place) && (enough(time) || time <= instant));
+        if self.crew.is_some() && several {
+            slices.extend(able.map(|(place, _)| self.plan(place, limit)));
+            if slices.len() > 1 {
+                return Turn::Round;
+            }
+            return match slices.pop() {
+                Some(slice) => Turn::Slice(slice.place, slice),
+                None => self.nobody(),
+            };
+        }
         let next = able.min_by_key(|&(place, time)| {
             let (machine, index) = self.processors[place];
             (self.machines[machine].processors[index].yields, place != self.current, time)
         });
-        let Some((place, _)) = next else { return Turn::Idle };
+        let Some((place, _)) = next else { return self.nobody() };
+        self.current = place;
+        Turn::Slice(place, self.plan(place, limit))
+    }
+
+    /// The turn where no processor is able to go on.
+    fn nobody(&self) -> Turn {
+        match self.busy().all(|(_, time)| time <= self.instant) {
+            true => Turn::Idle,
+            false => Turn::Later,
+        }
+    }
+
+    /// A slice of the processor at `place` until `limit`, or its own timer.
+    fn plan(&self, place: usize, limit: u64) -> Slice {
         let (number, index) = self.processors[place];
         let machine = &self.machines[number];
         let mut until = limit.min(machine.timer(&self.line, index).unwrap_or(u64::MAX));
         // Where its guest's clock is ahead of it, that one goes slower for a quantum.
-        let ahead = machine.processors.len() > 1 && machine.clock.now() > instant;
+        let ahead = machine.processors.len() > 1 && machine.clock.now() > self.instant;
         if machine.lazy || ahead {
-            until = until.min(quantum);
+            until = until.min(self.instant.saturating_add(self.line.quantum));
         }
         let others = self.busy().filter(|&(other, _)| other != place).map(|(_, time)| time).min();
-        self.current = place;
-        Turn::Slice(place, Slice { place, index, until, others })
+        Slice { place, index, until, others }
     }
 }

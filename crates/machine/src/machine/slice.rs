@@ -4,6 +4,7 @@ use super::line::Line;
 use super::one::{After, Machine};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::pvclock::Reads;
 use crate::vcpu::{State, Stay};
 
 /// A slice, as the run has planned it.
@@ -18,28 +19,57 @@ pub(super) struct Slice {
     pub(super) others: Option<u64>,
 }
 
+/// A slice whose processor is about to enter guest mode.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) slice: Slice,
+    /// When it begins (ticks).
+    entered: u64,
+    /// Whether an interrupt goes in.
+    pub(super) injecting: bool,
+}
+
 impl Machine {
     /// Runs a processor until the slice's end or an exit of its own.
     pub(super) fn slice(&mut self, line: &mut Line, slice: Slice) -> Result<After, Error> {
-        let Slice { place, index, until, others } = slice;
+        let Some(begun) = self.enter(line, slice)? else { return Ok(After::Continue) };
+        let vcpu = &mut self.vcpus[slice.index];
+        let stay = vcpu.stay(&mut line.clock, slice.until, begun.injecting)?;
+        self.left(line, begun, stay)
+    }
+
+    /// Everything before a processor's entry into guest mode; None where there is too
+    /// little to enter for.
+    pub(super) fn enter(&mut self, line: &mut Line, slice: Slice) -> Result<Option<Begun>, Error> {
+        let Slice { index, until, .. } = slice;
         let processor = &mut self.processors[index];
         processor.yields = false;
         processor.late = false;
         let now = processor.time;
         line.clock.set(now);
         if until <= now.saturating_add(self.vcpus[index].shortest()) {
-            // Too little to enter for: the clock is set forward to the event.
+            // The clock is set forward to the event.
             processor.time = until.max(now);
-            return Ok(After::Continue);
+            return Ok(None);
         }
         let injecting = self.inject(line, index)?;
         let processor = &mut self.processors[index];
         processor.eoi.offer(&processor.apic, &self.memory);
-        if self.processors.len() > 1 {
+        if self.processors.len() > 1 && self.clock.reads() == Reads::Mean {
             self.show_clock(line, index, until - now);
         }
-        let entered = line.clock.now();
-        let Stay { exit, overshoot } = self.vcpus[index].stay(&mut line.clock, until, injecting)?;
+        Ok(Some(Begun { slice, entered: now, injecting }))
+    }
+
+    /// Everything after a processor's exit, which was at the clock's time.
+    pub(super) fn left(
+        &mut self,
+        line: &mut Line,
+        begun: Begun,
+        stay: Stay,
+    ) -> Result<After, Error> {
+        let Begun { slice: Slice { place, index, until, others }, entered, .. } = begun;
+        let Stay { exit, overshoot } = stay;
         let exits = &mut line.statistics.exits;
         exits.total += u64::from(exit != Exit::Interrupted);
         if let Some(over) = overshoot {

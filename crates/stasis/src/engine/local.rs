@@ -155,7 +155,12 @@ pub fn run(
             waited: machine.spec.wait,
         });
     }
-    let quantum = plan.machines.first().context("there is no machine")?.spec.quantum;
+    let first = &plan.machines.first().context("there is no machine")?.spec;
+    let quantum = first.quantum;
+    let threads = match plan.repeatable {
+        true => 1,
+        false => first.threads.map_or(1, |threads| threads as usize),
+    };
     let mut journal = Drained { stream: stream.clone().unwrap_or_default(), journal };
     let outcome = stasis_machine::run(
         Config {
@@ -170,6 +175,7 @@ pub fn run(
             root_length,
             fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
             quantum,
+            threads,
             virtual_limit: plan.virtual_limit,
             stop,
         },

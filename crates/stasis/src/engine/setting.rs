@@ -66,6 +66,10 @@ impl<'a> Setting<'a> {
         if self.recording.is_some() && !experiment.machine.several().is_empty() {
             bail!("power cuts are for one machine: give it a table [machine] of its own");
         }
+        if self.engine == Engine::Exact && experiment.machine.threads.is_some_and(|count| count > 1)
+        {
+            bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
+        }
         let (mut media, mut copies, mut heads) = (Vec::new(), Vec::new(), Vec::new());
         let (mut top, mut owners) = (Vec::new(), Owners::new(self.base));
         for (index, spec) in experiment.drives.iter().enumerate() {
