@@ -77,9 +77,9 @@ impl Start<'_> {
 
     /// Everything that a kept machine depends on.
     fn key(&self) -> Result<Key, Error> {
-        let executable = &self.host.executable;
         let mut key = Key::new("exact guest 1");
-        key.part(&fs::read(executable).map_err(Error::io("cannot read", executable))?);
+        // To read all of it would take longer than the rest of a run's start.
+        key.file(&self.host.executable)?;
         key.file(&find_qemu().ok_or(Error::QemuMissing)?)?;
         machine(self.host).iter().for_each(|argument| key.part(argument.as_bytes()));
         key.part(&self.job.machine);

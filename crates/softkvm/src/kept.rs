@@ -36,12 +36,15 @@ impl Key {
         self.0.update(bytes);
     }
 
-    /// A file, by its name, length and date.
+    /// A file, by its name, its length, and when it and its inode were changed last: whatever
+    /// is written to it or put in its place, that is another.
     pub(crate) fn file(&mut self, path: &Path) -> Result<(), Error> {
         let metadata = fs::metadata(path).map_err(Error::io("cannot read", path))?;
         self.part(path.as_os_str().as_bytes());
-        let (seconds, nanos) = (metadata.mtime(), metadata.mtime_nsec());
-        self.part(format!("{} {seconds} {nanos}", metadata.len()).as_bytes());
+        let inode = (metadata.dev(), metadata.ino());
+        let written = (metadata.mtime(), metadata.mtime_nsec());
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        self.part(format!("{inode:?} {} {written:?} {changed:?}", metadata.len()).as_bytes());
         Ok(())
     }
 
@@ -211,6 +214,25 @@ mod tests {
         // The last one is the newest when it is made.
         let left: Vec<u64> = (0..7).filter(|age: &u64| store.has(key(&age.to_string()))).collect();
         assert_eq!(left, [0, 1, 2, 6]);
+    }
+
+    #[test]
+    fn a_file_that_is_written_or_replaced_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let name = || {
+            let mut key = key("of");
+            key.file(&path).unwrap();
+            key.name()
+        };
+        fs::write(&path, "one").unwrap();
+        let date = fs::metadata(&path).unwrap().modified().unwrap();
+        let first = name();
+        assert_eq!(name(), first);
+        fs::write(folder.path().join("new"), "two").unwrap();
+        fs::rename(folder.path().join("new"), &path).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(date).unwrap();
+        assert_ne!(name(), first);
     }
 
     #[test]

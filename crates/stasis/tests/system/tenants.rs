@@ -111,7 +111,7 @@ for turn in range(TURNS):
     expect(1, 12, b"help!")
     expect(1, 12, b"", 0xffffffff)
     expect(2, 99 + turn, b"\x55" * (turn % 64))
-    expect(3, 1, struct.pack("<I", 1))
+    expect(3, 1, struct.pack("<I", VERSION))
     expect(5, 11, struct.pack("<Q", 4096 * turn + 1))
     expect(5, 11, struct.pack("<Q", 1 << 60))
 expect(0, 12, struct.pack("<I", 1))
@@ -124,7 +124,9 @@ expect(0, 11, struct.pack("<Q", 4096))
 fn a_guest_that_floods_the_channel_is_contained_and_counted() {
     let bench = Bench::new();
     let turns = 100;
-    std::fs::write(bench.path("flood.py"), FLOOD.replace("TURNS", &turns.to_string())).unwrap();
+    let flood = FLOOD.replace("TURNS", &turns.to_string());
+    let flood = flood.replace("VERSION", &stasis_channel::VERSION.to_string());
+    std::fs::write(bench.path("flood.py"), flood).unwrap();
     let text = EXPERIMENT
         .replace("kind = \"bfq\", depth = 2", "kind = \"bfq\", budget_timeout = \"20ms\", \
                   low_latency = false, help_share = 0.0, help_burst = \"20ms\"")
