@@ -1,33 +1,9 @@
 //! Once it is warm, the NAND array allocates nothing per operation.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use stasis_flash::nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
 use stasis_flash::{
     CellPattern, Fault, FaultRule, Faults, Geometry, PageAddress, PlaneId, Timing, Variation,
 };
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the allocator's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the allocator's contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static GLOBAL: Counting = Counting;
 
 /// Keeps 64 operations of all kinds in flight until `count` ended.
 fn work(array: &mut Array, state: &mut u64, count: u32) {
@@ -60,7 +36,6 @@ fn work(array: &mut Array, state: &mut u64, count: u32) {
     }
 }
 
-// One test: the counter counts for the whole process.
 #[test]
 fn a_warm_array_allocates_nothing() {
     let geometry = Geometry {
@@ -85,7 +60,8 @@ fn a_warm_array_allocates_nothing() {
     let mut array = Array::new(geometry, cells, timing, options, variation, faults, 1);
     let mut state = 1;
     work(&mut array, &mut state, 50_000);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    work(&mut array, &mut state, 50_000);
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    let measured = allocation_counter::measure(|| {
+        work(&mut array, &mut state, 50_000);
+    });
+    assert_eq!(measured.count_total, 0);
 }

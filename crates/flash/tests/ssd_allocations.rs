@@ -1,32 +1,8 @@
 //! Once it is warm, a drive allocates nothing per I/O.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use stasis_block::{Command, Completion, Model, Operation};
 use stasis_flash::spec::{Blocking, GcSpec, Precondition, WearLevelling};
 use stasis_flash::{Spec, Ssd};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the allocator's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the allocator's contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static GLOBAL: Counting = Counting;
 
 fn work(ssd: &mut Ssd, state: &mut u64, start: u64, count: u32, done: &mut Vec<Completion>) -> u64 {
     let units = ssd.capacity() / 4096;
@@ -59,7 +35,6 @@ fn work(ssd: &mut Ssd, state: &mut u64, start: u64, count: u32, done: &mut Vec<C
     now
 }
 
-// One test: the counter counts for the whole process.
 #[test]
 fn a_warm_drive_allocates_nothing() {
     for (buffer, blocking) in [(0, Blocking::None), (1 << 20, Blocking::Plane)] {
@@ -81,9 +56,10 @@ fn a_warm_drive_allocates_nothing() {
         let mut ssd = Ssd::new(&spec, 64 << 20, 1).unwrap();
         let (mut state, mut done) = (1, Vec::with_capacity(1024));
         let now = work(&mut ssd, &mut state, 0, 60_000, &mut done);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        work(&mut ssd, &mut state, now, 30_000, &mut done);
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+        let measured = allocation_counter::measure(|| {
+            work(&mut ssd, &mut state, now, 30_000, &mut done);
+        });
+        assert_eq!(measured.count_total, 0);
         assert!(ssd.context().statistics.collections > 100);
     }
 }

@@ -2,32 +2,8 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use stasis_block::Status;
 use support::*;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: everything is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `alloc` above, hence from `System`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 #[test]
 fn steady_state_allocates_nothing() {
@@ -54,13 +30,13 @@ fn steady_state_allocates_nothing() {
         }
         let mut seen = 0;
         for queue in [1, 2] {
-            // `get` in `next` allocates on the driver's side; count around it.
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
-            while driver.next(queue).is_some() {
-                seen += 1;
-            }
-            driver.ring_head(queue);
-            ALLOCATIONS.store(before, Ordering::Relaxed);
+            // `get` in `next` allocates on the driver's side.
+            allocation_counter::opt_out(|| {
+                while driver.next(queue).is_some() {
+                    seen += 1;
+                }
+                driver.ring_head(queue);
+            });
         }
         assert_eq!(seen, 120);
         while driver.controller.pop_interrupt().is_some() {}
@@ -68,9 +44,6 @@ fn steady_state_allocates_nothing() {
     for _ in 0..4 {
         round(&mut driver);
     }
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    for _ in 0..10 {
-        round(&mut driver);
-    }
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    let measured = allocation_counter::measure(|| (0..10).for_each(|_| round(&mut driver)));
+    assert_eq!(measured.count_total, 0);
 }
