@@ -6,6 +6,22 @@ cd /tmp
 at=/tmp/sockets
 server=
 
+# A step that hangs says where each thread waits, before the test's limit.
+{
+    set +e
+    sleep 110 &
+    trap 'kill $!; exit' TERM
+    wait $!
+    echo "late:"
+    cat log fio.txt
+    for thread in /proc/[0-9]*/task/*; do
+        [ -s "$thread/cmdline" ] || continue
+        echo "$thread $(tr '\0' ' ' <"$thread/cmdline")"
+        cat "$thread/stack"
+    done
+} 2>&1 &
+watch=$!
+
 serve() {
     rm -f log.ready
     ./stasis serve --sockets $at --control $at/control.sock "$@" 2>>log &
@@ -77,3 +93,4 @@ wait $fio && echo "fio after $kills kills: ok" || { cat fio.txt log; exit 1; }
 ./stasis serve --sockets $at --control $at/other.sock --drive name=file,model=null,medium=ram:32MiB --ublk 2>&1 | tail -1 || true
 kill $server
 wait $server && echo "stopped"
+kill $watch 2>/dev/null || true
