@@ -54,7 +54,8 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
             runs.job(id, &format!("{name}-{threads}")).map(|job| job.mean / 1e3)
         };
         for (threads, who, us) in THREADS {
-            let what = format!("{threads} threads, {vcpus} vCPUs, no delay: mean; published: {who}");
+            let what =
+                format!("{threads} threads, {vcpus} vCPUs, no delay: mean; published: {who}");
             figures.push(figure("Fig. 2a", what, "us", us, mean("raw", threads)));
         }
         let late = runs.job(id, "50us-1").and_then(|job| job.percentile(99.0)).map(|ns| ns / 1e3);
