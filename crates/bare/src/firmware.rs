@@ -7,11 +7,15 @@
 use crate::layout::{FIRMWARE, FIRMWARE_LENGTH, PAGE_TABLES, PARAMETERS};
 use std::arch::global_asm;
 
+// Its name in the executable is `image::FIRMWARE_SECTION`: who starts a machine reads it
+// there and need not be this executable. After it: where the handler of system calls lies
+// from the firmware's beginning.
+
 // At reset the code segment starts at 0xffff_0000 and the first instruction is
 // at its offset 0xfff0 (AMD64 APM vol. 2, 14.1.5); control registers and MSRs:
 // the same, 3.1 and 3.2.
 global_asm!(
-    ".pushsection .rodata.stasis_firmware, \"a\", @progbits",
+    ".pushsection stasis_firmware, \"a\", @progbits",
     ".balign 16",
     ".globl stasis_firmware_start",
     ".hidden stasis_firmware_start",
@@ -77,6 +81,7 @@ global_asm!(
     ".org stasis_firmware_start + {length} - 16",
     ".byte 0xe9, 0x0d, 0x00", // a jump to offset 0: 13 bytes on, around the end
     ".org stasis_firmware_start + {length}",
+    ".long stasis_system_call - stasis_firmware_start",
     ".code64",
     ".popsection",
     firmware = const FIRMWARE,
@@ -87,11 +92,9 @@ global_asm!(
 );
 
 extern "C" {
-    static stasis_firmware_start: [u8; FIRMWARE_LENGTH as usize];
+    fn stasis_firmware_start();
 }
 
-/// The firmware's bytes, for QEMU's option `-bios`.
-pub fn firmware() -> &'static [u8] {
-    // SAFETY: the assembler has filled exactly this length, read-only.
-    unsafe { &stasis_firmware_start }
-}
+// Without a reference the linker leaves the section out.
+#[used]
+static KEPT: unsafe extern "C" fn() = stasis_firmware_start;

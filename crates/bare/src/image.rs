@@ -1,19 +1,27 @@
 //! The image: an executable as it lies in the bare machine's memory when it
 //! starts, with everything that an operating system would have given it.
 
-use crate::layout::{Parameters, PAGE_TABLES, PARAMETERS, PROGRAM, STACK, WORDS, WORDS_LENGTH};
-use crate::system;
+use crate::layout::{
+    FIRMWARE_LENGTH, PAGE_TABLES, PARAMETERS, PROGRAM, STACK, WORDS, WORDS_LENGTH,
+};
+use object::elf::{FileHeader64, EM_X86_64, ET_DYN, PT_INTERP, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::LittleEndian;
 
 /// Set in the program's environment on the bare machine.
 pub const MARK: &str = "STASIS_BARE";
 /// Where QEMU is to load the image.
 pub const IMAGE: u64 = WORDS;
+/// The executable's section with the firmware.
+const FIRMWARE_SECTION: &[u8] = b"stasis_firmware";
+/// Most bytes of a program in memory: it lies below the guest's own.
+const PROGRAM_LIMIT: u64 = 1 << 30;
 
 /// Why there is no image of an executable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     /// It is not this program.
-    #[error("the executable is not the one that runs: start it again")]
+    #[error("the executable has no firmware for the bare machine: it is not Stasis, or one of another version")]
     NotThis,
     /// Not a static one, position-independent, for x86-64.
     #[error("the executable is not static, position-independent and for x86-64: build it with the repository's .cargo/config.toml")]
@@ -23,78 +31,86 @@ pub enum ImageError {
     Damaged,
 }
 
-/// The image of `elf`, this program's own file, on a machine with `memory` bytes.
+impl From<object::Error> for ImageError {
+    fn from(_: object::Error) -> Self {
+        Self::Damaged
+    }
+}
+
+/// What QEMU is given of a program.
+#[derive(Debug)]
+pub struct Image<'a> {
+    /// For the machine's memory at [`IMAGE`].
+    pub memory: Vec<u8>,
+    /// For QEMU's option `-bios`.
+    pub firmware: &'a [u8],
+}
+
+/// The image of `elf`, a static executable of this program for x86-64, on a machine with `memory` bytes.
 ///
 /// # Errors
 /// Where it is another file, or not a static executable.
-pub fn image(elf: &[u8], memory: u64) -> Result<Vec<u8>, ImageError> {
-    // System V ABI, ELF-64 header and program header.
-    const DYNAMIC_EXECUTABLE: u64 = 3;
-    const X86_64: u64 = 62;
-    const LOAD: u64 = 1;
-    const INTERPRETER: u64 = 3;
-    if !elf.starts_with(b"\x7fELF\x02\x01")
-        || number(elf, 16, 2)? != DYNAMIC_EXECUTABLE
-        || number(elf, 18, 2)? != X86_64
-    {
+pub fn image(elf: &[u8], memory: u64) -> Result<Image<'_>, ImageError> {
+    let endian = LittleEndian;
+    let header = FileHeader64::<LittleEndian>::parse(elf).map_err(|_| ImageError::Form)?;
+    let little = header.is_little_endian() && header.is_class_64();
+    if !little || header.e_type(endian) != ET_DYN || header.e_machine(endian) != EM_X86_64 {
         return Err(ImageError::Form);
     }
-    let (entry, headers) = (number(elf, 24, 8)?, number(elf, 32, 8)?);
-    let (size, count) = (number(elf, 54, 2)?, number(elf, 56, 2)?);
     let mut image = vec![0; (PROGRAM - IMAGE) as usize];
     let mut end = PROGRAM;
-    for index in 0..count {
-        let at = headers.checked_add(index * size).ok_or(ImageError::Damaged)?;
-        let kind = number(elf, at, 4)?;
-        if kind == INTERPRETER {
-            return Err(ImageError::Form);
+    let segments = header.program_headers(endian, elf)?;
+    for segment in segments {
+        match segment.p_type(endian) {
+            PT_INTERP => return Err(ImageError::Form),
+            PT_LOAD => (),
+            _ => continue,
         }
-        if kind != LOAD {
-            continue;
-        }
-        let field = |offset| number(elf, at + offset, 8);
-        let (offset, address, length, whole) = (field(8)?, field(16)?, field(32)?, field(40)?);
-        let bytes = usize::try_from(offset)
-            .ok()
-            .zip(usize::try_from(length).ok())
-            .and_then(|(offset, length)| elf.get(offset..offset.checked_add(length)?))
-            .ok_or(ImageError::Damaged)?;
-        // A program of this size fits: its own process has it in memory.
+        let bytes = segment.data(endian, elf).map_err(|()| ImageError::Damaged)?;
+        let (address, whole) = (segment.p_vaddr(endian), segment.p_memsz(endian));
+        let past = address.checked_add(whole.max(bytes.len() as u64));
+        let past = past.filter(|&past| past <= PROGRAM_LIMIT).ok_or(ImageError::Damaged)?;
         let start = (PROGRAM - IMAGE + address) as usize;
         image.resize(image.len().max(start + bytes.len()), 0);
         image[start..start + bytes.len()].copy_from_slice(bytes);
-        end = end.max(PROGRAM + address + whole);
+        end = end.max(PROGRAM + past);
     }
-    let own_entry = system::entry_offset();
-    let here = (PROGRAM - IMAGE + own_entry) as usize;
-    if image.get(here..here + 16) != Some(system::entry_bytes()) {
-        return Err(ImageError::NotThis);
-    }
-    let stack = words(&mut image, entry, headers, size, count)?;
-    tables(&mut image);
-    let parameters = Parameters {
-        entry: PROGRAM + entry,
-        stack,
-        system_call: PROGRAM + own_entry,
-        program_end: end,
-        memory,
+    let sections = header.sections(endian, elf)?;
+    let (_, section) =
+        sections.section_by_name(endian, FIRMWARE_SECTION).ok_or(ImageError::NotThis)?;
+    let (firmware, rest) = section
+        .data(endian, elf)?
+        .split_at_checked(FIRMWARE_LENGTH as usize)
+        .ok_or(ImageError::NotThis)?;
+    let handler = rest.first_chunk().ok_or(ImageError::NotThis)?;
+    let handler = i64::from(i32::from_le_bytes(*handler));
+    let handler = section.sh_addr(endian).wrapping_add_signed(handler);
+
+    let entry = PROGRAM + header.e_entry(endian);
+    let headers = Headers {
+        at: PROGRAM + header.e_phoff(endian),
+        size: header.e_phentsize(endian).into(),
+        count: segments.len() as u64,
     };
-    let Parameters { entry, stack, system_call, program_end, memory } = parameters;
-    for (index, word) in [entry, stack, system_call, program_end, memory].iter().enumerate() {
+    let stack = words(&mut image, entry, &headers)?;
+    tables(&mut image);
+    // As `layout::Parameters` has them.
+    for (index, word) in [entry, stack, PROGRAM + handler, end, memory].iter().enumerate() {
         put(&mut image, PARAMETERS + 8 * index as u64, *word);
     }
-    Ok(image)
+    Ok(Image { memory: image, firmware })
+}
+
+/// Where a program's headers lie: their address, the size of one (bytes) and their number.
+struct Headers {
+    at: u64,
+    size: u64,
+    count: u64,
 }
 
 /// What a program finds on its stack (System V ABI, AMD64 supplement, 3.4.1):
 /// arguments, environment, and the auxiliary vector.
-fn words(
-    image: &mut [u8],
-    entry: u64,
-    headers: u64,
-    size: u64,
-    count: u64,
-) -> Result<u64, ImageError> {
+fn words(image: &mut [u8], entry: u64, headers: &Headers) -> Result<u64, ImageError> {
     // <elf.h>, AT_*.
     const PHDR: u64 = 3;
     const PHENT: u64 = 4;
@@ -118,11 +134,11 @@ fn words(
     let seed = string(image, "0123456789abcdef");
     let words = [1, name, 0, mark, 0];
     let auxiliary = [
-        (PHDR, PROGRAM + headers),
-        (PHENT, size),
-        (PHNUM, count),
+        (PHDR, headers.at),
+        (PHENT, headers.size),
+        (PHNUM, headers.count),
         (PAGESZ, 4096),
-        (ENTRY, PROGRAM + entry),
+        (ENTRY, entry),
         (IDS[0], 0),
         (IDS[1], 0),
         (IDS[2], 0),
@@ -157,11 +173,4 @@ fn tables(image: &mut [u8]) {
 fn put(image: &mut [u8], address: u64, value: u64) {
     let at = (address - IMAGE) as usize;
     image[at..at + 8].copy_from_slice(&value.to_le_bytes());
-}
-
-fn number(elf: &[u8], at: u64, length: usize) -> Result<u64, ImageError> {
-    let at = usize::try_from(at).map_err(|_| ImageError::Damaged)?;
-    let bytes = at.checked_add(length).and_then(|end| elf.get(at..end));
-    let bytes = bytes.ok_or(ImageError::Damaged)?;
-    Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }

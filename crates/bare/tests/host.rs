@@ -29,12 +29,13 @@ fn main() {
 fn run(exits: u32) -> String {
     let folder = tempfile::tempdir().unwrap();
     let elf = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    let mut image = stasis_bare::image(&elf, MEMORY).unwrap();
+    let stasis_bare::Image { memory: mut image, firmware } =
+        stasis_bare::image(&elf, MEMORY).unwrap();
     // The one word that the check depends on, where nothing else is.
     let place = (stasis_bare::layout::PARAMETERS - stasis_bare::IMAGE) as usize + 0x800;
     image[place..place + 4].copy_from_slice(&exits.to_le_bytes());
     std::fs::write(folder.path().join("image"), image).unwrap();
-    std::fs::write(folder.path().join("firmware"), stasis_bare::firmware()).unwrap();
+    std::fs::write(folder.path().join("firmware"), firmware).unwrap();
     if let Some(keep) = std::env::var_os("STASIS_KEEP") {
         for name in ["image", "firmware"] {
             std::fs::copy(folder.path().join(name), Path::new(&keep).join(name)).unwrap();

@@ -15,6 +15,10 @@
 //! - Guests are hostile: no access, register value or request of theirs makes
 //!   this crate panic or touch memory that is not theirs.
 //! - On the bare machine a guest's run depends on what this crate was told only.
+//!
+//! Guests are x86-64, and what runs them is x86-64 Linux: elsewhere this crate is empty.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod acpi;
 mod apic;

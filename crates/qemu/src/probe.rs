@@ -4,19 +4,12 @@
 //! real mode and hangs at the first 64-bit instruction. So a few 64-bit
 //! instructions are run, in a child process that is killed if it takes long.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod child;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod program;
 
-use crate::fd::{pipe, readable};
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// Longest that the guest's few instructions may take. Where KVM works they
-/// take about a millisecond, inside the software host some 20 ms.
-const LIMIT: Duration = Duration::from_secs(2);
 
 /// What `/dev/kvm` can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,112 +43,27 @@ impl fmt::Display for KvmState {
 }
 
 /// Probes `/dev/kvm`; takes at most about 3 s.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub fn probe() -> KvmState {
-    match OpenOptions::new().read(true).write(true).open(Path::new("/dev/kvm")) {
+    use std::io::ErrorKind;
+    /// Longest that the guest's few instructions may take. Where KVM works they
+    /// take about a millisecond, inside the software host some 20 ms.
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+    match std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return KvmState::NoDevice,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return KvmState::NoPermission
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return KvmState::NoDevice,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return KvmState::NoPermission,
         Err(error) => return KvmState::Broken { reason: format!("it cannot be opened: {error}") },
     }
-    match in_child(LIMIT, || program::run().err().unwrap_or_default()) {
+    match child::run(LIMIT, || program::run().err().unwrap_or_default()) {
         Ok(reason) if reason.is_empty() => KvmState::Usable,
         Ok(reason) => KvmState::Broken { reason },
         Err(error) => KvmState::Broken { reason: format!("the probe failed: {error}") },
     }
 }
 
-/// Runs `work` in a forked child and returns what it said, or that it took
-/// longer than `limit`.
-fn in_child(limit: Duration, work: impl FnOnce() -> String) -> io::Result<String> {
-    let (read_end, write_end) = pipe()?;
-    // SAFETY: the child runs `work` and leaves by _exit. What it uses of the
-    // C library after the fork is memory allocation, which glibc keeps usable
-    // in the child of a process with threads (malloc/arena.c, __malloc_fork_*).
-    let child = unsafe { libc::fork() };
-    if child < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if child == 0 {
-        drop(read_end);
-        // A leading byte tells an empty answer from none.
-        let said =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| format!("\n{}", work())));
-        let _ = File::from(write_end).write_all(said.unwrap_or_default().as_bytes());
-        // SAFETY: ends the child without running the parent's exit handlers.
-        unsafe { libc::_exit(0) };
-    }
-    drop(write_end);
-    let in_time = wait_readable(read_end.as_fd(), limit)?;
-    // SAFETY: `child` is our own child and not yet waited for.
-    unsafe { libc::kill(child, libc::SIGKILL) };
-    let gone = reap(child, Duration::from_secs(1));
-    if !in_time {
-        let more = if gone { "" } else { " (and cannot be interrupted)" };
-        return Ok(format!(
-            "a 64-bit guest of a few instructions did not finish within {} s{more}",
-            limit.as_secs()
-        ));
-    }
-    let mut said = String::new();
-    File::from(read_end).read_to_string(&mut said)?;
-    match said.strip_prefix('\n') {
-        Some(answer) => Ok(answer.to_owned()),
-        None => Ok("the probe's process was killed".into()),
-    }
-}
-
-fn wait_readable(fd: std::os::fd::BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
-    let deadline = Instant::now() + limit;
-    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
-        let [ready] = readable([fd], left.as_millis() as i32 + 1)?;
-        if ready {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Takes the child's end; one that the kernel does not let go is left.
-fn reap(child: libc::pid_t, limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
-    loop {
-        // SAFETY: a null status is allowed.
-        match unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) } {
-            0 if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
-            0 => return false,
-            _ => return true,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_child_that_hangs_is_killed() {
-        let start = Instant::now();
-        let said = in_child(Duration::from_millis(100), || loop {
-            std::thread::sleep(Duration::from_secs(1));
-        });
-        assert!(said.unwrap().contains("did not finish"));
-        assert!(start.elapsed() < Duration::from_secs(2));
-    }
-
-    #[test]
-    fn what_a_child_says_comes_back() {
-        assert_eq!(in_child(LIMIT, || "something".into()).unwrap(), "something");
-        assert_eq!(in_child(LIMIT, String::new).unwrap(), "");
-    }
-
-    #[test]
-    fn a_child_that_dies_is_not_taken_for_one_that_is_content() {
-        let said = in_child(LIMIT, || {
-            // SAFETY: ends this forked child only.
-            unsafe { libc::_exit(9) }
-        });
-        assert!(said.unwrap().contains("killed"));
-    }
+/// Says that this computer's processors are not the guests'.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub fn probe() -> KvmState {
+    KvmState::Broken { reason: "guests are x86-64, this computer is not an x86-64 Linux".into() }
 }

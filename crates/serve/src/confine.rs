@@ -31,6 +31,7 @@ const CALLS: &[i64] = &[
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
     libc::SYS_eventfd2,
     libc::SYS_exit,
@@ -64,6 +65,7 @@ const CALLS: &[i64] = &[
     libc::SYS_nanosleep,
     libc::SYS_newfstatat,
     libc::SYS_openat,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_prctl,
@@ -73,11 +75,13 @@ const CALLS: &[i64] = &[
     libc::SYS_pwritev,
     libc::SYS_pwritev2,
     libc::SYS_read,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink,
     libc::SYS_readlinkat,
     libc::SYS_readv,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_rename,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
@@ -94,9 +98,11 @@ const CALLS: &[i64] = &[
     libc::SYS_sigaltstack,
     libc::SYS_socket,
     libc::SYS_statx,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_symlink,
     libc::SYS_symlinkat,
     libc::SYS_tgkill,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_unlink,
     libc::SYS_unlinkat,
     libc::SYS_write,

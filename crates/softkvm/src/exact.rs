@@ -133,13 +133,13 @@ impl Start<'_> {
         let host = self.host;
         let executable =
             fs::read(&host.executable).map_err(Error::io("cannot read", &host.executable))?;
-        let bytes = stasis_bare::image(&executable, host.megabytes() << 20)?;
+        let program = stasis_bare::image(&executable, host.megabytes() << 20)?;
         let write = |path: &Path, bytes: &[u8]| {
             fs::write(path, bytes).map_err(Error::io("cannot write", path))
         };
         let image = folder.join("image");
-        write(&image, &bytes)?;
-        write(&folder.join("firmware"), stasis_bare::firmware())?;
+        write(&image, &program.memory)?;
+        write(&folder.join("firmware"), program.firmware)?;
         let purpose = Purpose::Exact { job: self.files, image: &image, save };
         Machine::start(host, &purpose, folder, self.log, stopped, |_| Ok(0))
     }

@@ -27,7 +27,7 @@ pub struct Input {
     /// The file, below 4 GiB.
     pub path: PathBuf,
     /// Whether it belongs to the run and not to its machine: then the inner side finds
-    /// it in what [`crate::inside::Later::take`] gives.
+    /// it in what [`crate::items::Later::take`] gives.
     pub late: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Input {
 pub struct Job {
     /// What makes the machine in which it is done.
     pub machine: Vec<u8>,
-    /// What is done there: looked up by [`crate::inside::Later::take`].
+    /// What is done there: looked up by [`crate::items::Later::take`].
     pub later: Vec<u8>,
     /// Whether the machine may be kept at the moment where the inner side looks that up,
     /// for later runs that differ in it only. It is, under [`Form::Exact`], from the
@@ -54,7 +54,7 @@ impl Job {
 impl Input {
     /// Longest name: QEMU's fw_cfg allows 55 bytes (docs/specs/fw_cfg.txt),
     /// less the prefix that tells inputs from other items.
-    pub const NAME_LIMIT: usize = 55 - crate::inside::INPUT_PREFIX.len();
+    pub const NAME_LIMIT: usize = 55 - crate::items::INPUT_PREFIX.len();
 }
 
 /// A file or block device that appears inside as a block device.

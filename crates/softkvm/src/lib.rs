@@ -14,7 +14,12 @@
 //! - A booted machine is kept and restored for later runs: the software host with
 //!   its Linux, and in the exact form the guest before it is told what to do.
 //!
+//! The inner side is x86-64 Linux; the outer side may be another computer.
+//!
 //! The page `docs/softkvm.md` describes the technique.
+
+// What only the inner side uses.
+#![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 
 mod error;
 mod exact;
@@ -22,7 +27,9 @@ mod executable;
 mod fd;
 mod host;
 mod initramfs;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod inside;
+mod items;
 mod kept;
 mod linux;
 mod packet;

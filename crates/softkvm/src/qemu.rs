@@ -178,9 +178,7 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
             add("-device", loader);
             early(host, job, &mut add);
             match save {
-                true => {
-                    add("-fw_cfg", format!("name={},string=1", crate::inside::SAVE_ITEM).into())
-                }
+                true => add("-fw_cfg", format!("name={},string=1", crate::items::SAVE_ITEM).into()),
                 false => late(host, job, &mut add),
             }
         }
@@ -202,18 +200,18 @@ fn item(name: &str, path: &Path, add: &mut impl FnMut(&str, OsString)) {
 }
 
 fn input(input: &Input, add: &mut impl FnMut(&str, OsString)) {
-    item(&format!("{}{}", crate::inside::INPUT_PREFIX, input.name), &input.path, add);
+    item(&format!("{}{}", crate::items::INPUT_PREFIX, input.name), &input.path, add);
 }
 
 /// What is looked up later only: what the run has beyond its machine.
 fn late(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
-    item(crate::inside::LATER_ITEM, &job.later, add);
+    item(crate::items::LATER_ITEM, &job.later, add);
     host.inputs.iter().filter(|file| file.late).for_each(|file| input(file, add));
 }
 
 /// What makes the machine, and its drives.
 fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
-    item(crate::inside::JOB_ITEM, &job.machine, add);
+    item(crate::items::JOB_ITEM, &job.machine, add);
     host.inputs.iter().filter(|file| !file.late).for_each(|file| input(file, add));
     for (index, drive) in host.drives.iter().enumerate() {
         let read_only = if drive.read_only { "on" } else { "off" };
@@ -225,7 +223,7 @@ fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
         add("-drive", with_path(&options, &absolute(&drive.path)));
     }
     let count = host.drives.len();
-    add("-fw_cfg", format!("name={},string={count}", crate::inside::DRIVES_ITEM).into());
+    add("-fw_cfg", format!("name={},string={count}", crate::items::DRIVES_ITEM).into());
 }
 
 /// QEMU runs in another folder than the program.

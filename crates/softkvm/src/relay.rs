@@ -2,7 +2,7 @@
 
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
 use crate::snapshot::Machine;
-use crate::{inside, Control, Error};
+use crate::{items, Control, Error};
 use stasis_journal::{Decoder, Entry, FrameError, Journal};
 use stasis_qemu::fd::readable;
 use std::io::{Read, Write};
@@ -65,7 +65,7 @@ pub(crate) fn pump(
     let mut piece = vec![0; 1 << 16];
     let mut asked: Option<(u8, Instant)> = None;
     let ended = |why: u8| match control.wall_limit {
-        Some(limit) if why == inside::LIMIT_BYTE => Error::WallLimit(limit.as_secs()),
+        Some(limit) if why == items::LIMIT_BYTE => Error::WallLimit(limit.as_secs()),
         _ => Error::Stopped,
     };
     loop {
@@ -108,9 +108,9 @@ pub(crate) fn pump(
         match asked {
             None => {
                 let why = if control.stop.load(Ordering::Relaxed) {
-                    inside::STOP_BYTE
+                    items::STOP_BYTE
                 } else if limit.is_some() {
-                    inside::LIMIT_BYTE
+                    items::LIMIT_BYTE
                 } else {
                     continue;
                 };

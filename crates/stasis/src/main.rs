@@ -1,14 +1,19 @@
 //! The command line of Stasis, and the two other lives of its executable: the
 //! first process of a guest, and that of the software KVM host.
 
+// What is used only where guests run.
+#![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
+
 mod cli;
 mod commands;
 mod engine;
 mod failure;
+mod program;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if stasis_softkvm::inside::is_here() {
         stasis_softkvm::inside::main(engine::inside::run);
     }

@@ -85,12 +85,6 @@ pub(crate) fn entry_offset() -> u64 {
     stasis_system_call as *const () as u64 - (&raw const __ehdr_start) as u64
 }
 
-/// The entry's first bytes, by which an executable is known to be this one.
-pub(crate) fn entry_bytes() -> &'static [u8] {
-    // SAFETY: the entry is longer than that.
-    unsafe { std::slice::from_raw_parts(stasis_system_call as *const () as *const u8, 16) }
-}
-
 /// Whether this program runs where [`crate::image`] puts it.
 pub(super) fn is_at_home() -> bool {
     (&raw const __ehdr_start) as u64 == PROGRAM

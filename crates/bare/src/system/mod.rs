@@ -13,7 +13,7 @@ use crate::port;
 use entry::Frame;
 use memory::Pages;
 
-pub(crate) use entry::{entry_bytes, entry_offset};
+pub(crate) use entry::entry_offset;
 pub use files::disk_path;
 
 /// A QEMU debug exit (hw/misc/debugexit.c) at this port ends the machine.

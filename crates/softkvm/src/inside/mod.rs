@@ -12,6 +12,7 @@ mod output;
 mod port;
 mod stop;
 
+use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, SAVE_ITEM};
 use crate::packet::PAUSE;
 use fwcfg::FwCfg;
 use output::Port;
@@ -22,21 +23,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 pub use stop::StopReason;
-
-/// fw_cfg item that holds the job.
-pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
-/// fw_cfg item that holds what is looked up later.
-pub(crate) const LATER_ITEM: &str = "opt/stasis/later";
-/// fw_cfg item that is there where the machine is to be kept when it looks for that.
-pub(crate) const SAVE_ITEM: &str = "opt/stasis/save";
-/// fw_cfg item that holds the number of passed drives, as text.
-pub(crate) const DRIVES_ITEM: &str = "opt/stasis/drives";
-/// What the names of fw_cfg items with inputs begin with.
-pub(crate) const INPUT_PREFIX: &str = "opt/stasis/input/";
-/// Sent from outside: the user asks to stop.
-pub(crate) const STOP_BYTE: u8 = b's';
-/// Sent from outside: the wall-clock limit is reached.
-pub(crate) const LIMIT_BYTE: u8 = b'w';
 
 /// Why the inner side cannot do what it is asked.
 #[derive(Debug, thiserror::Error)]

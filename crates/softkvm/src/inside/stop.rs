@@ -1,7 +1,8 @@
 //! The one thing that reaches the inner side while it runs: a byte on the
 //! second serial port asks it to stop.
 
-use super::{InsideError, LIMIT_BYTE};
+use super::InsideError;
+use crate::items::LIMIT_BYTE;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;

@@ -89,7 +89,7 @@ fn look() -> Result<Findings> {
         memory: needed_memory(),
         inputs: Vec::new(),
         drives: Vec::new(),
-        executable: std::env::current_exe().context("cannot find this program's own file")?,
+        executable: crate::program::for_guests()?,
         cache: cache.clone(),
         snapshot: true,
         log: None,

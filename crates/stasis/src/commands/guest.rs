@@ -25,7 +25,7 @@ pub fn recipe(spec: &GuestSpec) -> Recipe {
 pub fn ensure(recipe: &Recipe) -> Result<Guest> {
     let cache = build::default_cache()
         .context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")?;
-    let executable = std::env::current_exe().context("cannot find this program's own file")?;
+    let executable = crate::program::for_guests()?;
     let mut steps = Steps::new();
     let guest = build::build(recipe, &executable, &cache, &mut |progress| {
         steps.step(progress.step, Some(progress.fraction));

@@ -1,9 +1,12 @@
 //! Where a machine runs: on this host's KVM, or inside the software KVM host.
 
 mod controller;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod drives;
 mod held;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod inside;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;
 mod plan;
 pub mod recording;

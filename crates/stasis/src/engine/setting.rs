@@ -12,7 +12,6 @@ use stasis_clock::Nanos;
 use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest::build::Guest;
-use stasis_machine::Stop;
 use stasis_media::{Medium, MediumSpec};
 use stasis_models::ModelTable;
 
@@ -20,7 +19,7 @@ use super::held::{absolute, check_order, Held, Owners};
 use super::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
 use super::recording::{self, Recording, WorkingCopy};
 use super::sharing::Sharing;
-use super::{local, soft, RunError};
+use super::{soft, RunError};
 use crate::commands::run::relay::Relay;
 
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1, several
@@ -301,22 +300,46 @@ impl Prepared<'_> {
         let outcome = match setting.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
-                let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
-                let commands = local::Commands { jobs, files: setting.input.to_vec() };
-                let mut files = local::Files::new(setting.guest, commands);
-                let stop = Stop { flag: Arc::clone(stop), look: None, wall_limit };
-                let outcome = local::run(plan, &mut files, relay, stop)?;
-                stasis_journal::Journal::entry(
-                    relay,
-                    stasis_journal::Entry::Outcome(Box::new(outcome)),
-                )?;
-                Ok(())
+                on_kvm(&setting, plan, wall_limit, relay, stop)
             }
             _ => soft::run(&setting, plan, wall_limit, relay, stop),
         };
         drop(copies);
         outcome
     }
+}
+
+/// Runs it in this process.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn on_kvm(
+    setting: &Setting<'_>,
+    plan: Plan,
+    wall_limit: Option<Duration>,
+    relay: &mut Relay,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    use super::local;
+    use stasis_journal::{Entry, Journal};
+
+    let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
+    let commands = local::Commands { jobs, files: setting.input.to_vec() };
+    let mut files = local::Files::new(setting.guest, commands);
+    let stop = stasis_machine::Stop { flag: Arc::clone(stop), look: None, wall_limit };
+    let outcome = local::run(plan, &mut files, relay, stop)?;
+    relay.entry(Entry::Outcome(Box::new(outcome)))?;
+    Ok(())
+}
+
+/// `choose` does not choose KVM here.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn on_kvm(
+    _: &Setting<'_>,
+    _: Plan,
+    _: Option<Duration>,
+    _: &mut Relay,
+    _: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    Err(RunError::Failed(anyhow::anyhow!("this computer has no KVM for x86-64 guests")))
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ pub fn run(
         memory: memory.next_multiple_of(STEP),
         inputs,
         drives,
-        executable: std::env::current_exe().context("cannot find this program's own file")?,
+        executable: crate::program::for_guests()?,
         cache,
         snapshot: true,
         log: None,

@@ -93,7 +93,7 @@ pub fn start(
 impl Start {
     /// Starts it; returns when it serves.
     fn start(&self) -> Result<Process> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = crate::program::own()?;
         let mut command = Command::new(program);
         command.args(&self.arguments);
         serving(command, &self.folder)

@@ -97,7 +97,7 @@ pub struct Bench {
 impl Bench {
     /// Runs in `folder`; with `force`, also what is complete.
     pub fn new(folder: &Path, force: bool, stop: Arc<AtomicBool>) -> Result<Self> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = crate::program::own()?;
         let bytes = std::fs::read(&program)
             .with_context(|| format!("cannot read {}", program.display()))?;
         Ok(Self { folder: folder.to_owned(), force, program: digest(&bytes), stop })

@@ -66,7 +66,7 @@ impl Runner {
         let media = self.folder.join(MEDIA);
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = crate::program::own()?;
         let bytes = std::fs::read(&program)
             .with_context(|| format!("cannot read {}", program.display()))?;
         let program = (program, digest(&bytes));

@@ -1,0 +1,16 @@
+//! What the two sides call what passes between them.
+
+/// fw_cfg item that holds the job.
+pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
+/// fw_cfg item that holds what is looked up later.
+pub(crate) const LATER_ITEM: &str = "opt/stasis/later";
+/// fw_cfg item that is there where the machine is to be kept when it looks for that.
+pub(crate) const SAVE_ITEM: &str = "opt/stasis/save";
+/// fw_cfg item that holds the number of passed drives, as text.
+pub(crate) const DRIVES_ITEM: &str = "opt/stasis/drives";
+/// What the names of fw_cfg items with inputs begin with.
+pub(crate) const INPUT_PREFIX: &str = "opt/stasis/input/";
+/// Sent from outside: the user asks to stop.
+pub(crate) const STOP_BYTE: u8 = b's';
+/// Sent from outside: the wall-clock limit is reached.
+pub(crate) const LIMIT_BYTE: u8 = b'w';
