@@ -1,31 +1,5 @@
-#!/usr/bin/env bash
-# bench-processors STASIS [ROW...]: what docs/benchmarks.md tells of guests with
-# several processors, in virtual time under `exact`. Without ROW: all rows.
-set -euo pipefail
-
-ALL=(copies threads null clock locks repeat)
-stasis=$(readlink -f "${1:?usage: scripts/bench-processors STASIS [${ALL[*]}]}")
-shift
-guest=$(dirname "$(readlink -f "$0")")/../crates/stasis/tests/guest
-guest=$(readlink -f "$guest")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-row() { printf '%-58s %-22s %s\n' "$1" "$2" "$3"; }
-
-# compiled NAME: a program of the tests', for the guest.
-compiled() {
-    [ -x "$1" ] || rustc --edition=2021 -O -C target-feature=+crt-static -o "$1" "$guest/$1.rs"
-}
-
-# run RESULTS WORDS...: one run in the exact form; what fails is shown.
-run() {
-    local results=$1
-    shift
-    "$stasis" run --engine exact --quiet --results "$results" "$@" >"$results.out" 2>"$results.err" ||
-        { cat "$results.out" "$results.err" >&2; exit 1; }
-}
+# shellcheck shell=bash
+# Guests with several processors, in virtual time.
 
 # Copies of a busy loop, as a multiple of the time of one.
 bench_copies() {
@@ -70,7 +44,7 @@ bench_clock() {
     compiled clock
     run clocked --vcpus 64 --file clock --drive model=fixed:50us,medium=ram:64MiB -- sh -c "
         fio --name=r --filename=/dev/nvme0n1 --rw=randread --bs=4k --direct=1 --ioengine=psync --size=64M \
-            --time_based --runtime=1000 >/dev/null & sleep 1; /root/clock 64 ${READS:-10000000}"
+            --time_based --runtime=1000 >/dev/null & sleep 1; /root/clock 64 ${READS:-1000000}"
     row "reads of CLOCK_MONOTONIC on 64 vCPUs under I/O" "backwards 0" "$(cat clocked.out)"
 }
 
@@ -100,9 +74,17 @@ bench_repeat() {
         "$(diff once/ios.csv twice/ios.csv | grep -c '^<' || true) of $(($(wc -l <once/ios.csv) - 1))"
 }
 
-rows=("$@")
-[ "${#rows[@]}" -gt 0 ] || rows=("${ALL[@]}")
-for name in "${rows[@]}"; do
-    declare -F "bench_$name" >/dev/null || { echo "no row $name: ${ALL[*]}" >&2; exit 2; }
-    "bench_$name"
-done
+# Programs that use all processors, on a guest of 16 against the same guest with one.
+bench_programs() {
+    local vcpus
+    for vcpus in 1 16; do
+        printf '%s\n' 'command = ["sh", "/root/programs.sh"]' '[machine]' "vcpus = $vcpus" 'memory = "3GiB"' \
+            '[guest]' 'packages = ["sysbench", "pigz", "postgresql"]' "files = [\"$here/bench.d/guest/programs.sh:/root/programs.sh\"]" \
+            '[[drive]]' 'model = "samsung-980-pro"' 'medium = "ram:512MiB"' >programs.toml
+        run "programs-$vcpus" programs.toml
+    done
+    paste -d ' ' programs-1.out programs-16.out | while read -r name one _ many; do
+        row "$name on 16 vCPUs: speed-up in virtual time" "14 (postgresql: said)" \
+            "$(awk -v a="$one" -v b="$many" 'BEGIN { printf "%.1f (%.3f s, %.3f s)", a / b, a / 1e9, b / 1e9 }')"
+    done
+}
