@@ -33,6 +33,10 @@ pub struct Job {
     /// Seed of the guest kernel's random number generator.
     #[serde(default)]
     pub seed: u64,
+    /// How many processors the guest has; all must have come online before the command
+    /// starts. 0: as many as did.
+    #[serde(default)]
+    pub vcpus: u32,
     /// Names below `/dev` of the drives that must be there before the command
     /// starts, for example `nvme0n1`.
     #[serde(default)]
@@ -85,6 +89,7 @@ impl Job {
             realtime_ns: 0,
             has_input: false,
             seed: 0,
+            vcpus: 0,
             drives: Vec::new(),
             limit_ms: 0,
             keep_processes: false,
@@ -103,6 +108,7 @@ impl Job {
             hostname: self.hostname.clone(),
             realtime_ns: self.realtime_ns,
             seed: self.seed,
+            vcpus: self.vcpus,
             drives: self.drives.clone(),
             together: self.together,
             scheduler: self.scheduler.clone(),

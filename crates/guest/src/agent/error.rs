@@ -33,6 +33,17 @@ pub enum AgentError {
         /// How long was waited.
         seconds: u64,
     },
+    /// The guest has less than the machine.
+    #[error(
+        "in the guest: {online} of {vcpus} processors came online; the guest's kernel says more \
+         (--console)"
+    )]
+    Processors {
+        /// Those that did.
+        online: usize,
+        /// Those that the machine has.
+        vcpus: usize,
+    },
     /// The channel failed.
     #[error(transparent)]
     Channel(#[from] ClientError),

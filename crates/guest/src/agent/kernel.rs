@@ -47,6 +47,18 @@ pub(super) fn seed_random(seed: u64) -> Result<(), AgentError> {
     Errno::result(result).map(drop).map_err(|e| error(e.into()))
 }
 
+/// Whether all of the machine's processors came online: without one, Linux goes on. 0:
+/// nobody knows how many there are.
+pub(super) fn count_processors(vcpus: u32) -> Result<(), AgentError> {
+    let vcpus = vcpus as usize;
+    let counted = std::thread::available_parallelism();
+    let online = counted.map_err(|e| AgentError::new("count", "the processors", e))?.get();
+    if vcpus > 0 && online != vcpus {
+        return Err(AgentError::Processors { online, vcpus });
+    }
+    Ok(())
+}
+
 /// Four words from one by SplitMix64 (Steele, Lea, Flood: "Fast splittable
 /// pseudorandom number generators", OOPSLA 2014, figure 19).
 fn expand(seed: u64) -> [u64; 4] {

@@ -88,6 +88,7 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
 fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
     kernel::set_clock(job.realtime_ns)?;
     kernel::seed_random(job.seed)?;
+    kernel::count_processors(job.vcpus)?;
     let announcements = wait::Announcements::listen()?;
     kernel::load_modules(Path::new("/modules"), &device::vendors())?;
     root::enter(&announcements)?;

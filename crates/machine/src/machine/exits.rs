@@ -68,7 +68,11 @@ impl Machine {
     }
 
     fn read_msr(&mut self, line: &Line, index: usize, number: u32) -> u64 {
-        let apic = &self.processors[index].apic;
+        let apic = &mut self.processors[index].apic;
+        if X2APIC.contains(&number) {
+            // A processor's first access in this mode can be a read: Linux 6.12.117's.
+            apic.set_x2apic(self.vcpus[index].x2apic());
+        }
         match number {
             TSC_DEADLINE => apic.deadline(),
             number if X2APIC.contains(&number) => {

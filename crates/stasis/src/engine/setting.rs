@@ -152,6 +152,7 @@ impl<'a> Setting<'a> {
         let mut job = Job::new(command.clone());
         job.has_input = !self.input.is_empty();
         job.seed = experiment.seed;
+        job.vcpus = spec.vcpus;
         job.drives = device_names(drives.iter().map(|drive| drive.interface));
         job.together = !experiment.machine.several().is_empty();
         job.coordinate = spec.coordinate;

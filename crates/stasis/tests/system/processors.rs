@@ -76,3 +76,17 @@ fn four_processors_do_four_times_the_work() {
     let skew = summary["clock_skew_max_ns"].as_u64().unwrap();
     assert!(skew <= 21_000, "{skew} ns between two processors, with a quantum of 20 us");
 }
+
+/// Linux 6.12 starts processors by other ways than 6.1: each tells itself by its APIC.
+#[test]
+fn debian_13_has_all_processors() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("e.toml"), "machine.vcpus = 2\nguest.suite = \"trixie\"\n").unwrap();
+    let script = "uname -r; nproc; cd /sys/devices/system/cpu/cpu1
+for state in 0 1; do echo $state > online; nproc; done";
+    let run = bench.run(&["e.toml", "--engine=exact", "--quiet", "--", "sh", "-c", script]);
+    run.expect(0);
+    let (kernel, processors) = run.stdout.split_once('\n').unwrap();
+    assert!(kernel.starts_with("6.12."), "{kernel}");
+    assert_eq!(processors.trim(), "2\n1\n2");
+}
