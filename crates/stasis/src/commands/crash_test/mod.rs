@@ -118,6 +118,8 @@ struct Report<'a> {
     /// Of the record: commands of the guest, and of the drives below images.
     guest_commands: u64,
     drive_commands: u64,
+    /// How many power cuts were to be looked at.
+    asked: u64,
     #[serde(flatten)]
     outcome: &'a Outcome,
     seconds: f64,
@@ -223,7 +225,8 @@ fn explore(
         keep: None,
     };
     let total = cuts.len() as u64;
-    let outcome = session.explore(&cuts, &mut looks, |outcome| {
+    let mut outcome = Outcome::default();
+    session.explore(&cuts, &mut looks, &mut outcome, |outcome| {
         if outcome.cuts.is_multiple_of(16) {
             let text = format!("{} of {total} power cuts", outcome.cuts);
             steps.step(&text, Some(outcome.cuts as f64 / total as f64));
@@ -301,6 +304,7 @@ fn report<'a>(
         plant: session.story.head.plant.as_deref().and_then(Plant::parse),
         guest_commands: count(drives.iter().map(|drive| drive.guest.asked.len()).sum()),
         drive_commands: count(drives.iter().map(|drive| drive.cached().asked.len()).sum()),
+        asked: if arguments.state.is_some() { 1 } else { arguments.states },
         outcome,
         seconds,
         states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
@@ -326,7 +330,16 @@ fn text(report: &Report, path: &Path) -> String {
     if let Some(plant) = report.plant {
         line("planted mistake", plant.name().into());
     }
-    line("power cuts", outcome.cuts.to_string());
+    line(
+        "power cuts",
+        match outcome.stopped {
+            true => format!(
+                "{} of {}: INTERRUPTED, the rest was not looked at",
+                outcome.cuts, report.asked
+            ),
+            false => outcome.cuts.to_string(),
+        },
+    );
     line("different states", outcome.distinct.to_string());
     if outcome.checked > 0 {
         line("checked in a guest", outcome.checked.to_string());

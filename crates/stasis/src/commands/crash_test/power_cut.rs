@@ -161,17 +161,38 @@ pub fn run(
         keep: Some(&folder),
         ..Looks::default()
     };
-    let outcome = session.explore(&cuts, &mut looks, |_| !stop.load(Ordering::Relaxed))?;
-    done.message = Some(describe(&session, &cuts, &outcome, &folder));
+    let mut outcome = Outcome::default();
+    let going = |_: &Outcome| !stop.load(Ordering::Relaxed);
+    let ended = session.explore(&cuts, &mut looks, &mut outcome, going);
+    // A check that is under way when somebody stops it ends with an error.
+    if stop.load(Ordering::Relaxed) {
+        done.message = Some(format!("stopped after {} of {} power cuts", outcome.cuts, cuts.len()));
+        done.status = 130;
+        return Ok(done);
+    }
+    ended?;
+    done.message = Some(describe(&session, when, &cuts, &outcome, &folder));
     done.status = u8::from(!outcome.findings.is_empty());
     Ok(done)
 }
 
-fn describe(session: &Session, cuts: &[Cut], outcome: &Outcome, folder: &Path) -> String {
+fn describe(
+    session: &Session,
+    when: When,
+    cuts: &[Cut],
+    outcome: &Outcome,
+    folder: &Path,
+) -> String {
     let story = &session.story;
     let since = |at: Nanos| format_duration(at.saturating_sub(story.command.0));
-    let mut text = match cuts {
-        [one] => format!("the power was cut at {}", since(story.time(one.position))),
+    let ended = story.command.1;
+    let mut text = match (when, cuts) {
+        (When::At(at), [_]) if at > ended.saturating_sub(story.command.0) => format!(
+            "the power was cut at {}, where the command had ended: {} is later",
+            since(ended),
+            format_duration(at)
+        ),
+        (_, [one]) => format!("the power was cut at {}", since(story.time(one.position))),
         _ => format!("the power was cut at {} flushes", cuts.len()),
     };
     if outcome.checked > 0 {

@@ -127,13 +127,16 @@ impl Session {
         Ok(Self { story, contents, disks })
     }
 
-    /// Looks at the states `cuts`, which are in the order of their positions.
+    /// Looks at the states `cuts`, which are in the order of their positions. What comes
+    /// out is in `outcome`, where it ends with an error too: a state counts when all
+    /// have looked at it.
     pub fn explore(
         &mut self,
         cuts: &[Cut],
         looks: &mut Looks,
+        outcome: &mut Outcome,
         mut on: impl FnMut(&Outcome) -> bool,
-    ) -> Result<Outcome> {
+    ) -> Result<()> {
         let Self { story, contents, disks } = self;
         let story: &Story = story;
         let mut judges = Vec::new();
@@ -156,7 +159,6 @@ impl Session {
         let mut walk = Walk::new(story);
         let mut seen = HashSet::new();
         let mut checked = HashSet::new();
-        let mut outcome = Outcome::default();
         for cut in cuts {
             walk.go_to(cut.position);
             for (drive, sector, content) in walk.news() {
@@ -164,19 +166,18 @@ impl Session {
             }
             let remains = walk.cut(cut.manner);
             let at = story.time(cut.position);
-            outcome.cuts += 1;
             let promised: Vec<_> =
                 judges.iter().map(|(judge, _)| judge.promised(cut.position, at)).collect();
             let prints: Vec<u128> = remains.iter().map(|remains| remains.print).collect();
             let mut state = State { story, walk: &walk, remains: &remains, cut, at };
-            if seen.insert((promised, prints.clone())) {
-                outcome.distinct += 1;
+            let new = seen.insert((promised, prints.clone()));
+            if new {
                 if looks.native {
-                    state.natively(disks, &judges, contents, &mut outcome)?;
+                    state.natively(disks, &judges, contents, outcome)?;
                 }
                 if let Some(second) = &mut looks.second {
-                    if outcome.distinct % looks.second_every == 1 {
-                        state.ask_another(disks, *second, &mut outcome)?;
+                    if outcome.distinct % looks.second_every == 0 {
+                        state.ask_another(disks, *second, outcome)?;
                     }
                 }
             }
@@ -184,9 +185,11 @@ impl Session {
             let turn = cut.number % looks.check_every == 0 || cuts.len() == 1;
             if let Some(check) = looks.check.as_mut().filter(|_| turn) {
                 if checked.insert((lines, prints)) {
-                    state.check(disks, contents, *check, lines, &mut outcome)?;
+                    state.check(disks, contents, *check, lines, outcome)?;
                 }
             }
+            outcome.cuts += 1;
+            outcome.distinct += u64::from(new);
             if let Some(folder) = looks.keep.filter(|_| outcome.cuts == cuts.len() as u64) {
                 for (index, disk) in disks.iter_mut().enumerate() {
                     let remains = &remains[index];
@@ -197,12 +200,12 @@ impl Session {
                     disk.save(folder, name, (&walk, index, remains), size, contents)?;
                 }
             }
-            if !on(&outcome) {
+            if !on(outcome) {
                 outcome.stopped = true;
                 break;
             }
         }
-        Ok(outcome)
+        Ok(())
     }
 
     /// The states `numbers` of the plan with `seed` between the positions `span`.

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
-use stasis_crash::{Frame, Head, HeadDrive, Level, Plant, Planted, RecordWriter, Stream};
+use stasis_crash::{
+    Check, Frame, Head, HeadDrive, Level, Plant, Planted, RecordWriter, StateReader, Stream,
+    Verdict,
+};
 use stasis_drive::{Drive, Layer, Submission};
 use stasis_image::{CreateOptions, Durability, Settings};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
@@ -165,7 +168,9 @@ fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u6
 fn explore(session: &mut Session, seed: u64, states: u64) -> Outcome {
     let cuts = session.cuts(seed, session.story.span(), 0..states);
     let mut looks = Looks { native: true, ..Looks::default() };
-    session.explore(&cuts, &mut looks, |_| true).unwrap()
+    let mut outcome = Outcome::default();
+    session.explore(&cuts, &mut looks, &mut outcome, |_| true).unwrap();
+    outcome
 }
 
 const WAYS: [Option<Durability>; 4] =
@@ -207,9 +212,36 @@ fn a_state_is_the_same_alone_as_among_others() {
     let one = all.last().unwrap();
     let cuts = session.cuts(8, session.story.span(), one.state..one.state + 1);
     let mut looks = Looks { native: true, ..Looks::default() };
-    let alone = session.explore(&cuts, &mut looks, |_| true).unwrap().findings;
-    assert_eq!(alone, std::slice::from_ref(one));
+    let mut alone = Outcome::default();
+    session.explore(&cuts, &mut looks, &mut alone, |_| true).unwrap();
+    assert_eq!(alone.findings, std::slice::from_ref(one));
     assert!(all
         .iter()
         .any(|finding| matches!(finding.kind, Kind::Image | Kind::Order | Kind::Lost)));
+}
+
+/// A check that is stopped while it looks at one state.
+struct Stopped(u64);
+
+impl Check for Stopped {
+    fn check(&mut self, _: &mut dyn StateReader) -> Result<Verdict, String> {
+        self.0 -= 1;
+        if self.0 == 0 {
+            return Err("stopped".into());
+        }
+        Ok(Verdict::Sound)
+    }
+}
+
+#[test]
+fn what_was_looked_at_stays_when_a_check_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = record(folder.path(), None, Some(Plant::EarlyAcknowledgement), 0);
+    let cuts = session.cuts(5, session.story.span(), 0..300);
+    let mut check = Stopped(150);
+    let mut looks = Looks { native: true, check: Some(&mut check), ..Looks::default() };
+    let mut outcome = Outcome::default();
+    session.explore(&cuts, &mut looks, &mut outcome, |_| true).unwrap_err();
+    assert!((149..300).contains(&outcome.cuts), "{}", outcome.cuts);
+    assert!(!outcome.findings.is_empty());
 }

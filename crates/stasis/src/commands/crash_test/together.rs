@@ -38,16 +38,17 @@ pub fn explore(
                     second_every: u64::MAX,
                     keep: None,
                 };
-                let outcome = Session::open(record).and_then(|mut session| {
-                    session.explore(cuts, &mut looks, |_| {
+                let mut outcome = Outcome::default();
+                let ended = Session::open(record).and_then(|mut session| {
+                    session.explore(cuts, &mut looks, &mut outcome, |_| {
                         done.fetch_add(1, Ordering::Relaxed);
                         !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed)
                     })
                 });
-                if outcome.is_err() {
+                if ended.is_err() {
                     failed.store(true, Ordering::Relaxed);
                 }
-                outcome
+                (outcome, ended)
             }));
         }
         while !threads.iter().all(|thread| thread.is_finished()) {
@@ -56,8 +57,11 @@ pub fn explore(
         }
         let mut whole = Outcome::default();
         for thread in threads {
-            match thread.join().map_err(|_| anyhow!("a thread of the test failed"))? {
-                Ok(outcome) => whole.add(outcome),
+            let joined = thread.join().map_err(|_| anyhow!("a thread of the test failed"))?;
+            let (outcome, ended) = joined;
+            whole.add(outcome);
+            match ended {
+                Ok(()) => {}
                 // A check that is under way when somebody stops it ends so.
                 Err(_) if stop.load(Ordering::Relaxed) => whole.stopped = true,
                 Err(error) => return Err(error),
