@@ -16,8 +16,11 @@ pub enum QmpError {
     #[error("QEMU is gone")]
     Closed,
     /// It did not answer in time.
-    #[error("QEMU does not answer")]
-    Timeout,
+    #[error("QEMU does not answer ({0})")]
+    Timeout(
+        /// What it was asked for.
+        &'static str,
+    ),
     /// It refused a command.
     #[error("QEMU refused `{command}`: {message}")]
     Refused {
@@ -59,7 +62,7 @@ impl<'a> Qmp<'a> {
     ) -> Result<Self, QmpError> {
         let mut qmp = Self { stream, buffer: Vec::new(), events: VecDeque::new(), stopped };
         let deadline = Instant::now() + ANSWER;
-        while qmp.message(deadline)?.get("QMP").is_none() {}
+        while qmp.message(deadline, "its greeting")?.get("QMP").is_none() {}
         qmp.execute("qmp_capabilities", json!({}))?;
         Ok(qmp)
     }
@@ -79,7 +82,7 @@ impl<'a> Qmp<'a> {
         self.stream.write_all(line.as_bytes()).map_err(|_| QmpError::Closed)?;
         let deadline = Instant::now() + ANSWER;
         loop {
-            let mut message = self.message(deadline)?;
+            let mut message = self.message(deadline, command)?;
             if let Some(error) = message.get("error") {
                 let message = error["desc"].as_str().unwrap_or("no reason given").to_owned();
                 return Err(QmpError::Refused { command, message });
@@ -105,7 +108,7 @@ impl<'a> Qmp<'a> {
         loop {
             let message = match self.events.pop_front() {
                 Some(event) => event,
-                None => self.message(deadline)?,
+                None => self.message(deadline, "an event")?,
             };
             if let Some(name) = message.get("event").and_then(Value::as_str) {
                 if let Some(answer) = wanted(name, &message["data"]) {
@@ -137,7 +140,7 @@ impl<'a> Qmp<'a> {
         Err(QmpError::Refused { command: "migrate", message })
     }
 
-    fn message(&mut self, deadline: Instant) -> Result<Value, QmpError> {
+    fn message(&mut self, deadline: Instant, what: &'static str) -> Result<Value, QmpError> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -150,7 +153,7 @@ impl<'a> Qmp<'a> {
                 return Err(QmpError::Stopped);
             }
             if Instant::now() > deadline {
-                return Err(QmpError::Timeout);
+                return Err(QmpError::Timeout(what));
             }
             let [ready] = readable([self.stream.as_fd()], 50).map_err(|_| QmpError::Closed)?;
             if ready {

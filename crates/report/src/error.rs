@@ -27,6 +27,24 @@ pub enum ReportError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Another run has the folder.
+    #[error(
+        "results: another run is writing to {}; wait for it, or name another folder with --results",
+        .path.display()
+    )]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file that is to be written is there, and no run has left it.
+    #[error(
+        "results: {} was not written by Stasis and is left as it is; move it away, or name another \
+         folder with --results", .path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
     /// A record names a drive that the experiment does not have.
     #[error(
         "results: a record names drive {index}, but there are {drives}; the journal is damaged"

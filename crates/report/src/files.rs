@@ -24,13 +24,3 @@ pub(crate) fn write_whole(path: &Path, contents: &[u8]) -> Result<(), ReportErro
         .and_then(|()| fs::rename(&part, path))
         .map_err(ReportError::write(path))
 }
-
-/// Removes a file of an earlier run; it need not be there.
-pub(crate) fn remove_stale(path: &Path) -> Result<(), ReportError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(ReportError::Write { path: path.to_owned(), source: error })
-        }
-        _ => Ok(()),
-    }
-}

@@ -14,6 +14,8 @@
 //! * Results are a function of what was recorded: two runs with the same
 //!   records and outcome give the same bytes, but for the fields named in
 //!   [`WALL_CLOCK_FIELDS`].
+//! * A folder belongs to one run at a time ([`ResultsFolder`]): what an earlier run left is
+//!   removed, and what no run has left is never written over.
 //! * Names and texts may hold anything. They are quoted for the file in which
 //!   they end up.
 
@@ -23,6 +25,7 @@ mod error;
 pub mod figures;
 mod files;
 mod flash_page;
+mod folder;
 mod latency;
 pub mod page;
 pub mod plot;
@@ -38,6 +41,7 @@ pub mod units;
 pub use csv::HEADER as CSV_HEADER;
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
+pub use folder::{ResultsFolder, LIST_FILE};
 pub use latency::{Latency, Method};
 pub use recorder::Recorder;
 pub use summary::{

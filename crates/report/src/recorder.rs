@@ -1,6 +1,6 @@
 //! From a run's records to its results.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -8,14 +8,15 @@ use stasis_journal::{IoRecord, Outcome};
 
 use crate::csv::IoCsv;
 use crate::distribution::EXACT_BOUND;
-use crate::files::{make_folder, remove_stale, write_whole};
+use crate::files::write_whole;
+use crate::folder::ResultsFolder;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
 use crate::{run_page, Drive, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
 
 /// Takes a run's I/Os as they complete, and writes its results.
 pub struct Recorder {
-    folder: PathBuf,
+    folder: ResultsFolder,
     /// `None` where the I/Os are not kept.
     csv: Option<IoCsv>,
     /// I/Os of a drive that are kept one by one, see [`EXACT_BOUND`].
@@ -42,6 +43,19 @@ impl Recorder {
         Self::with_exact_bound(folder, drives, EXACT_BOUND)
     }
 
+    /// Like [`Self::create`], in a folder that is this run's already.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn within(folder: ResultsFolder, drives: Vec<Drive>) -> Result<Self, ReportError> {
+        Self::begin(folder, drives, EXACT_BOUND, true)
+    }
+
+    /// The run's folder.
+    pub fn folder(&mut self) -> &mut ResultsFolder {
+        &mut self.folder
+    }
+
     /// Like [`Self::create`], with another bound than [`EXACT_BOUND`].
     ///
     /// # Errors
@@ -51,7 +65,7 @@ impl Recorder {
         drives: Vec<Drive>,
         bound: usize,
     ) -> Result<Self, ReportError> {
-        Self::begin(folder, drives, bound, true)
+        Self::begin(ResultsFolder::claim(folder)?, drives, bound, true)
     }
 
     /// Like [`Self::create`], but there will be no `ios.csv`.
@@ -59,21 +73,20 @@ impl Recorder {
     /// # Errors
     /// Likewise.
     pub fn without_ios(folder: &Path, drives: Vec<Drive>) -> Result<Self, ReportError> {
-        Self::begin(folder, drives, EXACT_BOUND, false)
+        Self::begin(ResultsFolder::claim(folder)?, drives, EXACT_BOUND, false)
     }
 
     fn begin(
-        folder: &Path,
+        mut folder: ResultsFolder,
         drives: Vec<Drive>,
         bound: usize,
         ios: bool,
     ) -> Result<Self, ReportError> {
-        make_folder(folder)?;
-        for stale in [SUMMARY_FILE, REPORT_FILE, IOS_FILE] {
-            remove_stale(&folder.join(stale))?;
-        }
-        let csv = if ios { Some(IoCsv::create(folder.join(IOS_FILE))?) } else { None };
-        let mut recorder = Self { folder: folder.to_owned(), csv, bound, drives: Vec::new() };
+        let csv = if ios { Some(IoCsv::create(folder.file(IOS_FILE)?)?) } else { None };
+        // What is written at the end is not to fail then.
+        folder.file(SUMMARY_FILE)?;
+        folder.file(REPORT_FILE)?;
+        let mut recorder = Self { folder, csv, bound, drives: Vec::new() };
         for drive in drives {
             recorder.add_drive(drive);
         }
@@ -139,13 +152,13 @@ impl Recorder {
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let summary = Summary::new(outcome, engine, wall, drives, extra);
-        let path = self.folder.join(SUMMARY_FILE);
+        let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
         json.push(b'\n');
         write_whole(&path, &json)?;
         let page = run_page::page(&summary, &self.drives, outcome.boot_virtual_ns);
-        page.write(&self.folder, REPORT_FILE)?;
+        page.write(self.folder.path(), REPORT_FILE)?;
         Ok(summary)
     }
 }

@@ -141,6 +141,6 @@ impl Start<'_> {
         write(&image, &program.memory)?;
         write(&folder.join("firmware"), program.firmware)?;
         let purpose = Purpose::Exact { job: self.files, image: &image, save };
-        Machine::start(host, &purpose, folder, self.log, stopped, |_| Ok(0))
+        Machine::start(host, &purpose, folder, self.log, stopped, |_| Ok(0))?.go()
     }
 }

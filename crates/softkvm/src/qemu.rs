@@ -140,6 +140,10 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
 fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsString> {
     let [journal, stop, qmp, handshake] = fds;
     let mut arguments = Vec::new();
+    if matches!(purpose, Purpose::Exact { .. }) {
+        // Paused until `Machine::go`.
+        arguments.push("-S".into());
+    }
     let mut add = |option: &str, value: OsString| {
         arguments.push(OsString::from(option));
         arguments.push(value);

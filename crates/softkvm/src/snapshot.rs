@@ -27,6 +27,9 @@ pub(crate) struct Machine {
     /// QEMU's memory, and where in it the buffer for bulk packets is.
     pub memory: File,
     pub buffer: u64,
+    /// Where QEMU has the machine's memory from its physical address 0 on, if that was
+    /// asked for.
+    pub origin: Option<u64>,
     /// Held open: QEMU takes a closed monitor for a reason to complain.
     pub qmp: Qmp<'static>,
 }
@@ -50,15 +53,31 @@ impl Machine {
         match started {
             Ok((qmp, buffer)) => {
                 let memory = qemu.memory().map_err(Error::system("read QEMU's memory"))?;
-                Ok(Self { qemu, memory, buffer, qmp })
+                Ok(Self { qemu, memory, buffer, origin: None, qmp })
             }
             Err(QmpError::Closed) => Err(qemu.died()),
             Err(error) => Err(convert(error, "start", MOVE_LIMIT, &mut qemu)),
         }
     }
 
-    /// The inner side has told where its buffer is.
+    /// Lets a machine go on that was started paused. QEMU is asked about its memory before:
+    /// later the inner side may wait in a handshake, which keeps QEMU from answering.
+    pub(crate) fn go(mut self) -> Result<Self, Error> {
+        let asked = locate(&mut self.qmp, 0).and_then(|origin| {
+            self.qmp.execute("cont", json!({}))?;
+            Ok(origin)
+        });
+        let error = |error| convert(error, "start", MOVE_LIMIT, &mut self.qemu);
+        self.origin = Some(asked.map_err(error)?);
+        Ok(self)
+    }
+
+    /// The inner side has told where its buffer is, below what QEMU has apart (3 GiB).
     pub(crate) fn place(&mut self, address: u64) -> Result<(), Error> {
+        if let Some(origin) = self.origin.filter(|_| address < stasis_bare::layout::LOW_END) {
+            self.buffer = origin + address;
+            return Ok(());
+        }
         let found = locate(&mut self.qmp, address);
         self.buffer = found.map_err(|error| convert(error, "start", MOVE_LIMIT, &mut self.qemu))?;
         Ok(())
@@ -165,7 +184,11 @@ pub(crate) fn convert(
     match error {
         QmpError::Refused { command, message } => Error::Refused { command, message },
         QmpError::Stopped => Error::Stopped,
-        QmpError::Timeout | QmpError::Closed => {
+        QmpError::Timeout(command) => {
+            let detail = format!(" ({command}){}", qemu.detail());
+            Error::Timeout { what, seconds: limit.as_secs(), detail }
+        }
+        QmpError::Closed => {
             Error::Timeout { what, seconds: limit.as_secs(), detail: qemu.detail() }
         }
     }

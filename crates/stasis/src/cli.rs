@@ -192,7 +192,7 @@ See also `stasis crash-test`, which cuts the power of one run thousands of times
 
 Examples:
   stasis run -- uname -a
-  stasis run experiment.toml --power-cut 1.5s --check 'fsck.ext4 -fn /dev/vda'
+  stasis run experiment.toml --power-cut 1.5s --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda'
   stasis run --drive model=dcpmm,medium=file:disk.img,delay=5ms -- fio job.fio
   stasis run experiment.toml --seed 2 --results second
 

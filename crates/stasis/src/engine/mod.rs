@@ -22,7 +22,7 @@ use stasis_journal::{Ending, Exits, Outcome, Overshoot};
 use stasis_qemu::probe::{self, KvmState};
 
 pub use plan::drive_seed;
-pub use recording::Recording;
+pub use recording::{Recording, RECORD_FILE};
 pub use setting::Setting;
 
 /// Why a run has no outcome of its own.

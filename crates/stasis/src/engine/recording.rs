@@ -27,7 +27,7 @@ pub struct Recording {
 }
 
 /// The file of the record in its folder.
-const FILE: &str = "run.record";
+pub const RECORD_FILE: &str = "run.record";
 
 /// A copy of a medium, which goes away with it.
 pub struct WorkingCopy {
@@ -35,9 +35,14 @@ pub struct WorkingCopy {
 }
 
 impl Recording {
+    /// The file in the folder with what drive `index` held before the run.
+    pub fn before(index: usize) -> String {
+        format!("drive{index}.before")
+    }
+
     /// Where the record is written.
     pub fn file(&self) -> PathBuf {
-        self.folder.join(FILE)
+        self.folder.join(RECORD_FILE)
     }
 
     /// Lets `drive` work on a copy of its medium where that is a file; what the
@@ -59,7 +64,7 @@ impl Recording {
             | MediumSpec::Ordered { path, .. }
             | MediumSpec::Qcow2 { path, .. } => path.clone(),
         };
-        let name = format!("drive{index}.before");
+        let name = Self::before(index);
         let base = self.folder.join(&name);
         let kept =
             File::create(&base).with_context(|| format!("cannot write {}", base.display()))?;

@@ -127,3 +127,32 @@ fn a_killed_program_has_lost_nothing_that_was_flushed() {
     }
     println!("killed after {acknowledged} acknowledged flushes, all in the file");
 }
+
+#[test]
+fn a_folder_is_one_runs_and_does_not_depend_on_who_listens() {
+    let bench = Bench::new();
+    let script =
+        "mkdir /results/logs; echo kept >/results/logs/one; echo x >/results/ios.csv; seq 1 200000";
+    let mut first = bench.start(&["--engine=exact", "--quiet", DRIVE, "--", "sh", "-c", script]);
+    // The rest does not fit into a pipe: the run waits for its reader.
+    assert_eq!(first.line().as_deref(), Some("1"));
+    let words = ["run", "--engine=exact", "--quiet", DRIVE, "--", "true"];
+    let second = bench.command(&words).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(125), "{said}");
+    assert!(said.contains("another run is writing to results") && said.contains("--results"));
+    let left = first.leave();
+    left.expect(0);
+    assert!(left.stderr.contains("ios.csv is the run's own"), "{left:#?}");
+    assert_eq!(bench.json("results/summary.json")["ending"], "exited");
+    assert_eq!(bench.text("results/logs/one"), "kept\n");
+
+    std::fs::write(bench.path("results/mine"), "mine").unwrap();
+    bench.run(&["--engine=exact", "--quiet", DRIVE, "--", "true"]).expect(0);
+    assert!(!bench.path("results/logs").exists(), "the first run's");
+    assert_eq!(bench.text("results/mine"), "mine");
+    std::fs::remove_file(bench.path("results/.stasis-results")).unwrap();
+    std::fs::write(bench.path("results/summary.json"), "mine").unwrap();
+    let foreign = bench.run(&["--engine=exact", "--quiet", DRIVE, "--", "true"]);
+    foreign.expect(125).says(&["ios.csv", "not written by Stasis"]);
+}

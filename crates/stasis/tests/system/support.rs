@@ -152,6 +152,17 @@ impl Running<'_> {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
+    /// Stops listening to the output, and waits for the end.
+    pub fn leave(mut self) -> Finished {
+        drop(self.lines);
+        let begun = Instant::now();
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let status = self.child.wait().unwrap().code();
+        self.bench.nothing_left();
+        Finished { status, stdout: String::new(), stderr, wall: begun.elapsed() }
+    }
+
     /// Waits for the end; the output is what [`Self::line`] has not taken.
     pub fn finish(mut self) -> Finished {
         let begun = Instant::now();

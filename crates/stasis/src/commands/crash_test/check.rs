@@ -22,6 +22,7 @@ const REPAIRED: &str = "repaired";
 /// Runs a shell's command on each state.
 pub struct GuestCheck {
     checker: Checker,
+    command: String,
     // For the guest: path and content.
     files: Vec<(String, Vec<u8>)>,
 }
@@ -31,8 +32,8 @@ impl GuestCheck {
     pub fn new(guest: Guest, command: &str, files: &[u8], stop: &Arc<AtomicBool>) -> Result<Self> {
         let mut config = Config::new(guest);
         config.stop = Arc::clone(stop);
-        let command = vec!["sh".into(), "-c".into(), command.into()];
-        let checker = Checker::new(config, Task { command, limit: LIMIT });
+        let words = vec!["sh".into(), "-c".into(), command.into()];
+        let checker = Checker::new(config, Task { command: words, limit: LIMIT });
         let mut all = Vec::new();
         for entry in tar::Archive::new(files).entries().context("cannot read the files")? {
             let mut entry = entry.context("cannot read the files")?;
@@ -44,7 +45,7 @@ impl GuestCheck {
                 all.push((path, content));
             }
         }
-        Ok(Self { checker, files: all })
+        Ok(Self { checker, command: command.into(), files: all })
     }
 }
 
@@ -88,8 +89,39 @@ impl Check for GuestCheck {
             }
             Some(0) => Verdict::Sound,
             Some(124) => Verdict::Broken(format!("the check took more than {LIMIT:?}: {said}")),
-            Some(status) => Verdict::Broken(format!("the check's status is {status}: {said}")),
+            Some(status) => {
+                let hint = journal_hint(&self.command, status.into()).unwrap_or_default();
+                Verdict::Broken(format!("the check's status is {status}: {said}{hint}"))
+            }
             None => Verdict::Broken(format!("the guest did not survive the check: {said}")),
         })
+    }
+}
+
+/// What is likely where `command` failed with `status`: e2fsck says 4 (errors left as they
+/// are, e2fsck(8)) of every disk whose journal is still to be replayed, which `-n` keeps
+/// it from doing.
+fn journal_hint(command: &str, status: i32) -> Option<&'static str> {
+    let mut words = command.split(|c: char| c.is_whitespace() || c == ';');
+    let looks_only = words.any(|word| word.starts_with('-') && word.contains('n'));
+    let fsck = ["fsck", "e2fsck"].iter().any(|name| command.trim_start().starts_with(name));
+    (fsck && looks_only && status == 4).then_some(
+        "\n(fsck's status 4 with -n: the journal was not replayed. Mount and unmount first: \
+         mount /dev/vda /mnt && umount /mnt && fsck -fn /dev/vda)",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::journal_hint;
+
+    #[test]
+    fn a_journal_that_was_not_replayed_is_told_from_damage() {
+        assert!(journal_hint("fsck.ext4 -fn /dev/vda", 4).is_some());
+        assert!(journal_hint("e2fsck -n -f /dev/vda", 4).is_some());
+        let right = "mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda";
+        assert!(journal_hint(right, 4).is_none(), "that is damage");
+        assert!(journal_hint("fsck.ext4 -fy /dev/vda", 4).is_none());
+        assert!(journal_hint("fsck.ext4 -fn /dev/vda", 8).is_none());
     }
 }

@@ -282,7 +282,7 @@ impl Disk {
         }
     }
 
-    /// Leaves the state as a file in `folder`: a raw disk, or the image's file.
+    /// Leaves the state as the file `name` in `folder`: a raw disk, or the image's file.
     pub fn save(
         &self,
         folder: &Path,
@@ -291,8 +291,7 @@ impl Disk {
         size: u64,
         contents: &Contents,
     ) -> Result<()> {
-        let kind = if matches!(self, Self::Image(_)) { "qcow2" } else { "img" };
-        let path = folder.join(format!("{name}.after-cut.{kind}"));
+        let path = folder.join(name);
         let cannot = || format!("cannot write {}", path.display());
         let file = File::create(&path).with_context(cannot)?;
         match self {
@@ -414,4 +413,10 @@ impl ImageDisk {
             }
         }
     }
+}
+
+/// The file with what a drive holds after a power cut.
+pub fn after_cut(drive: &HeadDrive) -> String {
+    let kind = if drive.image.is_some() { "qcow2" } else { "img" };
+    format!("{}.after-cut.{kind}", drive.name)
 }

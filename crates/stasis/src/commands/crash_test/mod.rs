@@ -21,6 +21,7 @@ use serde::Serialize;
 use stasis_block::units::format_duration;
 use stasis_crash::Plant;
 use stasis_experiment::{Engine, Experiment};
+use stasis_report::ResultsFolder;
 
 use super::guest;
 use super::run::progress::Steps;
@@ -54,7 +55,7 @@ the file $STASIS_OUTPUT_LINES. Status 0 says that all is well (and a line that b
 
 Examples:
   stasis crash-test crash.toml
-  stasis crash-test crash.toml --check 'fsck.ext4 -fn /dev/vda' --check-every 10
+  stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda' --check-every 10
   stasis crash-test crash.toml --states 10000 --record results
   stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
   stasis crash-test crash.toml --plant dropped-barrier    tests the test
@@ -146,14 +147,13 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if experiment.drives.is_empty() {
         bail!("{}: it has no drives to cut the power of", arguments.experiment.display());
     }
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the results folder {}", folder.display()))?;
     let stop = run::stop_on_signals()?;
     let mut recording = Recording { folder: folder.clone(), plant: arguments.plant };
     match &arguments.record {
         Some(earlier) => recording.folder.clone_from(earlier),
         None => record(&experiment, &base, &stop, &recording)?,
     }
+    let mut results = ResultsFolder::join(&folder)?;
     let session = Session::open(&recording.file())?;
     let command = arguments.check.as_ref().or(experiment.check.as_ref());
     let (session, outcome, seconds) = match command {
@@ -166,7 +166,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     let report = report(arguments, &session, &outcome, seconds, &recording);
-    let path = folder.join(FILE);
+    let path = results.file(FILE)?;
     let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
     std::fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     super::print(&if arguments.json { json + "\n" } else { text(&report, &path) })?;

@@ -12,8 +12,10 @@ use stasis_block::Operation;
 use stasis_clock::Nanos;
 use stasis_crash::{Cut, Manner, Plan, Position, Story, What};
 use stasis_experiment::Experiment;
+use stasis_report::ResultsFolder;
 
 use super::check::GuestCheck;
+use super::disks::after_cut;
 use super::session::{Finding, Looks, Outcome, Session};
 use crate::commands::guest;
 use crate::commands::run::{self, Run, Show};
@@ -131,7 +133,6 @@ pub fn run(
         experiment.virtual_limit = Some(limit.max(1));
     }
     let folder = experiment.results.clone().unwrap_or_else(|| "results".into());
-    std::fs::create_dir_all(&folder)?;
     let recording = Recording { folder: folder.clone(), plant: None };
     let mut done = run::execute_recorded(&experiment, base, stop, show, Some(&recording))?;
     // Stopped, or never begun.
@@ -156,6 +157,10 @@ pub fn run(
         }
         None => None,
     };
+    let mut results = ResultsFolder::join(&folder)?;
+    for drive in &session.story.head.drives {
+        results.file(&after_cut(drive))?;
+    }
     let mut looks = Looks {
         check: check.as_mut().map(|check| check as &mut dyn stasis_crash::Check),
         keep: Some(&folder),

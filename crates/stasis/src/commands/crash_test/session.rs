@@ -14,7 +14,7 @@ use stasis_crash::{
 };
 use stasis_image::Durability;
 
-use super::disks::Disk;
+use super::disks::{after_cut, Disk};
 
 /// A record that was read, and the disks of its drives.
 pub struct Session {
@@ -176,7 +176,7 @@ impl Session {
                     state.natively(disks, &judges, contents, outcome)?;
                 }
                 if let Some(second) = &mut looks.second {
-                    if outcome.distinct % looks.second_every == 0 {
+                    if outcome.distinct.is_multiple_of(looks.second_every) {
                         state.ask_another(disks, *second, outcome)?;
                     }
                 }
@@ -195,7 +195,7 @@ impl Session {
                     let remains = &remains[index];
                     // An image that is not sound is left as it is.
                     let _ = disk.become_state(&walk, index, remains, contents)?;
-                    let name = &story.head.drives[index].name;
+                    let name = &after_cut(&story.head.drives[index]);
                     let size = story.drives[index].guest.capacity;
                     disk.save(folder, name, (&walk, index, remains), size, contents)?;
                 }

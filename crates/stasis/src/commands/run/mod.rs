@@ -18,7 +18,7 @@ use stasis_block::units;
 use stasis_crash::RecordWriter;
 use stasis_experiment::{DriveSpec, Experiment};
 use stasis_journal::{Ending, Outcome, Stage};
-use stasis_report::Recorder;
+use stasis_report::{Recorder, ResultsFolder};
 
 use crate::cli::RunArguments;
 use crate::commands::crash_test::power_cut;
@@ -165,13 +165,18 @@ pub fn execute_recorded(
     let chosen = engine::choose(experiment.engine)?;
     let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
     let engine = chosen;
+    let mut claimed = ResultsFolder::claim(&folder)?;
+    if recording.is_some() {
+        claimed.file(engine::RECORD_FILE)?;
+        for index in 0..experiment.drives.len() {
+            claimed.file(&Recording::before(index))?;
+        }
+    }
     let setting = Setting { experiment, base, guest: &guest, input: &input, engine, recording };
     let prepared = setting.prepare()?;
 
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the results folder {}", folder.display()))?;
-    let recorder = Recorder::create(&folder, prepared.drives())?;
-    let mut relay = Relay::new(recorder, &folder, show, prepared.machines())?;
+    let recorder = Recorder::within(claimed, prepared.drives())?;
+    let mut relay = Relay::new(recorder, show, prepared.machines())?;
     if let Some(recording) = recording {
         let path = recording.file();
         let begun = File::create(&path)

@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use stasis_crash::{Frame, RecordWriter};
 use stasis_journal::{Entry, IoRecord, Journal, Outcome, Stage};
-use stasis_report::Recorder;
+use stasis_report::{Recorder, ResultsFolder};
 
 use super::progress::RunProgress;
 use super::{Show, OUTPUT_FILE};
@@ -30,7 +30,6 @@ pub struct Relay {
     /// Whose entries come now.
     from: usize,
     results: Vec<Option<File>>,
-    folder: PathBuf,
     /// Where what the drives are asked goes.
     pub record: Option<RecordWriter<BufWriter<File>>>,
     /// How the run ended, once it has.
@@ -50,17 +49,12 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Writes into `folder`. `machines`: the names of several, none for one.
-    pub fn new(
-        recorder: Recorder,
-        folder: &Path,
-        show: Show,
-        machines: Vec<String>,
-    ) -> Result<Self> {
+    /// Writes into the recorder's folder. `machines`: the names of several, none for one.
+    pub fn new(mut recorder: Recorder, show: Show, machines: Vec<String>) -> Result<Self> {
         let output = if show.output {
             None
         } else {
-            let path = folder.join(OUTPUT_FILE);
+            let path = recorder.folder().file(OUTPUT_FILE)?;
             let file = File::create(&path);
             Some(file.with_context(|| format!("cannot write {}", path.display()))?)
         };
@@ -73,7 +67,6 @@ impl Relay {
             results: (0..machines.len().max(1)).map(|_| None).collect(),
             machines: machines.into_iter().map(Speaker::new).collect(),
             from: 0,
-            folder: folder.to_owned(),
             record: None,
             outcome: None,
             failed: None,
@@ -102,15 +95,8 @@ impl Relay {
         for (from, file) in self.results.iter_mut().enumerate() {
             let Some(mut file) = file.take() else { continue };
             file.rewind()?;
-            let folder = match self.machines.get(from) {
-                Some(machine) => self.folder.join(&machine.name),
-                None => self.folder.clone(),
-            };
-            std::fs::create_dir_all(&folder)?;
-            let mut archive = tar::Archive::new(file);
-            archive.set_overwrite(true);
-            archive.set_preserve_mtime(false);
-            archive.unpack(&folder)?;
+            let machine = self.machines.get(from).map(|machine| machine.name.as_str());
+            unpack(file, machine, self.recorder.folder())?;
         }
         Ok((self.recorder, self.outcome))
     }
@@ -144,16 +130,57 @@ impl Relay {
             return file.write_all(bytes);
         }
         self.progress.clear();
-        if error {
-            return io::stderr().lock().write_all(bytes);
-        }
-        let mut out = io::stdout().lock();
-        out.write_all(bytes)?;
-        out.flush()
+        heard(if error {
+            io::stderr().lock().write_all(bytes)
+        } else {
+            let mut out = io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush())
+        })
     }
 
     fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
         self.recorder.record(records).map_err(io::Error::other)
+    }
+}
+
+/// Puts what a guest left in `/results` into the folder, below `machine` where there are
+/// several. A name that the run or somebody else has there already is told and left out.
+fn unpack(archive: File, machine: Option<&str>, folder: &mut ResultsFolder) -> io::Result<()> {
+    let below = Path::new(machine.unwrap_or_default());
+    if let Some(machine) = machine {
+        std::fs::create_dir_all(folder.file(machine).map_err(io::Error::other)?)?;
+    }
+    let mut archive = tar::Archive::new(archive);
+    archive.set_preserve_mtime(false);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let path: PathBuf =
+            entry.path()?.components().filter(|part| *part != Component::CurDir).collect();
+        if path.as_os_str().is_empty() {
+            continue;
+        }
+        let name = below.join(path);
+        let to = folder.path().join(&name);
+        if entry.header().entry_type().is_dir() && to.is_dir() {
+            continue;
+        }
+        match folder.file(&name.to_string_lossy()) {
+            Ok(to) if std::fs::symlink_metadata(&to).is_err() => {
+                entry.unpack_in(folder.path().join(below))?;
+            }
+            Ok(to) => eprintln!("the guest's /results: {} is the run's own", to.display()),
+            Err(error) => eprintln!("the guest's /results: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// Nobody need hear the output to its end, as in `stasis run ... | head`: the results do
+/// not depend on it.
+fn heard(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 
@@ -180,7 +207,7 @@ impl Journal for Relay {
             Entry::Console(bytes) => {
                 if self.show_console {
                     self.progress.clear();
-                    io::stderr().lock().write_all(&bytes)?;
+                    heard(io::stderr().lock().write_all(&bytes))?;
                 }
                 self.console.extend_from_slice(&bytes);
                 let excess = self.console.len().saturating_sub(LAST_WORDS);

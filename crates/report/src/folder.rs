@@ -1,0 +1,205 @@
+//! A folder of results belongs to one run at a time.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{flock, FlockOperation};
+
+use crate::files::make_folder;
+use crate::{ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
+
+/// The list of a run's files in its folder, a name to a line; locked while the run goes on.
+pub const LIST_FILE: &str = ".stasis-results";
+
+/// A folder of results, for as long as this lives no other run's.
+///
+/// Files are a run's own once [`Self::file`] has named them. What else is in the folder is
+/// the user's: it is neither removed nor written over.
+#[derive(Debug)]
+pub struct ResultsFolder {
+    path: PathBuf,
+    list: File,
+    own: BTreeSet<String>,
+}
+
+impl ResultsFolder {
+    /// Makes the folder if it is missing, and removes what an earlier run left in it.
+    ///
+    /// # Errors
+    /// Where another run has the folder, or it cannot be made or written.
+    pub fn claim(path: &Path) -> Result<Self, ReportError> {
+        let mut folder = Self::join(path)?;
+        // Files before the folders that they are in.
+        for name in folder.names()?.iter().rev() {
+            let path = path.join(name);
+            let gone = match fs::symlink_metadata(&path) {
+                Ok(there) if there.is_dir() => fs::remove_dir(&path),
+                Ok(_) => fs::remove_file(&path),
+                Err(error) => Err(error),
+            };
+            match gone.map_err(|error| (error.kind(), error)) {
+                // A folder in which the user has put something stays.
+                Ok(()) => {}
+                Err((
+                    ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::DirectoryNotEmpty,
+                    _,
+                )) => {}
+                Err((_, error)) => return Err(ReportError::write(&path)(error)),
+            }
+        }
+        folder.own.clear();
+        folder.list.set_len(0).map_err(ReportError::write(&path.join(LIST_FILE)))?;
+        Ok(folder)
+    }
+
+    /// The same, but what is in it stays: for what a run's results are to be joined by.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn join(path: &Path) -> Result<Self, ReportError> {
+        make_folder(path)?;
+        let name = path.join(LIST_FILE);
+        let mut options = OpenOptions::new();
+        let opened = options.create(true).read(true).append(true).open(&name);
+        let list = opened.map_err(ReportError::write(&name))?;
+        flock(&list, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+            if error == rustix::io::Errno::WOULDBLOCK {
+                ReportError::InUse { path: path.to_owned() }
+            } else {
+                ReportError::write(&name)(error.into())
+            }
+        })?;
+        let mut folder = Self { path: path.to_owned(), list, own: BTreeSet::new() };
+        folder.own = folder.names()?.into_iter().collect();
+        if folder.own.is_empty() && has_older_results(path) {
+            for name in [IOS_FILE, REPORT_FILE, SUMMARY_FILE] {
+                folder.list(name)?;
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of the run's file or folder `name`, which may not be one that somebody else
+    /// has put there.
+    ///
+    /// # Errors
+    /// Where it is, or the list cannot be written.
+    pub fn file(&mut self, name: &str) -> Result<PathBuf, ReportError> {
+        let path = self.path.join(name);
+        if self.own.contains(name) {
+            return Ok(path);
+        }
+        if !is_inside(Path::new(name)) || fs::symlink_metadata(&path).is_ok() {
+            return Err(ReportError::Foreign { path });
+        }
+        // Before the file is there: what a killed run leaves is known too.
+        self.list(name)?;
+        Ok(path)
+    }
+
+    fn list(&mut self, name: &str) -> Result<(), ReportError> {
+        writeln!(self.list, "{name}").map_err(ReportError::write(&self.path.join(LIST_FILE)))?;
+        self.own.insert(name.into());
+        Ok(())
+    }
+
+    fn names(&mut self) -> Result<Vec<String>, ReportError> {
+        let mut bytes = Vec::new();
+        let read = self.list.rewind().and_then(|()| self.list.read_to_end(&mut bytes));
+        read.map_err(ReportError::write(&self.path.join(LIST_FILE)))?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.lines().filter(|name| is_inside(Path::new(name))).map(str::to_owned).collect())
+    }
+}
+
+/// Whether a version of Stasis that kept no list has left its results there.
+fn has_older_results(path: &Path) -> bool {
+    let summary = fs::read_to_string(path.join(SUMMARY_FILE)).unwrap_or_default();
+    let summary: Option<serde_json::Value> = serde_json::from_str(&summary).ok();
+    summary.is_some_and(|summary| summary["boot_virtual_seconds"].is_number())
+}
+
+/// Whether a name stays in its folder, and in a list of lines.
+fn is_inside(name: &Path) -> bool {
+    let mut parts = name.components().peekable();
+    parts.peek().is_some()
+        && parts.all(|part| matches!(part, Component::Normal(_)))
+        && name != Path::new(LIST_FILE)
+        && !name.to_string_lossy().contains('\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_run_s_files_go_and_the_users_stay() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("r");
+        let mut first = ResultsFolder::claim(&path).unwrap();
+        for name in ["ios.csv", "drive0.after-cut.img", "logs", "logs/a", "logs/b"] {
+            let file = first.file(name).unwrap();
+            if name == "logs" {
+                fs::create_dir(file).unwrap()
+            } else {
+                fs::write(file, name).unwrap()
+            }
+        }
+        drop(first);
+        fs::write(path.join("notes.txt"), "mine").unwrap();
+        fs::write(path.join("logs/mine"), "mine").unwrap();
+        let joined = ResultsFolder::join(&path).unwrap();
+        assert!(path.join("ios.csv").exists(), "nothing is removed");
+        drop(joined);
+        let _second = ResultsFolder::claim(&path).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [LIST_FILE, "logs", "notes.txt"]);
+        assert_eq!(fs::read_dir(path.join("logs")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn files_of_others_are_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("summary.json"), "mine").unwrap();
+        let mut results = ResultsFolder::claim(folder.path()).unwrap();
+        let error = results.file("summary.json").unwrap_err();
+        assert!(error.to_string().contains("summary.json"), "{error}");
+        for name in ["../x", "/x", "", LIST_FILE, "a\nb"] {
+            results.file(name).unwrap_err();
+        }
+        drop(results);
+        let list = folder.path().join(LIST_FILE);
+        fs::write(list, "../outside\n/etc/passwd\nsummary.json/x\n").unwrap();
+        ResultsFolder::claim(folder.path()).unwrap();
+        assert_eq!(fs::read(folder.path().join("summary.json")).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_folder_is_one_runs_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = ResultsFolder::claim(folder.path()).unwrap();
+        let error = ResultsFolder::claim(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("another run"), "{error}");
+        drop(first);
+        ResultsFolder::claim(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn results_without_a_list_are_known_by_their_summary() {
+        let folder = tempfile::tempdir().unwrap();
+        let summary = folder.path().join(SUMMARY_FILE);
+        fs::write(&summary, "{\"boot_virtual_seconds\": 0.1}").unwrap();
+        fs::write(folder.path().join(IOS_FILE), "").unwrap();
+        ResultsFolder::claim(folder.path()).unwrap().file(IOS_FILE).unwrap();
+        assert!(!summary.exists());
+    }
+}
