@@ -38,28 +38,29 @@ fn latencies(ios: &[Io], operation: &str) -> Vec<f64> {
 fn parse(text: &str) -> Result<Vec<Io>> {
     let mut lines = text.lines();
     ensure!(lines.next() == Some(CSV_HEADER), "is no table of I/Os");
+    let names: Vec<&str> = CSV_HEADER.split(',').collect();
     let mut ios = Vec::new();
     for (index, line) in lines.enumerate() {
-        // From the end: a drive's name may hold commas.
-        let mut fields = line.rsplitn(15, ',');
-        let mut field = || fields.next().unwrap_or_default();
-        let _order_to_fua: [&str; 5] = std::array::from_fn(|_| field());
-        let (_status, delivered, _target, submit) = (field(), field(), field(), field());
-        let (_queue, bytes, _lba, operation, phase) = (field(), field(), field(), field(), field());
-        let drive = field();
-        if phase != "command" {
+        // From the end: a drive's name, the first field, may hold commas.
+        let mut fields: Vec<&str> = line.rsplitn(names.len(), ',').collect();
+        fields.reverse();
+        let field = |name: &str| {
+            let place = names.iter().position(|other| *other == name);
+            place.and_then(|place| fields.get(place)).copied().unwrap_or_default()
+        };
+        if field("phase") != "command" {
             continue;
         }
         let number = |text: &str| {
             text.parse::<u64>().with_context(|| format!("line {}: `{text}`", index + 2))
         };
-        let submit = number(submit)?;
+        let submit = number(field("submit_ns"))?;
         ios.push(Io {
-            drive: drive.trim_matches('"').to_owned(),
-            operation: operation.to_owned(),
-            bytes: number(bytes)?,
+            drive: field("drive").trim_matches('"').to_owned(),
+            operation: field("operation").to_owned(),
+            bytes: number(field("bytes"))?,
             submit,
-            latency: number(delivered)?.saturating_sub(submit) as f64,
+            latency: number(field("delivered_ns"))?.saturating_sub(submit) as f64,
         });
     }
     Ok(ios)
@@ -72,8 +73,8 @@ mod tests {
     #[test]
     fn rows_of_the_operation_and_the_command_count() {
         let rows = format!(
-            "{CSV_HEADER}\n\"a,b\",boot,read,0,512,1,0,5,9,ok,0,0,0,0,0\na,command,read,8,512,1,10,20,30,ok,0,0,0,0,0\n\
-             a,command,write,8,512,1,10,20,50,ok,0,0,0,0,0\n\"x,y\",command,read,8,512,1,11,20,40,ok,0,0,0,0,0\n"
+            "{CSV_HEADER}\n\"a,b\",boot,read,0,512,1,0,5,9,ok,0,0,0,0,0,0x0\na,command,read,8,512,1,10,20,30,ok,0,0,0,0,0,0x0\n\
+             a,command,write,8,512,1,10,20,50,ok,0,0,0,0,0,0x0\n\"x,y\",command,read,8,512,1,11,20,40,ok,0,0,0,0,0,0x0\n"
         );
         let ios = parse(&rows).unwrap();
         assert_eq!(latencies(&ios, "read"), [20.0, 29.0]);
@@ -81,7 +82,7 @@ mod tests {
         let drives: Vec<_> = ios.iter().map(|io| (io.drive.as_str(), io.bytes)).collect();
         assert_eq!(drives, [("a", 512), ("a", 512), ("x,y", 512)]);
         assert!(parse("a,b\n").is_err());
-        let broken = format!("{CSV_HEADER}\na,command,read,8,512,1,x,20,30,ok,0,0,0,0,0\n");
+        let broken = format!("{CSV_HEADER}\na,command,read,8,512,1,x,20,30,ok,0,0,0,0,0,0x0\n");
         let error = format!("{:#}", parse(&broken).unwrap_err());
         assert!(error.contains("line 2"), "{error}");
     }
