@@ -4,7 +4,8 @@
 set -u
 cd /root/suite || exit 1
 mkdir -p /results
-printf 'TIMEOUT=5\nRUN_ZONED_TESTS=1\nNORMAL_USER=nobody\n' >config
+useradd user
+printf 'TIMEOUT=5\nRUN_ZONED_TESTS=1\nNORMAL_USER=user\n' >config
 # Asked for by its old name, deadline, which loads nothing; where a machine has a disk, it is there.
 modprobe mq-deadline
 # The suite reads a version up to a minus sign; Debian 13 has a plus sign before (6.12.117+deb13).
