@@ -172,6 +172,9 @@ mod tests {
         let table: DriveSpec =
             toml::from_str("model='dcpmm'\nmedium={file='disk.img'}\ndelay='5ms'").unwrap();
         assert_eq!(drive, table);
+        let drive = DriveSpec::parse("model=null,medium=file:disk.img,size=1GiB").unwrap();
+        let table = "model='null'\nmedium={file='disk.img',size='1GiB'}";
+        assert_eq!(drive, toml::from_str(table).unwrap());
         let word = "model=null,medium=ram:1GiB,namespaces=2,placement=streams:4";
         let table = "model='null'\nmedium='ram:1GiB'\nnamespaces=2\nplacement='streams:4'";
         let drive = DriveSpec::parse(word).unwrap();
@@ -208,7 +211,7 @@ mod tests {
     #[test]
     fn every_key_that_is_listed_is_taken() {
         let keys: Vec<_> = DriveSpec::keys().collect();
-        assert_eq!(keys.len(), 21);
+        assert_eq!(keys.len(), 22);
         for key in &keys {
             let message = match DriveSpec::parse(&format!("{key}=?")) {
                 Ok(_) => String::new(),
@@ -225,6 +228,8 @@ mod tests {
         for (word, expected) in [
             ("modle=null,medium=ram:1GiB", "did you mean `model`?"),
             ("model=null", "medium is missing"),
+            ("model=null,medium=ram:1GiB,size=1GiB", "ram:SIZE"),
+            ("model=null,medium=file:d,size=1GX", "1GX"),
             ("model=null,medium=ram:1GiB,block-size=1024", "512 or 4096"),
             ("model=null,medium=ram:1GiB,queues=0", "1 to 64"),
             ("model=null,medium=ram:1GiB,doorbells=lasy", "did you mean `lazy`?"),

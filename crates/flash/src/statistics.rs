@@ -27,6 +27,10 @@ struct Sums {
 pub struct Statistics {
     ops: [[u64; PRIORITIES]; KINDS],
     latency: [Sums; Operation::ALL.len()],
+    /// Units that the host read.
+    pub read_units: u64,
+    /// Those of them that were never written, so that no cell was read.
+    pub unwritten_units: u64,
     /// Units that the host wrote and the drive took over.
     pub host_units: u64,
     /// Units that were programmed for the host.

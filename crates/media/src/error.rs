@@ -149,8 +149,9 @@ pub enum SpecError {
 pub enum OpenError {
     /// There is no such file.
     #[error(
-        "{}: there is no such image; make one with `truncate -s 1G {}`, or give the medium a `size`",
-        .0.display(), .0.display()
+        "{}: there is no such image; say how large a new one is to be: `size=1GiB` with --drive, \
+         size = \"1GiB\" in the medium's table",
+        .0.display()
     )]
     Missing(PathBuf),
     /// The path is an image that only the image layer opens.

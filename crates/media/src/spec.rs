@@ -151,6 +151,19 @@ impl MediumSpec {
         }
     }
 
+    /// The same, but a raw image that is not there yet and has no size of its
+    /// own is made with `size` bytes; `base` is where relative paths start.
+    #[must_use]
+    pub fn or_size(&self, new: Option<u64>, base: &Path) -> Self {
+        let mut spec = self.clone();
+        if let Self::File { path, size, .. } | Self::Ordered { path, size, .. } = &mut spec {
+            if !base.join(path).exists() {
+                *size = size.or(new);
+            }
+        }
+        spec
+    }
+
     /// Opens the medium, locks it, and makes it ready for I/O.
     ///
     /// # Errors

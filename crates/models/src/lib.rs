@@ -12,6 +12,7 @@
 //! - [`ModelSpec`]: a model as an experiment writes it, from which it is built;
 //!   the form is documented in [`spec`];
 //! - [`NAMED`]: models that have a name, with their figures and sources;
+//! - [`Sheet`]: what a model delivers, in the figures of a data sheet;
 //! - [`profile`]: the file format of measured drives, and [`calibrate`], which
 //!   makes one of what fio or blkparse wrote. Only [`ModelSpec::resolve`] reads
 //!   files.
@@ -28,6 +29,7 @@ pub mod profile;
 mod random;
 mod rate;
 pub mod rated;
+mod sheet;
 pub mod spec;
 
 pub use card::{Card, CardSpec};
@@ -40,5 +42,6 @@ pub use profile::Profile;
 pub use random::{Span, SpanError};
 pub use rate::{Rate, RateError};
 pub use rated::Rated;
+pub use sheet::{Figures, Sheet};
 pub use spec::{BuildContext, BuildError, ModelSpec, ModelTable, ResolveError, SpecError};
 pub use stasis_block::{Completion, Model};

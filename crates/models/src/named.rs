@@ -26,6 +26,10 @@ pub struct NamedModel {
     pub summary: &'static str,
     /// Its figures: what, and how much with its unit.
     pub figures: &'static [(&'static str, &'static str)],
+    /// Its size in bytes, where it has one.
+    pub capacity: Option<u64>,
+    /// When it was first sold, or published where it is no product.
+    pub year: Option<u16>,
     /// Where the figures are from.
     pub source: &'static str,
     /// What the source does not say, and what is taken instead.
@@ -43,6 +47,11 @@ impl NamedModel {
     pub fn link(&self) -> Option<Link> {
         self.figures.iter().find(|(what, _)| *what == LINK)?.1.parse().ok()
     }
+}
+
+/// The size of a drive that is sold as so many GB (bytes): IDEMA LBA1-03.
+pub(crate) const fn sold_as(gigabytes: u64) -> Option<u64> {
+    Some((97_696_368 + 1_953_504 * (gigabytes - 50)) * 512)
 }
 
 /// The figure that is the link's speed and width.
@@ -69,6 +78,8 @@ pub static NAMED: &[NamedModel] = &[
         name: "null",
         summary: "completes every command at once",
         figures: &[("every command", "0 ns")],
+        capacity: None,
+        year: None,
         source: "by definition",
         assumptions: "",
         make: || ModelTable::Null,
@@ -86,20 +97,25 @@ pub static NAMED: &[NamedModel] = &[
             ("read bandwidth", "6567 MB/s"),
             ("write bandwidth", "2317 MB/s"),
         ],
+        capacity: Some(256 << 30),
+        year: Some(2019),
         source: "Bona et al., \"Freezing time\" (2020), section 5.3, Table 2 (4 KiB random reads, fio in the application); \
                  bandwidth: Izraelevitz et al., \"Basic Performance Measurements of the Intel \
                  Optane DC Persistent Memory Module\", arXiv:1903.05714 (39.4 and 13.9 GB/s for \
                  six modules)",
         assumptions: "writes as reads; a flush takes no time (what the module has taken is \
-                      durable); between p99.99 and max evenly in the logarithm",
+                      durable); between p99.99 and max evenly in the logarithm; 256 GiB, the module of \
+                      the second source",
         make: dcpmm,
     },
     NamedModel {
         name: "cloudspeed-500",
         summary: "SMART Storage Systems CloudSpeed 500, SATA SSD",
         figures: &[("read", "200-400 us"), ("write", "below 200 us")],
+        capacity: sold_as(480),
+        year: None,
         source: "Bona et al., \"Freezing time\" (2020), section 5.2, Fig. 7",
-        assumptions: "uniform; writes from 50 us on; flush, discard and write-zeroes as writes",
+        assumptions: "uniform; writes from 50 us on; flush, discard and write-zeroes as writes; 480 GB",
         make: || {
             ModelTable::Uniform(SpansSpec {
                 read: Some(micros(200, 400)),
@@ -117,6 +133,8 @@ pub static NAMED: &[NamedModel] = &[
             ("rotation", "7200 rpm"),
             ("interface", "SATA 3 Gb/s"),
         ],
+        capacity: None,
+        year: None,
         source: "Bona et al., \"Freezing time\" (2020), section 5 (drive) and 5.2, Fig. 6 (times for 4 KiB over 4 GB)",
         assumptions: "average seek 8.2 ms (HGST Ultrastar 7K4000 specification, table 6: the \
                       maker's class of drive); track seek and the cache's 16 pieces fitted to \
@@ -132,6 +150,8 @@ pub static NAMED: &[NamedModel] = &[
             ("average access", "about 19 ms"),
             ("buffer", "2 MB"),
         ],
+        capacity: None,
+        year: Some(2004),
         source: "vIrtical, deliverable D3.6, \"I/O Scheduler for virtualized systems\" (2014), Table 1 (size, peak \
                  rate where it was measured); Tom's Hardware, \"1.8-inch Hard Drives: Small is Beautiful\" (2006): 4200 rpm, 2 MB \
                  and 18.8 ms of access time for the maker's next drive of the class, MK8007GAH",
@@ -149,6 +169,8 @@ pub static NAMED: &[NamedModel] = &[
             ("sequential write", "at least 6 MB/s"),
             ("random write of 4 KiB", "below 0.1 MB/s"),
         ],
+        capacity: Some(8_000_000_000),
+        year: Some(2011),
         source: "vIrtical D3.6 (2014), Table 1 (size, peak rate); SD Association, speed class 6 (6 MB/s); Tom's Hardware, \"Round-Up: \
                  15 microSDHC Cards\" (2011), random reads and writes of cards of class 6; how such cards write: \
                  Bergmann, \"Optimizing Linux with cheap flash drives\", LWN.net (2011)",
@@ -166,6 +188,8 @@ pub static NAMED: &[NamedModel] = &[
             ("random read of 4 KiB", "2,600 IOPS"),
             ("random write of 4 KiB", "about 190 IOPS"),
         ],
+        capacity: Some(16_000_000_000),
+        year: Some(2014),
         source: "vIrtical D3.6 (2014), Table 1 (size, peak rate); AnandTech, \"SanDisk iNAND Extreme in 2014\" (eMMC of these years: \
                  at most a few hundred random writes a second) and \"SanDisk Announces Optimized iNAND Extreme\" (2013: \
                  4,000 random reads a second for its successor)",
@@ -188,6 +212,8 @@ pub static NAMED: &[NamedModel] = &[
             ("sequential write", "2000 MB/s"),
             (LINK, "PCIe 3.0 x4"),
         ],
+        capacity: sold_as(375),
+        year: Some(2017),
         source: "Intel Optane SSD DC P4800X Series product brief",
         assumptions: "the typical latency holds up to p99; flush as a write (no volatile cache)",
         make: || {
@@ -211,6 +237,8 @@ pub static NAMED: &[NamedModel] = &[
             ("sequential write", "1050 MB/s"),
             (LINK, "PCIe 3.0 x4"),
         ],
+        capacity: sold_as(2_000),
+        year: Some(2017),
         source: "Lenovo product guide \"Intel P4500 NVMe PCIe SSDs\", table 2",
         assumptions: "flush as a write (power-loss protected)",
         make: || {
@@ -234,8 +262,11 @@ pub static NAMED: &[NamedModel] = &[
             ("sequential read", "500 MB/s"),
             ("sequential write", "490 MB/s"),
         ],
+        capacity: sold_as(1_920),
+        year: Some(2017),
         source: "Intel SSD DC S4500/S4600 Series product specification",
-        assumptions: "the typical latency holds up to p99; flush as a write (power-loss protected)",
+        assumptions: "the typical latency holds up to p99; flush as a write (power-loss protected); \
+                      1.92 TB",
         make: || {
             rated(
                 rating(percentiles(&[(99.0, 110), (99.9, 300)]), 72_000, 500),
@@ -260,6 +291,8 @@ pub static NAMED: &[NamedModel] = &[
             ("buffer", "256 MB"),
             ("interface", "SATA 6 Gb/s"),
         ],
+        capacity: None,
+        year: Some(2017),
         source: "Ultrastar DC HC310 hard disk drive specifications, revision 1.4, section 4.5 \
                  (tables 5 to 7); rate and buffer: its data sheet",
         assumptions: "half of the rate at the inner edge; three quarters of the buffer for writes, \

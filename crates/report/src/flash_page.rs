@@ -7,6 +7,9 @@ use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
 use crate::summary::DriveSummary;
 use crate::units;
 
+/// The share of reads of what was never written from which on it is told.
+const NOTABLE: f64 = 0.01;
+
 /// The section of a drive, if its model is a flash SSD's.
 pub(crate) fn section(figures: &DriveSummary) -> Option<Section> {
     let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
@@ -17,7 +20,10 @@ pub(crate) fn section(figures: &DriveSummary) -> Option<Section> {
         usage("LUN", "LUNs: share of time at work", &inside.luns),
         wear(&inside),
     ];
-    let section = Section::new(format!("Inside {}", figures.name));
+    let mut section = Section::new(format!("Inside {}", figures.name));
+    if let Some(text) = unwritten(figures) {
+        section = section.with(Block::Prose(text));
+    }
     Some(
         section
             .with(Block::Facts(facts(&inside)))
@@ -26,10 +32,27 @@ pub(crate) fn section(figures: &DriveSummary) -> Option<Section> {
     )
 }
 
+/// What the figures of a drive's reads are worth, if many of them met what was
+/// never written.
+pub(crate) fn unwritten(figures: &DriveSummary) -> Option<String> {
+    let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
+    let share = inside.unwritten_units as f64 / inside.read_units.max(1) as f64;
+    (share >= NOTABLE).then(|| {
+        format!(
+            "{}: {} % of what was read had never been written, or was discarded; the drive answers such reads \
+             without its cells. Write it first, or leave `precondition` at \"sequential\".",
+            figures.name,
+            units::significant(100.0 * share, 3)
+        )
+    })
+}
+
 fn facts(inside: &Inside) -> Vec<(String, String)> {
     let health = &inside.health;
     let facts = [
         ("Write amplification", units::significant(inside.write_amplification, 4)),
+        ("Units the host read", units::count(inside.read_units)),
+        ("Of these, never written", units::count(inside.unwritten_units)),
         ("Units the host wrote", units::count(inside.host_units)),
         ("Units programmed for it", units::count(inside.programmed_units)),
         ("Units housekeeping moved", units::count(inside.moved_units)),

@@ -58,6 +58,10 @@ pub fn text_summary(summary: &Summary) -> String {
     if errors > 0 {
         out.push_str(&format!("{} of the I/Os failed.\n", units::count(errors)));
     }
+    for text in summary.drives.iter().filter_map(crate::flash_page::unwritten) {
+        out.push_str(&text);
+        out.push('\n');
+    }
     out
 }
 

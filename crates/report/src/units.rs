@@ -52,6 +52,12 @@ pub fn duration(ns: f64) -> String {
     format!("{} {}", significant(ns / unit.ns(), 5), unit.symbol())
 }
 
+/// A time of `ns` with two significant digits at most: `100 µs`.
+pub fn short(ns: f64) -> String {
+    let unit = TimeUnit::of(ns);
+    format!("{} {}", significant(ns / unit.ns(), 2), unit.symbol())
+}
+
 /// A number with at most `digits` significant ones, without trailing zeros, its
 /// whole part never shortened.
 pub fn significant(value: f64, digits: usize) -> String {

@@ -17,6 +17,7 @@ struct Words {
     interface: Interface,
     model: Option<ModelSpec>,
     medium: Option<MediumSpec>,
+    size: Option<u64>,
     durability: Option<Durability>,
     max_lag: Option<Nanos>,
     barrier: Option<Nanos>,
@@ -37,9 +38,10 @@ struct Words {
 type Take = fn(&mut Words, &str) -> Result<(), String>;
 
 /// Every key, with what takes its value: help lists them from here.
-static KEYS: [(&str, Take); 21] = [
+static KEYS: [(&str, Take); 22] = [
     ("model", |words, value| put(&mut words.model, ModelSpec::parse(value))),
     ("medium", |words, value| put(&mut words.medium, MediumSpec::parse(value))),
+    ("size", |words, value| put(&mut words.size, units::parse_size(value))),
     ("durability", |words, value| {
         words.durability = Some(durability(value)?);
         Ok(())
@@ -132,6 +134,7 @@ pub(super) fn parse(text: &str) -> Result<DriveSpec, String> {
         interface: Interface::default(),
         model: None,
         medium: None,
+        size: None,
         durability: None,
         max_lag: None,
         barrier: None,
@@ -166,6 +169,16 @@ impl Words {
     fn finish(self) -> Result<DriveSpec, String> {
         let model = self.model.ok_or("model is missing; for example model=fixed:100us")?;
         let mut medium = self.medium.ok_or("medium is missing; for example medium=ram:1GiB")?;
+        match &mut medium {
+            MediumSpec::File { size, .. } | MediumSpec::Ordered { size, .. } => *size = self.size,
+            _ if self.size.is_some() => {
+                return Err(
+                    "size is that of a new raw image; write medium=file:PATH, or medium=ram:SIZE"
+                        .into(),
+                )
+            }
+            _ => {}
+        }
         match &mut medium {
             MediumSpec::Qcow2 { settings, .. } | MediumSpec::Ordered { settings, .. } => {
                 settings.durability = self.durability.unwrap_or(settings.durability);

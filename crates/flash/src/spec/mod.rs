@@ -116,10 +116,10 @@ impl Default for GcSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
-    /// Nothing was ever written.
-    #[default]
+    /// Nothing was ever written: reads are answered without the cells.
     None,
     /// Everything was written once, in order.
+    #[default]
     Sequential,
     /// Uniformly random writes went on until nothing changed on average.
     Steady,

@@ -71,6 +71,12 @@ pub struct Inside {
     pub at: Nanos,
     /// Units programmed for each unit that was programmed for the host.
     pub write_amplification: f64,
+    /// Units that the host read.
+    #[serde(default)]
+    pub read_units: u64,
+    /// Those of them that were never written, so that no cell was read.
+    #[serde(default)]
+    pub unwritten_units: u64,
     /// Units that the host wrote.
     pub host_units: u64,
     /// Units that were programmed for the host.
@@ -120,6 +126,8 @@ impl Statistics {
         Inside {
             at,
             write_amplification: (self.write_amplification() * 1e6).round() / 1e6,
+            read_units: self.read_units,
+            unwritten_units: self.unwritten_units,
             host_units: self.host_units,
             programmed_units: self.programmed_units,
             moved_units: self.moved_units,

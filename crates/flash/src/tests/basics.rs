@@ -4,7 +4,7 @@ use stasis_block::{Command, Fate, Operation};
 
 use super::load::{alone, drain, on, run, shadowed};
 use crate::nand::OpKind;
-use crate::spec::{ByLetter, Duration, GcSpec, TimingSpec};
+use crate::spec::{ByLetter, Duration, GcSpec, Precondition, TimingSpec};
 use crate::Spec;
 
 const MIB: u64 = 1 << 20;
@@ -21,6 +21,7 @@ pub fn small() -> Spec {
         over_provisioning: 0.28,
         buffer: 0,
         controller: 1_000,
+        precondition: Precondition::None,
         gc: GcSpec { foreground: 3, ..GcSpec::default() },
         timing: TimingSpec {
             read: time(50_000),

@@ -3,7 +3,7 @@
 mod direct;
 
 use stasis_block::{Command, Completion, Health, Model, Operation, VendorCommand};
-use stasis_flash::spec::GcSpec;
+use stasis_flash::spec::{GcSpec, Precondition};
 use stasis_flash::{Spec, Ssd};
 
 const MIB: u64 = 1 << 20;
@@ -11,6 +11,7 @@ const MIB: u64 = 1 << 20;
 fn small() -> Spec {
     let mut spec = Spec { channels: 2, luns: 2, pages: 16, page_size: 4096, ..Spec::default() };
     (spec.buffer, spec.over_provisioning) = (0, 0.28);
+    spec.precondition = Precondition::None;
     spec
 }
 

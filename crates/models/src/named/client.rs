@@ -3,7 +3,7 @@
 
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
 
-use super::{fixed, rating, NamedModel, LINK};
+use super::{fixed, rating, sold_as, NamedModel, LINK};
 use crate::random::Span;
 use crate::rate::Rate;
 use crate::spec::{CacheSpec, ModelTable, RatedSpec};
@@ -42,6 +42,8 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("sequential write", "2500 MB/s"),
             (LINK, "PCIe 3.0 x4"),
         ],
+        capacity: sold_as(1_000),
+        year: Some(2018),
         source: "Samsung 970 EVO data sheet (in its write buffer)",
         assumptions: CLIENT,
         make: || client((15_000, 500_000, 3_400), (50_000, 450_000, 2_500), true),
@@ -58,6 +60,8 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("sequential write", "5000 MB/s"),
             (LINK, "PCIe 4.0 x4"),
         ],
+        capacity: sold_as(1_000),
+        year: Some(2020),
         source: "Samsung 980 PRO data sheet (in its write buffer)",
         assumptions: CLIENT,
         make: || client((22_000, 1_000_000, 7_000), (60_000, 1_000_000, 5_000), true),
@@ -75,6 +79,8 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("memory", "512 MB LPDDR2"),
             ("fsync of ext4, mean", "5.95 ms"),
         ],
+        capacity: sold_as(256),
+        year: Some(2014),
         source: "Samsung 850 PRO data sheet; the fsync: Won et al., \"Barrier-Enabled IO Stack for \
                  Flash Storage\", FAST 2018, table 1 (plain-SSD); a flush is no queued command: \
                  ATA/ATAPI Command Set, FLUSH CACHE EXT",
@@ -106,6 +112,8 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("sequential read", "560 MB/s"),
             ("sequential write", "530 MB/s"),
         ],
+        capacity: sold_as(1_000),
+        year: Some(2021),
         source: "Samsung 870 EVO data sheet (in its write buffer)",
         assumptions: CLIENT,
         make: || client((13_000, 98_000, 560), (36_000, 88_000, 530), false),

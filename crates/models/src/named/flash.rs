@@ -23,6 +23,8 @@ pub(super) const FLASH: [NamedModel; 4] = [
             ("channels x LUNs x planes", "8 x 4 x 2"),
             ("page", "16 KiB, mapped in units of 4 KiB"),
         ],
+        capacity: None,
+        year: None,
         source: "times of the cells: SimpleSSD's TLC, see `cells` in docs/models.md",
         assumptions: ANY_SIZE,
         make: || ssd(json!({})),
@@ -37,6 +39,8 @@ pub(super) const FLASH: [NamedModel; 4] = [
             ("erase", "3 ms"),
             ("channel, 16 KiB", "52.4 us"),
         ],
+        capacity: None,
+        year: Some(2018),
         source: "Li et al., \"The CASE of FEMU\", FAST 2018, section 3.2.3 (cells); FEMU's \
                  emulator (channel, erase); Bjorling et al., \"LightNVM\", FAST 2017, table 1 \
                  (16 channels of 8 LUNs of 4 planes, 16 KiB pages)",
@@ -59,6 +63,8 @@ pub(super) const FLASH: [NamedModel; 4] = [
         name: "femu-basic",
         summary: "FEMU's black-box drive: one register, one time for all pages",
         figures: &[("channels x LUNs", "8 x 8"), ("read, program, erase", "40 us, 200 us, 2 ms")],
+        capacity: None,
+        year: Some(2018),
         source: "Li et al., \"The CASE of FEMU\", FAST 2018, section 3.2.2 (form); FEMU's \
                  emulator, its usual settings of a black-box drive (figures)",
         assumptions: "the channel takes no time, as there; blocks are as many as the size needs",
@@ -80,6 +86,8 @@ pub(super) const FLASH: [NamedModel; 4] = [
             ("read, program, erase", "75 us, 750 us, 3.8 ms"),
             ("channel", "333 MB/s"),
         ],
+        capacity: None,
+        year: Some(2018),
         source: "MQSim (Tavakkol et al., FAST 2018), its ssdconfig.xml",
         assumptions: "4 chips of 2 dies are 8 LUNs; 4 KiB units in its 8 KiB pages; 256 MiB of \
                       buffer as there",

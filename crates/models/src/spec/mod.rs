@@ -18,9 +18,9 @@
 //! model = { base = "jpt39c", write_cache = "0" }   # a named model with changes
 //! ```
 //!
-//! Every table may have a `label`, its name in results, and a `link`, that of
-//! the drive's data sheet: `"PCIe 4.0 x4"`. The keys of each kind
-//! are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] (with
+//! Every table may have a `label`, its name in results, a `link`, that of
+//! the drive's data sheet: `"PCIe 4.0 x4"`, and a `capacity`, the size of a new
+//! image of the drive. The keys of each kind are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] (with
 //! [`CacheSpec`] in each), [`CardSpec`], [`DiskSpec`] and [`stasis_flash::Spec`].
 
 mod cache;
@@ -66,6 +66,8 @@ use stasis_block::Model;
 pub struct ModelSpec {
     label: String,
     link: Option<Link>,
+    /// But for a disk, whose table has it.
+    capacity: Option<u64>,
     table: ModelTable,
 }
 
@@ -108,7 +110,7 @@ const KINDS: [&str; 8] = ["null", "fixed", "uniform", "profile", "rated", "disk"
 impl ModelSpec {
     /// A model described by a program.
     pub fn new(label: &str, table: ModelTable) -> Self {
-        Self { label: label.into(), link: None, table }
+        Self { label: label.into(), link: None, capacity: None, table }
     }
 
     /// Reads the form of a word: a name, `fixed:100us`, `uniform:200us-400us`
@@ -143,7 +145,7 @@ impl ModelSpec {
             }
             kind => return Err(unknown_kind(kind)),
         };
-        Ok(Self { label: word.into(), link: None, table })
+        Ok(Self { label: word.into(), link: None, capacity: None, table })
     }
 
     fn of_name(word: &str) -> Result<Self, SpecError> {
@@ -204,9 +206,17 @@ impl ModelSpec {
             }
         };
         let label = label.or(changed).unwrap_or_else(|| kind.clone());
+        let capacity = match table.remove(CAPACITY) {
+            Some(size) if kind == KINDS[5] => {
+                table.insert(CAPACITY.into(), size);
+                None
+            }
+            Some(size) => Some(capacity(size)?),
+            None => None,
+        };
         if kind == KINDS[7] {
             let table = ModelTable::Flash(Box::new(flash(table)?));
-            return Ok(Self { label, link, table });
+            return Ok(Self { label, link, capacity, table });
         }
         let reader = |keys| Reader::new(&kind, table, keys);
         let table = match kind.as_str() {
@@ -224,7 +234,7 @@ impl ModelSpec {
             "disk" => ModelTable::Disk(Box::new(DiskSpec::read(&mut reader(DiskSpec::KEYS)?)?)),
             kind => return Err(unknown_kind(kind)),
         };
-        Ok(Self { label, link, table })
+        Ok(Self { label, link, capacity, table })
     }
 
     fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
@@ -243,6 +253,9 @@ impl ModelSpec {
         if let Some(link) = self.link {
             map.insert("link".into(), link.to_string().into());
         }
+        if let Some(capacity) = self.capacity {
+            map.insert(CAPACITY.into(), capacity.into());
+        }
         if let Value::Object(mut table) = table {
             map.append(&mut table);
         }
@@ -258,6 +271,15 @@ impl ModelSpec {
     /// The link that a guest is told of, where the model says one.
     pub fn link(&self) -> Option<Link> {
         self.link
+    }
+
+    /// The size of the drive that it describes (bytes), where it has one of
+    /// its own.
+    pub fn capacity(&self) -> Option<u64> {
+        match &self.table {
+            ModelTable::Disk(spec) => Some(spec.capacity),
+            _ => self.capacity,
+        }
     }
 
     /// What the model is made of.
@@ -365,15 +387,6 @@ fn behind(
 }
 
 impl ModelTable {
-    /// The size of the drive that it describes (bytes), where it has one of
-    /// its own.
-    pub fn capacity(&self) -> Option<u64> {
-        match self {
-            Self::Disk(spec) => Some(spec.capacity),
-            _ => None,
-        }
-    }
-
     /// The kind as tables name it.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -392,8 +405,25 @@ impl ModelTable {
 impl NamedModel {
     /// The model's description.
     pub fn spec(&self) -> ModelSpec {
-        ModelSpec { label: self.name.into(), link: self.link(), table: self.table() }
+        ModelSpec {
+            label: self.name.into(),
+            link: self.link(),
+            capacity: self.capacity,
+            table: self.table(),
+        }
     }
+}
+
+/// The key of a drive's size.
+const CAPACITY: &str = "capacity";
+
+/// A size as a table says it.
+fn capacity(value: Value) -> Result<u64, SpecError> {
+    stasis_block::units::size::deserialize(value).map_err(|cause| SpecError::Value {
+        place: "model".into(),
+        key: CAPACITY.into(),
+        problem: cause.to_string(),
+    })
 }
 
 /// The description of a flash SSD; its values are checked where its size is known.

@@ -93,7 +93,9 @@ fn no_key_is_forgotten() {
     ] {
         let map = spec.to_map().unwrap();
         let mut written: Vec<_> = map.keys().map(String::as_str).collect();
+        // A disk's capacity is one of its own keys.
         written.retain(|key| !["kind", "label", "link"].contains(key));
+        written.retain(|key| *key != "capacity" || keys.contains(key));
         let mut keys = keys.to_vec();
         written.sort_unstable();
         keys.sort_unstable();
@@ -108,6 +110,15 @@ fn a_named_model_can_be_changed() {
     let ModelTable::Disk(disk) = spec.table() else { panic!("{spec:?}") };
     assert_eq!((disk.write_cache, disk.rpm, disk.capacity), (0, 5400, 1_000_000_000_000));
     assert_eq!(spec.label(), "jpt39c+rpm+write_cache");
+    assert_eq!(spec.capacity(), Some(1_000_000_000_000));
+    let ssd = |more: &str| {
+        from_toml(&format!(r#"{{ base = "samsung-980-pro", flush = "2ms"{more} }}"#)).unwrap()
+    };
+    assert_eq!(ssd("").capacity(), Some(1_000_204_886_016), "IDEMA's size of 1,000 GB");
+    assert_eq!(ssd(r#", capacity = "2TB""#).capacity(), Some(2_000_000_000_000));
+    assert_eq!(from_toml(r#""fixed:1us""#).unwrap().capacity(), None);
+    let wrong = from_toml(r#"{ kind = "null", capacity = "2TBB" }"#).unwrap_err();
+    assert!(wrong.to_string().contains("TBB"), "{wrong}");
     let labelled = from_toml(r#"{ base = "dcpmm", parallelism = 4, label = "x" }"#).unwrap();
     assert_eq!(labelled.label(), "x");
 }

@@ -219,7 +219,8 @@ impl<'a> Setting<'a> {
     ) -> Result<(PlannedDrive, Held)> {
         let mut model = spec.model.clone();
         model.resolve(self.base)?;
-        let held = Held::open(&spec.medium, self.recording.is_none(), self.base)?;
+        let place = spec.medium.or_size(model.capacity(), self.base);
+        let held = Held::open(&place, self.recording.is_none(), self.base)?;
         let Held { medium, capacity, links } = &held;
         let capacity = *capacity;
         held.check_blocks(spec.block_size)?;
@@ -237,7 +238,7 @@ impl<'a> Setting<'a> {
             number: u16::try_from(index)?,
             serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
             model,
-            medium: absolute(&spec.medium, self.base)?,
+            medium: absolute(&place, self.base)?,
             links: links.clone(),
             barrier: spec.barrier,
             delay: spec.delay,

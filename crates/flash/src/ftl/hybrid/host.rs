@@ -21,6 +21,7 @@ pub(super) enum Waiting {
 impl Hybrid {
     pub(super) fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
+        context.statistics.read_units += u64::from(end - first);
         for unit in first..end {
             if let Some(damage) = self.damaged.get(&unit) {
                 let fate = match damage {
@@ -36,6 +37,7 @@ impl Hybrid {
                 shadow.read(unit, None, (slot != NONE).then_some(slot));
             }
             if slot == NONE {
+                context.statistics.unwritten_units += 1;
                 continue;
             }
             context.open(request.id);

@@ -1,20 +1,38 @@
 //! The state that a drive begins in.
 
+use super::map::Sequence;
 use super::PageFtl;
 use crate::hash::bits;
 use crate::precondition::{choose, fixed_point, plane_shares, valid_counts, Order};
 
 impl PageFtl {
-    /// Everything was written once, in order.
+    /// Everything was written once, in order: block by block, whatever the
+    /// drive's size.
     pub(super) fn begin_sequential(&mut self) {
-        let mut unit = 0;
-        while unit < self.shape.units {
-            let plane = self.order[self.turn];
-            self.turn = (self.turn + 1) % self.order.len();
-            let end = (unit + self.shape.slots).min(self.shape.units);
-            self.put_page(plane, 0, unit..end);
-            unit = end;
+        let sequence = Sequence::new(self.shape, &self.order);
+        let (pages, planes) = (sequence.pages(), self.shape.planes);
+        self.map.begin(sequence);
+        // The last page may be a part only.
+        let last_units = self.shape.units - pages.saturating_sub(1) * self.shape.slots;
+        for (place, plane) in (0..).zip(self.order.clone()) {
+            let mut left = pages.saturating_sub(place).div_ceil(planes);
+            let last = pages > 0 && place == (pages - 1) % planes;
+            while left > 0 {
+                let Some(block) = self.blocks.open(plane) else { break };
+                let filled = left.min(self.shape.geometry.pages);
+                left -= filled;
+                let short = if last && left == 0 { self.shape.slots - last_units } else { 0 };
+                self.blocks.add_valid(block, filled * self.shape.slots - short);
+                let entry = &mut self.blocks.blocks[block as usize];
+                (entry.next, entry.ended) = (filled, filled);
+                if filled == self.shape.geometry.pages {
+                    self.blocks.fill(block);
+                } else {
+                    self.open[(plane * self.streams) as usize] = block;
+                }
+            }
         }
+        self.turn = (pages % planes) as usize;
     }
 
     /// The units of a layer's map were written, too.
@@ -44,7 +62,7 @@ impl PageFtl {
         let page = self.next_page(block);
         for (slot, unit) in (self.shape.slot(block, page)..).zip(units) {
             self.map.set(unit, slot);
-            self.blocks.add_valid(block);
+            self.blocks.add_valid(block, 1);
         }
         self.blocks.blocks[block as usize].ended += 1;
         if page + 1 == self.shape.geometry.pages {
@@ -84,9 +102,7 @@ impl PageFtl {
                     self.map.set(order.at(place), first + slot);
                     place += 1;
                 }
-                for _ in 0..valid {
-                    self.blocks.add_valid(block);
-                }
+                self.blocks.add_valid(block, valid);
                 let entry = &mut self.blocks.blocks[block as usize];
                 (entry.next, entry.ended) = (geometry.pages, geometry.pages);
                 self.blocks.fill(block);
@@ -96,7 +112,7 @@ impl PageFtl {
                 let first = self.shape.slot(block, 0);
                 for slot in 0..filled as u32 {
                     self.map.set(order.at(place), first + slot);
-                    self.blocks.add_valid(block);
+                    self.blocks.add_valid(block, 1);
                     place += 1;
                 }
                 let pages = filled as u32 / self.shape.slots;

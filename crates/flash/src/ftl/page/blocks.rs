@@ -182,11 +182,11 @@ impl Blocks {
         }
     }
 
-    /// A slot of a block holds a unit now.
-    pub fn add_valid(&mut self, block: u32) {
+    /// Slots of a block hold so many more units now.
+    pub fn add_valid(&mut self, block: u32, units: u32) {
         debug_assert_ne!(self.blocks[block as usize].state, State::Full);
-        self.blocks[block as usize].valid += 1;
-        self.planes[self.shape.plane_of(block) as usize].valid += 1;
+        self.blocks[block as usize].valid += units;
+        self.planes[self.shape.plane_of(block) as usize].valid += units;
     }
 
     /// A slot of a block no longer holds a unit.

@@ -10,6 +10,7 @@ use crate::nand::{Breakdown, Op, OpDone, OpKind, Priority};
 impl PageFtl {
     pub(super) fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
+        context.statistics.read_units += u64::from(end - first);
         // Units of one page that follow one another are one operation.
         let mut run: Option<(u32, u32)> = None;
         for unit in first..end {
@@ -21,7 +22,10 @@ impl PageFtl {
             if let Some(shadow) = &mut context.shadow {
                 shadow.read(unit, self.buffer.version(unit), slot);
             }
-            let Some(slot) = slot else { continue };
+            let Some(slot) = slot else {
+                context.statistics.unwritten_units += u64::from(!self.buffer.holds(unit));
+                continue;
+            };
             let (page, bytes) = (
                 self.shape.page_of(slot),
                 self.shape.overlap(unit, request.offset, request.length),

@@ -1,54 +1,194 @@
 //! Where each unit lies, and which unit each slot holds.
 
+use crate::ftl::Shape;
+
+/// What is no unit, or no slot, any more.
+const GONE: u32 = u32::MAX;
+
 /// Both directions. Untouched parts of a large drive take no memory: nothing is
-/// written as zero.
+/// written as zero, and neither is what a drive that was filled in order holds.
 #[derive(Debug)]
 pub(crate) struct Map {
-    // One more than the slot; 0 for none.
+    // One more than the slot; 0 as in the beginning.
     slots: Vec<u32>,
-    // One more than the unit; 0 where a slot holds nothing that counts.
+    // One more than the unit; 0 as in the beginning.
     units: Vec<u32>,
+    begun: Option<Sequence>,
+}
+
+/// Every unit of the drive, written once, in order: page after page round the
+/// planes, and block after block of each.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    shape: Shape,
+    // Planes in the order of writing, and the place of each in it.
+    order: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl Sequence {
+    /// In this order of the planes.
+    pub fn new(shape: Shape, order: &[u32]) -> Self {
+        let mut places = vec![0; order.len()];
+        for (place, &plane) in (0..).zip(order) {
+            places[plane as usize] = place;
+        }
+        Self { shape, order: order.to_vec(), places }
+    }
+
+    /// Pages that it takes.
+    pub fn pages(&self) -> u32 {
+        self.shape.units.div_ceil(self.shape.slots)
+    }
+
+    /// Where a unit lies.
+    fn slot(&self, unit: u32) -> Option<u32> {
+        if unit >= self.shape.units {
+            return None;
+        }
+        let page = self.shape.page_of(unit);
+        let planes = self.order.len() as u32;
+        let (turn, place) = (page / planes, page % planes);
+        let block = self.shape.block_of_page(turn);
+        let first = self.shape.slot(
+            self.shape.block(self.order[place as usize], block),
+            turn - block * self.shape.geometry.pages,
+        );
+        Some(first + (unit - page * self.shape.slots))
+    }
+
+    /// What a slot holds.
+    fn unit(&self, slot: u32) -> Option<u32> {
+        let at = self.shape.page(slot);
+        let turn = at.block * self.shape.geometry.pages + at.page;
+        let place = self.places[at.plane.0 as usize];
+        let page = turn * self.order.len() as u32 + place;
+        let unit = page * self.shape.slots + (slot - self.shape.page_of(slot) * self.shape.slots);
+        (unit < self.shape.units).then_some(unit)
+    }
 }
 
 impl Map {
     pub fn new(units: u32, slots: u64) -> Self {
-        Self { slots: vec![0; units as usize], units: vec![0; slots as usize] }
+        Self { slots: vec![0; units as usize], units: vec![0; slots as usize], begun: None }
+    }
+
+    /// It holds what was written in order. Nothing else was.
+    pub fn begin(&mut self, sequence: Sequence) {
+        self.begun = Some(sequence);
     }
 
     /// Where a unit lies.
     pub fn slot(&self, unit: u32) -> Option<u32> {
-        self.slots[unit as usize].checked_sub(1)
+        match self.slots[unit as usize] {
+            0 => self.begun.as_ref()?.slot(unit),
+            GONE => None,
+            slot => Some(slot - 1),
+        }
     }
 
     /// What a slot holds.
     pub fn unit(&self, slot: u32) -> Option<u32> {
-        self.units[slot as usize].checked_sub(1)
+        match self.units[slot as usize] {
+            0 => self.begun.as_ref()?.unit(slot),
+            GONE => None,
+            unit => Some(unit - 1),
+        }
+    }
+
+    /// What stands for nothing: zero where that was so in the beginning.
+    fn nothing(&self) -> u32 {
+        if self.begun.is_some() {
+            GONE
+        } else {
+            0
+        }
     }
 
     /// The unit lies there now; where it lay before.
     pub fn set(&mut self, unit: u32, slot: u32) -> Option<u32> {
+        let old = self.slot(unit);
         self.units[slot as usize] = unit + 1;
-        let old = std::mem::replace(&mut self.slots[unit as usize], slot + 1).checked_sub(1)?;
-        self.units[old as usize] = 0;
-        Some(old)
+        self.slots[unit as usize] = slot + 1;
+        self.units[old? as usize] = self.nothing();
+        old
     }
 
     /// The unit lies nowhere now; where it lay before.
     pub fn clear(&mut self, unit: u32) -> Option<u32> {
-        let old = std::mem::take(&mut self.slots[unit as usize]).checked_sub(1)?;
-        self.units[old as usize] = 0;
+        let old = self.slot(unit)?;
+        self.slots[unit as usize] = self.nothing();
+        self.units[old as usize] = self.nothing();
         Some(old)
     }
 
     /// Units and slots name one another.
     pub fn check(&self) {
-        for (unit, slot) in self.slots.iter().enumerate() {
-            if let Some(slot) = slot.checked_sub(1) {
-                assert_eq!(self.units[slot as usize], unit as u32 + 1, "unit {unit}");
-            }
-        }
-        let held = self.units.iter().filter(|&&unit| unit > 0).count();
-        let mapped = self.slots.iter().filter(|&&slot| slot > 0).count();
+        let units = 0..self.slots.len() as u32;
+        let held = units
+            .filter(|&unit| {
+                let slot = self.slot(unit);
+                slot.inspect(|&slot| assert_eq!(self.unit(slot), Some(unit))).is_some()
+            })
+            .count();
+        let slots = 0..self.units.len() as u32;
+        let mapped = slots.filter(|&slot| self.unit(slot).is_some()).count();
         assert_eq!(held, mapped, "each unit lies in one slot at most");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::spec::Spec;
+
+    proptest! {
+        #[test]
+        fn what_was_written_in_order_is_as_if_written_one_by_one(
+            (channels, luns, planes, pages) in (1u32..4, 1u32..4, 1u32..3, 1u32..9),
+            units in 1u32..3_000,
+            slots in 1u64..5,
+            reverse: bool,
+        ) {
+            let spec = Spec {
+                channels, luns, planes, pages,
+                page_size: slots * 4096,
+                mapping_unit: 4096,
+                ..Spec::default()
+            };
+            let shape = Shape::new(&spec, u64::from(units) * 4096);
+            let mut order: Vec<u32> = (0..shape.planes).collect();
+            if reverse {
+                order.reverse();
+            }
+            let mut begun = Map::new(units, shape.total_slots());
+            begun.begin(Sequence::new(shape, &order));
+            begun.check();
+            let mut written = Map::new(units, shape.total_slots());
+            let mut next = vec![0; order.len()];
+            for unit in 0..units {
+                let page = unit / shape.slots;
+                let plane = order[page as usize % order.len()];
+                if unit % shape.slots == 0 {
+                    next[plane as usize] += 1;
+                }
+                let at = next[plane as usize] - 1;
+                let block = shape.block(plane, at / pages);
+                let slot = shape.slot(block, at % pages) + unit % shape.slots;
+                written.set(unit, slot);
+                prop_assert_eq!(begun.slot(unit), Some(slot));
+            }
+            // And it goes on as the other does.
+            for unit in (0..units).step_by(3) {
+                prop_assert_eq!(begun.clear(unit), written.clear(unit));
+                prop_assert_eq!(begun.slot(unit), None);
+            }
+            for slot in 0..shape.total_slots() as u32 {
+                prop_assert_eq!(begun.unit(slot), written.unit(slot));
+            }
+            begun.check();
+        }
     }
 }

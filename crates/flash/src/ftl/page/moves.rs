@@ -236,7 +236,7 @@ impl PageFtl {
             if let OpStatus::Corrupted { seed } = done.status {
                 self.damaged.insert(unit, Some(seed));
             }
-            self.blocks.add_valid(block);
+            self.blocks.add_valid(block, 1);
             self.map.set(unit, first + index as u32);
             self.note(unit, Event::Moved);
             self.blocks.drop_valid(self.shape.block_of(old));

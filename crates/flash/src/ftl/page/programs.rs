@@ -200,7 +200,7 @@ impl PageFtl {
                 if !self.damaged.is_empty() {
                     self.damaged.remove(&landed.unit);
                 }
-                self.blocks.add_valid(block);
+                self.blocks.add_valid(block, 1);
                 self.note(landed.unit, Event::Written);
                 if let Some(old) = self.map.set(landed.unit, first + index as u32) {
                     self.invalidate(now, old, context);

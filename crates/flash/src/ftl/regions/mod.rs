@@ -174,6 +174,7 @@ impl Regions {
 
     fn read_units(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
+        context.statistics.read_units += u64::from(end - first);
         // Units of one page that follow one another are one operation.
         let mut run: Option<(u32, u32)> = None;
         for unit in first..end {
@@ -193,6 +194,7 @@ impl Regions {
                 shadow.read(unit, version, there.then_some(slot));
             }
             if !there {
+                context.statistics.unwritten_units += u64::from(!held);
                 continue;
             }
             let bytes = self.shape.overlap(unit, request.offset, request.length);

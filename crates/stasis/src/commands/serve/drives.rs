@@ -63,7 +63,7 @@ fn checked(
         index: u16::try_from(index)?,
         name: name.clone(),
         model: model.clone(),
-        medium: spec.medium.clone(),
+        medium: spec.medium.or_size(model.capacity(), base),
         base: base.to_owned(),
         seed,
         path: spec.path.unwrap_or(0),

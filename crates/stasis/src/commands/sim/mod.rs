@@ -87,7 +87,7 @@ impl Setting {
         if given.is_some_and(|size| size == 0 || size % block_size != 0) {
             bail!("--size must be a multiple of the block size {block_size}, and not 0");
         }
-        let own = given.or(spec.table().capacity());
+        let own = given.or(spec.capacity());
         let (work, capacity) =
             work::open(arguments, work::Place { capacity: own, block_size, path })?;
         if capacity.is_none() && matches!(spec.table(), ModelTable::Flash(_)) {
