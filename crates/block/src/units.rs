@@ -229,7 +229,8 @@ fn nearest(unit: &str, units: Units) -> &'static str {
     let distance = |name: &str| {
         // Case counts least: `gib` is `GiB`, not `B`.
         let folded = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
-        (long_name(&lower) != Some(name), folded, strsim::levenshtein(unit, name))
+        let begins = name.to_lowercase().starts_with(&lower);
+        (long_name(&lower) != Some(name), !begins, folded, strsim::levenshtein(unit, name))
     };
     units.iter().map(|(name, _)| *name).min_by_key(|name| distance(name)).unwrap_or("")
 }

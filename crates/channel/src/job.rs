@@ -30,6 +30,10 @@ pub struct Job {
     /// Whether a tar stream is to be fetched and unpacked before the command.
     #[serde(default)]
     pub has_input: bool,
+    /// A file of the guest that the command reads as its standard input; it is
+    /// removed as the command starts.
+    #[serde(default)]
+    pub stdin: Option<String>,
     /// Seed of the guest kernel's random number generator.
     #[serde(default)]
     pub seed: u64,
@@ -88,6 +92,7 @@ impl Job {
             hostname: host_name(),
             realtime_ns: 0,
             has_input: false,
+            stdin: None,
             seed: 0,
             vcpus: 0,
             drives: Vec::new(),

@@ -42,7 +42,8 @@ impl FromStr for Engine {
     fn from_str(word: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|engine| engine.name() == word).ok_or_else(|| {
             let nearest = crate::error::nearest(word, Self::ALL.iter().map(|engine| engine.name()));
-            format!("unknown engine `{word}`; did you mean `{nearest}`?")
+            let all = Self::ALL.map(Self::name).join(", ");
+            format!("unknown engine `{word}`, which is one of {all}; did you mean `{nearest}`?")
         })
     }
 }

@@ -58,9 +58,50 @@ pub(crate) fn with_nearest(message: &str) -> String {
     format!("{}\ndid you mean `{nearest}`?", message.trim_end())
 }
 
+/// A message of serde's in words of TOML: its types are Rust's.
+pub(crate) fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 12] = [
+        ("a sequence", "a list, such as [\"one\", \"two\"]"),
+        ("a map", "a table"),
+        ("u8", "a whole number"),
+        ("u16", "a whole number"),
+        ("u32", "a whole number"),
+        ("u64", "a whole number"),
+        ("usize", "a whole number"),
+        ("i64", "a whole number"),
+        ("f64", "a number"),
+        ("a boolean", "true or false"),
+        ("boolean", "true or false"),
+        ("unit", "nothing"),
+    ];
+    let message = &message.replace("invalid type: ", "").replace("invalid value: ", "");
+    let Some((before, after)) = message.split_once("expected ") else { return message.to_owned() };
+    let (what, rest) = after.split_once('\n').unwrap_or((after, ""));
+    let plain = WORDS.iter().find(|(word, _)| *word == what).map(|(_, plain)| *plain);
+    let plain = plain.or_else(|| what.strip_prefix("struct ").map(|_| "a table"));
+    match plain {
+        Some(plain) => format!("{before}expected {plain}\n{rest}"),
+        None => message.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_said_as_toml_has_them() {
+        for (text, expected) in [
+            ("command = 'fio'", "string \"fio\", expected a list"),
+            ("[machine]\nvcpus = -1", "integer `-1`, expected a whole number"),
+            ("[machine]\nrewind = 1", "integer `1`, expected true or false"),
+            ("machine = 7", "integer `7`, expected a table"),
+        ] {
+            let error = toml::from_str::<crate::Experiment>(text).unwrap_err().to_string();
+            let message = in_plain_words(&error);
+            assert!(message.contains(expected), "{message}");
+        }
+    }
 
     #[test]
     fn the_nearest_word_is_added() {

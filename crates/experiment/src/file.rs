@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
 
-use crate::error::{nearest, with_nearest};
+use crate::error::{in_plain_words, nearest, with_nearest};
 use crate::{
     CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ServeSpec, WorkloadSpec,
 };
@@ -156,6 +156,8 @@ pub struct GuestSpec {
     /// Files and folders to copy into the guest's /root, or to DESTINATION
     /// where one is given: "SOURCE" or "SOURCE:DESTINATION".
     pub files: Vec<String>,
+    /// A file that the command reads as its standard input.
+    pub stdin: Option<PathBuf>,
 }
 
 /// Least memory of a guest: its kernel and userland with room to work.
@@ -170,8 +172,8 @@ impl Experiment {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
         let wrong = |message: String| ExperimentError::File { path: path.to_owned(), message };
-        let experiment: Self =
-            toml::from_str(&text).map_err(|error| wrong(with_nearest(&error.to_string())))?;
+        let experiment: Self = toml::from_str(&text)
+            .map_err(|error| wrong(in_plain_words(&with_nearest(&error.to_string()))))?;
         for (index, drive) in experiment.drives.iter().enumerate() {
             drive.check().map_err(|message| wrong(format!("drive {index}: {message}")))?;
         }

@@ -63,10 +63,11 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
     }
     let (size, backing) = below(path, options)?;
     let most = (32 << 20) / 8 * (options.cluster_size / 8) * options.cluster_size;
-    if size % 512 != 0 || size > most {
+    if size == 0 || size % 512 != 0 || size > most {
         return value(format!(
-            "a size of {size} bytes: an image with these clusters has a multiple of 512 bytes and \
+            "a size of {}: an image with these clusters has a multiple of 512 bytes, not 0, and \
              at most {}",
+            stasis_block::units::format_size(size),
             stasis_block::units::format_size(most)
         ));
     }

@@ -23,8 +23,8 @@ pub enum ImageError {
     },
     /// The file is no qcow2 image.
     #[error(
-        "{}: this is no qcow2 image; make one with `stasis image create {} 10GiB`, \
-         or use it as `file:{}`",
+        "{}: this is no qcow2 image; use it as `file:{}`, or make an image of it with \
+         `stasis image convert {} disk.qcow2`",
         .0.display(), .0.display(), .0.display()
     )]
     NotQcow2(PathBuf),

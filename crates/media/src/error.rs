@@ -204,8 +204,8 @@ pub enum OpenError {
     },
     /// The RAM is smaller than any drive, or no whole number of sectors.
     #[error(
-        "{size} bytes of RAM: a drive needs at least {}, and a multiple of {SECTOR} bytes",
-        format_size(MINIMUM_CAPACITY)
+        "{} of RAM: a drive needs at least {}, and a multiple of {SECTOR} bytes",
+        format_size(*size), format_size(MINIMUM_CAPACITY)
     )]
     RamSize {
         /// What was asked for, in bytes.

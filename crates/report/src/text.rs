@@ -42,6 +42,9 @@ pub fn text_summary(summary: &Summary) -> String {
             }
         }
     }
+    if summary.drives.is_empty() {
+        return String::new();
+    }
     if table.rows.is_empty() {
         return "No I/O reached a modelled drive while the command ran.\n".to_owned();
     }

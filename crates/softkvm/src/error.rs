@@ -71,13 +71,15 @@ pub enum Error {
     NotStatic(PathBuf),
     /// The machine has not enough free memory.
     #[error(
-        "not enough memory: the software host needs {needed} MiB, {available} MiB are available; \
-         give the guest and its RAM drives less, or close other programs"
+        "not enough memory: the machine needs {}, {} are available; \
+         give the guest and its RAM drives less, or close other programs",
+        gibibytes(*needed),
+        gibibytes(*available)
     )]
     Memory {
-        /// MiB needed.
+        /// Bytes needed.
         needed: u64,
-        /// MiB there are.
+        /// Bytes there are.
         available: u64,
     },
     /// Too many passed drives.
@@ -155,4 +157,8 @@ impl Error {
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Error::System { what, source }
     }
+}
+/// An amount of memory to a tenth of a GiB.
+fn gibibytes(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
 }

@@ -140,9 +140,7 @@ impl Host {
     fn check_memory(&self, inputs: u64) -> Result<(), Error> {
         let needed = self.memory.saturating_add(inputs).saturating_add(100 << 20);
         match available_memory() {
-            Some(available) if available < needed => {
-                Err(Error::Memory { needed: needed >> 20, available: available >> 20 })
-            }
+            Some(available) if available < needed => Err(Error::Memory { needed, available }),
             _ => Ok(()),
         }
     }

@@ -47,13 +47,14 @@ fn main() {
         return;
     }
     type Check = fn(&Path);
-    let checks: [(&str, Check); 12] = [
+    let checks: [(&str, Check); 13] = [
         ("it comes up", comes_up),
         ("its KVM is usable", usable),
         ("the exact form repeats to the nanosecond", repeats),
         ("inputs and results arrive whole", arrives),
         ("a flush reaches the file", flushes),
         ("a panic is told", panics),
+        ("a crash is told", crashes),
         ("a job that just ends is an error", ends),
         ("a stop is heard, and enforced", stops),
         ("a damaged machine is built again", rebuilds),
@@ -151,6 +152,10 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
             say(inside, String::from_utf8(input).unwrap());
         }
         b"panic" => panic!("as asked"),
+        // SAFETY: raises a signal against this process.
+        b"crash" => unsafe {
+            libc::raise(libc::SIGSEGV);
+        },
         b"exit" => return,
         b"wait" => {
             say(inside, "waiting\n".into());
@@ -288,6 +293,11 @@ fn panics(cache: &Path) {
     let (result, journal) = run_job(&host(cache), "panic");
     result.unwrap();
     assert!(journal.failed.unwrap().contains("as asked"));
+}
+
+fn crashes(cache: &Path) {
+    let error = run_job(&host(cache), "crash").0.unwrap_err().to_string();
+    assert!(error.contains("ended unexpectedly") && error.contains("signal 11"), "{error}");
 }
 
 fn ends(cache: &Path) {

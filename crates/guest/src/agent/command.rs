@@ -152,7 +152,7 @@ fn assemble(job: &Job) -> Result<Command, (u8, String)> {
         .envs(ENVIRONMENT)
         .envs(&job.environment)
         .current_dir(start)
-        .stdin(Stdio::null())
+        .stdin(input(job)?)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     // SAFETY: setsid, sigprocmask and prctl are system calls only (signal-safety(7))
@@ -170,6 +170,14 @@ fn assemble(job: &Job) -> Result<Command, (u8, String)> {
         });
     }
     Ok(command)
+}
+
+/// What the command reads.
+fn input(job: &Job) -> Result<Stdio, (u8, String)> {
+    let Some(path) = &job.stdin else { return Ok(Stdio::null()) };
+    let file = fs::File::open(path).and_then(|file| fs::remove_file(path).map(|()| file));
+    let file = file.map_err(|error| (126, format!("cannot read the standard input: {error}")))?;
+    Ok(file.into())
 }
 
 /// Looks a program up as execvp(3) does.

@@ -174,6 +174,7 @@ impl Bench<'_> {
             }
             // SAFETY: the byte belongs to this vCPU, which is not running.
             unsafe { aim.write_volatile(0) };
+            kick.rest();
             let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
             let last = regs.r8;
             slacks.push(clock.host_at(last).wrapping_sub(due) as i64);

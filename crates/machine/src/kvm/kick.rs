@@ -23,8 +23,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     FIRED.with(|fired| fired.store(true, Ordering::Relaxed));
     let flag = IMMEDIATE_EXIT.with(|flag| flag.load(Ordering::Relaxed));
     if !flag.is_null() {
-        // SAFETY: points into the kvm_run mapping of a vCPU that lives as long
-        // as the machine; `Kick::drop` clears it before that ends.
+        // SAFETY: points into the kvm_run mapping of the vCPU that runs on this
+        // thread: it is cleared when that comes back (`Kick::rest`).
         unsafe { flag.write_volatile(1) };
     }
 }
@@ -67,6 +67,11 @@ impl Kick {
     /// Whose `immediate_exit` the handler sets: the vCPU that runs next.
     pub fn aim(&self, immediate_exit: *mut u8) {
         IMMEDIATE_EXIT.with(|flag| flag.store(immediate_exit, Ordering::Relaxed));
+    }
+
+    /// No vCPU runs next: what was aimed at may end before the timer fires.
+    pub fn rest(&self) {
+        self.aim(std::ptr::null_mut());
     }
 
     /// When it is to fire, if it is armed and has not fired (host TSC).

@@ -208,7 +208,9 @@ impl crate::vcpu::Vcpu for Processor {
             };
             let entered = clock.now();
             timer.arm(vcpu, &clock.costs, until.saturating_sub(entered));
-            let (exit, after) = vcpu.run(clock, injecting)?;
+            let run = vcpu.run(clock, injecting);
+            timer.kick.rest();
+            let (exit, after) = run?;
             let overshoot = match exit {
                 Exit::Interrupted => timer.kicked(vcpu, clock, (entered, until), after),
                 _ => {

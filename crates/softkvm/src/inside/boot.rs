@@ -31,6 +31,7 @@ const SETTINGS: [(&str, &str); 13] = [
 /// Mounts, settings and KVM: up to where the machine is saved.
 pub(super) fn before_pause() -> Result<(), InsideError> {
     port::allow().map_err(failed("use the ports"))?;
+    end_where_it_crashes().map_err(failed("watch for crashes"))?;
     for (kind, target) in
         [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")]
     {
@@ -43,6 +44,28 @@ pub(super) fn before_pause() -> Result<(), InsideError> {
     raise_limits();
     load(Path::new("/modules/kvm"))?;
     File::open("/dev/kvm").map(drop).map_err(failed("open /dev/kvm"))
+}
+
+/// Has a crash of this process end the machine with a message. The kernel would
+/// panic, as process 1 is gone, and on some of QEMU's versions then only halt.
+fn end_where_it_crashes() -> io::Result<()> {
+    extern "C" fn crashed(signal: libc::c_int) {
+        port::crashed(signal);
+    }
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
+        // SAFETY: all-zero is a valid sigaction; the handler writes to ports and does
+        // not return.
+        let set = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = crashed as *const () as usize;
+            action.sa_flags = libc::SA_ONSTACK;
+            libc::sigaction(signal, &action, std::ptr::null_mut())
+        };
+        if set != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Loads the drivers of passed drives and returns the first `count` of them.

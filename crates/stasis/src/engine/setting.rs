@@ -20,7 +20,7 @@ use super::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
 use super::recording::{self, Recording, WorkingCopy};
 use super::sharing::Sharing;
 use super::{soft, RunError};
-use crate::commands::run::relay::Relay;
+use crate::commands::run::{input, relay::Relay};
 
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1) spend on a read
 /// beside the drive, with one processor and with several: the mean over 5000 reads of
@@ -151,6 +151,7 @@ impl<'a> Setting<'a> {
         let command = if spec.command.is_empty() { &experiment.command } else { &spec.command };
         let mut job = Job::new(command.clone());
         job.has_input = !self.input.is_empty();
+        job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
         job.seed = experiment.seed;
         job.vcpus = spec.vcpus;
         job.drives = device_names(drives.iter().map(|drive| drive.interface));
@@ -262,6 +263,33 @@ impl<'a> Setting<'a> {
         }
         Ok((drive, held))
     }
+}
+
+/// Opens the raw media that are there already and lets them go: what is wrong with them
+/// is told before a guest is made for them, which takes its time.
+pub fn look_at_drives(experiment: &Experiment, base: &Path) -> Result<()> {
+    let machines = experiment.machine.several();
+    let drives = experiment.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
+    for (index, spec) in drives.enumerate() {
+        let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
+        let look = || {
+            let mut model = spec.model.clone();
+            model.resolve(base)?;
+            let medium = spec.medium.or_size(model.capacity(), base);
+            let made_later = match &medium {
+                MediumSpec::File { path, size, .. } => size.is_some() && !base.join(path).exists(),
+                MediumSpec::Qcow2 { .. } => true,
+                _ => false,
+            };
+            if !made_later {
+                let held = Held::open(&medium, false, base)?;
+                model.check(held.capacity)?;
+            }
+            anyhow::Ok(())
+        };
+        look().with_context(|| format!("drive {name}"))?;
+    }
+    Ok(())
 }
 
 /// A drive with a medium of its own as results name it.

@@ -159,7 +159,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let (session, outcome, seconds) = match command {
         None => explore(arguments, session, &stop)?,
         Some(command) => {
-            let files = run::input::pack(&experiment.guest.files, &base)?;
+            let files = run::input::pack(&experiment.guest, &base)?;
             let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
             let check = || GuestCheck::new(guest.clone(), command, &files, &stop);
             explore_in_guests(arguments, session, &recording.file(), check, &stop)?

@@ -151,7 +151,7 @@ pub fn run(
         .collect();
     let mut check = match &experiment.check {
         Some(command) => {
-            let files = run::input::pack(&experiment.guest.files, base)?;
+            let files = run::input::pack(&experiment.guest, base)?;
             let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
             Some(GuestCheck::new(guest, command, &files, stop)?)
         }

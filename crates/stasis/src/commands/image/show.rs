@@ -1,13 +1,14 @@
 //! What an image is, whether it is sound, and what lies where.
 
 use std::fmt::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::json;
 use stasis_block::units::format_size;
-use stasis_image::Kind;
+use stasis_image::{ImageError, Kind};
 
 use super::open;
 use crate::commands::print;
@@ -18,7 +19,10 @@ const LEAKS: u8 = 3;
 
 /// `stasis image info`.
 pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
-    let found = stasis_image::find(path)?;
+    let found = match stasis_image::find(path) {
+        Err(ImageError::NotQcow2(_)) => return raw(path, json),
+        found => found?,
+    };
     let (header, report) = (&found.header, &found.report);
     let below: Vec<_> =
         found.links.iter().skip(1).map(|link| link.path.display().to_string()).collect();
@@ -31,6 +35,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
     let text = if json {
         let value = json!({
             "file": path.display().to_string(),
+            "format": "qcow2",
             "version": header.version,
             "size": header.size,
             "cluster_size": header.cluster_size(),
@@ -67,6 +72,28 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
             writeln!(text, "snapshot: {} ({}), {}", one.name, one.id, format_size(one.size))?;
         }
         text
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What there is to say of a raw image.
+fn raw(path: &Path, json: bool) -> Result<ExitCode> {
+    let found =
+        std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // Blocks of stat(2) have 512 bytes, whatever the file system's.
+    let (size, allocated) = (found.len(), found.blocks() * 512);
+    let text = if json {
+        let file = path.display().to_string();
+        let value = json!({ "file": file, "format": "raw", "size": size, "allocated": allocated });
+        format!("{value:#}\n")
+    } else {
+        format!(
+            "{}: raw\ndisk: {}\nfile: {} allocated\n",
+            path.display(),
+            format_size(size),
+            stasis_report::units::bytes(allocated)
+        )
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

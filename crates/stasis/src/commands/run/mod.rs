@@ -16,7 +16,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::RecordWriter;
-use stasis_experiment::{DriveSpec, Experiment};
+use stasis_experiment::{DriveSpec, Experiment, ExperimentError};
 use stasis_journal::{Ending, Outcome, Stage};
 use stasis_report::{Recorder, ResultsFolder};
 
@@ -30,8 +30,15 @@ use relay::Relay;
 pub fn main(arguments: RunArguments) -> Result<ExitCode> {
     let (show_console, quiet) = (arguments.console, arguments.quiet);
     let power_cut = arguments.power_cut;
-    let (experiment, base) = experiment(arguments)?;
+    let (mut experiment, base) = experiment(arguments)?;
     let stop = stop_on_signals()?;
+    let given = match experiment.guest.stdin {
+        Some(_) => None,
+        None => input::given()?,
+    };
+    if let Some(file) = &given {
+        experiment.guest.stdin = Some(file.path().to_owned());
+    }
     let show = Show { console: show_console, output: true };
     let run = match power_cut {
         Some(when) => power_cut::run(&experiment, &base, &stop, show, when)?,
@@ -88,7 +95,14 @@ fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     let (mut experiment, base) = match &arguments.experiment {
         Some(path) => {
             let base = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            (Experiment::read(path)?, base.unwrap_or(Path::new(".")).to_owned())
+            // A file of experiments has an ending; what has none is a command.
+            let read = Experiment::read(path).map_err(|error| match error {
+                ExperimentError::Read { .. } if path.extension().is_none() => {
+                    anyhow!("{error}; a command goes after `--`: stasis run -- {}", path.display())
+                }
+                error => error.into(),
+            });
+            (read?, base.unwrap_or(Path::new(".")).to_owned())
         }
         None => (Experiment::default(), PathBuf::from(".")),
     };
@@ -161,7 +175,8 @@ pub fn execute_recorded(
 ) -> Result<Run> {
     let begun = Instant::now();
     let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
-    let input = input::pack(&experiment.guest.files, base)?;
+    let input = input::pack(&experiment.guest, base)?;
+    engine::look_at_drives(experiment, base)?;
     let chosen = engine::choose(experiment.engine)?;
     let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
     let engine = chosen;
@@ -235,6 +250,12 @@ fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<S
         }
     };
     Some(match &outcome.ending {
+        // 128 and SIGKILL, which nobody but the kernel sends unless it is told to.
+        Ending::Exited(137) => format!(
+            "the command was killed (status 137), as a guest without free memory does it: it has {}; \
+             --memory 2GiB, say, gives it more",
+            units::format_size(experiment.machine.memory)
+        ),
         Ending::Exited(_) => return None,
         Ending::NotStarted { message, .. } => message.clone(),
         Ending::Panicked => console("the guest's kernel panicked or reset the machine"),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
+use stasis_report::units::bytes;
 use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
 
 use crate::commands;
@@ -51,7 +52,7 @@ pub struct Arguments {
     /// Add a drive: what it is like and where its bytes live
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub drive: Vec<String>,
-    /// Folder of the sockets [default: /run/stasis]
+    /// Folder of the sockets [default: /run/stasis, for others than root $XDG_RUNTIME_DIR/stasis]
     #[arg(long, value_name = "DIR")]
     pub sockets: Option<PathBuf>,
     /// How to look for work: always, adaptive or never [default: adaptive]
@@ -150,7 +151,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let mut given = systemd::sockets();
     let (experiment, base) = experiment(arguments)?;
     let serve = &experiment.serve;
-    let folder = serve.sockets.clone().unwrap_or_else(|| "/run/stasis".into());
+    let folder = serve.sockets.clone().unwrap_or_else(sockets);
+    check_memory(&experiment)?;
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make the folder of sockets {}", folder.display()))?;
     let poll = match serve.poll {
@@ -167,6 +169,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         Some(listener) => listener,
         None => listen_for_control(&path, arguments.replace)?,
     };
+    let mut socket = Socket(Some(path.clone()));
     let mut signals = commands::signals()?;
     let results = arguments.results.as_deref().map(Results::begin).transpose()?;
     if !serve.unconfined {
@@ -216,9 +219,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     // A large model takes its time to tell: only where it is written down.
     let inside = results.as_ref().map(|_| server.inside()).unwrap_or_default();
     let stopped = server.stop();
-    if !known.is_replaced() {
-        let _ = std::fs::remove_file(&path);
+    if known.is_replaced() {
+        // It is the other server's now.
+        socket.0 = None;
     }
+    drop(socket);
     if !arguments.quiet {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
@@ -227,6 +232,42 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     stopped?;
     written?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The usual folder of sockets: one that this user can write.
+fn sockets() -> PathBuf {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
+    own.map_or_else(|| "/run/stasis".into(), |folder| Path::new(&folder).join("stasis"))
+}
+
+/// Refuses drives in memory that this machine has not.
+fn check_memory(experiment: &Experiment) -> Result<()> {
+    let ram = |drive: &DriveSpec| match drive.medium {
+        MediumSpec::Ram { size } => size,
+        _ => 0,
+    };
+    let wanted = experiment.drives.iter().map(ram).fold(0, u64::saturating_add);
+    let info = rustix::system::sysinfo();
+    let there = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+    if wanted > there {
+        bail!(
+            "the drives in memory have {} together, and this machine has {}: make them smaller, or use files",
+            bytes(wanted),
+            bytes(there)
+        );
+    }
+    Ok(())
+}
+
+/// A socket's name, which goes with the server, however that ends.
+struct Socket(Option<PathBuf>);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Listens for control. The server that was replaced has left its socket.
