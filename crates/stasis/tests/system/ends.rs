@@ -20,6 +20,29 @@ fn a_command_that_does_not_exist() {
     assert_eq!(bench.json("results/summary.json")["ending"], "not-started");
 }
 
+/// What a user writes without a second thought: a pipe into the command, and a named drive
+/// on a file that is not there yet.
+#[test]
+fn a_pipe_a_new_image_and_a_kill() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("words.txt"), "one\ntwo\n").unwrap();
+    let mut command = bench.command(&[
+        "run",
+        "--engine=exact",
+        "--drive=model=samsung-980-pro,medium=file:new.img",
+        "--",
+        "sh",
+        "-c",
+        "cat; test -z \"$(ls /run/stasis*)\"; blockdev --getsize64 /dev/nvme0n1; kill -9 $$",
+    ]);
+    command.stdin(std::fs::File::open(bench.path("words.txt")).unwrap());
+    let run = bench.finish(command);
+    // 1,000 GB as drives have them (IDEMA LBA1-03).
+    run.expect(137).says(&["killed (status 137)", "--memory"]);
+    assert_eq!(run.stdout, "one\ntwo\n1000204886016\n");
+    assert_eq!(std::fs::metadata(bench.path("new.img")).unwrap().len(), 1_000_204_886_016);
+}
+
 #[test]
 fn a_guest_that_panics() {
     let bench = Bench::new();

@@ -33,7 +33,7 @@ fn flash_drives_in_a_guest_are_their_simulation() {
         format!("[[drive]]\nname = \"{name}\"\nmodel = \"flash-tlc\"\nmedium = \"ram:32MiB\"\n")
     };
     let large = "[[drive]]\nname = \"large\"\nblock-size = \"4096\"\nmedium = \"file:large.img\"\n\
-                 model = { base = \"flash-tlc\", buffer = \"0\", mapping_unit = \"16KiB\" }\n";
+                 model = { base = \"flash-tlc\", buffer = \"0\", mapping_unit = \"16KiB\", precondition = \"none\" }\n";
     let experiment = [DRIVE, &raid("left"), &raid("right"), large].concat();
     std::fs::write(bench.path("flash.toml"), experiment).unwrap();
     std::fs::write(bench.path("steady.toml"), DRIVE).unwrap();
