@@ -51,7 +51,7 @@ fn each_is_refused_with_one_clear_message() {
     };
     expect(&["no such file"]);
     std::fs::write(&path, "text").unwrap();
-    expect(&["no qcow2 image", "stasis image create"]);
+    expect(&["no qcow2 image", "stasis image convert"]);
     fresh();
     patch(&path, 4, &4u32.to_be_bytes());
     expect(&["version 4 is not supported"]);

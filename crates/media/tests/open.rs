@@ -31,7 +31,7 @@ fn each_message_names_the_path_the_cause_and_what_to_do() {
     )
     .unwrap();
     for (table, parts) in [
-        (r#"{"file": "none.img"}"#, ["none.img: there is no", "truncate -s 1G", "`size`"]),
+        (r#"{"file": "none.img"}"#, ["none.img: there is no", "size=1GiB", "--drive"]),
         (r#"{"file": "no/x.img", "size": "1MiB"}"#, ["no: there", "no such folder", "mkdir -p"]),
         (r#"{"file": "empty.img"}"#, ["empty.img", "is empty", "truncate -s 1G"]),
         (r#"{"file": "small.img"}"#, ["small.img", "512KiB is too small", "truncate -s 1G"]),
@@ -46,8 +46,8 @@ fn each_message_names_the_path_the_cause_and_what_to_do() {
         (r#"{"file": "fifo"}"#, ["fifo", "neither a regular file", "name one"]),
         (r#"{"device": "half.img"}"#, ["half.img", "not a block device", "file:"]),
         (r#"{"device": "none"}"#, ["none", "no such device", "lsblk"]),
-        (r#"{"ram": "1KiB"}"#, ["1024 bytes of RAM", "at least 1MiB", "multiple of 512"]),
-        (r#"{"ram": 1048577}"#, ["1048577 bytes of RAM", "at least 1MiB", "multiple of 512"]),
+        (r#"{"ram": "1KiB"}"#, ["1KiB of RAM", "at least 1MiB", "multiple of 512"]),
+        (r#"{"ram": 1048577}"#, ["1048.577kB of RAM", "at least 1MiB", "multiple of 512"]),
     ] {
         let message = open(table, base).unwrap_err().to_string();
         for part in parts {

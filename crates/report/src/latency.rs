@@ -29,6 +29,13 @@ pub(crate) const PERCENTILES: [(&str, u64); 11] = [
     ("p99.99", 9_999),
 ];
 
+/// Whether `count` values carry the percentile of that rank (in ten thousandths): at
+/// least one of them lies beyond it, on the side of the nearer end. One value has a
+/// median.
+pub(crate) fn carried(count: u64, rank: u64) -> bool {
+    rank == 5_000 || count.saturating_mul(rank.min(10_000 - rank)) >= 10_000
+}
+
 /// How many of [`PERCENTILES`], from the first, are up to p99.9: those by
 /// which delivered latency is judged.
 pub(crate) const JUDGED: usize = 10;
@@ -108,4 +115,23 @@ pub(crate) fn error_percent(measured: f64, wanted: f64) -> Option<f64> {
         return Some(0.0);
     }
     (wanted != 0.0).then(|| (measured - wanted) / wanted * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_values_carry_few_percentiles() {
+        let of = |count| {
+            let carried = PERCENTILES.iter().filter(|(_, rank)| carried(count, *rank));
+            carried.map(|(name, _)| *name).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), ["p50"]);
+        assert_eq!(of(2), ["p50"]);
+        assert_eq!(of(4), ["p25", "p50", "p75"]);
+        assert_eq!(of(100), ["p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99"]);
+        assert!(of(9_999).contains(&"p99.9") && !of(9_999).contains(&"p99.99"));
+        assert_eq!(of(10_000).len(), PERCENTILES.len());
+    }
 }

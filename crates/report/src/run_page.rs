@@ -5,7 +5,7 @@ mod terms;
 use serde_json::Value;
 
 use crate::flash_page;
-use crate::latency::error_percent;
+use crate::latency::{carried, error_percent, PERCENTILES};
 use crate::page::{Block, Page, Section};
 use crate::plot::{
     Axis, Bar, Bars, Cdf, CdfSeries, Heat, Line, Lines, Markup, Quantity, Scale, Scatter,
@@ -26,8 +26,9 @@ const SERVER: &str = "serve";
 /// The page. Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) -> Page {
     let mut sections = vec![Section::new("").with(Block::Facts(facts(summary)))];
+    let kind = Kind::of(summary);
     for (figures, statistics) in summary.drives.iter().zip(drives) {
-        sections.push(drive(figures, statistics, begin));
+        sections.push(drive(figures, statistics, kind, begin));
         sections.extend(flash_page::section(figures));
     }
     if has_guest(summary) {
@@ -47,13 +48,43 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
     Page { title: title(summary), subtitle: ended, sections }
 }
 
+/// Who used the drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The run's own guest.
+    Guest,
+    /// Nobody: a load or a trace, and every I/O is delivered at its target.
+    Simulation,
+    /// Others, in real time.
+    Server,
+}
+
+impl Kind {
+    fn of(summary: &Summary) -> Self {
+        match summary.engine.as_str() {
+            SIMULATION => Self::Simulation,
+            SERVER => Self::Server,
+            _ => Self::Guest,
+        }
+    }
+
+    /// The axis of time.
+    fn time(self) -> &'static str {
+        match self {
+            Self::Guest => "Virtual time since the command began",
+            Self::Simulation => "Virtual time since the first I/O that counts",
+            Self::Server => "Time since the server began",
+        }
+    }
+}
+
 /// Whether there was a guest of the run's own.
 fn has_guest(summary: &Summary) -> bool {
-    summary.engine != SIMULATION && !is_served(summary)
+    Kind::of(summary) == Kind::Guest
 }
 
 fn is_served(summary: &Summary) -> bool {
-    summary.engine == SERVER
+    Kind::of(summary) == Kind::Server
 }
 
 fn title(summary: &Summary) -> String {
@@ -107,33 +138,56 @@ fn facts(summary: &Summary) -> Vec<(String, String)> {
     named(facts)
 }
 
-fn drive(figures: &DriveSummary, statistics: &DriveStatistics, begin: u64) -> Section {
-    let section = Section::new(format!("Drive {}", figures.name)).with(Block::Prose(format!(
-        "{} on {}, model {}. I/Os before what is measured, not in these figures: {}.",
-        figures.interface,
-        figures.medium,
-        figures.model,
-        units::count(figures.boot_ios)
-    )));
+fn drive(figures: &DriveSummary, statistics: &DriveStatistics, kind: Kind, begin: u64) -> Section {
+    let before = match (kind, figures.boot_ios) {
+        (Kind::Server, _) | (_, 0) => String::new(),
+        (_, ios) => {
+            format!(" I/Os before what is measured, not in these figures: {}.", units::count(ios))
+        }
+    };
+    let text = match kind {
+        Kind::Simulation => format!("Model {}.{before}", figures.model),
+        _ => {
+            format!("{} on {}, model {}.{before}", figures.interface, figures.medium, figures.model)
+        }
+    };
+    let section = Section::new(format!("Drive {}", figures.name)).with(Block::Prose(text));
     let used: Vec<_> = figures.used().collect();
     if used.is_empty() {
-        return section.with(Block::Prose("The command made no I/O to this drive.".to_owned()));
+        let text = match kind {
+            Kind::Guest => "The command made no I/O to this drive.",
+            _ => "There was no I/O to this drive.",
+        };
+        return section.with(Block::Prose(text.to_owned()));
     }
     section
-        .with(Block::Table(String::new(), amounts(&used)))
+        .with(Block::Table(String::new(), amounts(&used, kind)))
         .with(Block::Table(
-            "Latency by percentile: what the model asked for, what the guest got.".to_owned(),
-            percentiles(&used),
+            match kind {
+                Kind::Guest => {
+                    "Latency by percentile: what the model asked for, what the guest got."
+                }
+                Kind::Simulation => "Latency by percentile.",
+                Kind::Server => {
+                    "Latency by percentile: what the model asked for, what the client got."
+                }
+            }
+            .to_owned(),
+            percentiles(&used, kind),
         ))
-        .with(Block::Plots(plots(&used, statistics, begin)))
+        .with(Block::Plots(plots(&used, statistics, kind, begin)))
 }
 
 type Used<'a> = (Operation, &'a OperationSummary);
 
-fn amounts(used: &[Used<'_>]) -> Table {
+fn amounts(used: &[Used<'_>], kind: Kind) -> Table {
     let columns = ["I/Os", "amount", "mean size", "failed", "largest error"].map(Column::right);
     let mut table = Table::new([Column::left("operation")].into_iter().chain(columns).collect());
+    if kind == Kind::Simulation {
+        table.columns.pop();
+    }
     for (operation, figures) in used {
+        // Cells beyond the columns are left out.
         table.push(vec![
             operation.name().to_owned(),
             units::count(figures.count),
@@ -146,14 +200,20 @@ fn amounts(used: &[Used<'_>]) -> Table {
     table
 }
 
-fn percentiles(used: &[Used<'_>]) -> Table {
+fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
     let mut table = Table::new(vec![Column::left("")]);
+    // Those that the I/Os of one operation at least carry.
+    let most = used.iter().map(|(_, figures)| figures.count).max().unwrap_or(0);
     let rows = |latency: &Latency| {
-        let named = latency.percentiles().map(|(name, value)| (name, value as f64));
+        let named = latency.percentiles().into_iter().zip(PERCENTILES);
+        let named = named.filter(|(_, (_, rank))| carried(most, *rank));
+        let named = named.map(|((name, value), _)| (name, value as f64));
         let ends = [("mean", latency.mean), ("min", latency.min as f64)];
         let max = [("max", latency.max as f64)];
         ends.into_iter().chain(named).chain(max).collect::<Vec<_>>()
     };
+    let rank =
+        |name: &str| PERCENTILES.iter().find(|(known, _)| *known == name).map(|(_, rank)| *rank);
     table.rows =
         rows(&Latency::default()).iter().map(|(name, _)| vec![(*name).to_owned()]).collect();
     for (operation, figures) in used {
@@ -165,28 +225,47 @@ fn percentiles(used: &[Used<'_>]) -> Table {
             _ => TimeUnit::Millisecond,
         };
         let group = format!("{} ({})", operation.name(), unit.symbol());
-        table.columns.extend(
-            ["target", "delivered", "error"].map(|name| Column::right(name).under(group.clone())),
-        );
+        let columns: &[&str] = match kind {
+            Kind::Simulation => &["latency"],
+            _ => &["target", "delivered", "error"],
+        };
+        let columns = columns.iter().map(|name| Column::right(*name).under(group.clone()));
+        table.columns.extend(columns);
         let places = if unit == TimeUnit::Nanosecond { 0 } else { 3 };
         let pairs = rows(&figures.target_ns).into_iter().zip(rows(&figures.delivered_ns));
-        for (row, ((_, target), (_, delivered))) in table.rows.iter_mut().zip(pairs) {
-            row.push(units::fixed(target / unit.ns(), places));
-            row.push(units::fixed(delivered / unit.ns(), places));
-            row.push(units::deviation(error_percent(delivered, target)));
+        for (row, ((name, target), (_, delivered))) in table.rows.iter_mut().zip(pairs) {
+            let mut cells = match rank(name).is_none_or(|rank| carried(figures.count, rank)) {
+                true => vec![
+                    units::fixed(target / unit.ns(), places),
+                    units::fixed(delivered / unit.ns(), places),
+                    units::deviation(error_percent(delivered, target)),
+                ],
+                false => vec!["–".to_owned(); 3],
+            };
+            if kind == Kind::Simulation {
+                cells.truncate(1);
+            }
+            row.extend(cells);
         }
     }
     table
 }
 
-fn plots(used: &[Used<'_>], statistics: &DriveStatistics, begin: u64) -> Vec<Markup> {
+fn plots(used: &[Used<'_>], statistics: &DriveStatistics, kind: Kind, begin: u64) -> Vec<Markup> {
     let of = |operation: Operation| &statistics.operations[operation as usize];
     let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
-    let time = || Axis::new("Virtual time since the command began", Scale::Linear, Quantity::Time);
+    let time = || Axis::new(kind.time(), Scale::Linear, Quantity::Time);
     let since = |at: f64| (at - begin as f64).max(0.0);
     let curves: Vec<_> = used
         .iter()
-        .flat_map(|(operation, figures)| curves(*operation, figures, of(*operation)))
+        .flat_map(|(operation, figures)| {
+            let [target, mut delivered] = curves(*operation, figures, of(*operation));
+            let alone = kind == Kind::Simulation;
+            if alone {
+                delivered.name = operation.name().to_owned();
+            }
+            (!alone).then_some(target).into_iter().chain([delivered])
+        })
         .collect();
     let cdf = |title: &str, tail| {
         Cdf { title: title.to_owned(), x: latency(), tail, series: curves.clone() }.draw()
@@ -203,11 +282,11 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, begin: u64) -> Vec<Mar
             .collect(),
     });
     let over_time = Scatter {
-        title: if complete {
-            "Delivered latency over time: every I/O".to_owned()
-        } else {
-            "Delivered latency over time: a sample with the extremes".to_owned()
-        },
+        title: format!(
+            "{} over time: {}",
+            if kind == Kind::Simulation { "Latency" } else { "Delivered latency" },
+            if complete { "every I/O" } else { "a sample with the extremes" }
+        ),
         x: time(),
         y: latency(),
         series: points.collect(),
@@ -231,7 +310,11 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, begin: u64) -> Vec<Mar
         vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
     if !lines.is_empty() {
         let rate = Axis::new("Completed I/Os", Scale::Linear, Quantity::Number("1/s"));
-        let title = "I/Os per second of virtual time".to_owned();
+        let title = match kind {
+            Kind::Server => "I/Os per second",
+            _ => "I/Os per second of virtual time",
+        }
+        .to_owned();
         plots.push(Lines { title, x: time(), y: rate, lines }.draw());
     }
     plots
@@ -245,7 +328,12 @@ fn curves(
     let marks = |latency: &Latency| {
         let shares = crate::latency::PERCENTILES.map(|(_, share)| share as f64 / 1e4);
         let named = latency.percentiles().into_iter().zip(shares);
-        named.map(|((name, value), share)| (name.to_owned(), value as f64, share)).collect()
+        // A mark stands for a percentile that the I/Os carry.
+        let carried = |share: f64| carried(figures.count, (share * 1e4).round() as u64);
+        named
+            .filter(|(_, share)| carried(*share))
+            .map(|((name, value), share)| (name.to_owned(), value as f64, share))
+            .collect()
     };
     let curve = |kind: &str, stroke, points, marks| CdfSeries {
         name: format!("{} {kind}", operation.name()),

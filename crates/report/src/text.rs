@@ -1,5 +1,6 @@
 //! A run in a few lines, for the terminal.
 
+use crate::latency::carried;
 use crate::summary::Summary;
 use crate::table::{Column, Table};
 use crate::units;
@@ -7,7 +8,8 @@ use crate::Latency;
 
 /// A run's I/Os in a table: for each drive and operation the number of I/Os,
 /// and the mean, p50, p99 and p99.9 of target and delivered latency. The two
-/// share a line where they are the same. `error` is the largest deviation of
+/// share a line where they are the same. A percentile that so few I/Os do not carry is
+/// left out. `error` is the largest deviation of
 /// the percentiles p1 to p99.9.
 pub fn text_summary(summary: &Summary) -> String {
     let mut table = Table::new(
@@ -29,13 +31,13 @@ pub fn text_summary(summary: &Summary) -> String {
                 operation.name().to_owned(),
                 units::count(used.count),
             ]);
-            first.extend(figures(&used.target_ns));
+            first.extend(figures(&used.target_ns, used.count));
             if same {
                 first.push(units::deviation(Some(0.0)));
                 table.push(first);
             } else {
                 let mut second = names("delivered");
-                second.extend(figures(&used.delivered_ns));
+                second.extend(figures(&used.delivered_ns, used.count));
                 second.push(units::deviation(used.max_error_percent));
                 table.push(first);
                 table.push(second);
@@ -68,8 +70,16 @@ pub fn text_summary(summary: &Summary) -> String {
     out
 }
 
-fn figures(latency: &Latency) -> [String; 4] {
-    let whole = [latency.p50, latency.p99, latency.p99_9].map(|ns| units::duration(ns as f64));
-    let [p50, p99, p99_9] = whole;
-    [units::duration(latency.mean), p50, p99, p99_9]
+/// Mean, p50, p99 and p99.9: those that so many I/Os carry.
+fn figures(latency: &Latency, count: u64) -> [String; 4] {
+    let percentile = |ns: u64, rank| match carried(count, rank) {
+        true => units::duration(ns as f64),
+        false => "–".to_owned(),
+    };
+    [
+        units::duration(latency.mean),
+        percentile(latency.p50, 5_000),
+        percentile(latency.p99, 9_900),
+        percentile(latency.p99_9, 9_990),
+    ]
 }

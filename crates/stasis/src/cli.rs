@@ -61,7 +61,7 @@ enum Command {
     /// Make, check and convert disk images
     #[command(subcommand)]
     Image(commands::image::ImageCommand),
-    /// List the drives that have a name, or show one as TOML to start from
+    /// List the named drives with their figures, or show one as TOML to start from
     Models(ModelsArguments),
     /// Make a model of what fio or blkparse measured on a real drive
     Calibrate(CalibrateArguments),

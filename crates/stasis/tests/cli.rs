@@ -364,5 +364,6 @@ fn images_are_made_filled_checked_and_copied() {
     disk.resize(4 << 20, 0);
     assert!(std::fs::read(&back).unwrap() == disk);
     assert!(failure(&["image", "create", &image, "1MiB"], 125).contains("d.qcow2"));
-    assert!(failure(&["image", "info", &raw], 125).contains("no qcow2 image"));
+    assert!(output(&["image", "info", &raw]).contains("raw\ndisk: 3MiB"));
+    assert!(failure(&["image", "check", &raw], 125).contains("no qcow2 image"));
 }

@@ -5,7 +5,7 @@ use stasis_block::{Command, Fate, Operation};
 use super::load::{alone, drain, on, run, shadowed};
 use crate::nand::OpKind;
 use crate::spec::{ByLetter, Duration, GcSpec, Precondition, TimingSpec};
-use crate::Spec;
+use crate::{Spec, Ssd};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,6 +49,23 @@ fn commands_take_the_time_of_their_parts() {
     assert_eq!(alone(&mut ssd, 40 * MIB, &on(Operation::Discard, 0, 1)).1, 1_000);
     assert_eq!(alone(&mut ssd, 50 * MIB, &on(Operation::Read, 0, 1)).1, 1_000);
     assert_eq!(ssd.context().statistics.ops(OpKind::Program), 5);
+    // The first read and the last met nothing that was written.
+    let inside = ssd.report(60 * MIB);
+    assert_eq!((inside.read_units, inside.unwritten_units), (3, 2));
+}
+
+#[test]
+fn a_drive_begins_written_unless_it_is_to_be_new() {
+    let mut ssd =
+        Ssd::new(&Spec { precondition: Spec::default().precondition, ..small() }, 16 * MIB, 1)
+            .unwrap();
+    for unit in [0, 1_234, 4_095] {
+        let read = alone(&mut ssd, unit * MIB, &on(Operation::Read, unit, 1)).1;
+        assert_eq!(read, 1_000 + 50_000 + 10_240, "unit {unit}");
+    }
+    let inside = ssd.report(5_000 * MIB);
+    assert_eq!((inside.read_units, inside.unwritten_units), (3, 0));
+    ssd.ftl().check();
 }
 
 #[test]

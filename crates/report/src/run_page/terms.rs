@@ -1,6 +1,6 @@
 //! What the words of a run's page mean.
 
-use super::{is_served, Used};
+use super::{has_guest, is_served, Used};
 use crate::summary::{DriveSummary, Summary};
 use crate::Method;
 
@@ -26,7 +26,8 @@ pub(super) fn terms(summary: &Summary) -> Vec<(String, String)> {
         (
             "Percentile",
             "by nearest rank: the smallest recorded latency that at least so many percent of the \
-             I/Os do not exceed. Nothing is interpolated.",
+             I/Os do not exceed. Nothing is interpolated. – where there are too few I/Os for one \
+             to lie beyond it.",
         ),
         ("Skipped", "virtual time that passed at once, as every processor of the guest was idle."),
         (
@@ -39,6 +40,17 @@ pub(super) fn terms(summary: &Summary) -> Vec<(String, String)> {
              Pointing at a mark shows its figures.",
         ),
     ];
+    if !has_guest(summary) && !is_served(summary) {
+        let guests = ["Target", "Delivered", "Error", "Skipped", "Frozen"];
+        terms.retain(|(term, _)| !guests.contains(term));
+        terms.insert(
+            0,
+            (
+                "Latency",
+                "the virtual time from an I/O's submission to its completion by the drive's model.",
+            ),
+        );
+    }
     if is_served(summary) {
         terms.retain(|(term, _)| !["Skipped", "Frozen"].contains(term));
     }

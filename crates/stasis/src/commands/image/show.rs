@@ -135,7 +135,7 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
             )?,
             (count, leaks) => writeln!(
                 text,
-                "{}: damaged: {count} contradictions, {leaks} leaked clusters; \
+                "{}: damaged: {count} errors, {leaks} leaked clusters; \
                  copy what is left with `qemu-img convert`, or try `qemu-img check -r all` on a copy",
                 path.display()
             )?,
