@@ -94,6 +94,9 @@ pub struct Outcome {
     /// What each drive's model did inside, as JSON, where it has an inside.
     #[serde(default)]
     pub inside: Vec<Option<String>>,
+    /// What failed first of each drive's medium, and why, where something did.
+    #[serde(default)]
+    pub medium_errors: Vec<Option<String>>,
     /// How each of several machines ended.
     #[serde(default)]
     pub machines: Vec<MachineOutcome>,

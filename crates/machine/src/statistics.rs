@@ -162,6 +162,7 @@ impl Statistics {
             calibration: clock.costs.named(),
             tsc_khz: clock.scale().khz(),
             inside,
+            medium_errors: Vec::new(),
             machines: Vec::new(),
             shared: Vec::new(),
         }

@@ -90,6 +90,20 @@ pub enum MediumError {
     },
 }
 
+impl MediumError {
+    /// What failed and why, without the medium's name: where a machine runs within
+    /// another, that name is not its user's.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Os { operation, offset, length, source, .. } => {
+                format!("{} of {length} bytes at {offset}: {source}", operation.name())
+            }
+            Self::Lost { .. } => "an earlier flush failed".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Why the description of a medium is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {

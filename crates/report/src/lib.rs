@@ -22,15 +22,19 @@
 mod csv;
 mod distribution;
 mod error;
+mod failed;
 pub mod figures;
 mod files;
 mod flash_page;
 mod folder;
+mod jobs;
+mod jobs_page;
 mod latency;
 pub mod page;
 pub mod plot;
 mod recorder;
 mod run_page;
+mod shared_page;
 mod statistics;
 mod summary;
 mod table;
@@ -42,10 +46,11 @@ pub use csv::HEADER as CSV_HEADER;
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
+pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use recorder::Recorder;
 pub use summary::{
-    comparable, exit_status, DriveSummary, OperationSummary, Summary, WALL_CLOCK_FIELDS,
+    comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, WALL_CLOCK_FIELDS,
 };
 pub use table::{Align, Column, Table};
 pub use text::text_summary;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::figures::{figures_table, Figure};
+use crate::figures::{figures_plots, figures_table, Figure};
 use crate::files::{make_folder, write_whole};
 use crate::plot::Markup;
 use crate::table::Table;
@@ -21,7 +21,7 @@ pub enum Block {
     Table(String, Table),
     /// Plots, side by side where there is room.
     Plots(Vec<Markup>),
-    /// Published and measured figures.
+    /// Published and measured figures, as a table and as bars.
     Figures(Vec<Figure>),
     /// Terms and their meanings.
     Terms(Vec<(String, String)>),
@@ -116,14 +116,22 @@ impl Block {
                 }
                 table.to_html(out);
             }
-            Self::Plots(plots) => {
-                out.push_str("<div class=\"plots\">\n");
-                plots.iter().for_each(|plot| out.push_str(plot.as_str()));
-                out.push_str("</div>\n");
+            Self::Plots(drawn) => plots(out, drawn),
+            Self::Figures(figures) => {
+                figures_table(figures).to_html(out);
+                plots(out, &figures_plots(figures));
             }
-            Self::Figures(figures) => figures_table(figures).to_html(out),
         }
     }
+}
+
+fn plots(out: &mut String, plots: &[Markup]) {
+    if plots.is_empty() {
+        return;
+    }
+    out.push_str("<div class=\"plots\">\n");
+    plots.iter().for_each(|plot| out.push_str(plot.as_str()));
+    out.push_str("</div>\n");
 }
 
 fn pairs(out: &mut String, class: &str, pairs: &[(String, String)]) {

@@ -10,6 +10,7 @@ use crate::csv::IoCsv;
 use crate::distribution::EXACT_BOUND;
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
+use crate::jobs::Jobs;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
 use crate::{run_page, Drive, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
@@ -22,6 +23,7 @@ pub struct Recorder {
     /// I/Os of a drive that are kept one by one, see [`EXACT_BOUND`].
     bound: usize,
     drives: Vec<DriveStatistics>,
+    jobs: Option<Jobs>,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -86,7 +88,7 @@ impl Recorder {
         // What is written at the end is not to fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
-        let mut recorder = Self { folder, csv, bound, drives: Vec::new() };
+        let mut recorder = Self { folder, csv, bound, drives: Vec::new(), jobs: None };
         for drive in drives {
             recorder.add_drive(drive);
         }
@@ -100,6 +102,12 @@ impl Recorder {
         }
         self.drives.push(DriveStatistics::new(drive, self.bound));
         u16::try_from(self.drives.len() - 1).unwrap_or(u16::MAX)
+    }
+
+    /// Keeps the figures of each job of a job file as well: jobs by name, each with so
+    /// many threads, which are numbered through. An I/O's queue is its thread's number.
+    pub fn by_job(&mut self, jobs: Vec<(String, usize)>) {
+        self.jobs = Some(Jobs::new(jobs, self.bound));
     }
 
     /// Takes I/Os. They are in the file when this returns.
@@ -122,6 +130,9 @@ impl Recorder {
                 }
             }
             drive.record(record);
+            if let Some(jobs) = &mut self.jobs {
+                jobs.record(record);
+            }
         }
         if let Some(csv) = &mut self.csv {
             csv.flush()?;
@@ -151,7 +162,8 @@ impl Recorder {
         }
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
-        let summary = Summary::new(outcome, engine, wall, drives, extra);
+        let mut summary = Summary::new(outcome, engine, wall, drives, extra);
+        summary.jobs = self.jobs.as_mut().map(Jobs::summaries).unwrap_or_default();
         let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;

@@ -4,7 +4,7 @@ mod terms;
 
 use serde_json::Value;
 
-use crate::flash_page;
+use crate::failed::failed;
 use crate::latency::{carried, error_percent, PERCENTILES};
 use crate::page::{Block, Page, Section};
 use crate::plot::{
@@ -14,8 +14,10 @@ use crate::plot::{
 use crate::statistics::{DriveStatistics, OperationStatistics};
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table};
+use crate::timeline::{Course, Curve};
 use crate::units::{self, TimeUnit};
 use crate::Latency;
+use crate::{flash_page, jobs_page, shared_page};
 use stasis_block::Operation;
 
 /// The engine of a summary that was made without a guest.
@@ -25,20 +27,24 @@ const SERVER: &str = "serve";
 
 /// The page. Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) -> Page {
-    let mut sections = vec![Section::new("").with(Block::Facts(facts(summary)))];
     let kind = Kind::of(summary);
+    let mut sections = vec![Section::new("").with(Block::Facts(facts(summary, kind)))];
     for (figures, statistics) in summary.drives.iter().zip(drives) {
         sections.push(drive(figures, statistics, kind, begin));
         sections.extend(flash_page::section(figures));
     }
-    if has_guest(summary) {
+    sections.extend(jobs_page::section(summary));
+    sections.extend(shared_page::sections(summary));
+    if kind == Kind::Guest {
         sections.push(costs(summary));
         sections.extend(processors(summary));
     }
-    sections.push(Section::new("How to read this").with(Block::Terms(terms::terms(summary))));
+    sections.push(Section::new("How to read this").with(Block::Terms(terms::terms(summary, kind))));
     let ended = match summary.ending.as_str() {
-        "exited" if is_served(summary) => "Drives in real time, by the server's clock.".to_owned(),
-        "exited" if !has_guest(summary) => "A simulation without a guest.".to_owned(),
+        "exited" if kind == Kind::Server => {
+            "Drives in real time, by the server's clock.".to_owned()
+        }
+        "exited" if kind == Kind::Simulation => "A simulation without a guest.".to_owned(),
         "exited" => format!("The command ended with status {}.", summary.exit_status),
         other => {
             let message = summary.message.as_deref().unwrap_or_default();
@@ -78,15 +84,6 @@ impl Kind {
     }
 }
 
-/// Whether there was a guest of the run's own.
-fn has_guest(summary: &Summary) -> bool {
-    Kind::of(summary) == Kind::Guest
-}
-
-fn is_served(summary: &Summary) -> bool {
-    Kind::of(summary) == Kind::Server
-}
-
 fn title(summary: &Summary) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -99,7 +96,7 @@ fn title(summary: &Summary) -> String {
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| "A run on modelled drives".to_owned())
 }
 
-fn facts(summary: &Summary) -> Vec<(String, String)> {
+fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
     let seconds = |seconds: f64| units::duration(seconds * 1e9);
     let ios = summary.ios();
     let mut facts = vec![
@@ -112,7 +109,7 @@ fn facts(summary: &Summary) -> Vec<(String, String)> {
     let named = |facts: Vec<(&str, String)>| {
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
-    if is_served(summary) {
+    if kind == Kind::Server {
         facts[3] = ("Served for", seconds(summary.wall_seconds));
         facts.truncate(4);
         return named(facts);
@@ -121,7 +118,7 @@ fn facts(summary: &Summary) -> Vec<(String, String)> {
         let speed = summary.virtual_seconds / summary.wall_seconds;
         facts.push(("Virtual per wall-clock", format!("{} ×", units::significant(speed, 3))));
     }
-    if !has_guest(summary) {
+    if kind == Kind::Simulation {
         let rate = ios as f64 / summary.virtual_seconds.max(1e-9);
         facts[2] = ("I/Os a second", units::significant(rate, 4));
         return named(facts);
@@ -160,6 +157,10 @@ fn drive(figures: &DriveSummary, statistics: &DriveStatistics, kind: Kind, begin
         };
         return section.with(Block::Prose(text.to_owned()));
     }
+    let section = match failed(figures) {
+        Some(text) => section.with(Block::Prose(text)),
+        None => section,
+    };
     section
         .with(Block::Table(String::new(), amounts(&used, kind)))
         .with(Block::Table(
@@ -207,15 +208,13 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
     let rows = |latency: &Latency| {
         let named = latency.percentiles().into_iter().zip(PERCENTILES);
         let named = named.filter(|(_, (_, rank))| carried(most, *rank));
-        let named = named.map(|((name, value), _)| (name, value as f64));
-        let ends = [("mean", latency.mean), ("min", latency.min as f64)];
-        let max = [("max", latency.max as f64)];
+        let named = named.map(|((name, value), (_, rank))| (name, Some(rank), value as f64));
+        let ends = [("mean", None, latency.mean), ("min", None, latency.min as f64)];
+        let max = [("max", None, latency.max as f64)];
         ends.into_iter().chain(named).chain(max).collect::<Vec<_>>()
     };
-    let rank =
-        |name: &str| PERCENTILES.iter().find(|(known, _)| *known == name).map(|(_, rank)| *rank);
     table.rows =
-        rows(&Latency::default()).iter().map(|(name, _)| vec![(*name).to_owned()]).collect();
+        rows(&Latency::default()).iter().map(|(name, ..)| vec![(*name).to_owned()]).collect();
     for (operation, figures) in used {
         // One unit per operation, so that figures compare at a glance.
         let median = figures.target_ns.p50.max(figures.delivered_ns.p50);
@@ -233,8 +232,8 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
         table.columns.extend(columns);
         let places = if unit == TimeUnit::Nanosecond { 0 } else { 3 };
         let pairs = rows(&figures.target_ns).into_iter().zip(rows(&figures.delivered_ns));
-        for (row, ((name, target), (_, delivered))) in table.rows.iter_mut().zip(pairs) {
-            let mut cells = match rank(name).is_none_or(|rank| carried(figures.count, rank)) {
+        for (row, ((_, rank, target), (.., delivered))) in table.rows.iter_mut().zip(pairs) {
+            let mut cells = match rank.is_none_or(|rank| carried(figures.count, rank)) {
                 true => vec![
                     units::fixed(target / unit.ns(), places),
                     units::fixed(delivered / unit.ns(), places),
@@ -291,32 +290,35 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, kind: Kind, begin: u64
         y: latency(),
         series: points.collect(),
     };
-    let lines: Vec<_> = used
-        .iter()
-        .map(|(operation, _)| Line {
+    let mut plots =
+        vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
+    let courses: Vec<_> =
+        used.iter().map(|(operation, _)| of(*operation).timeline.course()).collect();
+    let mut course = |title: &str, y: Axis, curve: fn(&Course) -> &Curve| {
+        let line = |((operation, _), course): (&Used<'_>, &Course)| Line {
             name: operation.name().to_owned(),
             colour: *operation as usize,
             stroke: Stroke::Thin,
-            points: of(*operation)
-                .timeline
-                .rate()
-                .into_iter()
-                .map(|(at, rate)| (since(at), rate))
-                .collect(),
-        })
-        .filter(|line| !line.points.is_empty())
-        .collect();
-    let mut plots =
-        vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
-    if !lines.is_empty() {
-        let rate = Axis::new("Completed I/Os", Scale::Linear, Quantity::Number("1/s"));
-        let title = match kind {
-            Kind::Server => "I/Os per second",
-            _ => "I/Os per second of virtual time",
+            points: curve(course).iter().map(|(at, value)| (since(*at), *value)).collect(),
+        };
+        let lines = used.iter().zip(&courses).map(line);
+        // Nothing was transferred by flushes, say.
+        let lines = lines.filter(|line| line.points.iter().any(|(_, value)| *value > 0.0));
+        let lines: Vec<_> = lines.collect();
+        if !lines.is_empty() {
+            let title = title.to_owned();
+            plots.push(Lines { title, x: time(), y, lines }.draw());
         }
-        .to_owned();
-        plots.push(Lines { title, x: time(), y: rate, lines }.draw());
-    }
+    };
+    let axis = |label: &str, quantity| Axis::new(label, Scale::FromZero, quantity);
+    let [rate, bandwidth] = match kind {
+        Kind::Server => ["I/Os per second", "Bytes per second"],
+        _ => ["I/Os per second of virtual time", "Bytes per second of virtual time"],
+    };
+    course(rate, axis("Completed I/Os", Quantity::Number("1/s")), |c| &c.rate);
+    course(bandwidth, axis("Bandwidth", Quantity::Bandwidth), |c| &c.bandwidth);
+    let depth = axis("I/Os in flight, mean", Quantity::Number(""));
+    course("Queue depth over time", depth, |c| &c.depth);
     plots
 }
 
@@ -326,13 +328,11 @@ fn curves(
     statistics: &OperationStatistics,
 ) -> [CdfSeries; 2] {
     let marks = |latency: &Latency| {
-        let shares = crate::latency::PERCENTILES.map(|(_, share)| share as f64 / 1e4);
-        let named = latency.percentiles().into_iter().zip(shares);
+        let named = latency.percentiles().into_iter().zip(PERCENTILES);
         // A mark stands for a percentile that the I/Os carry.
-        let carried = |share: f64| carried(figures.count, (share * 1e4).round() as u64);
+        let named = named.filter(|(_, (_, rank))| carried(figures.count, *rank));
         named
-            .filter(|(_, share)| carried(*share))
-            .map(|((name, value), share)| (name.to_owned(), value as f64, share))
+            .map(|((name, value), (_, rank))| (name.to_owned(), value as f64, rank as f64 / 1e4))
             .collect()
     };
     let curve = |kind: &str, stroke, points, marks| CdfSeries {

@@ -4,7 +4,7 @@ use stasis_block::Operation;
 use stasis_journal::IoRecord;
 
 use crate::distribution::Distribution;
-use crate::summary::{DriveSummary, OperationSummary};
+use crate::summary::{DriveSummary, FirstError, OperationSummary};
 use crate::timeline::{Point, Timeline};
 use crate::Drive;
 
@@ -19,7 +19,7 @@ pub(crate) struct OperationStatistics {
 }
 
 impl OperationStatistics {
-    fn new(bound: usize) -> Self {
+    pub(crate) fn new(bound: usize) -> Self {
         Self {
             count: 0,
             bytes: 0,
@@ -30,17 +30,24 @@ impl OperationStatistics {
         }
     }
 
-    fn record(&mut self, record: &IoRecord) {
+    pub(crate) fn record(&mut self, record: &IoRecord) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(record.bytes);
         self.errors += u64::from(record.failed);
         let latency = record.delivered.saturating_sub(record.submit);
         self.target.record(record.target.saturating_sub(record.submit));
         self.delivered.record(latency);
-        self.timeline.record(Point { at: record.delivered, latency });
+        self.timeline.record(Point { at: record.delivered, latency }, record.bytes);
     }
 
-    fn summary(&self) -> OperationSummary {
+    /// Brings the latencies in order, as every figure wants them.
+    pub(crate) fn sort(&mut self) {
+        self.target.sort();
+        self.delivered.sort();
+    }
+
+    /// The figures, after [`Self::sort`].
+    pub(crate) fn summary(&self) -> OperationSummary {
         let target = self.target.latency();
         let delivered = self.delivered.latency();
         OperationSummary {
@@ -60,6 +67,7 @@ pub(crate) struct DriveStatistics {
     pub(crate) drive: Drive,
     boot_ios: u64,
     refused: u64,
+    first_error: Option<FirstError>,
     /// In the order of [`Operation::ALL`].
     pub(crate) operations: [OperationStatistics; Operation::ALL.len()],
 }
@@ -67,7 +75,7 @@ pub(crate) struct DriveStatistics {
 impl DriveStatistics {
     pub(crate) fn new(drive: Drive, bound: usize) -> Self {
         let operations = std::array::from_fn(|_| OperationStatistics::new(bound));
-        Self { drive, boot_ios: 0, refused: 0, operations }
+        Self { drive, boot_ios: 0, refused: 0, first_error: None, operations }
     }
 
     pub(crate) fn record(&mut self, record: &IoRecord) {
@@ -77,16 +85,17 @@ impl DriveStatistics {
             // Nothing of it is a drive's: no latency, no bytes.
             self.refused += 1;
         } else {
+            if record.failed && self.first_error.is_none() {
+                let operation = record.operation.name().to_owned();
+                self.first_error = Some(FirstError { operation, code: record.code, cause: None });
+            }
             self.operations[record.operation as usize].record(record);
         }
     }
 
     /// Brings the latencies in order, as every figure wants them.
     pub(crate) fn sort(&mut self) {
-        for operation in &mut self.operations {
-            operation.target.sort();
-            operation.delivered.sort();
-        }
+        self.operations.iter_mut().for_each(OperationStatistics::sort);
     }
 
     /// The figures, after [`Self::sort`].
@@ -110,6 +119,7 @@ impl DriveStatistics {
             copy,
             verify,
             barrier,
+            first_error: self.first_error.clone(),
             inside: None,
         }
     }

@@ -6,6 +6,7 @@ use stasis_block::Operation;
 use stasis_journal::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
 use std::time::Duration;
 
+use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
 
 /// Fields of a summary that depend on the wall clock. All others are the same
@@ -81,6 +82,9 @@ pub struct Summary {
     pub processors: Vec<ProcessorSummary>,
     /// The drives, in the order of the experiment.
     pub drives: Vec<DriveSummary>,
+    /// The jobs of a job file, where one was simulated.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub jobs: Vec<JobSummary>,
     /// What the caller added.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -129,6 +133,9 @@ pub struct DriveSummary {
     pub copy: OperationSummary,
     pub verify: OperationSummary,
     pub barrier: OperationSummary,
+    /// The first I/O that failed, where one did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub first_error: Option<FirstError>,
     /// What its model did inside, where it has an inside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<Value>,
@@ -153,6 +160,18 @@ impl DriveSummary {
     pub fn used(&self) -> impl Iterator<Item = (Operation, &OperationSummary)> {
         self.operations().into_iter().filter(|(_, summary)| summary.count > 0)
     }
+}
+
+/// The first I/O of a drive that failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FirstError {
+    /// Its operation.
+    pub operation: String,
+    /// What the guest was told: [`stasis_journal::IoRecord::code`].
+    pub code: u16,
+    /// What failed first of the drive's medium, and why. None where the model let it fail.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cause: Option<String>,
 }
 
 /// One operation on one drive. Failed I/Os count in every field.
@@ -190,6 +209,11 @@ impl Summary {
         for (drive, inside) in drives.iter_mut().zip(&outcome.inside) {
             drive.inside = inside.as_deref().map(json_or_text);
         }
+        for (drive, error) in drives.iter_mut().zip(&outcome.medium_errors) {
+            if let Some(first) = &mut drive.first_error {
+                first.cause.clone_from(error);
+            }
+        }
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
         // Of several machines, and of drives that are shared, where there are any.
         let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
@@ -221,6 +245,7 @@ impl Summary {
             processor_call_ns: outcome.processors.call,
             processors: processors(outcome),
             drives,
+            jobs: Vec::new(),
             extra,
         }
     }
@@ -262,6 +287,7 @@ const OWN_FIELDS: &[&str] = &[
     "processor_call_ns",
     "processors",
     "drives",
+    "jobs",
 ];
 
 /// The status with which a run ends.
@@ -353,12 +379,14 @@ mod tests {
             calibration: Vec::new(),
             tsc_khz: 7,
             inside: Vec::new(),
+            medium_errors: Vec::new(),
             machines: Vec::new(),
             processors: Default::default(),
             shared: Vec::new(),
         };
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
-        let summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);
+        let mut summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);
+        summary.jobs.push(JobSummary { name: "job".into(), operations: Default::default() });
         let json = serde_json::to_value(summary).unwrap();
         let mut names: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
         let mut own = OWN_FIELDS.to_vec();

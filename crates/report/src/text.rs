@@ -6,8 +6,8 @@ use crate::table::{Column, Table};
 use crate::units;
 use crate::Latency;
 
-/// A run's I/Os in a table: for each drive and operation the number of I/Os,
-/// and the mean, p50, p99 and p99.9 of target and delivered latency. The two
+/// A run's I/Os in a table: for each drive and operation the number of I/Os, their
+/// lengths together, and the mean, p50, p99 and p99.9 of target and delivered latency. The two
 /// share a line where they are the same. A percentile that so few I/Os do not carry is
 /// left out. `error` is the largest deviation of
 /// the percentiles p1 to p99.9.
@@ -15,21 +15,23 @@ pub fn text_summary(summary: &Summary) -> String {
     let mut table = Table::new(
         [Column::left("drive"), Column::left("operation")]
             .into_iter()
-            .chain([Column::right("I/Os"), Column::left("latency")])
+            .chain([Column::right("I/Os"), Column::right("amount"), Column::left("latency")])
             .chain(["mean", "p50", "p99", "p99.9", "error"].map(Column::right))
             .collect(),
     );
     for drive in &summary.drives {
         let mut name = drive.name.as_str();
         for (operation, used) in drive.used() {
-            let names =
-                |label: &str| vec![String::new(), String::new(), String::new(), label.into()];
+            let names = |label: &str| {
+                vec![String::new(), String::new(), String::new(), String::new(), label.into()]
+            };
             let same = used.target_ns == used.delivered_ns;
             let mut first = names(if same { "target = delivered" } else { "target" });
-            first[..3].clone_from_slice(&[
+            first[..4].clone_from_slice(&[
                 std::mem::take(&mut name).to_owned(),
                 operation.name().to_owned(),
                 units::count(used.count),
+                units::bytes(used.bytes),
             ]);
             first.extend(figures(&used.target_ns, used.count));
             if same {
@@ -51,8 +53,6 @@ pub fn text_summary(summary: &Summary) -> String {
         return "No I/O reached a modelled drive while the command ran.\n".to_owned();
     }
     let mut out = table.to_text();
-    let errors: u64 =
-        summary.drives.iter().flat_map(|drive| drive.used()).map(|(_, used)| used.errors).sum();
     let refused: u64 = summary.drives.iter().map(|drive| drive.refused).sum();
     if refused > 0 {
         let what = units::count(refused);
@@ -60,10 +60,8 @@ pub fn text_summary(summary: &Summary) -> String {
             "Commands that drives refused: {what} (status `refused` in ios.csv).\n"
         ));
     }
-    if errors > 0 {
-        out.push_str(&format!("{} of the I/Os failed.\n", units::count(errors)));
-    }
-    for text in summary.drives.iter().filter_map(crate::flash_page::unwritten) {
+    let failed = summary.drives.iter().filter_map(crate::failed::failed);
+    for text in failed.chain(summary.drives.iter().filter_map(crate::flash_page::unwritten)) {
         out.push_str(&text);
         out.push('\n');
     }

@@ -1,5 +1,6 @@
-//! Latency over virtual time in bounded memory: every I/O while there are few,
-//! then per slice of time its extremes and a fair sample.
+//! I/Os over virtual time in bounded memory: every latency while there are few, then per
+//! slice of time its extremes and a fair sample; the rate, the bandwidth and the queue
+//! depth of each slice.
 
 /// Points kept one by one.
 const POINTS: usize = 2048;
@@ -20,6 +21,7 @@ pub(crate) struct Point {
 #[derive(Debug, Clone, Copy)]
 struct Slice {
     count: u64,
+    bytes: u64,
     fastest: Point,
     slowest: Point,
     /// The I/Os with the smallest draws: a uniform sample that stays one when
@@ -28,14 +30,15 @@ struct Slice {
 }
 
 impl Slice {
-    fn of(draw: u64, point: Point) -> Self {
+    fn of(draw: u64, point: Point, bytes: u64) -> Self {
         let mut samples = [None; SAMPLES];
         samples[0] = Some((draw, point));
-        Self { count: 1, fastest: point, slowest: point, samples }
+        Self { count: 1, bytes, fastest: point, slowest: point, samples }
     }
 
     fn join(&mut self, other: &Self) {
         self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         if other.fastest.latency < self.fastest.latency {
             self.fastest = other.fastest;
         }
@@ -58,10 +61,48 @@ impl Slice {
     }
 }
 
+/// I/Os that were submitted and delivered within a slice, each kind with the time that
+/// was left of the slice (ns, summed). From these follows how many were in flight, whatever
+/// the order in which they are recorded, at a cost per I/O that does not grow with its time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flights {
+    begun: u64,
+    begun_rest: u128,
+    ended: u64,
+    ended_rest: u128,
+}
+
+impl Flights {
+    /// One slice of it and the next, of `width` ns each.
+    fn join(self, next: Self, width: u128) -> Self {
+        Self {
+            begun: self.begun + next.begun,
+            begun_rest: self.begun_rest + u128::from(self.begun) * width + next.begun_rest,
+            ended: self.ended + next.ended,
+            ended_rest: self.ended_rest + u128::from(self.ended) * width + next.ended_rest,
+        }
+    }
+}
+
+/// A figure over time, as (time in ns, figure).
+pub(crate) type Curve = Vec<(f64, f64)>;
+
+/// How an operation went over time.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    /// I/Os a second.
+    pub(crate) rate: Curve,
+    /// Bytes a second.
+    pub(crate) bandwidth: Curve,
+    /// I/Os in flight, on the average.
+    pub(crate) depth: Curve,
+}
+
 /// Latencies over time.
 pub(crate) struct Timeline {
     points: Vec<Point>,
     slices: Vec<Option<Slice>>,
+    flights: Vec<Flights>,
     /// Width of a slice: 2^shift ns.
     shift: u32,
     origin: u64,
@@ -70,34 +111,54 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     pub(crate) fn new() -> Self {
-        Self { points: Vec::new(), slices: Vec::new(), shift: 10, origin: 0, count: 0 }
+        Self {
+            points: Vec::new(),
+            slices: Vec::new(),
+            flights: Vec::new(),
+            shift: 10,
+            origin: 0,
+            count: 0,
+        }
     }
 
-    pub(crate) fn record(&mut self, point: Point) {
+    /// Takes an I/O of so many bytes.
+    pub(crate) fn record(&mut self, point: Point, bytes: u64) {
+        let begun = point.at.saturating_sub(point.latency);
         if self.count == 0 {
-            self.origin = point.at;
+            self.origin = begun;
             self.slices = vec![None; SLICES];
+            self.flights = vec![Flights::default(); SLICES];
         }
         let draw = scramble(self.count);
         self.count += 1;
         if self.points.len() < POINTS {
             self.points.push(point);
         }
-        // Delivery may be recorded a little out of order: the first slice takes
-        // what lies before the origin.
+        // I/Os are recorded in the order of their ends, or nearly so: the first slice
+        // takes what lies before the origin.
         let since = point.at.saturating_sub(self.origin);
         while since >> self.shift >= SLICES as u64 {
             self.halve();
         }
         let slice = &mut self.slices[(since >> self.shift) as usize];
-        let new = Slice::of(draw, point);
+        let new = Slice::of(draw, point, bytes);
         match slice {
             Some(slice) => slice.join(&new),
             None => *slice = Some(new),
         }
+        let width = 1u64 << self.shift;
+        let rest = |since: u64| u128::from(width - (since & (width - 1)));
+        let flights = &mut self.flights[(since >> self.shift) as usize];
+        flights.ended += 1;
+        flights.ended_rest += rest(since);
+        let since = begun.saturating_sub(self.origin);
+        let flights = &mut self.flights[(since >> self.shift) as usize];
+        flights.begun += 1;
+        flights.begun_rest += rest(since);
     }
 
     fn halve(&mut self) {
+        let width = 1 << self.shift;
         self.shift += 1;
         for index in 0..SLICES {
             let mut pair = self.slices.get(2 * index).copied().flatten();
@@ -108,6 +169,8 @@ impl Timeline {
                 }
             }
             self.slices[index] = pair;
+            let of = |index| self.flights.get(index).copied().unwrap_or_default();
+            self.flights[index] = of(2 * index).join(of(2 * index + 1), width);
         }
     }
 
@@ -136,32 +199,50 @@ impl Timeline {
         points
     }
 
-    /// I/Os per second over time, as (time in ns, rate), in at most 128 parts
-    /// that hold 20 I/Os each on the average; empty where that gives fewer than
-    /// four parts, too few to say anything.
-    pub(crate) fn rate(&self) -> Vec<(f64, f64)> {
+    /// How many I/Os were in flight in each slice, times its width (ns).
+    fn areas(&self) -> Vec<f64> {
+        let width = 1u128 << self.shift;
+        let mut open = 0u128;
+        let area = |flights: &Flights| {
+            // What is in flight when the slice begins, and what begins in it, until its
+            // end; less what is left of it when each ends.
+            let area = open * width + flights.begun_rest - flights.ended_rest;
+            open = open + u128::from(flights.begun) - u128::from(flights.ended);
+            area as f64
+        };
+        self.flights.iter().map(area).collect()
+    }
+
+    /// How the I/Os went, in at most 128 parts of time that hold 20 I/Os each on the
+    /// average; empty where that gives fewer than four parts, too few to say anything.
+    pub(crate) fn course(&self) -> Course {
         const PARTS: u64 = 128;
         const PER_PART: u64 = 20;
+        let mut course = Course::default();
         let Some(last) = self.slices.iter().rposition(Option::is_some) else {
-            return Vec::new();
+            return course;
         };
         let used = last + 1;
         let parts = (self.count / PER_PART).min(PARTS).min(used as u64) as usize;
         if parts < 4 {
-            return Vec::new();
+            return course;
         }
+        let areas = self.areas();
         let per_part = used.div_ceil(parts);
         let width = 2f64.powi(self.shift as i32) * per_part as f64;
         // The last slice is not full: its part's rate would be too low.
-        let whole = last / per_part;
-        (0..whole)
-            .map(|part| {
-                let slices = &self.slices[part * per_part..(part + 1) * per_part];
-                let count: u64 = slices.iter().flatten().map(|slice| slice.count).sum();
-                let middle = self.origin as f64 + (part as f64 + 0.5) * width;
-                (middle, count as f64 / (width / 1e9))
-            })
-            .collect()
+        for part in 0..last / per_part {
+            let slices = part * per_part..(part + 1) * per_part;
+            let middle = self.origin as f64 + (part as f64 + 0.5) * width;
+            let all = || self.slices[slices.clone()].iter().flatten();
+            let count: u64 = all().map(|slice| slice.count).sum();
+            let bytes: f64 = all().map(|slice| slice.bytes as f64).sum();
+            let area: f64 = areas[slices.clone()].iter().sum();
+            course.rate.push((middle, count as f64 / (width / 1e9)));
+            course.bandwidth.push((middle, bytes / (width / 1e9)));
+            course.depth.push((middle, area / width));
+        }
+        course
     }
 }
 
@@ -186,7 +267,7 @@ mod tests {
         ) {
             let mut timeline = Timeline::new();
             let all: Vec<_> = raw.iter().map(|&(at, latency)| Point { at, latency }).collect();
-            all.iter().for_each(|&point| timeline.record(point));
+            all.iter().for_each(|&point| timeline.record(point, 1));
             let points = timeline.points();
             prop_assert!(points.len() <= POINTS.max(SLICES * (SAMPLES + 2)));
             prop_assert_eq!(timeline.is_complete(), all.len() <= POINTS);
@@ -201,16 +282,53 @@ mod tests {
     }
 
     #[test]
-    fn rate_of_a_steady_stream_is_steady() {
+    fn a_steady_stream_is_steady() {
         let mut timeline = Timeline::new();
         for index in 0..100_000u64 {
-            timeline.record(Point { at: 5_000_000_000 + index * 100_000, latency: 90_000 });
+            let at = 5_000_000_000 + index * 100_000;
+            timeline.record(Point { at, latency: 390_000 }, 4096);
         }
-        let rate = timeline.rate();
-        assert!(rate.len() >= 64, "{}", rate.len());
-        for (at, rate) in rate {
+        let course = timeline.course();
+        for curve in [&course.rate, &course.bandwidth, &course.depth] {
+            assert!(curve.len() >= 64, "{}", curve.len());
+            assert!(curve.iter().all(|(at, _)| (4.9e9..15e9).contains(at)));
+        }
+        for (at, rate) in &course.rate {
             assert!((rate - 10_000.0).abs() < 200.0, "{rate} at {at}");
-            assert!((5e9..15e9).contains(&at));
+        }
+        for (at, bandwidth) in &course.bandwidth {
+            assert!((bandwidth - 4096e4).abs() < 4096.0 * 200.0, "{bandwidth} at {at}");
+        }
+        // Before the first part, I/Os are under way that end in it.
+        for (at, depth) in &course.depth[1..] {
+            assert!((depth - 3.9).abs() < 0.01, "{depth} at {at}");
+        }
+    }
+
+    proptest! {
+        /// Against one count per nanosecond.
+        #[test]
+        fn what_is_in_flight_is_counted_at_every_width(
+            raw in prop::collection::vec((0u64..4_000_000, 0u64..300_000), 1..400),
+        ) {
+            let mut raw = raw;
+            raw.sort_unstable_by_key(|(at, latency)| at + latency);
+            let mut timeline = Timeline::new();
+            for &(begin, latency) in &raw {
+                timeline.record(Point { at: begin + latency, latency }, 0);
+            }
+            let width = 1u64 << timeline.shift;
+            for (slice, area) in timeline.areas().into_iter().enumerate() {
+                let from = timeline.origin + slice as u64 * width;
+                let expected: u64 = raw
+                    .iter()
+                    .map(|&(begin, latency)| {
+                        let end = (begin + latency).max(timeline.origin).min(from + width);
+                        end.saturating_sub(begin.max(from))
+                    })
+                    .sum();
+                prop_assert_eq!(area as u64, expected, "slice {}", slice);
+            }
         }
     }
 
@@ -218,9 +336,9 @@ mod tests {
     fn the_ends_of_time_are_no_trouble() {
         let mut timeline = Timeline::new();
         for at in [7, 0, u64::MAX, u64::MAX - 1] {
-            timeline.record(Point { at, latency: at });
+            timeline.record(Point { at, latency: at }, u64::MAX);
         }
         assert_eq!(timeline.points().len(), 4);
-        assert!(timeline.rate().is_empty());
+        assert!(timeline.course().rate.is_empty());
     }
 }

@@ -107,14 +107,35 @@ pub fn count(value: u64) -> String {
 
 /// An amount of bytes in binary units: `40 MiB`.
 pub fn bytes(value: u64) -> String {
+    let (scale, unit) = bytes_unit(value as f64);
+    format!("{} {unit}", significant(value as f64 / scale, 4))
+}
+
+/// The largest binary unit in which so many bytes are at least 1, with its length.
+pub(crate) fn bytes_unit(value: f64) -> (f64, &'static str) {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut scaled = value as f64;
-    let mut unit = 0;
-    while scaled >= 1024.0 && unit + 1 < UNITS.len() {
-        scaled /= 1024.0;
+    let (mut scale, mut unit) = (1.0, 0);
+    while value.abs() / scale >= 1024.0 && unit + 1 < UNITS.len() {
+        scale *= 1024.0;
         unit += 1;
     }
-    format!("{} {}", significant(scaled, 4), UNITS[unit])
+    (scale, UNITS[unit])
+}
+
+/// Bytes a second, in decimal units as drives are sold: `92.2 MB/s`.
+pub fn bandwidth(value: f64) -> String {
+    let (scale, unit) = bandwidth_unit(value);
+    format!("{} {unit}", significant(value / scale, 4))
+}
+
+/// The largest unit in which so many bytes a second are at least 1, with its length.
+pub(crate) fn bandwidth_unit(value: f64) -> (f64, &'static str) {
+    match value.abs() {
+        value if value >= 1e9 => (1e9, "GB/s"),
+        value if value >= 1e6 => (1e6, "MB/s"),
+        value if value >= 1e3 => (1e3, "kB/s"),
+        _ => (1.0, "B/s"),
+    }
 }
 
 /// A deviation in percent with its sign; `–` where there is none to give.
@@ -169,6 +190,9 @@ mod tests {
         assert_eq!(bytes(0), "0 B");
         assert_eq!(bytes(4096), "4 KiB");
         assert_eq!(bytes(u64::MAX), "16 EiB");
+        assert_eq!(bandwidth(92_235_854.96), "92.24 MB/s");
+        assert_eq!(bandwidth(7e9), "7 GB/s");
+        assert_eq!(bandwidth(0.0), "0 B/s");
         assert_eq!(deviation(Some(0.0)), "0 %");
         assert_eq!(deviation(Some(-0.0004)), "<0.01 %");
         assert_eq!(deviation(Some(2.346)), "+2.35 %");

@@ -30,6 +30,7 @@ fn outcome(wall_ns: u64) -> Outcome {
         overshoot: Overshoot { p50: 1, p99: 20, max: 300 },
         calibration: vec![("io".to_owned(), 2880)],
         inside: Vec::new(),
+        medium_errors: Vec::new(),
         machines: Vec::new(),
         processors: Default::default(),
         shared: Vec::new(),
@@ -269,7 +270,8 @@ fn equal_latencies_share_a_line() {
     let columns: Vec<_> = columns.iter().map(|column| column.trim()).collect();
     // One I/O has a mean and a median, and no p99.
     let figures = ["100 µs", "100 µs", "–", "–"];
-    let expected = [&["a", "read", "1", "target = delivered"][..], &figures, &["0 %"]].concat();
+    let expected =
+        [&["a", "read", "1", "4 KiB", "target = delivered"][..], &figures, &["0 %"]].concat();
     assert_eq!(columns, expected);
 }
 

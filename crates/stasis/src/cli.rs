@@ -24,6 +24,9 @@ pub const FAILURE: u8 = 125;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Show no progress, and no summary at the end
+    #[arg(long, short, global = true)]
+    quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -256,9 +259,6 @@ pub struct RunArguments {
     /// Show what the guest's kernel says
     #[arg(long)]
     pub console: bool,
-    /// Do not say at the end what the drives did
-    #[arg(long, short)]
-    pub quiet: bool,
     /// What to run in the guest, as root
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -325,9 +325,6 @@ pub struct SimArguments {
     /// Do not write ios.csv
     #[arg(long)]
     pub no_ios: bool,
-    /// Do not say at the end what the drive did
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// A factor above 0.
@@ -340,10 +337,14 @@ fn factor(word: &str) -> Result<f64, String> {
 
 /// Does what the command line says.
 pub fn main() -> Result<ExitCode> {
-    match Cli::parse().command {
-        Command::Run(arguments) => commands::run::main(*arguments),
+    let Cli { command, quiet } = Cli::parse();
+    if quiet {
+        crate::progress::quiet();
+    }
+    match command {
+        Command::Run(arguments) => commands::run::main(*arguments, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
-        Command::Sim(arguments) => commands::sim::main(&arguments),
+        Command::Sim(arguments) => commands::sim::main(&arguments, quiet),
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),
         Command::Coordinate(command) => commands::coordinate::main(&command),

@@ -8,7 +8,9 @@ mod cli;
 mod commands;
 mod engine;
 mod failure;
+mod free_space;
 mod program;
+mod progress;
 
 use std::process::ExitCode;
 

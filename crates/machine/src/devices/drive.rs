@@ -31,6 +31,11 @@ impl DriveDevice {
         either!(self, device => device.drive())
     }
 
+    /// What holds its bytes, to be asked for what it remembers.
+    pub fn drive_mut(&mut self) -> &mut dyn Layer {
+        either!(self, device => device.drive_mut())
+    }
+
     /// Whether a write to `offset` says that there are commands.
     pub fn is_doorbell(&self, offset: u64) -> bool {
         match self {

@@ -64,6 +64,11 @@ impl NvmeDevice {
         &*self.drive
     }
 
+    /// What holds its bytes, to be asked for what it remembers.
+    pub fn drive_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.drive
+    }
+
     /// Its function has been reset.
     pub fn reset(&mut self) {
         self.controller.reset_function();

@@ -49,6 +49,11 @@ impl VirtioDevice {
         &*self.drive
     }
 
+    /// What holds its bytes, to be asked for what it remembers.
+    pub fn drive_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.drive
+    }
+
     /// Whether a write to `offset` says that there are requests.
     pub fn is_doorbell(offset: u64) -> bool {
         PciDevice::is_doorbell(offset)

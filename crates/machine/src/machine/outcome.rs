@@ -37,6 +37,9 @@ impl Run<'_> {
             };
             outcome.machines = self.machines.iter().map(of).collect();
         }
+        let drives = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
+        outcome.medium_errors =
+            drives.map(|drive| drive.drive_mut().take_error().map(|error| error.cause())).collect();
         outcome.shared = self.shared.iter().map(|shared| shared.report(now)).collect();
         Ok(outcome)
     }

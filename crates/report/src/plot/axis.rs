@@ -11,6 +11,8 @@ const LARGEST: f64 = 1e30;
 pub enum Scale {
     /// Evenly, from zero where that is near.
     Linear,
+    /// Evenly, always from zero: for lengths of bars, rates, amounts.
+    FromZero,
     /// By their logarithm. Values below 1 stand at 1.
     Log,
 }
@@ -20,6 +22,10 @@ pub enum Scale {
 pub enum Quantity {
     /// Times in ns.
     Time,
+    /// Amounts in bytes, shown in binary units.
+    Bytes,
+    /// Bytes a second, shown in decimal units.
+    Bandwidth,
     /// Anything else, in this unit (which may be empty).
     Number(&'static str),
 }
@@ -29,6 +35,9 @@ impl Quantity {
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Time => units::duration(value),
+            // Not negative, and less than a byte counts for nothing.
+            Self::Bytes => units::bytes(value as u64),
+            Self::Bandwidth => units::bandwidth(value),
             Self::Number("") => units::significant(value, 5),
             Self::Number(unit) => format!("{} {unit}", units::significant(value, 5)),
         }
@@ -65,6 +74,7 @@ impl Axis {
         }
         match self.scale {
             Scale::Linear => self.linear(low, high),
+            Scale::FromZero => self.linear(low.min(0.0), high.max(0.0)),
             Scale::Log => self.log(low.max(1.0), high.max(1.0)),
         }
     }
@@ -74,15 +84,18 @@ impl Axis {
         // differences would vanish.
         let low = if low > 0.0 && (low < high * 0.8 || low == high) { 0.0 } else { low };
         let (low, high) = if low == high { around(low) } else { (low, high) };
-        let step = nice_step((high - low) / 5.0);
-        let (low, high) = ((low / step).floor() * step, high + (high - low) * 0.03);
+        let largest = low.abs().max(high.abs());
         let (scale, unit) = match self.quantity {
             Quantity::Time => {
-                let unit = TimeUnit::of(low.abs().max(high.abs()));
+                let unit = TimeUnit::of(largest);
                 (unit.ns(), unit.symbol())
             }
+            Quantity::Bytes => units::bytes_unit(largest),
+            Quantity::Bandwidth => units::bandwidth_unit(largest),
             Quantity::Number(unit) => (1.0, unit),
         };
+        let step = nice_step((high - low) / 5.0 / scale) * scale;
+        let (low, high) = ((low / step).floor() * step, high + (high - low) * 0.03);
         let places = places_of(step / scale);
         let ticks = steps(low, high, step)
             .map(|value| Tick { value, label: units::decimals(value / scale, places) })
@@ -127,8 +140,8 @@ impl Axis {
 
     fn mark(&self, value: f64) -> String {
         match self.quantity {
-            Quantity::Time => units::duration(value),
             Quantity::Number(_) => short(value),
+            other => other.show(value),
         }
     }
 }
@@ -152,7 +165,7 @@ impl Fitted {
     /// an end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = match self.scale {
-            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Linear | Scale::FromZero => (value - self.low) / (self.high - self.low),
             Scale::Log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
         };
         place.clamp(0.0, 1.0)

@@ -44,7 +44,7 @@ const GAP: f64 = 11.0;
 /// Room for the frame above the first and below the last.
 const AROUND: f64 = 60.0;
 /// Characters of a label that are shown.
-const LABEL: usize = 28;
+const LABEL: usize = 36;
 
 impl Bars {
     /// Draws them.

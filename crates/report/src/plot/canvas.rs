@@ -8,8 +8,13 @@ use crate::page::escape;
 /// Size in units of the drawing, which are about CSS pixels.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
+/// Room for the labels of the vertical axis at least, and for its title beside them.
 const LEFT: f64 = 64.0;
+const TITLE: f64 = 22.0;
+/// Room at the right; a label at the axis' end takes half of its width there.
 const RIGHT: f64 = 14.0;
+/// Between the vertical axis and its labels.
+const GAP: f64 = 6.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
 
@@ -26,9 +31,11 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// A canvas of the usual size.
-    pub(super) fn new(title: &str, description: &str, keys: &[Key<'_>]) -> Self {
-        Self::sized(title, description, keys, HEIGHT, LEFT)
+    /// A canvas of the usual size, with room for the labels of `y`.
+    pub(super) fn new(title: &str, description: &str, keys: &[Key<'_>], y: &Fitted) -> Self {
+        let labels = y.ticks.iter().map(|tick| text_width(&tick.label));
+        let left = labels.fold(0.0, f64::max) + TITLE + GAP;
+        Self::sized(title, description, keys, HEIGHT, left.max(LEFT))
     }
 
     /// A canvas of another height and left margin.
@@ -75,7 +82,7 @@ impl Canvas {
             // A label stands only where the one before leaves room.
             let half = text_width(&tick.label) / 2.0;
             if x - half > free_from {
-                let x = x.min(self.width - half);
+                let x = x.min(self.width - half - 1.0);
                 self.text(x, bottom + 16.0, "middle", &tick.label);
                 free_from = x + half + 6.0;
             }
@@ -92,7 +99,7 @@ impl Canvas {
         for tick in &axis.ticks {
             let y = self.y(axis.place(tick.value));
             self.path("grid", &format!("M{} {}H{}", number(left), number(y), number(right)));
-            self.text(left - 6.0, y + 4.0, "end", &tick.label);
+            self.text(left - GAP, y + 4.0, "end", &tick.label);
         }
         let middle = number(self.y(0.5));
         self.out.push_str(&format!(
@@ -167,7 +174,7 @@ pub(super) fn number(value: f64) -> String {
 
 /// About how wide a label is.
 pub(super) fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.2
+    text.chars().count() as f64 * 6.5
 }
 
 /// A text of at most `limit` characters.

@@ -43,9 +43,9 @@ impl Cdf {
             .collect();
         let kind =
             if self.tail { "upper tail of the distribution" } else { "distribution function" };
-        let mut canvas = Canvas::new(&self.title, kind, &keys);
         let x = self.x.fit(self.series.iter().flat_map(|s| s.points.iter().map(|point| point.0)));
         let y = self.shares();
+        let mut canvas = Canvas::new(&self.title, kind, &keys, &y);
         canvas.x_axis(&x);
         canvas.y_axis(&y);
         if self.series.iter().all(|series| series.points.is_empty()) {

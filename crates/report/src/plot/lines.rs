@@ -42,9 +42,9 @@ impl Lines {
             .map(|line| (line.name.as_str(), line.colour, line.stroke.class().trim_start()))
             .collect();
         let kind = format!("{} over {}", self.y.label, self.x.label);
-        let mut canvas = Canvas::new(&self.title, &kind, &keys);
         let all = || self.lines.iter().flat_map(|line| line.points.iter());
         let (x, y) = (self.x.fit(all().map(|p| p.0)), self.y.fit(all().map(|p| p.1)));
+        let mut canvas = Canvas::new(&self.title, &kind, &keys, &y);
         canvas.x_axis(&x);
         canvas.y_axis(&y);
         if all().next().is_none() {

@@ -37,9 +37,9 @@ impl Scatter {
         let keys: Vec<Key<'_>> =
             self.series.iter().map(|s| (s.name.as_str(), s.colour, "dot")).collect();
         let kind = format!("{} over {}", self.y.label, self.x.label);
-        let mut canvas = Canvas::new(&self.title, &kind, &keys);
         let all = || self.series.iter().flat_map(|series| series.points.iter());
         let (x, y) = (self.x.fit(all().map(|p| p.0)), self.y.fit(all().map(|p| p.1)));
+        let mut canvas = Canvas::new(&self.title, &kind, &keys, &y);
         canvas.x_axis(&x);
         canvas.y_axis(&y);
         if all().next().is_none() {

@@ -1,18 +1,18 @@
 //! What the words of a run's page mean.
 
-use super::{has_guest, is_served, Used};
+use super::{Kind, Used};
 use crate::summary::{DriveSummary, Summary};
 use crate::Method;
 
-pub(super) fn terms(summary: &Summary) -> Vec<(String, String)> {
-    let [target, delivered] = match is_served(summary) {
-        false => [
+pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
+    let [target, delivered] = match kind {
+        Kind::Guest | Kind::Simulation => [
             "the time from the guest's doorbell write to the completion that the drive's model \
              asked for.",
             "the virtual time from the doorbell write until the completion was visible to the \
              guest.",
         ],
-        true => [
+        Kind::Server => [
             "the time from when the server saw the request in its ring to the completion that \
              the drive's model asked for; without a model, until the medium had done it.",
             "the time from when the server saw the request until the completion was visible in \
@@ -40,7 +40,7 @@ pub(super) fn terms(summary: &Summary) -> Vec<(String, String)> {
              Pointing at a mark shows its figures.",
         ),
     ];
-    if !has_guest(summary) && !is_served(summary) {
+    if kind == Kind::Simulation {
         let guests = ["Target", "Delivered", "Error", "Skipped", "Frozen"];
         terms.retain(|(term, _)| !guests.contains(term));
         terms.insert(
@@ -51,7 +51,7 @@ pub(super) fn terms(summary: &Summary) -> Vec<(String, String)> {
             ),
         );
     }
-    if is_served(summary) {
+    if kind == Kind::Server {
         terms.retain(|(term, _)| !["Skipped", "Frozen"].contains(term));
     }
     let used = || summary.drives.iter().flat_map(DriveSummary::used);

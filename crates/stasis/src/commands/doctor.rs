@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -15,8 +15,9 @@ use stasis_qemu::probe::{self, KvmState};
 use stasis_softkvm::{Control, Form, Host, Requirements};
 
 use crate::commands;
-use crate::commands::run::progress::Steps;
 use crate::engine::soft;
+use crate::free_space::free_space;
+use crate::progress::Steps;
 
 /// Disk that a guest (0.6 GiB), the software host's kernel and its saved
 /// machines (0.3 GiB each) take in the cache, with room for the build.
@@ -111,7 +112,7 @@ fn look() -> Result<Findings> {
         guest_built: build::default_cache().is_some_and(|cache| build::is_built(&recipe, &cache)),
         guest_suite: recipe.suite,
         guest_tools: build::missing_tools(),
-        cache_available: available_disk(&cache),
+        cache_available: free_space(&cache),
         cache,
     })
 }
@@ -124,13 +125,6 @@ fn needed_memory() -> u64 {
 /// Whether that much is to be had, as far as is known.
 fn enough(available: Option<u64>) -> bool {
     available.is_none_or(|available| available >= needed_memory())
-}
-
-/// Bytes that this user can write where `path` is, or will be.
-fn available_disk(path: &Path) -> Option<u64> {
-    let there = path.ancestors().find(|path| path.exists())?;
-    let found = nix::sys::statvfs::statvfs(there).ok()?;
-    Some(found.blocks_available() * found.fragment_size())
 }
 
 /// What follows from `found`.
@@ -326,10 +320,5 @@ mod tests {
         found.guest_tools = vec![("mmdebstrap", "mmdebstrap")];
         found.cache_available = Some(1 << 20);
         assert!(examine(found).problems.is_empty());
-    }
-
-    #[test]
-    fn disk_is_found_for_a_folder_that_is_not_there_yet() {
-        assert!(available_disk(Path::new("/tmp/no/such/folder")).is_some());
     }
 }

@@ -7,7 +7,7 @@ use stasis_experiment::{Experiment, GuestSpec};
 use stasis_guest::build::{self, Guest, Recipe};
 
 use crate::cli::GuestBuildArguments;
-use crate::commands::run::progress::Steps;
+use crate::progress::Steps;
 
 /// The recipe of an experiment's guest.
 pub fn recipe(spec: &GuestSpec) -> Recipe {

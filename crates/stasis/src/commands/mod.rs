@@ -33,6 +33,7 @@ pub fn print(text: &str) -> Result<()> {
 /// Something to read from once the program is asked to stop.
 pub fn signals() -> Result<UnixStream> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    crate::progress::stops_by_itself();
     let (read, write) = UnixStream::pair().context("cannot make a pair of sockets")?;
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         let write = write.try_clone().context("cannot wait for signals")?;

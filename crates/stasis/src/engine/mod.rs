@@ -70,6 +70,7 @@ pub fn unfinished(ending: Ending, virtual_ns: u64, wall: Duration) -> Outcome {
         calibration: Vec::new(),
         tsc_khz: 0,
         inside: Vec::new(),
+        medium_errors: Vec::new(),
         machines: Vec::new(),
         processors: Default::default(),
         shared: Vec::new(),

@@ -1,7 +1,7 @@
 //! From an experiment to a machine that can be run: media opened and checked,
 //! models resolved, the engine's needs met.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -311,6 +311,12 @@ impl Prepared<'_> {
     /// The drives as results name them.
     pub fn drives(&self) -> Vec<stasis_report::Drive> {
         self.shown.clone()
+    }
+
+    /// The files of the drives' media on this host, where they have one.
+    pub fn paths(&self) -> Vec<Option<PathBuf>> {
+        let drives = self.plan.machines.iter().flat_map(|machine| &machine.drives);
+        drives.map(|drive| drive.medium.path().map(Path::to_owned)).collect()
     }
 
     /// The names of several machines; none where there is only one.

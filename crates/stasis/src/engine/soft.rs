@@ -130,7 +130,7 @@ pub fn run(
     };
     let control = Control { stop: Arc::clone(stop), wall_limit };
     // The relay shows progress and takes entries, but not both at once.
-    let mut steps = crate::commands::run::progress::Steps::new();
+    let mut steps = crate::progress::Steps::new();
     let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
     let outcome = stasis_softkvm::run(&host, &job, relay, &control, &mut progress);
     for image in images {

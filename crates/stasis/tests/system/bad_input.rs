@@ -1,4 +1,5 @@
-//! Mistakes are told in one message, at once, before anything is started.
+//! Mistakes are told in one message, at once, before anything is started; what fails
+//! beside the drives, with its cause.
 
 use std::time::Duration;
 
@@ -53,4 +54,43 @@ fn a_machine_that_has_not_what_it_takes() {
     assert!(!matches!(run.status, Some(0) | None), "{run:#?}");
     run.says(&["qemu-system-x86"]);
     fails(&bench, &["--engine=exact", "--memory=100TiB"], &["memory"]);
+}
+
+#[test]
+fn a_full_disk_of_the_host_is_told_with_the_image_and_what_the_guest_was_told() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("small")).unwrap();
+    // A disk of its own, in name spaces that end with the run.
+    let mut command = std::process::Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    let run = bench.command(&[
+        "run",
+        "--drive=model=fixed:100us,medium=file:small/d.img,size=64MiB",
+        "--",
+        "sh",
+        "-c",
+        "dd if=/dev/zero of=/dev/nvme0n1 bs=1M count=8 oflag=direct 2>/dev/null; echo dd $?",
+    ]);
+    let mount = "mount -t tmpfs -o size=4m tmpfs small && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", mount, "sh"]).arg(run.get_program()).args(run.get_args());
+    command.current_dir(bench.path("."));
+    for (name, value) in run.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        command.env(name, value);
+    }
+    command.stdin(std::process::Stdio::null());
+    let run = bench.finish(command);
+    assert_eq!((run.status, run.stdout.trim()), (Some(0), "dd 1"), "{run:#?}");
+    for word in [
+        "file:small/d.img: write of",
+        "the host's disk that holds",
+        "is full (0 B free)",
+        "Write Fault (0x280)",
+    ] {
+        assert!(run.stderr.contains(word), "no {word:?} in {run:#?}");
+    }
+    let drive = &bench.json("results/summary.json")["drives"][0];
+    assert!(drive["first_error"]["cause"].as_str().unwrap().contains("is full"), "{drive}");
+    assert!(bench.text("results/report.html").contains("Write Fault (0x280)"));
 }

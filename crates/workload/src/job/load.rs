@@ -15,6 +15,7 @@ use crate::{Io, JobError, TraceError, Workload};
 #[derive(Debug)]
 pub struct Load {
     threads: Vec<Thread>,
+    jobs: Vec<(String, usize)>,
     /// The stage of each thread: those of one stage run together.
     stages: Vec<u32>,
     stage: u32,
@@ -55,9 +56,16 @@ impl Load {
             }
         }
         let ready = BinaryHeap::with_capacity(threads.len());
-        let mut load = Self { threads, stages, stage: 0, running: 0, ready, path };
+        let jobs = file.jobs.iter().map(|job| (job.name.clone(), job.numjobs as usize)).collect();
+        let mut load = Self { threads, jobs, stages, stage: 0, running: 0, ready, path };
         load.begin(0);
         Ok(load)
+    }
+
+    /// The jobs by name, each with its number of threads. Threads are numbered through,
+    /// in this order.
+    pub fn jobs(&self) -> &[(String, usize)] {
+        &self.jobs
     }
 
     /// The threads of the present stage begin.

@@ -9,6 +9,7 @@ use stasis_clock::{MILLISECOND, SECOND};
 use stasis_coordinate::ask::Manner;
 use stasis_coordinate::guest::{run, Said};
 use stasis_coordinate::PORT_NAME;
+use stasis_report::units::duration as shown;
 use stasis_serve::systemd;
 
 use super::{duration, say};
@@ -83,12 +84,12 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
 fn summary(said: &Said) -> String {
     let mean = said.delay.0 / said.wakes.max(1);
     format!(
-        "asked {} times; {} messages sent, {} unheard; woken {} times, {:.1} us after bfq's change on average, {:.1} us at most",
+        "asked {} times; {} messages sent, {} unheard; woken {} times, {} after bfq's change on average, {} at most",
         said.begun,
         said.messages,
         said.unheard,
         said.wakes,
-        mean as f64 / 1e3,
-        said.delay.1 as f64 / 1e3
+        shown(mean as f64),
+        shown(said.delay.1 as f64)
     )
 }

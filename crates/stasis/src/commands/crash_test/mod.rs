@@ -24,9 +24,9 @@ use stasis_experiment::{Engine, Experiment};
 use stasis_report::ResultsFolder;
 
 use super::guest;
-use super::run::progress::Steps;
 use super::run::{self, Show};
 use crate::engine::Recording;
+use crate::progress::Steps;
 use check::GuestCheck;
 use session::{Finding, Looks, Outcome, Session};
 
@@ -228,8 +228,7 @@ fn explore(
     let mut outcome = Outcome::default();
     session.explore(&cuts, &mut looks, &mut outcome, |outcome| {
         if outcome.cuts.is_multiple_of(16) {
-            let text = format!("{} of {total} power cuts", outcome.cuts);
-            steps.step(&text, Some(outcome.cuts as f64 / total as f64));
+            steps.count("power cuts", outcome.cuts, total);
         }
         !stop.load(Ordering::Relaxed)
     })?;
@@ -252,8 +251,7 @@ fn explore_in_guests(
     let begun = Instant::now();
     let total = cuts.len() as u64;
     let outcome = together::explore(record, &cuts, checks, arguments.check_every, stop, |done| {
-        let text = format!("{done} of {total} power cuts");
-        steps.step(&text, Some(done as f64 / total as f64));
+        steps.count("power cuts", done, total);
     })?;
     Ok((session, outcome, begun.elapsed().as_secs_f64()))
 }

@@ -24,11 +24,12 @@ use crate::cli::RunArguments;
 use crate::commands::crash_test::power_cut;
 use crate::commands::guest;
 use crate::engine::{self, Recording, Setting};
+use crate::free_space;
 use relay::Relay;
 
 /// `stasis run`.
-pub fn main(arguments: RunArguments) -> Result<ExitCode> {
-    let (show_console, quiet) = (arguments.console, arguments.quiet);
+pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
+    let show_console = arguments.console;
     let power_cut = arguments.power_cut;
     let (mut experiment, base) = experiment(arguments)?;
     let stop = stop_on_signals()?;
@@ -57,6 +58,7 @@ pub fn main(arguments: RunArguments) -> Result<ExitCode> {
 /// A flag that Ctrl-C and SIGTERM set.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
+    crate::progress::stops_by_itself();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot handle signals")?;
     }
@@ -191,6 +193,7 @@ pub fn execute_recorded(
     let prepared = setting.prepare()?;
 
     let recorder = Recorder::within(claimed, prepared.drives())?;
+    let paths = prepared.paths();
     let mut relay = Relay::new(recorder, show, prepared.machines())?;
     if let Some(recording) = recording {
         let path = recording.file();
@@ -209,7 +212,7 @@ pub fn execute_recorded(
     let command_wall = relay.command_wall;
     let (recorder, outcome) = relay.finish().context("cannot unpack the guest's /results")?;
 
-    let (outcome, mut message) = match (outcome, failed, result) {
+    let (mut outcome, mut message) = match (outcome, failed, result) {
         (Some(outcome), _, _) => (outcome, None),
         (None, Some(failed), _) => bail!(failed),
         (None, None, Ok(())) => bail!("the machine ended without saying how"),
@@ -223,6 +226,12 @@ pub fn execute_recorded(
     };
     if let Some(text) = describe(&outcome, experiment, &words) {
         message = Some(text);
+    }
+    for (error, path) in outcome.medium_errors.iter_mut().zip(&paths) {
+        // The reason that there mostly is, which a software host does not hear of.
+        if let (Some(error), Some(full)) = (error, path.as_deref().and_then(free_space::full)) {
+            *error = format!("{error}; {full}");
+        }
     }
     let mut extra = Map::new();
     extra.insert("command".into(), experiment.command.clone().into());

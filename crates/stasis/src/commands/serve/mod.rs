@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
-use stasis_report::units::bytes;
+use stasis_report::units::{bytes, duration};
 use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
 
 use crate::commands;
@@ -309,7 +309,6 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
 
 /// What a drive has done, in a line.
 fn summary(drive: &stasis_serve::DriveReport) -> String {
-    let us = |nanos: f64| nanos / 1000.0;
     let counts = &drive.counts;
     let mut line = format!(
         "stasis serve: {}: {} reads, {} writes, {} flushes, {} failed; {} connections, {} faults",
@@ -324,19 +323,20 @@ fn summary(drive: &stasis_serve::DriveReport) -> String {
     for (name, times) in [("read", drive.read), ("write", drive.write)] {
         if times.count > 0 {
             line += &format!(
-                "; {name} {:.1} us mean, {:.1} us p99",
-                us(times.mean_ns),
-                us(times.p99_ns as f64)
+                "; {name} {} mean, {} p99",
+                duration(times.mean_ns),
+                duration(times.p99_ns as f64)
             );
         }
     }
     if let (Some(error), Some(bias)) = (drive.timing_error, drive.timing_bias_ns) {
+        let direction = if bias < 0.0 { "before" } else { "after" };
         line += &format!(
-            "; {:+.2} us from the model's time in the mean, {:.1} us p99, {:.1} us p99.9, {:.0} us at most",
-            us(bias),
-            us(error.p99_ns as f64),
-            us(error.p999_ns as f64),
-            us(error.max_ns as f64)
+            "; {} {direction} the model's time in the mean, {} p99, {} p99.9, {} at most",
+            duration(bias.abs()),
+            duration(error.p99_ns as f64),
+            duration(error.p999_ns as f64),
+            duration(error.max_ns as f64)
         );
     }
     line

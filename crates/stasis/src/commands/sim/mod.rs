@@ -18,9 +18,9 @@ use stasis_report::{Drive, Recorder, Summary};
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
 use crate::cli::SimArguments;
-use crate::commands::run::progress::Steps;
 use crate::commands::run::stop_on_signals;
 use crate::engine;
+use crate::progress::Steps;
 
 /// The engine's name in results.
 const ENGINE: &str = "sim";
@@ -30,11 +30,11 @@ const BATCH: usize = 4096;
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// `stasis sim`.
-pub fn main(arguments: &SimArguments) -> Result<ExitCode> {
+pub fn main(arguments: &SimArguments, quiet: bool) -> Result<ExitCode> {
     let simulation = Setting::new(arguments)?;
     let stop = stop_on_signals()?;
     let run = simulation.run(&stop)?;
-    if !arguments.quiet {
+    if !quiet {
         eprint!("{}", stasis_report::text_summary(&run.summary));
         eprint!("{}", run.rates());
         eprintln!("report: {}", arguments.results.join(stasis_report::REPORT_FILE).display());
@@ -128,6 +128,9 @@ impl Setting {
             true => Recorder::without_ios(&self.results, vec![drive])?,
             false => Recorder::create(&self.results, vec![drive])?,
         };
+        if let Some(jobs) = self.work.jobs().filter(|jobs| jobs.len() > 1) {
+            recorder.by_job(jobs.to_vec());
+        }
         let source = self.source.display().to_string();
         let begun = Instant::now();
         let mut simulation = Simulation::new(self.model, self.work);
@@ -202,7 +205,8 @@ fn go<W: Workload>(
     let mut done: Vec<Finished> = Vec::with_capacity(2 * BATCH);
     let mut records: Vec<IoRecord> = Vec::with_capacity(2 * BATCH);
     let mut steps = Steps::new();
-    let mut told = Instant::now();
+    let begun = Instant::now();
+    let mut told = begun;
     let mut measured: Option<Nanos> = None;
     let (mut early, mut total) = (false, 0u64);
     loop {
@@ -231,7 +235,12 @@ fn go<W: Workload>(
             told = Instant::now();
             let now = simulation.now();
             let passed = Duration::from_nanos(now).as_secs_f64();
-            let what = format!("{passed:.3} s of virtual time, {total} I/Os");
+            let rate = total as f64 / begun.elapsed().as_secs_f64().max(1e-3);
+            let what = format!(
+                "{passed:.3} s of virtual time, {} I/Os, {} a second",
+                stasis_report::units::count(total),
+                stasis_report::units::decimals(rate, 0)
+            );
             let of_limit = (until != Nanos::MAX).then(|| now as f64 / until.max(1) as f64);
             let fraction = match (simulation.workload().fraction(now), of_limit) {
                 (Some(one), Some(other)) => Some(one.max(other)),

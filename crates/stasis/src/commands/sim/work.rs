@@ -54,6 +54,14 @@ impl Workload for Work {
 }
 
 impl Work {
+    /// The jobs of a job file by name, each with its number of threads.
+    pub fn jobs(&self) -> Option<&[(String, usize)]> {
+        match self {
+            Self::Load(load) => Some(load.jobs()),
+            Self::Replay(_) => None,
+        }
+    }
+
     /// What the user should know once it is over.
     pub fn remark(&self) -> Option<String> {
         let Self::Replay(replay) = self else { return None };

@@ -5,6 +5,7 @@ use serde_json::json;
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Quantity, Scale, Stroke};
+use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
 use super::{figure, Settings, Simulator};
@@ -42,9 +43,9 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
     );
     for (colour, blocking) in BLOCKING.into_iter().enumerate() {
         let run = simulator.run(drive(blocking), SIZE, &job)?;
-        let us = |ns: f64| format!("{:.0} us", ns / 1e3);
-        let mut row = vec![blocking.to_owned(), us(mean(&run.reads))];
-        row.extend([50.0, 90.0, 99.0, 99.9].map(|percent| us(percentile(&run.reads, percent))));
+        let mut row = vec![blocking.to_owned(), duration(mean(&run.reads))];
+        let percents = [50.0, 90.0, 99.0, 99.9];
+        row.extend(percents.map(|percent| duration(percentile(&run.reads, percent))));
         table.push(row);
         let what = |which: &str| format!("reads, {blocking}-blocking: {which}");
         figures.push(figure("Fig. 6a", what("mean"), "us", None, Some(mean(&run.reads) / 1e3)));

@@ -55,8 +55,8 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
     }
     let mut tables = Vec::new();
     for (caption, grid) in [
-        ("One register, one page time (us).", &basic),
-        ("Two registers, lower and upper pages (us).", &advanced),
+        ("One register, one page time (µs).", &basic),
+        ("Two registers, lower and upper pages (µs).", &advanced),
     ] {
         let columns = SIDES.iter().map(|planes| Column::right(format!("{planes} planes")));
         let mut table =
@@ -87,7 +87,7 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         "16 threads read 4 KiB at uniformly random places. One plane serves them one after the \
          other: 16 times a page's time. With 16 channels the reads meet by chance only; for \
          independent uniform reads on one-register planes that is about 1/9.6 of the former, so \
-         that above 1550 and below 130 us are not both to be had from such a load."
+         that above 1550 and below 130 µs are not both to be had from such a load."
             .into(),
     ));
     section = section.with(Block::Plots(vec![plot.draw()]));

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
+use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
 use super::published::BASIC_ERROR;
@@ -82,8 +83,8 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
     let mut row = |name: String, outcome: &Outcome| {
         table.push(vec![
             name,
-            format!("{:.0} us", outcome.basic),
-            format!("{:.0} us", outcome.advanced),
+            duration(outcome.basic * 1e3),
+            duration(outcome.advanced * 1e3),
             format!("{:+.1} %", outcome.error()),
         ]);
     };

@@ -59,10 +59,10 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
             figures.push(figure("Fig. 2a", what, "us", us, mean("raw", threads)));
         }
         let late = runs.job(id, "50us-1").and_then(|job| job.percentile(99.0)).map(|ns| ns / 1e3);
-        let what = format!("1 thread, {vcpus} vCPUs, 50 us: p99");
+        let what = format!("1 thread, {vcpus} vCPUs, 50 µs: p99");
         figures.push(figure("Fig. 2b", what, "us", RAW_50US, late));
         for threads in COUNTS {
-            let what = format!("{threads} threads, {vcpus} vCPUs, 50 us: mean");
+            let what = format!("{threads} threads, {vcpus} vCPUs, 50 µs: mean");
             figures.push(figure("Fig. 2b", what, "us", None, mean("50us", threads)));
         }
         if let Some(run) = runs.get(id) {
@@ -92,7 +92,7 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
     let section = Section::new("Fig. 2 Latency against threads")
         .with(Block::Prose(
             "Random 4 KiB reads, one at a time in each thread, of a drive without latency and of \
-             one of 50 us. Each processor of the guest has the full speed of one, so threads \
+             one of 50 µs. Each processor of the guest has the full speed of one, so threads \
              add latency only where they outnumber the processors. The drive's part is as \
              delivered: exact, whatever the number."
                 .into(),

@@ -148,16 +148,16 @@ fn table(measured: &[Option<Measured>]) -> Table {
     let mut table = Table::new(columns);
     let all = TABLE_4.iter().zip(measured).map(|(column, run)| rows(column, run.as_ref()));
     let all: Vec<Vec<Figure>> = all.collect();
-    let show = |value: Option<f64>| {
-        value.map_or("–".to_owned(), |value| stasis_report::units::significant(value, 6))
-    };
     for index in 0..all[0].len() {
         let first = &all[0][index];
         let what = first.what.split_once(", ").map_or("", |(_, what)| what);
-        let unit = if first.unit.is_empty() { String::new() } else { format!(" ({})", first.unit) };
+        let unit = match first.shown_unit() {
+            "" => String::new(),
+            unit => format!(" ({unit})"),
+        };
         let mut row = vec![format!("{what}{unit}")];
-        row.extend(all.iter().map(|column| show(column[index].published)));
-        row.extend(all.iter().map(|column| show(column[index].measured)));
+        row.extend(all.iter().map(|column| column[index].show(column[index].published)));
+        row.extend(all.iter().map(|column| column[index].show(column[index].measured)));
         table.push(row);
     }
     table

@@ -1,0 +1,91 @@
+//! I/Os that failed, in words: how many, why, and what the guest was told.
+
+use crate::summary::DriveSummary;
+use crate::units;
+
+/// Codes that tell a guest of a medium's failure, by interface: NVMe 1.4 figure 128 with
+/// the type in bits 10:8, virtio 1.2 section 5.2.6.
+const CODES: &[(&str, u16, &str)] = &[
+    ("nvme", 0x280, "Write Fault"),
+    ("nvme", 0x281, "Unrecovered Read Error"),
+    ("virtio-blk", 1, "VIRTIO_BLK_S_IOERR"),
+];
+
+/// What is to be said of a drive's failed I/Os; none where all ended well.
+pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
+    let errors: u64 = drive.used().map(|(_, used)| used.errors).sum();
+    if errors == 0 {
+        return None;
+    }
+    let count = match errors {
+        1 => "one I/O failed".to_owned(),
+        _ => format!("{} I/Os failed", units::count(errors)),
+    };
+    let Some(first) = &drive.first_error else { return Some(format!("{}: {count}.", drive.name)) };
+    let known = |(interface, code, _): &&(&str, u16, &str)| {
+        drive.interface == *interface && first.code == *code
+    };
+    let told = match CODES.iter().find(known) {
+        Some((_, code, name)) => format!("{name} ({code:#x})"),
+        None => format!("{:#x}", first.code),
+    };
+    let why = match &first.cause {
+        Some(cause) => format!("{}: {cause}", drive.medium),
+        None => format!("The model {} let them fail", drive.model),
+    };
+    Some(format!(
+        "{}: {count}. {why}. The guest was told the status {told} of the first, a {}.",
+        drive.name, first.operation
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::DriveStatistics;
+    use stasis_block::Operation;
+    use stasis_journal::IoRecord;
+
+    fn summary(interface: &str, code: u16) -> DriveSummary {
+        let [name, model, medium] = ["d", "fixed:1us", "file:x.img"].map(str::to_owned);
+        let drive = crate::Drive { name, model, interface: interface.to_owned(), medium };
+        let mut statistics = DriveStatistics::new(drive, 10);
+        statistics.record(&IoRecord {
+            drive: 0,
+            queue: 1,
+            operation: Operation::Write,
+            failed: code != 0,
+            refused: false,
+            code,
+            boot: false,
+            fua: false,
+            stream: 0,
+            priority: 0,
+            offset: 0,
+            bytes: 4096,
+            source: 0,
+            order: 0,
+            submit: 0,
+            target: 1,
+            delivered: 1,
+        });
+        statistics.sort();
+        statistics.summary()
+    }
+
+    #[test]
+    fn a_failure_is_told_with_its_cause_and_what_the_guest_was_told() {
+        assert_eq!(failed(&summary("nvme", 0)), None);
+        let mut drive = summary("nvme", 0x280);
+        let said = failed(&drive).unwrap();
+        assert_eq!(
+            said,
+            "d: one I/O failed. The model fixed:1us let them fail. The guest was told the status \
+             Write Fault (0x280) of the first, a write."
+        );
+        drive.first_error.as_mut().unwrap().cause = Some("write: the disk is full".into());
+        assert!(failed(&drive).unwrap().contains("file:x.img: write: the disk is full. The guest"));
+        assert!(failed(&summary("virtio-blk", 1)).unwrap().contains("VIRTIO_BLK_S_IOERR (0x1)"));
+        assert!(failed(&summary("nvme", 0x2c0)).unwrap().contains("the status 0x2c0 of"));
+    }
+}

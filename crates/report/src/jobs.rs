@@ -1,0 +1,67 @@
+//! The I/Os of a job file's jobs, each on its own.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stasis_block::Operation;
+use stasis_journal::IoRecord;
+
+use crate::statistics::OperationStatistics;
+use crate::summary::OperationSummary;
+
+/// What a job of a job file did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobSummary {
+    /// Its name there.
+    pub name: String,
+    /// The operations that it used, by name.
+    pub operations: BTreeMap<String, OperationSummary>,
+}
+
+/// The jobs of a run.
+pub(crate) struct Jobs {
+    names: Vec<String>,
+    /// The place of its job by a thread's number.
+    of_thread: Vec<usize>,
+    /// By job, in the order of [`Operation::ALL`].
+    statistics: Vec<[OperationStatistics; Operation::ALL.len()]>,
+}
+
+impl Jobs {
+    /// Jobs by name, each with so many threads, which are numbered through. Of each
+    /// operation `bound` latencies are kept one by one.
+    pub(crate) fn new(jobs: Vec<(String, usize)>, bound: usize) -> Self {
+        let of_thread = jobs
+            .iter()
+            .enumerate()
+            .flat_map(|(place, (_, threads))| std::iter::repeat_n(place, *threads))
+            .collect();
+        let fresh = |_: &_| std::array::from_fn(|_| OperationStatistics::new(bound));
+        let statistics = jobs.iter().map(fresh).collect();
+        Self { names: jobs.into_iter().map(|(name, _)| name).collect(), of_thread, statistics }
+    }
+
+    /// Takes an I/O; its queue is its thread's number.
+    pub(crate) fn record(&mut self, record: &IoRecord) {
+        if record.boot || record.refused {
+            return;
+        }
+        if let Some(place) = self.of_thread.get(usize::from(record.queue)) {
+            self.statistics[*place][record.operation as usize].record(record);
+        }
+    }
+
+    /// The jobs' figures.
+    pub(crate) fn summaries(&mut self) -> Vec<JobSummary> {
+        let summary = |(name, operations): (&String, &mut [OperationStatistics; 8])| {
+            let used = Operation::ALL.into_iter().zip(operations);
+            let used = used.filter(|(_, statistics)| statistics.count > 0);
+            let operations = used.map(|(operation, statistics)| {
+                statistics.sort();
+                (operation.name().to_owned(), statistics.summary())
+            });
+            JobSummary { name: name.clone(), operations: operations.collect() }
+        };
+        self.names.iter().zip(&mut self.statistics).map(summary).collect()
+    }
+}

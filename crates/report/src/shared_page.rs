@@ -1,0 +1,247 @@
+//! What `report.html` says of several machines and of the drives that they share.
+
+use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::page::{Block, Section};
+use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
+use crate::summary::Summary;
+use crate::table::{Column, Table};
+use crate::units;
+
+/// Time between two samples of a workload's rate (ns): the field's name says it.
+const SAMPLE: f64 = 2e9;
+
+/// A machine, as `summary.json` has it.
+#[derive(Debug, Deserialize)]
+struct Machine {
+    name: String,
+    ending: String,
+    exit_status: Option<i32>,
+    started_seconds: Option<f64>,
+    virtual_seconds: Option<f64>,
+}
+
+/// A shared drive, likewise.
+#[derive(Debug, Deserialize)]
+struct Shared {
+    name: String,
+    scheduler: Value,
+    tenants: Vec<Tenant>,
+    workloads: Vec<Workload>,
+}
+
+/// A virtual disk on it.
+#[derive(Debug, Deserialize)]
+struct Tenant {
+    name: String,
+    weight: u32,
+    requests: u64,
+    bytes: u64,
+    urgent_requests: u64,
+    help_calls: u64,
+    helped_seconds: f64,
+    unhelped_seconds: f64,
+}
+
+/// A workload of the host on it.
+#[derive(Debug, Deserialize)]
+struct Workload {
+    name: String,
+    weight: u32,
+    group_weight: Option<u32>,
+    seconds: f64,
+    ios: u64,
+    bytes: u64,
+    errors: u64,
+    bytes_per_second: f64,
+    mean_latency_ns: f64,
+    longest_latency_ns: f64,
+    threads: Vec<Thread>,
+    bytes_per_second_each_2s: Vec<f64>,
+}
+
+/// A process of a workload.
+#[derive(Debug, Deserialize)]
+struct Thread {
+    requests: u64,
+    bytes: u64,
+}
+
+/// The rows of a field that only runs of several machines have.
+fn rows<T: DeserializeOwned>(summary: &Summary, name: &str) -> Vec<T> {
+    let rows = summary.extra.get(name).cloned();
+    rows.and_then(|rows| serde_json::from_value(rows).ok()).unwrap_or_default()
+}
+
+/// The sections of a run of several machines; none for any other.
+pub(crate) fn sections(summary: &Summary) -> Vec<Section> {
+    let machines: Vec<Machine> = rows(summary, "machines");
+    let shared: Vec<Shared> = rows(summary, "shared");
+    let first = (!machines.is_empty()).then(|| {
+        let table = Block::Table(String::new(), ends(&machines));
+        Section::new("Machines").with(table)
+    });
+    first.into_iter().chain(shared.iter().map(drive)).collect()
+}
+
+fn ends(machines: &[Machine]) -> Table {
+    let columns = ["status", "command began", "it took"].map(Column::right);
+    let named = [Column::left("machine"), Column::left("ended")];
+    let mut table = Table::new(named.into_iter().chain(columns).collect());
+    let time = |seconds: Option<f64>| seconds.map_or("–".into(), |s| units::duration(s * 1e9));
+    for machine in machines {
+        table.push(vec![
+            machine.name.clone(),
+            match machine.ending.as_str() {
+                "went-on" => "went on until the others had ended".to_owned(),
+                other => other.to_owned(),
+            },
+            machine.exit_status.map_or("–".to_owned(), |status| status.to_string()),
+            time(machine.started_seconds),
+            time(machine.virtual_seconds),
+        ]);
+    }
+    table
+}
+
+fn drive(shared: &Shared) -> Section {
+    let mut section = Section::new(format!("Who shared {}", shared.name))
+        .with(Block::Prose(scheduler(&shared.scheduler)))
+        .with(Block::Table(
+            "What each got of the drive. Virtual disks are named MACHINE.DISK, workloads run on \
+             the host."
+                .to_owned(),
+            shares(shared),
+        ));
+    if shared.tenants.iter().any(|tenant| tenant.help_calls > 0) {
+        let caption = "Help that guests asked for, as they raised a queue's weight.".to_owned();
+        section = section.with(Block::Table(caption, help(&shared.tenants)));
+    }
+    if !shared.workloads.is_empty() {
+        let caption = "The host's workloads, from when they began.".to_owned();
+        section = section.with(Block::Table(caption, workloads(&shared.workloads)));
+    }
+    section.with(Block::Plots(vec![amounts(shared), rates(&shared.workloads)]))
+}
+
+/// The scheduler and its parameters, as an experiment would give them.
+fn scheduler(scheduler: &Value) -> String {
+    let kind = scheduler.get("kind").and_then(Value::as_str).unwrap_or("none");
+    let parameters =
+        scheduler.as_object().into_iter().flatten().filter(|(name, _)| *name != "kind");
+    let parameters: Vec<_> =
+        parameters.map(|(name, value)| format!("{} = {value}", name.replace('_', "-"))).collect();
+    match parameters.is_empty() {
+        true => format!("Scheduler {kind}."),
+        false => format!("Scheduler {kind}, with {}.", parameters.join(", ")),
+    }
+}
+
+/// Each tenant's and each workload's name, weight, requests and bytes.
+fn got(shared: &Shared) -> impl Iterator<Item = (&str, u32, u64, u64)> {
+    let tenants = shared.tenants.iter();
+    let tenants = tenants.map(|one| (one.name.as_str(), one.weight, one.requests, one.bytes));
+    let loads = shared.workloads.iter().map(|one| {
+        // As the scheduler counted, which is what the tenants' figures are as well.
+        let requests = one.threads.iter().map(|thread| thread.requests).sum();
+        let bytes = one.threads.iter().map(|thread| thread.bytes).sum();
+        (one.name.as_str(), one.group_weight.unwrap_or(one.weight), requests, bytes)
+    });
+    tenants.chain(loads)
+}
+
+fn shares(shared: &Shared) -> Table {
+    let columns = ["weight", "requests", "amount", "share"].map(Column::right);
+    let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
+    let all: u64 = got(shared).map(|(.., bytes)| bytes).sum();
+    for (name, weight, requests, bytes) in got(shared) {
+        let share = 100.0 * bytes as f64 / all.max(1) as f64;
+        table.push(vec![
+            name.to_owned(),
+            weight.to_string(),
+            units::count(requests),
+            units::bytes(bytes),
+            format!("{} %", units::significant(share, 3)),
+        ]);
+    }
+    table
+}
+
+fn help(tenants: &[Tenant]) -> Table {
+    let columns = ["asked", "helped for", "refused for", "urgent requests"].map(Column::right);
+    let mut table = Table::new([Column::left("disk")].into_iter().chain(columns).collect());
+    for tenant in tenants {
+        table.push(vec![
+            tenant.name.clone(),
+            units::count(tenant.help_calls),
+            units::duration(tenant.helped_seconds * 1e9),
+            units::duration(tenant.unhelped_seconds * 1e9),
+            units::count(tenant.urgent_requests),
+        ]);
+    }
+    table
+}
+
+fn workloads(workloads: &[Workload]) -> Table {
+    let columns = [
+        "processes",
+        "ran for",
+        "I/Os",
+        "failed",
+        "amount",
+        "bandwidth",
+        "mean latency",
+        "longest",
+    ];
+    let columns = columns.map(Column::right);
+    let mut table = Table::new([Column::left("workload")].into_iter().chain(columns).collect());
+    for load in workloads {
+        table.push(vec![
+            load.name.clone(),
+            load.threads.len().to_string(),
+            units::duration(load.seconds * 1e9),
+            units::count(load.ios),
+            units::count(load.errors),
+            units::bytes(load.bytes),
+            units::bandwidth(load.bytes_per_second),
+            units::duration(load.mean_latency_ns),
+            units::duration(load.longest_latency_ns),
+        ]);
+    }
+    table
+}
+
+fn amounts(shared: &Shared) -> Markup {
+    let bars = got(shared).map(|(name, _, _, bytes)| {
+        let segment = Segment { name: String::new(), colour: 0, value: bytes as f64 };
+        Bar { label: name.to_owned(), segments: vec![segment] }
+    });
+    Bars {
+        title: "What each got".to_owned(),
+        axis: Axis::new("Amount", Scale::FromZero, Quantity::Bytes),
+        stacked: false,
+        bars: bars.collect(),
+    }
+    .draw()
+}
+
+fn rates(workloads: &[Workload]) -> Markup {
+    let line = |(number, load): (usize, &Workload)| {
+        let samples = load.bytes_per_second_each_2s.iter().enumerate();
+        Line {
+            name: load.name.clone(),
+            colour: number,
+            stroke: Stroke::Thin,
+            points: samples.map(|(at, rate)| ((at as f64 + 0.5) * SAMPLE, *rate)).collect(),
+        }
+    };
+    Lines {
+        title: "Bandwidth of the host's workloads".to_owned(),
+        x: Axis::new("Virtual time since the workload began", Scale::Linear, Quantity::Time),
+        y: Axis::new("Bandwidth", Scale::FromZero, Quantity::Bandwidth),
+        lines: workloads.iter().enumerate().map(line).collect(),
+    }
+    .draw()
+}

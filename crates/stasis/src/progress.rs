@@ -1,0 +1,256 @@
+//! Progress: one line on a terminal, which is gone at the end, and after Ctrl-C. Elsewhere
+//! a plain line every ten seconds. `--quiet`: none.
+
+use std::io::{IsTerminal, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use stasis_report::units;
+
+/// Between two plain lines.
+const PLAIN: Duration = Duration::from_secs(10);
+/// How long something has to go on before the time left is told.
+const SURE: Duration = Duration::from_secs(2);
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+/// Whether somebody else ends the program after Ctrl-C.
+static STOPS: AtomicBool = AtomicBool::new(false);
+/// What is under way. The terminal is one, so that this is.
+static LINE: Mutex<Option<Line>> = Mutex::new(None);
+
+/// No progress from now on.
+pub fn quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Ctrl-C ends the program in its own way, which is registered elsewhere.
+pub fn stops_by_itself() {
+    STOPS.store(true, Ordering::Relaxed);
+}
+
+/// Something that takes a while.
+struct Line {
+    text: String,
+    fraction: Option<f64>,
+    began: Instant,
+    shown: Shown,
+}
+
+enum Shown {
+    /// On a terminal.
+    Bar(ProgressBar),
+    /// By a thread that ends with this.
+    Plain { _ends: Sender<()> },
+}
+
+impl Line {
+    fn new(text: &str, fraction: Option<f64>) -> Self {
+        let shown = if std::io::stderr().is_terminal() {
+            clear_after_interrupt();
+            let bar = ProgressBar::new(1000);
+            bar.enable_steady_tick(Duration::from_millis(100));
+            Shown::Bar(bar)
+        } else {
+            Shown::Plain { _ends: plain_lines() }
+        };
+        let mut line = Self { text: String::new(), fraction: None, began: Instant::now(), shown };
+        line.say(text, fraction);
+        line
+    }
+
+    fn say(&mut self, text: &str, fraction: Option<f64>) {
+        text.clone_into(&mut self.text);
+        self.fraction = fraction;
+        let Shown::Bar(bar) = &self.shown else { return };
+        // One clock: the time left where that is known.
+        let left = self.left().map(|left| format!("{left} left"));
+        let template = match (fraction, &left) {
+            (Some(_), Some(_)) => "{spinner} {msg} [{bar:30}] {percent} % {prefix}",
+            (Some(_), None) => "{spinner} {msg} [{bar:30}] {percent} %",
+            (None, _) => "{spinner} {msg} {elapsed}",
+        };
+        // The templates are constants, checked by a test.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_prefix(left.unwrap_or_default());
+        bar.set_message(text.to_owned());
+        if let Some(fraction) = fraction {
+            bar.set_position((fraction * 1000.0) as u64);
+        }
+    }
+
+    /// How long the rest will take, at the speed until now.
+    fn left(&self) -> Option<String> {
+        let (fraction, passed) = (self.fraction?, self.began.elapsed());
+        if passed < SURE || fraction < 0.01 {
+            return None;
+        }
+        Some(rounded(passed.mul_f64((1.0 - fraction).max(0.0) / fraction)))
+    }
+
+    /// The line for what is no terminal.
+    fn plain(&self) -> String {
+        let text = &self.text;
+        match (self.fraction, self.left()) {
+            (Some(fraction), Some(left)) => {
+                format!("progress: {text}, {:.0} %, {left} left", fraction * 100.0)
+            }
+            (Some(fraction), None) => format!("progress: {text}, {:.0} %", fraction * 100.0),
+            (None, _) => format!("progress: {text}, {} so far", rounded(self.began.elapsed())),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Shown::Bar(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Whole seconds, or minutes with seconds, or hours with minutes.
+fn rounded(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+fn line() -> MutexGuard<'static, Option<Line>> {
+    LINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A thread that says how far the line is, until what is returned goes away.
+fn plain_lines() -> Sender<()> {
+    let (sender, ends) = channel::<()>();
+    std::thread::spawn(move || {
+        while ends.recv_timeout(PLAIN) == Err(RecvTimeoutError::Timeout) {
+            // The line may have ended just now.
+            let text = line().as_ref().map(Line::plain);
+            if let Some(text) = text {
+                eprintln!("{text}");
+            }
+        }
+    });
+    sender
+}
+
+/// Takes the line away when Ctrl-C comes, and ends the program unless it does so itself.
+fn clear_after_interrupt() {
+    use signal_hook::consts::SIGINT;
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let Ok((mut read, write)) = UnixStream::pair() else { return };
+        if signal_hook::low_level::pipe::register(SIGINT, write).is_err() {
+            return;
+        }
+        std::thread::spawn(move || {
+            while read.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
+                drop(line().take());
+                if !STOPS.load(Ordering::Relaxed) {
+                    // It ends the program, so that there is nobody to tell of an error.
+                    let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+                }
+            }
+        });
+    });
+}
+
+/// Steps that take a while. All of them share the one line; it is gone with the last word.
+#[derive(Debug, Default)]
+pub struct Steps {
+    said: bool,
+}
+
+impl Steps {
+    /// Nothing is shown before the first step.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Shows a step, with how far everything is where that is known.
+    pub fn step(&mut self, what: &str, fraction: Option<f64>) {
+        if QUIET.load(Ordering::Relaxed) {
+            return;
+        }
+        self.said = true;
+        let fraction = fraction.map(|fraction| fraction.clamp(0.0, 1.0));
+        match &mut *line() {
+            Some(line) => line.say(what, fraction),
+            none => *none = Some(Line::new(what, fraction)),
+        }
+    }
+
+    /// Shows how many of `total` things are done, with their rate.
+    pub fn count(&mut self, what: &str, done: u64, total: u64) {
+        let passed =
+            line().as_ref().map(|line| line.began.elapsed()).filter(|passed| *passed >= SURE);
+        let rate = passed.map_or(String::new(), |passed| {
+            let rate = done as f64 / passed.as_secs_f64();
+            format!(", {} a second", units::significant(rate, 3))
+        });
+        let text = format!("{} of {} {what}{rate}", units::count(done), units::count(total));
+        self.step(&text, Some(done as f64 / total.max(1) as f64));
+    }
+
+    /// Takes it off the terminal.
+    pub fn done(&mut self) {
+        if std::mem::take(&mut self.said) {
+            drop(line().take());
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.done();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str, fraction: Option<f64>, seconds: u64) -> Line {
+        let (_ends, _) = channel();
+        let began = Instant::now() - Duration::from_secs(seconds);
+        Line { text: text.into(), fraction, began, shown: Shown::Plain { _ends } }
+    }
+
+    #[test]
+    fn a_plain_line_has_the_time_left_where_that_is_known() {
+        assert_eq!(at("booting", None, 75).plain(), "progress: booting, 1 min 15 s so far");
+        assert_eq!(at("cuts", Some(0.25), 60).plain(), "progress: cuts, 25 %, 3 min 0 s left");
+        assert_eq!(at("cuts", Some(0.001), 60).plain(), "progress: cuts, 0 %");
+        assert_eq!(at("cuts", Some(0.5), 1).plain(), "progress: cuts, 50 %");
+        assert_eq!(at("cuts", Some(0.01), 120).left().unwrap(), "3 h 18 min");
+    }
+
+    #[test]
+    fn templates_are_valid() {
+        for template in
+            ["{spinner} {msg} [{bar:30}] {percent} % {prefix}", "{spinner} {msg} {elapsed}"]
+        {
+            ProgressStyle::with_template(template).unwrap();
+        }
+    }
+
+    #[test]
+    fn counts_are_told_and_nothing_stays() {
+        let mut steps = Steps::new();
+        steps.count("power cuts", 139, 1300);
+        assert_eq!(line().as_ref().unwrap().text, "139 of 1,300 power cuts");
+        // A handle that has said nothing takes nothing away.
+        drop(Steps::new());
+        assert!(line().is_some());
+        drop(steps);
+        assert!(line().is_none());
+    }
+}
