@@ -16,6 +16,9 @@ SCOPE ?= --package stasis
 unit-test system-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace
 
+# What results and `stasis --version` say of the program.
+export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
+
 # Where rustup puts cargo; before Debian's, which may be too old.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 

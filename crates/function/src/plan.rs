@@ -162,6 +162,7 @@ pub(crate) mod tests {
             vmlinux: "/g/vmlinux".into(),
             initramfs: "/g/initramfs".into(),
             root: "/g/root".into(),
+            recipe: stasis_guest::build::Recipe::default(),
             kernel_release: "6".into(),
             date: 0,
             digest: String::new(),

@@ -21,10 +21,15 @@ pub fn find_qemu() -> Option<PathBuf> {
     found.and_then(|path| path.canonicalize().ok())
 }
 
-/// Major and minor version of the installed QEMU, if it is installed and tells.
-pub fn version() -> Option<(u32, u32)> {
+/// What the installed QEMU says of its version in one line, if it is installed and tells.
+pub fn version_line() -> Option<String> {
     let output = Command::new(QEMU).arg("--version").output().ok()?;
-    version_in(&String::from_utf8_lossy(&output.stdout))
+    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+}
+
+/// Its major and minor version.
+pub fn version() -> Option<(u32, u32)> {
+    version_in(&version_line()?)
 }
 
 fn version_in(said: &str) -> Option<(u32, u32)> {

@@ -48,7 +48,13 @@ mod tests {
 
     fn summary(interface: &str, code: u16) -> DriveSummary {
         let [name, model, medium] = ["d", "fixed:1us", "file:x.img"].map(str::to_owned);
-        let drive = crate::Drive { name, model, interface: interface.to_owned(), medium };
+        let drive = crate::Drive {
+            name,
+            model,
+            parameters: serde_json::Value::Null,
+            interface: interface.to_owned(),
+            medium,
+        };
         let mut statistics = DriveStatistics::new(drive, 10);
         statistics.record(&IoRecord {
             drive: 0,

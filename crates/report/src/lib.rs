@@ -13,7 +13,7 @@
 //! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
 //! * Results are a function of what was recorded: two runs with the same
 //!   records and outcome give the same bytes, but for the fields named in
-//!   [`WALL_CLOCK_FIELDS`].
+//!   [`INCIDENTAL_FIELDS`].
 //! * A folder belongs to one run at a time ([`ResultsFolder`]): what an earlier run left is
 //!   removed, and what no run has left is never written over.
 //! * Names and texts may hold anything. They are quoted for the file in which
@@ -32,6 +32,7 @@ mod jobs_page;
 mod latency;
 pub mod page;
 pub mod plot;
+mod provenance;
 mod recorder;
 mod run_page;
 mod shared_page;
@@ -48,9 +49,10 @@ pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
+pub use provenance::section as provenance;
 pub use recorder::Recorder;
 pub use summary::{
-    comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, WALL_CLOCK_FIELDS,
+    comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
 };
 pub use table::{Align, Column, Table};
 pub use text::text_summary;
@@ -71,6 +73,8 @@ pub struct Drive {
     pub name: String,
     /// What decides when its commands complete.
     pub model: String,
+    /// The model with all its parameters; null where there are none to tell.
+    pub parameters: serde_json::Value,
     /// What the guest sees, such as `nvme`.
     pub interface: String,
     /// What holds its bytes.

@@ -23,6 +23,8 @@ pub enum Block {
     Plots(Vec<Markup>),
     /// Published and measured figures, as a table and as bars.
     Figures(Vec<Figure>),
+    /// A text in its own lines under a title, shown when the reader asks for it.
+    Details(String, String),
     /// Terms and their meanings.
     Terms(Vec<(String, String)>),
 }
@@ -108,6 +110,11 @@ impl Block {
                     out.push_str(&format!("<p>{}</p>\n", escape(paragraph.trim())));
                 }
             }
+            Self::Details(title, text) => out.push_str(&format!(
+                "<details><summary>{}</summary><pre>{}</pre></details>\n",
+                escape(title),
+                escape(text)
+            )),
             Self::Facts(facts) => pairs(out, "facts", facts),
             Self::Terms(terms) => pairs(out, "terms", terms),
             Self::Table(caption, table) => {

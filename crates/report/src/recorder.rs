@@ -145,7 +145,7 @@ impl Recorder {
     /// `wall` is the wall-clock time of the command by this machine's clock.
     /// `extra` are further fields for the summary, such as the command and the
     /// seed; what depends on the wall clock must be named in
-    /// [`crate::WALL_CLOCK_FIELDS`]. The summary's own fields win over them.
+    /// [`crate::INCIDENTAL_FIELDS`]. The summary's own fields win over them.
     /// The page names the run by the fields `title` or `command`.
     ///
     /// # Errors

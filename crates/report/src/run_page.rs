@@ -40,6 +40,7 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
         sections.extend(processors(summary));
     }
     sections.push(Section::new("How to read this").with(Block::Terms(terms::terms(summary, kind))));
+    sections.extend(provenance(summary));
     let ended = match summary.ending.as_str() {
         "exited" if kind == Kind::Server => {
             "Drives in real time, by the server's clock.".to_owned()
@@ -110,6 +111,7 @@ fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
     if kind == Kind::Server {
+        facts[2].1 = units::deviation(served_error(summary));
         facts[3] = ("Served for", seconds(summary.wall_seconds));
         facts.truncate(4);
         return named(facts);
@@ -133,6 +135,17 @@ fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
     let [p99, max] = late.map(|ns| units::duration(ns as f64));
     facts.push(("Late slice ends, p99 / max", format!("{p99} / {max}")));
     named(facts)
+}
+
+/// The largest error of what was served, without operations that are too few to have one:
+/// less than one of a hundred I/Os of their drive.
+fn served_error(summary: &Summary) -> Option<f64> {
+    let errors = summary.drives.iter().flat_map(|drive| {
+        let all: u64 = drive.used().map(|(_, used)| used.count).sum();
+        let often = drive.used().filter(move |(_, used)| used.count >= all.div_ceil(100));
+        often.filter_map(|(_, used)| used.max_error_percent)
+    });
+    errors.max_by(|a, b| a.abs().total_cmp(&b.abs()))
 }
 
 fn drive(figures: &DriveSummary, statistics: &DriveStatistics, kind: Kind, begin: u64) -> Section {
@@ -351,6 +364,20 @@ fn curves(
             marks(&figures.delivered_ns),
         ),
     ]
+}
+
+/// What ran, and the drives' models with their parameters.
+fn provenance(summary: &Summary) -> Option<Section> {
+    let mut fields = summary.extra.clone();
+    fields.insert("engine".into(), summary.engine.clone().into());
+    let mut section = crate::provenance(&fields)?;
+    for drive in summary.drives.iter().filter(|drive| !drive.parameters.is_null()) {
+        let title = format!("The model of {}", drive.name);
+        // What was read from JSON can be written as JSON.
+        let text = serde_json::to_string_pretty(&drive.parameters).unwrap_or_default();
+        section = section.with(Block::Details(title, text));
+    }
+    Some(section)
 }
 
 /// What several processors did, over virtual time.

@@ -9,18 +9,28 @@ use std::time::Duration;
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
 
-/// Fields of a summary that depend on the wall clock. All others are the same
-/// for two runs of one experiment under `exact`. `started_at` is a caller's
-/// field for the date of a run.
-pub const WALL_CLOCK_FIELDS: &[&str] =
-    &["wall_seconds", "boot_wall_seconds", "engine_wall_seconds", "frozen_seconds", "started_at"];
+/// Fields of a summary that depend on the wall clock, the machine or the build. All others
+/// are the same for two runs of one experiment under `exact`. Those that are no field of
+/// [`Summary`] are a caller's.
+pub const INCIDENTAL_FIELDS: &[&str] = &[
+    "wall_seconds",
+    "boot_wall_seconds",
+    "engine_wall_seconds",
+    "frozen_seconds",
+    "stasis_version",
+    "stasis_commit",
+    "started_at",
+    "qemu",
+    "host_kernel",
+    "command_line",
+];
 
-/// A summary without [`WALL_CLOCK_FIELDS`], wherever in it they stand.
+/// A summary without [`INCIDENTAL_FIELDS`], wherever in it they stand.
 pub fn comparable(summary: &Value) -> Value {
     match summary {
         Value::Object(fields) => fields
             .iter()
-            .filter(|(name, _)| !WALL_CLOCK_FIELDS.contains(&name.as_str()))
+            .filter(|(name, _)| !INCIDENTAL_FIELDS.contains(&name.as_str()))
             .map(|(name, value)| (name.clone(), comparable(value)))
             .collect::<Map<_, _>>()
             .into(),
@@ -115,6 +125,9 @@ pub struct DriveSummary {
     pub name: String,
     /// What decides when its commands complete.
     pub model: String,
+    /// The model with all its parameters, as a table of an experiment has them.
+    #[serde(skip_serializing_if = "Value::is_null", default)]
+    pub parameters: Value,
     /// What the guest sees.
     pub interface: String,
     /// What holds its bytes.
@@ -359,7 +372,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn comparable_forgets_the_wall_clock_at_any_depth() {
+    fn comparable_forgets_what_is_incidental_at_any_depth() {
         let summary = json!({"a": 1, "wall_seconds": 2, "b": [{"frozen_seconds": 3, "c": 4}]});
         assert_eq!(comparable(&summary), json!({"a": 1, "b": [{"c": 4}]}));
     }
@@ -394,7 +407,7 @@ mod tests {
         own.sort_unstable();
         assert_eq!(names, own);
         assert!(json.as_object().unwrap().values().all(|value| !value.is_null()));
-        for name in WALL_CLOCK_FIELDS.iter().filter(|name| **name != "started_at") {
+        for name in INCIDENTAL_FIELDS.iter().filter(|name| name.ends_with("_seconds")) {
             assert!(own.contains(name), "{name}");
         }
     }

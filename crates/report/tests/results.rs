@@ -7,14 +7,20 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use stasis_block::Operation;
-use stasis_journal::{Ending, Exits, IoRecord, Outcome, Overshoot};
+use stasis_journal::{Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot};
 use stasis_report::{comparable, text_summary, Drive, Recorder, ReportError, Summary};
 
 const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write-zeroes"];
 
 fn drive(name: &str) -> Drive {
     let [model, interface, medium] = ["fixed:100us", "nvme", "ram:1GiB"].map(str::to_owned);
-    Drive { name: name.to_owned(), model, interface, medium }
+    Drive {
+        name: name.to_owned(),
+        model,
+        parameters: json!({ "kind": "fixed", "read": "100us" }),
+        interface,
+        medium,
+    }
 }
 
 fn outcome(wall_ns: u64) -> Outcome {
@@ -256,6 +262,78 @@ fn a_page_says_who_used_the_drive() {
         assert!(!page.contains(hides), "{engine}: {hides}");
         assert_eq!(page.contains("delivered"), engine != "sim", "{engine}");
         assert!(!page.contains("p99.99"), "{engine}: of one I/O");
+    }
+}
+
+#[test]
+fn the_page_says_where_results_come_from_and_what_the_models_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    let mut extra = Map::new();
+    extra.insert("stasis_version".into(), "1.2.3".into());
+    extra.insert("command_line".into(), "stasis run -- 'a b' <c>".into());
+    let summary = recorder.finish(&outcome(1), "exact", Duration::ZERO, extra).unwrap();
+    assert_eq!(summary.drives[0].parameters["read"], "100us");
+    assert!(comparable(&json(folder.path())).get("command_line").is_none());
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for word in [
+        "Where this comes from",
+        "stasis run -- 'a b' &lt;c&gt;",
+        "The model of a",
+        "&quot;100us&quot;",
+    ] {
+        assert!(page.contains(word) || page.contains(&word.replace('\'', "&#39;")), "{word}");
+    }
+}
+
+#[test]
+fn jobs_and_those_who_share_a_drive_have_their_sections() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    recorder.by_job(vec![("log".into(), 1), ("table".into(), 2)]);
+    let io =
+        |queue, index| IoRecord { drive: 0, queue, operation: Operation::Read, ..record(index) };
+    recorder.record(&[io(0, 100), io(1, 101), io(2, 102), io(2, 103)]).unwrap();
+    let shared = json!({
+        "name": "disk", "scheduler": { "kind": "bfq", "depth": 1 }, "inside": null,
+        "tenants": [{
+            "name": "desk.disk", "weight": 100, "requests": 30, "bytes": 3 << 20,
+            "urgent_requests": 2, "help_calls": 1, "helped_seconds": 0.2, "unhelped_seconds": 0.0,
+        }],
+        "workloads": [{
+            "name": "readers", "weight": 100, "group_weight": null, "seconds": 6.0, "ios": 10,
+            "bytes": 1 << 20, "errors": 0, "bytes_per_second": 2e5, "mean_latency_ns": 7000,
+            "longest_latency_ns": 9000, "bytes_per_second_each_2s": [1e5, 2e5, 3e5],
+            "threads": [{ "requests": 10, "bytes": 1 << 20 }],
+        }],
+    });
+    let outcome = Outcome {
+        shared: vec![shared.to_string()],
+        machines: vec![MachineOutcome {
+            name: "desk".into(),
+            ending: None,
+            started_ns: Some(5),
+            virtual_ns: None,
+            refused_help: 0,
+            refused_calls: 0,
+        }],
+        ..outcome(1)
+    };
+    let summary = recorder.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let counts: Vec<_> = summary.jobs.iter().map(|job| job.operations["read"].count).collect();
+    assert_eq!(counts, [1, 3]);
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for shown in [
+        "<h2>Jobs</h2>",
+        "went on until the others had ended",
+        "<h2>Who shared disk</h2>",
+        "Scheduler bfq, with depth = 1.",
+        "75 %",
+        "Help that guests asked for",
+        "Bandwidth of the host&#39;s workloads",
+    ] {
+        let shown = shown.to_owned();
+        assert!(page.contains(&shown) || page.contains(&shown.replace("&#39;", "'")), "{shown}");
     }
 }
 

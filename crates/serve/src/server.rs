@@ -41,6 +41,8 @@ pub struct NewDrive {
     pub config: Config,
     /// What times it, for reports.
     pub model: String,
+    /// That with all its parameters, for reports.
+    pub parameters: serde_json::Value,
     /// Where its bytes are, for reports.
     pub medium: String,
     /// Where its I/Os are written down, if they are.

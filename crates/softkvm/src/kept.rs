@@ -163,6 +163,24 @@ impl Store {
         Ok(kept)
     }
 
+    /// Removes all machines but those from which a run is just starting, and forgets
+    /// which were wanted.
+    pub(crate) fn clear(&self) {
+        for path in self.entries() {
+            if path.is_dir() {
+                let name = path.with_extension("");
+                let name = name.file_name().unwrap_or_default().to_string_lossy();
+                // A private one goes with its run.
+                let private = name.starts_with("private-");
+                if !private && self.lock_file(&name).is_ok_and(|file| try_lock(&file)) {
+                    let _ = fs::remove_dir_all(&path);
+                }
+            } else if path.extension().is_some_and(|end| end == "once") {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+
     fn lock_file(&self, name: &str) -> Result<File, Error> {
         let path = self.folder.join(format!("{name}.lock"));
         File::create(&path).map_err(Error::io("cannot write", &path))
@@ -214,6 +232,22 @@ mod tests {
         // The last one is the newest when it is made.
         let left: Vec<u64> = (0..7).filter(|age: &u64| store.has(key(&age.to_string()))).collect();
         assert_eq!(left, [0, 1, 2, 6]);
+    }
+
+    #[test]
+    fn all_machines_go_but_those_in_use() {
+        let parent = tempfile::tempdir().unwrap();
+        let store = Store::new(parent.path().into());
+        let make = |path: &Path| fs::create_dir(path).map_err(Error::io("cannot create", path));
+        let used = store.get(key("used"), make).unwrap();
+        drop(store.get(key("free"), make).unwrap());
+        assert!(!store.wanted_again(key("other")).unwrap());
+        store.clear();
+        assert!(store.has(key("used")) && !store.has(key("free")));
+        assert!(!store.wanted_again(key("other")).unwrap(), "that is forgotten");
+        drop(used);
+        store.clear();
+        assert!(!store.has(key("used")));
     }
 
     #[test]

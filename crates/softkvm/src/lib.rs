@@ -21,6 +21,7 @@
 // What only the inner side uses.
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 
+mod cache;
 mod error;
 mod exact;
 mod executable;
@@ -40,6 +41,7 @@ mod requirements;
 mod run;
 mod snapshot;
 
+pub use cache::{forget_kernel, forget_machines, kept, Kind};
 pub use error::Error;
 pub use host::{Control, Form, Host, Input, Job, PassedDrive};
 pub use prepare::{prepare, Kernel};

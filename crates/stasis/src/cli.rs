@@ -15,7 +15,7 @@ pub const FAILURE: u8 = 125;
 
 /// Runs stock operating systems on storage that you do not have.
 #[derive(Debug, Parser)]
-#[command(name = "stasis", version, propagate_version = true)]
+#[command(name = "stasis", version = crate::provenance::version(), propagate_version = true)]
 #[command(after_help = "Examples:
   stasis run --drive model=fixed:100us,medium=ram:1GiB -- fio --name=r --filename=/dev/nvme0n1 --rw=randread --direct=1 --number_ios=1000
   stasis run experiment.toml
@@ -58,9 +58,17 @@ enum Command {
     /// A part of `reproduce controller`, in a machine of its own
     #[command(subcommand, hide = true)]
     ControllerPart(commands::reproduce::controller::Part),
-    /// Make the guest's system from Debian packages
+    /// Make the guest's system from Debian packages; list and remove those that are kept
     #[command(subcommand)]
     Guest(GuestCommand),
+    /// Say what is kept for later runs and how much disk it takes, or remove it
+    #[command(after_help = "Examples:
+  stasis cache
+  stasis cache prune")]
+    Cache {
+        #[command(subcommand)]
+        command: Option<commands::cache::CacheCommand>,
+    },
     /// Make, check and convert disk images
     #[command(subcommand)]
     Image(commands::image::ImageCommand),
@@ -145,6 +153,16 @@ Examples:
   stasis guest build --packages ffmpeg,stress-ng --suite trixie"
     )]
     Build(GuestBuildArguments),
+    /// List the guests that are kept, the newest first
+    List,
+    /// Remove guests that are kept
+    #[command(after_help = "Example:
+  stasis guest remove 03eebb63adb4fd2b")]
+    Remove {
+        /// Their names, as `stasis guest list` has them
+        #[arg(required = true, value_name = "GUEST")]
+        names: Vec<String>,
+    },
 }
 
 /// What the guest is made of.
@@ -354,6 +372,9 @@ pub fn main() -> Result<ExitCode> {
         Command::GuestSuite(part) => commands::suite::guest::main(&part),
         Command::ControllerPart(part) => commands::reproduce::controller::part(&part),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
+        Command::Guest(GuestCommand::List) => commands::guest::list(),
+        Command::Guest(GuestCommand::Remove { names }) => commands::guest::remove(&names),
+        Command::Cache { command } => commands::cache::main(command.as_ref()),
         Command::Image(command) => commands::image::image(&command),
         Command::Models(arguments) => {
             commands::models::main(arguments.model.as_deref(), arguments.json)

@@ -11,6 +11,7 @@ mod failure;
 mod free_space;
 mod program;
 mod progress;
+mod provenance;
 
 use std::process::ExitCode;
 

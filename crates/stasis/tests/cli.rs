@@ -367,3 +367,37 @@ fn images_are_made_filled_checked_and_copied() {
     assert!(output(&["image", "info", &raw]).contains("raw\ndisk: 3MiB"));
     assert!(failure(&["image", "check", &raw], 125).contains("no qcow2 image"));
 }
+
+#[test]
+fn what_is_kept_is_listed_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("stasis");
+    let in_cache = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        let output = command.args(arguments).env("XDG_CACHE_HOME", folder.path()).output().unwrap();
+        let both = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(both).unwrap())
+    };
+    assert_eq!(in_cache(&["guest", "list"]).1, "no guests; `stasis guest build` makes one\n");
+    let (status, said) = in_cache(&["guest", "remove", "0123456789abcdef"]);
+    assert_eq!(status, Some(125));
+    assert!(said.contains("no guest 0123456789abcdef; `stasis guest list`"), "{said}");
+    for machine in ["guests/aa", "machines/bb"] {
+        let machine = cache.join("softkvm").join(machine);
+        std::fs::create_dir_all(&machine).unwrap();
+        std::fs::write(machine.join("ram"), vec![1; 1 << 20]).unwrap();
+    }
+    std::fs::create_dir_all(cache.join("softkvm/kernel-1")).unwrap();
+    let (_, listed) = in_cache(&["cache"]);
+    let line = |what: &str| {
+        let line = listed.lines().find(|line| line.starts_with(what)).expect(what);
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(line("guests that are booted"), ["guests that are booted", "1", "1.004 MiB"]);
+    assert_eq!(line("kernels")[1], "1");
+    let (status, said) = in_cache(&["cache", "prune"]);
+    assert!(status == Some(0) && said.starts_with("2.0"), "{said}");
+    assert!(!cache.join("softkvm/guests/aa").exists() && cache.join("softkvm/kernel-1").exists());
+    in_cache(&["cache", "prune", "--all"]);
+    assert!(!cache.join("softkvm/kernel-1").exists());
+}

@@ -22,6 +22,18 @@ pub enum BuildError {
         /// The name.
         name: String,
     },
+    /// There is no such guest in the cache.
+    #[error("there is no guest {name}; `stasis guest list` lists those there are")]
+    NoSuchGuest {
+        /// What was asked for.
+        name: String,
+    },
+    /// Another process builds it.
+    #[error("the guest {name} is being built by another process")]
+    Busy {
+        /// Its name in the cache.
+        name: String,
+    },
     /// mmdebstrap failed.
     #[error("building the guest's root file system failed: {cause}\nThe whole log is in {}", log.display())]
     Mmdebstrap {

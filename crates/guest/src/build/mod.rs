@@ -14,6 +14,7 @@ mod error;
 mod executable;
 mod initramfs;
 mod kernel;
+mod list;
 mod mmdebstrap;
 mod modules;
 mod recipe;
@@ -21,6 +22,7 @@ mod sources;
 mod store;
 
 pub use error::BuildError;
+pub use list::{bytes, list, remove, remove_left_overs, Kept};
 pub use mmdebstrap::missing_tools;
 pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
 pub use store::{default_cache, Guest};

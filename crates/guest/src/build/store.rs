@@ -20,7 +20,7 @@ const FORMAT: u32 = 5;
 pub(super) const MANIFEST: &str = "manifest.json";
 const VMLINUX: &str = "vmlinux";
 const INITRAMFS: &str = "initramfs.cpio";
-const ROOT: &str = "root.ext4";
+pub(super) const ROOT: &str = "root.ext4";
 
 /// What the sources of the agent are (`build.rs`): a guest keeps its initramfs as long as
 /// they are the same, whoever has compiled them.
@@ -36,6 +36,8 @@ pub struct Guest {
     /// Image of the root file system, ext4 with 4 KiB blocks; its size is a
     /// multiple of 2 MiB.
     pub root: PathBuf,
+    /// What it was made of.
+    pub recipe: Recipe,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
     /// The date that runs which must repeat start at, in seconds since 1970-01-01 00:00
@@ -51,8 +53,8 @@ pub struct Guest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Manifest {
     format: u32,
-    recipe: Recipe,
-    kernel_release: String,
+    pub(super) recipe: Recipe,
+    pub(super) kernel_release: String,
     date: u64,
     /// SHA-256 of the kernel and the root file system, one after the other.
     system_sha256: String,
@@ -118,6 +120,15 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     fs::rename(&new, path).map_err(BuildError::file("create", path))
 }
 
+/// The file by which the guest in `folder` is locked. It stays: who removed it would let two
+/// processes hold what each takes for the lock.
+fn lock_file(folder: &Path) -> Result<(PathBuf, File), BuildError> {
+    let path = folder.with_extension("lock");
+    let opened = OpenOptions::new().create(true).append(true).open(&path);
+    let file = opened.map_err(BuildError::file("open the lock", &path))?;
+    Ok((path, file))
+}
+
 /// One recipe's place in the cache, locked against other processes.
 pub(super) struct Store {
     folder: PathBuf,
@@ -133,9 +144,7 @@ impl Store {
     ) -> Result<Self, BuildError> {
         fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
         let folder = folder(cache, recipe);
-        let path = folder.with_extension("lock");
-        let opened = OpenOptions::new().create(true).append(true).open(&path);
-        let file = opened.map_err(BuildError::file("open the lock", &path))?;
+        let (path, file) = lock_file(&folder)?;
         let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
             Err((file, Errno::EWOULDBLOCK)) => {
@@ -147,6 +156,19 @@ impl Store {
             Err((_, e)) => return Err(BuildError::file("lock", &path)(e.into())),
         };
         Ok(Self { folder, _lock: lock })
+    }
+
+    /// Locks the place of the guest in `folder` if nobody builds it.
+    pub(super) fn try_lock(folder: &Path) -> Result<Self, BuildError> {
+        let (path, file) = lock_file(folder)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Self { folder: folder.to_owned(), _lock: lock }),
+            Err((_, Errno::EWOULDBLOCK)) => {
+                let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Err(BuildError::Busy { name })
+            }
+            Err((_, e)) => Err(BuildError::file("lock", &path)(e.into())),
+        }
     }
 
     /// Whether everything but perhaps the initramfs is there.
@@ -221,6 +243,7 @@ impl Store {
             vmlinux: self.folder.join(VMLINUX),
             initramfs: self.folder.join(INITRAMFS),
             root: self.folder.join(ROOT),
+            recipe: manifest.recipe.clone(),
             kernel_release: manifest.kernel_release.clone(),
             date: manifest.date,
             digest: digest(

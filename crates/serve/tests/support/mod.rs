@@ -56,6 +56,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
             ..Config::default()
         },
         model: "test".into(),
+        parameters: serde_json::Value::Null,
         medium: medium.into(),
         record: None,
         open: Box::new(move || {

@@ -1,10 +1,12 @@
 //! `stasis guest`: the system that runs in the virtual machine.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use stasis_experiment::{Experiment, GuestSpec};
-use stasis_guest::build::{self, Guest, Recipe};
+use stasis_guest::build::{self, Guest, Recipe, DEFAULT_PACKAGES};
+use stasis_report::{units, Column, Table};
 
 use crate::cli::GuestBuildArguments;
 use crate::progress::Steps;
@@ -21,10 +23,14 @@ pub fn recipe(spec: &GuestSpec) -> Recipe {
     recipe
 }
 
+/// Where guests are kept.
+pub fn cache() -> Result<PathBuf> {
+    build::default_cache().context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")
+}
+
 /// Makes sure that the guest is there.
 pub fn ensure(recipe: &Recipe) -> Result<Guest> {
-    let cache = build::default_cache()
-        .context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")?;
+    let cache = cache()?;
     let executable = crate::program::for_guests()?;
     let mut steps = Steps::new();
     let guest = build::build(recipe, &executable, &cache, &mut |progress| {
@@ -55,6 +61,41 @@ pub fn build(arguments: &GuestBuildArguments) -> Result<ExitCode> {
     let guest = ensure(&recipe(&spec(arguments)?))?;
     println!("kernel {}: {}", guest.kernel_release, guest.vmlinux.display());
     println!("root file system: {}", guest.root.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `stasis guest list`.
+pub fn list() -> Result<ExitCode> {
+    let named = ["guest", "suite", "kernel", "packages beside the usual"].map(Column::left);
+    let columns = named.into_iter().chain([Column::right("size"), Column::right("days old")]);
+    let mut table = Table::new(columns.collect());
+    for kept in build::list(&cache()?) {
+        let usual = |package: &&String| DEFAULT_PACKAGES.contains(&package.as_str());
+        let more: Vec<_> = kept.recipe.packages.iter().filter(|package| !usual(package)).collect();
+        let age = kept.made.elapsed().unwrap_or_default();
+        table.push(vec![
+            kept.name,
+            kept.recipe.suite,
+            kept.kernel_release,
+            more.iter().map(|package| package.as_str()).collect::<Vec<_>>().join(" "),
+            units::bytes(kept.bytes),
+            (age.as_secs() / 86_400).to_string(),
+        ]);
+    }
+    super::print(&match table.rows.is_empty() {
+        true => "no guests; `stasis guest build` makes one\n".to_owned(),
+        false => table.to_text(),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `stasis guest remove`.
+pub fn remove(names: &[String]) -> Result<ExitCode> {
+    let cache = cache()?;
+    for name in names {
+        let freed = build::remove(&cache, name)?;
+        super::print(&format!("{name}: {} freed\n", units::bytes(freed)))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

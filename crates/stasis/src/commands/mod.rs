@@ -1,5 +1,6 @@
 //! What each subcommand does.
 
+pub mod cache;
 pub mod calibrate;
 pub mod coordinate;
 pub mod crash_test;

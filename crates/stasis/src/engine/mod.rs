@@ -23,7 +23,7 @@ use stasis_qemu::probe::{self, KvmState};
 
 pub use plan::drive_seed;
 pub use recording::{Recording, RECORD_FILE};
-pub use setting::{look_at_drives, Setting};
+pub use setting::{look_at_drives, parameters, Setting};
 
 /// Why a run has no outcome of its own.
 #[derive(Debug)]

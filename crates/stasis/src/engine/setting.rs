@@ -13,7 +13,7 @@ use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest::build::Guest;
 use stasis_media::{Medium, MediumSpec};
-use stasis_models::ModelTable;
+use stasis_models::{ModelSpec, ModelTable};
 
 use super::held::{absolute, check_order, Held, Owners};
 use super::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
@@ -292,11 +292,18 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A model with all its parameters, as results tell it.
+pub fn parameters(model: &ModelSpec) -> serde_json::Value {
+    // A model that has been resolved can be written.
+    serde_json::to_value(model).unwrap_or_default()
+}
+
 /// A drive with a medium of its own as results name it.
 fn show(drive: &PlannedDrive, spec: &DriveSpec) -> stasis_report::Drive {
     stasis_report::Drive {
         name: drive.name.clone(),
         model: drive.model.label(),
+        parameters: parameters(&drive.model),
         interface: drive.interface.name().into(),
         medium: match spec.delay {
             0 => spec.medium.label(),

@@ -70,6 +70,15 @@ fn ext4_on_an_image_survives_power_cuts_and_planted_mistakes_are_found() {
     ])
     .expect(1);
     let report = bench.json("p/crash-test.json");
+    assert!(report["command_line"].as_str().unwrap().contains("--plant early-acknowledgement"));
+    let page = bench.text("p/crash-test.html");
+    for word in [
+        "durable data lost",
+        "With a planted mistake: early-acknowledgement",
+        "crash-test crash.toml --record p",
+    ] {
+        assert!(page.contains(word), "{word}");
+    }
     let finding = &report["findings"][0];
     let state = finding["state"].to_string();
     assert!(report["repeat"][0].as_str().unwrap().contains(&format!("--state {state}")));

@@ -3,6 +3,7 @@
 mod check;
 mod disks;
 pub mod power_cut;
+mod report;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, Context, Result};
-use serde::Serialize;
-use stasis_block::units::format_duration;
 use stasis_crash::Plant;
 use stasis_experiment::{Engine, Experiment};
 use stasis_report::ResultsFolder;
@@ -27,15 +26,17 @@ use super::guest;
 use super::run::{self, Show};
 use crate::engine::Recording;
 use crate::progress::Steps;
+use crate::provenance::Provenance;
 use check::GuestCheck;
-use session::{Finding, Looks, Outcome, Session};
+use report::Report;
+use session::{Looks, Outcome, Session};
 
 /// The exit status where something was found.
 const FOUND: u8 = 1;
-/// Findings that are printed; all are in the JSON.
-const PRINTED: usize = 10;
 /// The file with what came out.
 const FILE: &str = "crash-test.json";
+/// The page of it.
+const PAGE: &str = "crash-test.html";
 
 /// What `stasis crash-test` does.
 #[derive(Debug, clap::Args)]
@@ -110,25 +111,6 @@ fn plant(word: &str) -> Result<Plant, String> {
     })
 }
 
-/// What a test leaves, in words for programs.
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    experiment: &'a Path,
-    seed: u64,
-    plant: Option<Plant>,
-    /// Of the record: commands of the guest, and of the drives below images.
-    guest_commands: u64,
-    drive_commands: u64,
-    /// How many power cuts were to be looked at.
-    asked: u64,
-    #[serde(flatten)]
-    outcome: &'a Outcome,
-    seconds: f64,
-    states_per_hour: f64,
-    /// A command line for each finding.
-    repeat: Vec<String>,
-}
-
 /// `stasis crash-test`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let mut experiment = Experiment::read(&arguments.experiment)?;
@@ -148,6 +130,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         bail!("{}: it has no drives to cut the power of", arguments.experiment.display());
     }
     let stop = run::stop_on_signals()?;
+    let provenance = Provenance::begin(true);
     let mut recording = Recording { folder: folder.clone(), plant: arguments.plant };
     match &arguments.record {
         Some(earlier) => recording.folder.clone_from(earlier),
@@ -165,11 +148,12 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             explore_in_guests(arguments, session, &recording.file(), check, &stop)?
         }
     };
-    let report = report(arguments, &session, &outcome, seconds, &recording);
-    let path = results.file(FILE)?;
+    let report = Report::new(arguments, &session, &outcome, seconds, &recording, provenance);
+    let (path, page) = (results.file(FILE)?, results.file(PAGE)?);
     let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
     std::fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    super::print(&if arguments.json { json + "\n" } else { text(&report, &path) })?;
+    report.page().write(&folder, PAGE)?;
+    super::print(&if arguments.json { json + "\n" } else { report.text(&path, &page) })?;
     Ok(ExitCode::from(match outcome {
         Outcome { stopped: true, .. } => 130,
         Outcome { findings, .. } if !findings.is_empty() => FOUND,
@@ -274,93 +258,4 @@ fn qemu_img_finds(image: &File) -> Result<Option<String>> {
             Some(format!("qemu-img check ({code:?}): {}", text.trim()))
         }
     })
-}
-
-fn report<'a>(
-    arguments: &'a Arguments,
-    session: &Session,
-    outcome: &'a Outcome,
-    seconds: f64,
-    recording: &Recording,
-) -> Report<'a> {
-    let drives = &session.story.drives;
-    let count = |commands: usize| commands as u64;
-    let repeat = |finding: &Finding| {
-        let check = arguments.check.as_ref().map(|check| format!(" --check '{check}'"));
-        format!(
-            "stasis crash-test {} --record {} --seed {} --state {}{}",
-            arguments.experiment.display(),
-            recording.folder.display(),
-            arguments.seed,
-            finding.state,
-            check.unwrap_or_default()
-        )
-    };
-    Report {
-        experiment: &arguments.experiment,
-        seed: arguments.seed,
-        plant: session.story.head.plant.as_deref().and_then(Plant::parse),
-        guest_commands: count(drives.iter().map(|drive| drive.guest.asked.len()).sum()),
-        drive_commands: count(drives.iter().map(|drive| drive.cached().asked.len()).sum()),
-        asked: if arguments.state.is_some() { 1 } else { arguments.states },
-        outcome,
-        seconds,
-        states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
-        repeat: outcome.findings.iter().map(repeat).collect(),
-    }
-}
-
-fn text(report: &Report, path: &Path) -> String {
-    use session::Kind;
-    let Report { outcome, .. } = report;
-    let of = |kinds: &[Kind]| {
-        outcome.findings.iter().filter(|finding| kinds.contains(&finding.kind)).count()
-    };
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| text += &format!("{name:<28}{value}\n");
-    line(
-        "recorded",
-        format!(
-            "{} commands of the guest, {} of the drives",
-            report.guest_commands, report.drive_commands
-        ),
-    );
-    if let Some(plant) = report.plant {
-        line("planted mistake", plant.name().into());
-    }
-    line(
-        "power cuts",
-        match outcome.stopped {
-            true => format!(
-                "{} of {}: INTERRUPTED, the rest was not looked at",
-                outcome.cuts, report.asked
-            ),
-            false => outcome.cuts.to_string(),
-        },
-    );
-    line("different states", outcome.distinct.to_string());
-    if outcome.checked > 0 {
-        line("checked in a guest", outcome.checked.to_string());
-        line("repaired by it", outcome.repaired.to_string());
-        line("broken", of(&[Kind::Check]).to_string());
-    }
-    line("durable data lost", of(&[Kind::Lost]).to_string());
-    line("order violated", of(&[Kind::Order]).to_string());
-    line("never written", of(&[Kind::Unknown]).to_string());
-    line("images unsound", of(&[Kind::Image]).to_string());
-    line("states per hour", format!("{:.0}", report.states_per_hour));
-    for (finding, repeat) in outcome.findings.iter().zip(&report.repeat).take(PRINTED) {
-        let drive = finding.drive.as_ref().map_or(String::new(), |name| format!(", drive {name}"));
-        text += &format!(
-            "\nstate {} (cut at {}{drive}): {}\n  {repeat}\n",
-            finding.state,
-            format_duration(finding.at),
-            finding.what
-        );
-    }
-    let more = outcome.findings.len().saturating_sub(PRINTED);
-    if more > 0 {
-        text += &format!("\nand {more} more\n");
-    }
-    text + &format!("\nall of it: {}\n", path.display())
 }

@@ -153,6 +153,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let settings = Settings { engine, quick: arguments.quick, full: arguments.full };
     let folder = arguments.results.clone().unwrap_or_else(|| publication.folder().into());
     let stop = run::stop_on_signals()?;
+    let provenance = crate::provenance::Provenance::begin(true);
     let mut bench = Bench::new(&folder, arguments.force, Arc::clone(&stop))?;
     let run = || {
         let runs = bench.run_all(publication.trials(&settings)?)?;
@@ -172,7 +173,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
         other => other?,
     };
-    page(&findings, &runs, &settings).write(&folder, REPORT_FILE)?;
+    let mut page = page(&findings, &runs, &settings);
+    page.sections.extend(provenance.section());
+    page.write(&folder, REPORT_FILE)?;
     figures::write_figures(&folder, &findings.figures)?;
     print!("{}", figures::figures_table(&findings.figures).to_text());
     eprintln!("figures: {}", folder.join(FIGURES_FILE).display());

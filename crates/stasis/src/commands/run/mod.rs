@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stasis_block::units;
 use stasis_crash::RecordWriter;
-use stasis_experiment::{DriveSpec, Experiment, ExperimentError};
+use stasis_experiment::{DriveSpec, Engine, Experiment, ExperimentError};
 use stasis_journal::{Ending, Outcome, Stage};
 use stasis_report::{Recorder, ResultsFolder};
 
@@ -25,6 +25,7 @@ use crate::commands::crash_test::power_cut;
 use crate::commands::guest;
 use crate::engine::{self, Recording, Setting};
 use crate::free_space;
+use crate::provenance::Provenance;
 use relay::Relay;
 
 /// `stasis run`.
@@ -182,6 +183,7 @@ pub fn execute_recorded(
     let chosen = engine::choose(experiment.engine)?;
     let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
     let engine = chosen;
+    let provenance = Provenance::begin(engine != Engine::Kvm);
     let mut claimed = ResultsFolder::claim(&folder)?;
     if recording.is_some() {
         claimed.file(engine::RECORD_FILE)?;
@@ -233,7 +235,7 @@ pub fn execute_recorded(
             *error = format!("{error}; {full}");
         }
     }
-    let mut extra = Map::new();
+    let mut extra = provenance.fields();
     extra.insert("command".into(), experiment.command.clone().into());
     extra.insert("seed".into(), experiment.seed.into());
     if experiment.machine.several().is_empty() {
@@ -243,6 +245,7 @@ pub fn execute_recorded(
     extra.insert("kernel".into(), Value::String(guest.kernel_release.clone()));
     extra.insert("guest_date".into(), guest.date.into());
     extra.insert("guest".into(), guest.digest.clone().into());
+    extra.insert("guest_recipe".into(), serde_json::to_value(&guest.recipe)?);
     let summary = recorder.finish(&outcome, chosen.name(), begun.elapsed(), extra)?;
     let status = stasis_report::exit_status(&outcome.ending);
     Ok(Run { summary, folder, status: u8::try_from(status).unwrap_or(1), message, command_wall })

@@ -86,6 +86,7 @@ fn checked(
         own: true,
         config,
         model: model.label(),
+        parameters: crate::engine::parameters(&model),
         medium: spec.medium.label(),
         record: None,
         open: Box::new(move || opening.open().map_err(|error| failure::told(&error))),

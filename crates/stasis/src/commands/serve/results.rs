@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use serde_json::Map;
 use stasis_journal::{Ending, IoRecord};
 use stasis_report::{Drive, Recorder, ReportError};
 use stasis_serve::{confine, NewDrive, Records};
 
 use crate::engine;
+use crate::provenance::Provenance;
 
 /// What the results say ran the drives.
 const ENGINE: &str = "serve";
@@ -25,6 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 pub struct Results {
     folder: PathBuf,
     begun: Instant,
+    provenance: Provenance,
     writing: Writing,
     /// Ends the thread when it is dropped.
     go_on: Sender<()>,
@@ -60,6 +61,7 @@ impl Open {
         let drive = recorder.add_drive(Drive {
             name: new.name.clone(),
             model: new.model.clone(),
+            parameters: new.parameters.clone(),
             interface: if new.ublk { "ublk" } else { "vhost-user-blk" }.into(),
             medium: new.medium.clone(),
         });
@@ -104,7 +106,8 @@ impl Results {
                 }
             })
             .context("cannot start the thread that writes results")?;
-        Ok(Self { folder: folder.to_owned(), begun: Instant::now(), writing, go_on, thread })
+        let (begun, provenance) = (Instant::now(), Provenance::begin(false));
+        Ok(Self { folder: folder.to_owned(), begun, provenance, writing, go_on, thread })
     }
 
     /// For drives that come while it serves.
@@ -124,7 +127,7 @@ impl Results {
     /// Writes the summary and the page, once all drives are over; `inside` is what
     /// their models did, by their names.
     pub fn finish(self, inside: &BTreeMap<String, String>) -> Result<()> {
-        let Self { folder, begun, writing, go_on, thread } = self;
+        let Self { folder, begun, provenance, writing, go_on, thread } = self;
         drop(go_on);
         thread.join().map_err(|_| anyhow!("a bug ended the thread that writes results"))??;
         let mut open = writing.lock();
@@ -134,7 +137,7 @@ impl Results {
         let mut outcome = engine::unfinished(Ending::Exited(0), nanos, wall);
         outcome.inside = open.names.iter().map(|name| inside.get(name).cloned()).collect();
         let lost = open.records.lost();
-        let mut extra = Map::new();
+        let mut extra = provenance.fields();
         extra.insert("title".into(), "Drives in real time".into());
         extra.insert("lost_ios".into(), lost.into());
         recorder.finish(&outcome, ENGINE, wall, extra)?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
 use stasis_journal::{Ending, IoRecord, Outcome};
@@ -21,6 +21,7 @@ use crate::cli::SimArguments;
 use crate::commands::run::stop_on_signals;
 use crate::engine;
 use crate::progress::Steps;
+use crate::provenance::Provenance;
 
 /// The engine's name in results.
 const ENGINE: &str = "sim";
@@ -48,6 +49,7 @@ pub fn main(arguments: &SimArguments, quiet: bool) -> Result<ExitCode> {
 /// Everything a simulation is made from, checked.
 struct Setting {
     label: String,
+    parameters: Value,
     model: Box<dyn stasis_block::Model>,
     work: work::Work,
     /// Without a size, any offset is on the drive.
@@ -100,6 +102,7 @@ impl Setting {
         };
         Ok(Self {
             label: spec.label(),
+            parameters: engine::parameters(&spec),
             model: spec.build(&context)?,
             work,
             capacity,
@@ -121,6 +124,7 @@ impl Setting {
         let drive = Drive {
             name: "drive0".into(),
             model: self.label.clone(),
+            parameters: self.parameters.clone(),
             interface: ENGINE.into(),
             medium: "none".into(),
         };
@@ -131,6 +135,7 @@ impl Setting {
         if let Some(jobs) = self.work.jobs().filter(|jobs| jobs.len() > 1) {
             recorder.by_job(jobs.to_vec());
         }
+        let provenance = Provenance::begin(false);
         let source = self.source.display().to_string();
         let begun = Instant::now();
         let mut simulation = Simulation::new(self.model, self.work);
@@ -168,6 +173,7 @@ impl Setting {
             &self.label,
             &source,
             wall,
+            provenance,
             [
                 ("seed", self.seed.into()),
                 ("capacity", self.capacity.into()),
@@ -185,10 +191,11 @@ fn finish<const N: usize>(
     label: &str,
     source: &str,
     wall: Duration,
+    provenance: Provenance,
     fields: [(&str, Value); N],
 ) -> Result<Summary> {
-    let mut extra: Map<String, Value> =
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut extra = provenance.fields();
+    extra.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
     extra.insert("title".into(), format!("{label}: {source}").into());
     extra.insert("workload".into(), source.into());
     Ok(recorder.finish(outcome, ENGINE, wall, extra)?)

@@ -228,6 +228,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         bail!("nothing to do: neither samples of throughput nor anything to start");
     }
     let stop = run::stop_on_signals()?;
+    let provenance = crate::provenance::Provenance::begin(true);
     let folder = &arguments.results;
     let Arguments { engine, force, jobs, .. } = *arguments;
     let running = Running { folder, engine, force, jobs };
@@ -241,13 +242,14 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let measurements: Vec<Measurement> = outcomes.iter().flatten().flatten().cloned().collect();
     write_scenarios(folder, &measurements)?;
     let table = tables::scenarios(&measurements);
-    let page = Page {
+    let mut page = Page {
         title: "Throughput and start-up".into(),
         subtitle: "A guest and its host on one drive.".into(),
         sections: vec![Section::new("Scenarios")
             .with(Block::Plots(tables::plots(&measurements)))
             .with(Block::Table(String::new(), table.clone()))],
     };
+    page.sections.extend(provenance.section());
     page.write(folder, REPORT_FILE)?;
     crate::commands::print(&table.to_text())?;
     eprintln!("statistics: {}", folder.join(SCENARIOS_FILE).display());

@@ -50,7 +50,8 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
     experiment.finish().unwrap();
     let [vmlinux, initramfs, root] = ["vmlinux", "initramfs", "root"].map(|name| name.into());
     let (kernel_release, digest) = (String::new(), String::new());
-    let guest = Guest { vmlinux, initramfs, root, kernel_release, date: 0, digest };
+    let recipe = stasis_guest::build::Recipe::default();
+    let guest = Guest { vmlinux, initramfs, root, recipe, kernel_release, date: 0, digest };
     let setting = Setting {
         experiment: &experiment,
         base,

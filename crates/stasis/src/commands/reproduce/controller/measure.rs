@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 use stasis_function::network::Network;
 use stasis_function::{pin, scripts, Definition, Plan, Polling};
-use stasis_guest::build::Guest;
+use stasis_guest::build::{Guest, Recipe};
 use stasis_qemu::process::Process;
 use stasis_qemu::{Accelerator, Vm};
 
@@ -82,6 +82,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         vmlinux: file("vmlinux"),
         initramfs: file("initramfs.cpio"),
         root: file("root.ext4"),
+        recipe: Recipe::default(),
         kernel_release: String::new(),
         date: 0,
         digest: String::new(),

@@ -57,6 +57,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let path = folder.join("measured.json");
     let stop = run::stop_on_signals()?;
+    let provenance = crate::provenance::Provenance::begin(true);
     let definition = Definition::parse(GUEST, "the guest's definition")?;
     let guest = ensure(&definition.recipe())?;
     let here = probe() == KvmState::Usable && nix::unistd::geteuid().is_root();
@@ -70,7 +71,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     };
     let json = serde_json::to_vec_pretty(&measured).context("cannot write what was measured")?;
     std::fs::write(&path, json).with_context(|| format!("cannot write {}", path.display()))?;
-    let (page, all) = results::findings(&measured, arguments.quick);
+    let (mut page, all) = results::findings(&measured, arguments.quick);
+    page.sections.extend(provenance.section());
     page.write(&folder, REPORT_FILE)?;
     figures::write_figures(&folder, &all)?;
     print!("{}", figures::figures_table(&all).to_text());

@@ -39,6 +39,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         jobs: arguments.jobs,
     };
     let stop = run::stop_on_signals()?;
+    let provenance = crate::provenance::Provenance::begin(true);
     let outcomes = match suite::run_boots(&running, &boots, &applications, stop) {
         Err(error) if error.is::<Stopped>() => {
             eprintln!("stasis: {error}; the same command goes on from here");
@@ -63,11 +64,12 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         Section::new("Every scenario")
             .with(Block::Table(String::new(), tables::scenarios(&measurements))),
     );
-    let page = Page {
+    let mut page = Page {
         title: "I/O scheduler for virtualized systems".into(),
         subtitle: format!("Coordinated scheduling: the publication's figures beside ours, {size}."),
         sections,
     };
+    page.sections.extend(provenance.section());
     page.write(&folder, REPORT_FILE)?;
     stasis_report::figures::write_figures(&folder, &figures)?;
     crate::commands::print(&stasis_report::figures::figures_table(&figures).to_text())?;

@@ -1,0 +1,69 @@
+//! Where results come from: what ran, on what, when, and how to repeat it.
+
+use serde_json::{Map, Value};
+
+use crate::page::{Block, Section};
+
+/// The fields of a summary that say so, with what a page calls them.
+const FIELDS: &[(&str, &str)] = &[
+    ("stasis_version", "Stasis"),
+    ("stasis_commit", "Commit"),
+    ("started_at", "Started at"),
+    ("engine", "Engine"),
+    ("qemu", "QEMU"),
+    ("host_kernel", "Kernel of this machine"),
+    ("kernel", "Kernel of the guest"),
+    ("guest", "Guest"),
+    ("guest_recipe", "Recipe of the guest"),
+    ("seed", "Seed"),
+    ("command_line", "Command line"),
+];
+
+/// The section that says so; none where nothing of it is known.
+pub fn section(fields: &Map<String, Value>) -> Option<Section> {
+    let shown = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| match value {
+                Value::Array(words) => {
+                    format!("{name} {}", words.iter().map(text).collect::<Vec<_>>().join(" "))
+                }
+                other => format!("{name} {}", text(other)),
+            };
+            fields.iter().map(field).collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
+    };
+    let known = FIELDS.iter().filter_map(|(name, title)| {
+        let value = fields.get(*name).filter(|value| !value.is_null())?;
+        Some(((*title).to_owned(), shown(value)))
+    });
+    let known: Vec<_> = known.collect();
+    (!known.is_empty()).then(|| Section::new("Where this comes from").with(Block::Terms(known)))
+}
+
+/// A value without quotes.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_known_is_told_in_words() {
+        assert!(section(&Map::new()).is_none());
+        let fields = json!({
+            "stasis_version": "1.2.3", "stasis_commit": null, "seed": 7,
+            "guest_recipe": { "suite": "trixie", "packages": ["bash", "fio"] },
+        });
+        let Value::Object(fields) = fields else { unreachable!() };
+        let section = section(&fields).unwrap();
+        let [Block::Terms(terms)] = &section.blocks[..] else { panic!("{section:?}") };
+        let terms: Vec<_> = terms.iter().map(|(name, text)| format!("{name}: {text}")).collect();
+        let recipe = "Recipe of the guest: packages bash fio; suite trixie";
+        assert_eq!(terms, ["Stasis: 1.2.3", recipe, "Seed: 7"]);
+    }
+}

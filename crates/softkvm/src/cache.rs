@@ -1,0 +1,59 @@
+//! What the software host keeps, for its user.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::kept::Store;
+use crate::Error;
+
+/// A kind of what is kept.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    /// What it is, for a user.
+    pub what: &'static str,
+    /// Where it is.
+    pub paths: Vec<PathBuf>,
+}
+
+/// The folders of machines, with what is in them.
+const MACHINES: [(&str, &str); 2] =
+    [("guests", "guests that are booted"), ("machines", "software hosts that are booted")];
+
+/// What is kept in `cache`.
+pub fn kept(cache: &Path) -> Vec<Kind> {
+    let folder = cache.join("softkvm");
+    let machines = MACHINES.map(|(name, what)| {
+        let all = entries(&folder.join(name));
+        Kind { what, paths: all.filter(|path| path.is_dir()).collect() }
+    });
+    let kernel = Kind { what: "kernels of the software host", paths: kernels(&folder).collect() };
+    let logs = Kind { what: "logs of failed runs", paths: entries(&folder.join("runs")).collect() };
+    machines.into_iter().chain([kernel, logs]).collect()
+}
+
+/// Removes the machines from which no run is just starting. Runs make them again, in
+/// seconds.
+pub fn forget_machines(cache: &Path) {
+    for (name, _) in MACHINES {
+        Store::new(cache.join("softkvm").join(name)).clear();
+    }
+}
+
+/// Removes the software host's kernel. The next run under `softkvm` downloads it.
+///
+/// # Errors
+/// Where it cannot be removed.
+pub fn forget_kernel(cache: &Path) -> Result<(), Error> {
+    kernels(&cache.join("softkvm"))
+        .try_for_each(|path| fs::remove_dir_all(&path).map_err(Error::io("cannot remove", &path)))
+}
+
+/// Kernels, of this version of the program and of earlier ones.
+fn kernels(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let name = |path: &Path| Some(path.file_name()?.to_str()?.starts_with("kernel-"));
+    entries(folder).filter(move |path| path.is_dir() && name(path).unwrap_or(false))
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}

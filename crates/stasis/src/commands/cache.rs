@@ -1,0 +1,92 @@
+//! `stasis cache`: what is kept for later runs, and how much disk it takes.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use stasis_guest::build;
+use stasis_report::{units, Column, Table};
+
+use super::guest;
+use crate::engine::soft;
+
+/// What to do with the cache.
+#[derive(Debug, clap::Subcommand)]
+pub enum CacheCommand {
+    /// Remove what later runs make again in seconds; with --all, guests and downloads as well
+    #[command(after_help = "Examples:
+  stasis cache prune
+  stasis cache prune --all")]
+    Prune {
+        /// Remove guests and the software host's kernel too: the next run needs the network
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+/// A line of the list.
+struct Kind {
+    what: &'static str,
+    paths: Vec<PathBuf>,
+}
+
+impl Kind {
+    fn bytes(&self) -> u64 {
+        self.paths.iter().map(|path| build::bytes(path)).sum()
+    }
+}
+
+/// `stasis cache [prune]`.
+pub fn main(command: Option<&CacheCommand>) -> Result<ExitCode> {
+    let cache = soft::cache().context(soft::NO_CACHE)?;
+    match command {
+        None => {
+            let mut text = list(&cache)?.to_text();
+            text += &format!("\nin {}\n", cache.display());
+            super::print(&text)?;
+        }
+        Some(CacheCommand::Prune { all }) => {
+            let before = build::bytes(&cache);
+            prune(&cache, *all)?;
+            let freed = before.saturating_sub(build::bytes(&cache));
+            super::print(&format!("{} freed\n", units::bytes(freed)))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kinds(cache: &Path) -> Result<Vec<Kind>> {
+    let folder = guest::cache()?;
+    let guests = build::list(&folder).into_iter().map(|kept| folder.join(kept.name)).collect();
+    let kept = stasis_softkvm::kept(cache).into_iter();
+    let kept = kept.map(|kind| Kind { what: kind.what, paths: kind.paths });
+    Ok([Kind { what: "guests", paths: guests }].into_iter().chain(kept).collect())
+}
+
+fn list(cache: &Path) -> Result<Table> {
+    let columns = ["number", "size"].map(Column::right);
+    let mut table = Table::new([Column::left("what")].into_iter().chain(columns).collect());
+    let mut listed = 0;
+    for kind in kinds(cache)? {
+        let bytes = kind.bytes();
+        listed += bytes;
+        table.push(vec![kind.what.to_owned(), kind.paths.len().to_string(), units::bytes(bytes)]);
+    }
+    let rest = build::bytes(cache).saturating_sub(listed);
+    table.push(vec!["everything else".to_owned(), String::new(), units::bytes(rest)]);
+    table.push(vec!["all".to_owned(), String::new(), units::bytes(listed + rest)]);
+    Ok(table)
+}
+
+fn prune(cache: &Path, all: bool) -> Result<()> {
+    let folder = guest::cache()?;
+    build::remove_left_overs(&folder)?;
+    stasis_softkvm::forget_machines(cache);
+    if !all {
+        return Ok(());
+    }
+    for guest in build::list(&folder) {
+        build::remove(&folder, &guest.name)?;
+    }
+    Ok(stasis_softkvm::forget_kernel(cache)?)
+}

@@ -1,0 +1,225 @@
+//! What a crash test leaves: words for the terminal, JSON for programs, a page for readers.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use stasis_block::units::format_duration;
+use stasis_crash::Plant;
+use stasis_report::page::{Block, Page, Section};
+use stasis_report::plot::{Axis, Quantity, Scale, Scatter, ScatterSeries};
+use stasis_report::{units, Column, Table};
+
+use super::session::{Finding, Kind, Outcome, Session};
+use super::Arguments;
+use crate::engine::Recording;
+use crate::provenance::Provenance;
+
+/// Findings that are printed; all are in the JSON.
+const PRINTED: usize = 10;
+/// Findings that are on the page.
+const LISTED: usize = 200;
+
+/// What can be wrong, as the page calls it, and what that means.
+const KINDS: [(Kind, &str, &str); 5] = [
+    (Kind::Lost, "durable data lost", "what was acknowledged as durable is gone."),
+    (Kind::Order, "order violated", "something is there without what was ordered before it."),
+    (Kind::Unknown, "never written", "something is there that nobody wrote."),
+    (Kind::Image, "image unsound", "an image's tables do not agree with each other."),
+    (Kind::Check, "broken", "the check in a guest found it broken."),
+];
+
+/// What a test leaves, in words for programs.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    experiment: &'a Path,
+    seed: u64,
+    plant: Option<Plant>,
+    /// Of the record: commands of the guest, and of the drives below images.
+    guest_commands: u64,
+    drive_commands: u64,
+    /// How many power cuts were to be looked at.
+    asked: u64,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    seconds: f64,
+    states_per_hour: f64,
+    /// A command line for each finding.
+    repeat: Vec<String>,
+    /// Where this comes from.
+    #[serde(flatten)]
+    provenance: Map<String, Value>,
+}
+
+impl<'a> Report<'a> {
+    /// What came out of `session`, in so many seconds.
+    pub fn new(
+        arguments: &'a Arguments,
+        session: &Session,
+        outcome: &'a Outcome,
+        seconds: f64,
+        recording: &Recording,
+        provenance: Provenance,
+    ) -> Self {
+        let drives = &session.story.drives;
+        let count = |commands: usize| commands as u64;
+        let repeat = |finding: &Finding| {
+            let check = arguments.check.as_ref().map(|check| format!(" --check '{check}'"));
+            format!(
+                "stasis crash-test {} --record {} --seed {} --state {}{}",
+                arguments.experiment.display(),
+                recording.folder.display(),
+                arguments.seed,
+                finding.state,
+                check.unwrap_or_default()
+            )
+        };
+        Self {
+            experiment: &arguments.experiment,
+            seed: arguments.seed,
+            plant: session.story.head.plant.as_deref().and_then(Plant::parse),
+            guest_commands: count(drives.iter().map(|drive| drive.guest.asked.len()).sum()),
+            drive_commands: count(drives.iter().map(|drive| drive.cached().asked.len()).sum()),
+            asked: if arguments.state.is_some() { 1 } else { arguments.states },
+            outcome,
+            seconds,
+            states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
+            repeat: outcome.findings.iter().map(repeat).collect(),
+            provenance: provenance.fields(),
+        }
+    }
+
+    /// For the terminal; everything is in the files at `path` and `page`.
+    pub fn text(&self, path: &Path, page: &Path) -> String {
+        let outcome = self.outcome;
+        let of = |kind| self.found(kind);
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| text += &format!("{name:<28}{value}\n");
+        line(
+            "recorded",
+            format!(
+                "{} commands of the guest, {} of the drives",
+                self.guest_commands, self.drive_commands
+            ),
+        );
+        if let Some(plant) = self.plant {
+            line("planted mistake", plant.name().into());
+        }
+        line(
+            "power cuts",
+            match outcome.stopped {
+                true => format!(
+                    "{} of {}: INTERRUPTED, the rest was not looked at",
+                    outcome.cuts, self.asked
+                ),
+                false => outcome.cuts.to_string(),
+            },
+        );
+        line("different states", outcome.distinct.to_string());
+        if outcome.checked > 0 {
+            line("checked in a guest", outcome.checked.to_string());
+            line("repaired by it", outcome.repaired.to_string());
+            line("broken", of(Kind::Check).to_string());
+        }
+        line("durable data lost", of(Kind::Lost).to_string());
+        line("order violated", of(Kind::Order).to_string());
+        line("never written", of(Kind::Unknown).to_string());
+        line("images unsound", of(Kind::Image).to_string());
+        line("states per hour", format!("{:.0}", self.states_per_hour));
+        for (finding, repeat) in outcome.findings.iter().zip(&self.repeat).take(PRINTED) {
+            let drive =
+                finding.drive.as_ref().map_or(String::new(), |name| format!(", drive {name}"));
+            text += &format!(
+                "\nstate {} (cut at {}{drive}): {}\n  {repeat}\n",
+                finding.state,
+                format_duration(finding.at),
+                finding.what
+            );
+        }
+        let more = outcome.findings.len().saturating_sub(PRINTED);
+        if more > 0 {
+            text += &format!("\nand {more} more\n");
+        }
+        text + &format!("\nall of it: {}\nreport: {}\n", path.display(), page.display())
+    }
+
+    fn found(&self, kind: Kind) -> usize {
+        self.outcome.findings.iter().filter(|finding| finding.kind == kind).count()
+    }
+
+    /// The page: what was looked at, and every finding up to [`LISTED`].
+    pub fn page(&self) -> Page {
+        let outcome = self.outcome;
+        let cuts = match outcome.stopped {
+            true => format!("{} of {}", units::count(outcome.cuts), units::count(self.asked)),
+            false => units::count(outcome.cuts),
+        };
+        let mut facts = vec![
+            ("Power cuts", cuts),
+            ("Different states", units::count(outcome.distinct)),
+            ("Findings", units::count(outcome.findings.len() as u64)),
+            ("Commands of the guest", units::count(self.guest_commands)),
+            ("Commands of the drives", units::count(self.drive_commands)),
+            ("States per hour", units::decimals(self.states_per_hour, 0)),
+        ];
+        if outcome.checked > 0 {
+            facts.push(("Checked in a guest", units::count(outcome.checked)));
+            facts.push(("Repaired by it", units::count(outcome.repaired)));
+        }
+        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut sections = vec![Section::new("").with(Block::Facts(facts))];
+        if !outcome.findings.is_empty() {
+            sections.push(self.findings());
+        }
+        let terms = KINDS.map(|(_, name, meaning)| (name.to_owned(), meaning.to_owned()));
+        sections.push(Section::new("What is looked for").with(Block::Terms(terms.to_vec())));
+        sections.extend(stasis_report::provenance(&self.provenance));
+        let subtitle = match (outcome.stopped, outcome.findings.len()) {
+            (true, _) => "Interrupted: the rest was not looked at.".to_owned(),
+            (false, 0) => "Nothing was found that a power cut must not leave.".to_owned(),
+            (false, 1) => "One state was found that a power cut must not leave.".to_owned(),
+            (false, many) => format!("{many} findings of what a power cut must not leave."),
+        };
+        let subtitle = match self.plant {
+            Some(plant) => format!("{subtitle} With a planted mistake: {}.", plant.name()),
+            None => subtitle,
+        };
+        Page { title: format!("Crash test of {}", self.experiment.display()), subtitle, sections }
+    }
+
+    fn findings(&self) -> Section {
+        let findings = &self.outcome.findings;
+        let kinds = KINDS.iter().enumerate();
+        let series = kinds.map(|(colour, (kind, name, _))| {
+            let of_kind = findings.iter().filter(|finding| finding.kind == *kind);
+            let points = of_kind.map(|finding| (finding.at as f64, finding.state as f64)).collect();
+            ScatterSeries { name: (*name).to_owned(), colour, points }
+        });
+        let plot = Scatter {
+            title: "Findings by the time of the cut".into(),
+            x: Axis::new("Virtual time since the machine was made", Scale::Linear, Quantity::Time),
+            y: Axis::new("State", Scale::FromZero, Quantity::Number("")),
+            series: series.filter(|series| !series.points.is_empty()).collect(),
+        };
+        let named = ["drive", "kind", "what", "repeat"].map(Column::left);
+        let columns = [Column::right("state"), Column::right("cut at")].into_iter().chain(named);
+        let mut table = Table::new(columns.collect());
+        for (finding, repeat) in findings.iter().zip(&self.repeat).take(LISTED) {
+            let kind = KINDS.iter().find(|(kind, ..)| *kind == finding.kind);
+            table.push(vec![
+                finding.state.to_string(),
+                format_duration(finding.at),
+                finding.drive.clone().unwrap_or_default(),
+                kind.map_or("", |(_, name, _)| name).to_owned(),
+                finding.what.clone(),
+                repeat.clone(),
+            ]);
+        }
+        let caption = match findings.len() > LISTED {
+            true => format!("The first {LISTED}; all are in {}.", super::FILE),
+            false => String::new(),
+        };
+        let section = Section::new("Findings").with(Block::Plots(vec![plot.draw()]));
+        section.with(Block::Table(caption, table))
+    }
+}

@@ -1,0 +1,115 @@
+//! Where results come from: this program, this machine, the time, and the command line.
+
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use stasis_report::page::Section;
+
+/// The commit that this program was built from, where whoever built it has said so (the
+/// Makefile does).
+fn commit() -> Option<&'static str> {
+    // A Makefile exports nothing as an empty text.
+    option_env!("STASIS_COMMIT").filter(|commit| !commit.is_empty())
+}
+
+/// This program's version, with its commit where that is known.
+pub fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| match commit() {
+        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+        None => env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+/// What is known of a run when it begins.
+#[derive(Debug)]
+pub struct Provenance {
+    started: Timestamp,
+    /// QEMU takes a moment to say its version, in which the run goes on.
+    qemu: Option<JoinHandle<Option<String>>>,
+}
+
+impl Provenance {
+    /// Of what begins now; `qemu`: whether QEMU has a part in it.
+    pub fn begin(qemu: bool) -> Self {
+        let qemu = qemu.then(|| std::thread::spawn(stasis_qemu::process::version_line));
+        Self { started: Timestamp::now(), qemu }
+    }
+
+    /// The fields of `summary.json`.
+    pub fn fields(self) -> Map<String, Value> {
+        let qemu = self.qemu.and_then(|thread| thread.join().ok().flatten());
+        let kernel = nix::sys::utsname::uname().ok();
+        let kernel = kernel.map(|name| {
+            format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
+        });
+        // Whole seconds: nobody asks for more, and it reads better.
+        let started = Timestamp::from_second(self.started.as_second()).unwrap_or(self.started);
+        let fields = [
+            ("stasis_version", Some(env!("CARGO_PKG_VERSION").to_owned())),
+            ("stasis_commit", commit().map(str::to_owned)),
+            ("started_at", Some(started.to_string())),
+            ("qemu", qemu),
+            ("host_kernel", kernel),
+            ("command_line", Some(command_line(std::env::args()))),
+        ];
+        let known =
+            fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
+        known.collect()
+    }
+
+    /// The section of a page that is of no single run.
+    pub fn section(self) -> Option<Section> {
+        stasis_report::provenance(&self.fields())
+    }
+}
+
+/// Words as a shell takes them.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%^".contains(c);
+    let quoted = words.map(|word| match !word.is_empty() && word.chars().all(plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_can_be_pasted() {
+        let words = [
+            "stasis",
+            "run",
+            "--drive=model=null,medium=ram:1GiB",
+            "--",
+            "sh",
+            "-c",
+            "echo 'it''s' $1",
+            "",
+        ];
+        let line = command_line(words.into_iter().map(String::from));
+        let shell = std::process::Command::new("sh")
+            .args(["-c", &format!("printf '%s\\n' {line}")])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(shell.stdout).unwrap();
+        assert_eq!(said.split_terminator('\n').collect::<Vec<_>>(), words);
+        assert!(
+            line.starts_with("stasis run --drive=model=null,medium=ram:1GiB -- sh -c '"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn a_run_knows_its_date_and_kernel() {
+        let fields = Provenance::begin(false).fields();
+        assert!(fields["started_at"].as_str().unwrap().ends_with('Z'));
+        assert!(fields["host_kernel"].as_str().unwrap().starts_with("Linux "));
+        assert!(!fields.contains_key("qemu"));
+    }
+}
