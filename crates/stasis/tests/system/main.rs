@@ -13,6 +13,7 @@ mod expected;
 mod flash;
 mod images;
 mod processors;
+mod readme;
 mod repeat;
 mod replay;
 mod suite;
