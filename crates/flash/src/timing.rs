@@ -84,7 +84,7 @@ impl Timing {
         }
     }
 
-    /// The times of cells that have a name in [`crate::cells::PRESETS`], behind a
+    /// The times of cells named in [`crate::cells::PRESETS`], behind a
     /// bus of 400 MB/s (ONFI 3.0, NV-DDR2).
     ///
     /// SLC: Agrawal et al., USENIX ATC 2008, table 1. MLC: FEMU, FAST 2018,

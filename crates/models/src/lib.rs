@@ -11,7 +11,7 @@
 //!   closed form;
 //! - [`ModelSpec`]: a model as an experiment writes it, from which it is built;
 //!   the form is documented in [`spec`];
-//! - [`NAMED`]: models that have a name, with their figures and sources;
+//! - [`NAMED`]: the named models, with their figures and sources;
 //! - [`Sheet`]: what a model delivers, in the figures of a data sheet;
 //! - [`profile`]: the file format of measured drives, and [`calibrate`], which
 //!   makes one of what fio or blkparse wrote. Only [`ModelSpec::resolve`] reads

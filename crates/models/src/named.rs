@@ -1,4 +1,4 @@
-//! The models that have a name: what they are, their figures, their source.
+//! The named models: what they are, their figures, their source.
 //!
 //! Where a source is silent, the figure that stands in for it is called an
 //! assumption in the model's `assumptions`.

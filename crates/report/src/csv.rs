@@ -1,10 +1,11 @@
-//! `ios.csv`: one row per I/O, written while the run goes on.
+//! `ios.csv`: one row per I/O, written while the run goes on; as it is, or compressed.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
 use stasis_journal::IoRecord;
+use zstd::stream::write::Encoder;
 
 use crate::{Drive, ReportError};
 
@@ -24,10 +25,64 @@ const BLOCK: u64 = 512;
 /// Rows are handed to the system in pieces of about this size (bytes).
 const PIECE: usize = 256 << 10;
 
+/// zstd's level. On these rows 3 takes longer and is no smaller.
+const LEVEL: i32 = 1;
+
+/// How a run's I/Os are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ios {
+    /// In `ios.csv`. What has been recorded is in the file, so that a killed run keeps it.
+    #[default]
+    Csv,
+    /// In `ios.csv.zst`, compressed by zstd (RFC 8878) to a sixth or so. A killed run loses
+    /// the last few thousand.
+    Zst,
+    /// Not at all.
+    None,
+}
+
+impl Ios {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Csv, Self::Zst, Self::None];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Zst => "zst",
+            Self::None => "none",
+        }
+    }
+
+    /// The file's name in the results folder.
+    pub(crate) fn file(self) -> Option<&'static str> {
+        match self {
+            Self::Csv => Some(crate::IOS_FILE),
+            Self::Zst => Some(crate::COMPRESSED_IOS_FILE),
+            Self::None => None,
+        }
+    }
+}
+
+impl std::str::FromStr for Ios {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|ios| ios.name() == word);
+        found.ok_or_else(|| "must be csv, zst or none".to_owned())
+    }
+}
+
+/// Where rows go.
+enum Sink {
+    Plain(File),
+    Compressed(Box<Encoder<'static, File>>),
+}
+
 /// The file, with a row's buffer that is reused.
 pub(crate) struct IoCsv {
     path: PathBuf,
-    file: File,
+    sink: Sink,
     /// The drives' names, quoted.
     names: Vec<Vec<u8>>,
     buffer: Vec<u8>,
@@ -36,11 +91,19 @@ pub(crate) struct IoCsv {
 
 impl IoCsv {
     /// A file of no drives yet.
-    pub(crate) fn create(path: PathBuf) -> Result<Self, ReportError> {
+    pub(crate) fn create(path: PathBuf, compressed: bool) -> Result<Self, ReportError> {
         let mut file = File::create(&path).map_err(ReportError::write(&path))?;
-        writeln!(file, "{HEADER}").map_err(ReportError::write(&path))?;
-        let buffer = Vec::with_capacity(PIECE + 4096);
-        Ok(Self { path, file, names: Vec::new(), buffer, numbers: itoa::Buffer::new() })
+        let mut buffer = Vec::with_capacity(PIECE + 4096);
+        let header = format!("{HEADER}\n");
+        let sink = if compressed {
+            buffer.extend_from_slice(header.as_bytes());
+            let encoder = Encoder::new(file, LEVEL).map_err(ReportError::write(&path))?;
+            Sink::Compressed(Box::new(encoder))
+        } else {
+            file.write_all(header.as_bytes()).map_err(ReportError::write(&path))?;
+            Sink::Plain(file)
+        };
+        Ok(Self { path, sink, names: Vec::new(), buffer, numbers: itoa::Buffer::new() })
     }
 
     /// One more drive.
@@ -83,16 +146,38 @@ impl IoCsv {
         // Writing to a vector does not fail.
         let _ = writeln!(out, ",{:#x}", record.code);
         if out.len() >= PIECE {
-            self.flush()?;
+            self.write()?;
         }
         Ok(())
     }
 
-    /// Hands all rows to the system: they survive the end of this process.
-    pub(crate) fn flush(&mut self) -> Result<(), ReportError> {
-        let written = self.file.write_all(&self.buffer);
+    fn write(&mut self) -> Result<(), ReportError> {
+        let written = match &mut self.sink {
+            Sink::Plain(file) => file.write_all(&self.buffer),
+            Sink::Compressed(encoder) => encoder.write_all(&self.buffer),
+        };
         self.buffer.clear();
         written.map_err(ReportError::write(&self.path))
+    }
+
+    /// Hands all rows to the system, where the file is a plain one: they survive the end of
+    /// this process. Small pieces would compress badly.
+    pub(crate) fn flush(&mut self) -> Result<(), ReportError> {
+        match self.sink {
+            Sink::Plain(_) => self.write(),
+            Sink::Compressed(_) => Ok(()),
+        }
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn finish(mut self) -> Result<(), ReportError> {
+        self.write()?;
+        match self.sink {
+            Sink::Plain(_) => Ok(()),
+            Sink::Compressed(encoder) => {
+                encoder.finish().map(drop).map_err(ReportError::write(&self.path))
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Promises:
 //! * What has been given to [`Recorder::record`] is in the file when the call
-//!   returns, so that a killed run keeps its I/Os.
+//!   returns, so that a killed run keeps its I/Os; but where that is compressed ([`Ios`]).
 //! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
 //! * Results are a function of what was recorded: two runs with the same
 //!   records and outcome give the same bytes, but for the fields named in
@@ -43,7 +43,7 @@ mod text;
 mod timeline;
 pub mod units;
 
-pub use csv::HEADER as CSV_HEADER;
+pub use csv::{Ios, HEADER as CSV_HEADER};
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
@@ -59,6 +59,8 @@ pub use text::text_summary;
 
 /// Name of the file with one row per I/O.
 pub const IOS_FILE: &str = "ios.csv";
+/// Name of that file where it is compressed.
+pub const COMPRESSED_IOS_FILE: &str = "ios.csv.zst";
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
 /// Name of the page.

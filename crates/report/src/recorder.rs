@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_journal::{IoRecord, Outcome};
 
-use crate::csv::IoCsv;
+use crate::csv::{IoCsv, Ios};
 use crate::distribution::EXACT_BOUND;
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
 use crate::jobs::Jobs;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
-use crate::{run_page, Drive, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
+use crate::{run_page, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
 /// Takes a run's I/Os as they complete, and writes its results.
 pub struct Recorder {
@@ -49,8 +49,12 @@ impl Recorder {
     ///
     /// # Errors
     /// Likewise.
-    pub fn within(folder: ResultsFolder, drives: Vec<Drive>) -> Result<Self, ReportError> {
-        Self::begin(folder, drives, EXACT_BOUND, true)
+    pub fn within(
+        folder: ResultsFolder,
+        drives: Vec<Drive>,
+        ios: Ios,
+    ) -> Result<Self, ReportError> {
+        Self::begin(folder, drives, EXACT_BOUND, ios)
     }
 
     /// The run's folder.
@@ -67,24 +71,19 @@ impl Recorder {
         drives: Vec<Drive>,
         bound: usize,
     ) -> Result<Self, ReportError> {
-        Self::begin(ResultsFolder::claim(folder)?, drives, bound, true)
-    }
-
-    /// Like [`Self::create`], but there will be no `ios.csv`.
-    ///
-    /// # Errors
-    /// Likewise.
-    pub fn without_ios(folder: &Path, drives: Vec<Drive>) -> Result<Self, ReportError> {
-        Self::begin(ResultsFolder::claim(folder)?, drives, EXACT_BOUND, false)
+        Self::begin(ResultsFolder::claim(folder)?, drives, bound, Ios::Csv)
     }
 
     fn begin(
         mut folder: ResultsFolder,
         drives: Vec<Drive>,
         bound: usize,
-        ios: bool,
+        ios: Ios,
     ) -> Result<Self, ReportError> {
-        let csv = if ios { Some(IoCsv::create(folder.file(IOS_FILE)?)?) } else { None };
+        let csv = match ios.file() {
+            Some(name) => Some(IoCsv::create(folder.file(name)?, ios == Ios::Zst)?),
+            None => None,
+        };
         // What is written at the end is not to fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
@@ -110,7 +109,7 @@ impl Recorder {
         self.jobs = Some(Jobs::new(jobs, self.bound));
     }
 
-    /// Takes I/Os. They are in the file when this returns.
+    /// Takes I/Os. They are in the file when this returns, but where it is compressed.
     ///
     /// # Errors
     /// Where the file cannot be written, or a record names a drive that is not
@@ -157,8 +156,8 @@ impl Recorder {
         wall: Duration,
         extra: Map<String, Value>,
     ) -> Result<Summary, ReportError> {
-        if let Some(csv) = &mut self.csv {
-            csv.flush()?;
+        if let Some(csv) = self.csv.take() {
+            csv.finish()?;
         }
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use stasis_block::Operation;
 use stasis_journal::{Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot};
-use stasis_report::{comparable, text_summary, Drive, Recorder, ReportError, Summary};
+use stasis_report::{
+    comparable, text_summary, Drive, Ios, Recorder, ReportError, ResultsFolder, Summary,
+};
 
 const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write-zeroes"];
 
@@ -335,6 +337,23 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         let shown = shown.to_owned();
         assert!(page.contains(&shown) || page.contains(&shown.replace("&#39;", "'")), "{shown}");
     }
+}
+
+#[test]
+fn compressed_rows_are_the_same_rows() {
+    let [plain, compressed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let records: Vec<_> = (10..20_010).map(record).collect();
+    run(plain.path(), &records, 1);
+    let claimed = ResultsFolder::claim(compressed.path()).unwrap();
+    let drives = vec![drive("a"), drive("b, \"c\"")];
+    let mut recorder = Recorder::within(claimed, drives, Ios::Zst).unwrap();
+    records.chunks(7).for_each(|batch| recorder.record(batch).unwrap());
+    finish(recorder, 1);
+    let bytes = fs::read(compressed.path().join("ios.csv.zst")).unwrap();
+    let rows = zstd::decode_all(&bytes[..]).unwrap();
+    assert!(rows == fs::read(plain.path().join("ios.csv")).unwrap());
+    assert!(bytes.len() * 4 < rows.len(), "{} of {}", bytes.len(), rows.len());
+    assert!(!compressed.path().join("ios.csv").exists());
 }
 
 #[test]

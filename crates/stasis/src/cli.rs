@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine};
+use stasis_report::Ios;
 
 use crate::commands;
 use crate::commands::crash_test::power_cut::When;
@@ -246,6 +247,9 @@ pub struct RunArguments {
     /// Folder for the results [default: results]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
+    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), or none
+    #[arg(long, value_name = "FORM", default_value = "csv")]
+    pub ios: Ios,
     /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<Engine>,
@@ -291,7 +295,7 @@ TOML file with a [model] table or one [[drive]].
 Examples:
   stasis sim fixed:100us --workload job.fio
   stasis sim jpt39c --trace sdb.blkparse.txt --results replay
-  stasis sim my-ssd.toml --workload job.fio --size 1TiB --no-ios
+  stasis sim my-ssd.toml --workload job.fio --size 1TiB --ios none
 
 Exit status: 0; 124 if --limit was reached, 125 if something is wrong, 130 if it was stopped."
 )]
@@ -303,7 +307,8 @@ pub struct SimArguments {
     /// The synthetic load of a fio job file
     #[arg(long, value_name = "JOB.fio")]
     pub workload: Option<PathBuf>,
-    /// A trace: blkparse's text, MSR Cambridge CSV, or the ios.csv of a run; - reads standard input
+    /// A trace: blkparse's text, MSR Cambridge CSV, or the ios.csv of a run, compressed
+    /// by zstd or not; - reads standard input
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// The drive to replay, of a trace of several: 8,0, or host.1, or a name
@@ -340,9 +345,9 @@ pub struct SimArguments {
     /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
-    /// Do not write ios.csv
-    #[arg(long)]
-    pub no_ios: bool,
+    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), or none
+    #[arg(long, value_name = "FORM", default_value = "csv")]
+    pub ios: Ios,
 }
 
 /// A factor above 0.

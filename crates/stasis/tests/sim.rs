@@ -174,7 +174,7 @@ fn a_limit_and_a_missing_list_of_ios_are_as_asked() {
     assert_eq!((&summary["ending"], seconds(&summary)), (&"virtual-limit".into(), 5e-3));
     assert_eq!(summary["drives"][0]["read"]["count"], 50);
     assert!(bench.path("results/ios.csv").exists());
-    bench.ended(124, &["fixed:100us", "--workload", "job.fio", "--limit", "5ms", "--no-ios"]);
+    bench.ended(124, &["fixed:100us", "--workload", "job.fio", "--limit", "5ms", "--ios=none"]);
     assert!(!bench.path("results/ios.csv").exists());
     assert!(bench.text("results/report.html").contains("</html>"));
 }
@@ -264,6 +264,12 @@ fn a_simulation_of_its_own_ios_repeats_them() {
     let again = ["jpt39c", "--trace", "first/ios.csv", "--exact-times", "--seed", "5"];
     bench.sim(&again);
     assert_eq!(bench.text("results/ios.csv"), first);
+    // Compressed, they are the same.
+    let compressed = ["--results", "small", "--ios", "zst"];
+    bench.call(&[&["jpt39c", "--workload", "job.fio", "--seed", "5"][..], &compressed].concat());
+    let small = ["jpt39c", "--trace", "small/ios.csv.zst", "--exact-times", "--seed", "5"];
+    bench.sim(&small);
+    assert_eq!(bench.text("results/ios.csv"), first);
     // Without the ramp's I/Os the head is elsewhere.
     bench.sim(&["jpt39c", "--trace", "first/ios.csv", "--seed", "5"]);
     assert!(bench.column("order").len() < first.lines().count() - 1);
@@ -328,7 +334,7 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
 fn a_flash_drive_shows_its_inside() {
     let bench = Bench::new();
     bench.file("job.fio", "[a]\nrw=randwrite\niodepth=16\nsize=16m\nio_size=64m\n");
-    let words = ["femu-basic", "--workload", "job.fio", "--size", "64MiB", "--no-ios"];
+    let words = ["femu-basic", "--workload", "job.fio", "--size", "64MiB", "--ios=none"];
     let inside = &bench.sim(&words)["drives"][0]["inside"];
     assert!(inside["host_units"].as_u64().unwrap() >= 16_384, "{inside}");
     assert!(inside["write_amplification"].as_f64().unwrap() >= 1.0);

@@ -1,4 +1,4 @@
-//! Client SSDs that have a name: by their data sheets, with a volatile write
+//! The named client SSDs: by their data sheets, with a volatile write
 //! cache.
 
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};

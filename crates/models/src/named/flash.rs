@@ -1,4 +1,4 @@
-//! Flash SSDs that have a name.
+//! The named flash SSDs.
 
 use serde_json::{json, Value};
 

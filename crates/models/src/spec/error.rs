@@ -143,8 +143,8 @@ pub enum BuildError {
         #[source]
         cause: Box<stasis_flash::SpecError>,
     },
-    /// A description that was changed by hand contradicts itself.
-    #[error("the model `{model}` contradicts itself: {problem}")]
+    /// A description that was changed by hand is inconsistent.
+    #[error("the model `{model}` is inconsistent: {problem}")]
     Contradiction {
         /// The model's label.
         model: String,

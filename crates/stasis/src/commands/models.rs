@@ -1,4 +1,4 @@
-//! `stasis models`: the drives that have a name, and any model as a table.
+//! `stasis models`: the named drives, and any model as a table.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -168,7 +168,7 @@ fn record(
     stop: &Arc<AtomicBool>,
     recording: &Recording,
 ) -> Result<()> {
-    let show = Show { console: false, output: false };
+    let show = Show { console: false, output: false, ios: stasis_report::Ios::Csv };
     let run = run::execute_recorded(experiment, base, stop, show, Some(recording))?;
     if run.status != 0 {
         let message = run.message.unwrap_or_default();

@@ -30,7 +30,7 @@ pub enum ImageCommand {
   stasis image info disk.qcow2
   stasis image info --json disk.qcow2")]
     Info(FileArguments),
-    /// Look for what contradicts itself in an image's tables
+    /// Look for inconsistencies in an image's tables
     #[command(
         after_help = "An image that was not closed (lazy refcounts) is repaired where it is opened to be written.
 

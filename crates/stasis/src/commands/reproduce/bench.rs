@@ -162,7 +162,7 @@ impl Bench {
         gone(&path, std::fs::remove_file(&path))?;
         experiment.results = Some(folder.to_owned());
         experiment.finish()?;
-        let show = Show { console: false, output: false };
+        let show = Show { console: false, output: false, ios: stasis_report::Ios::Csv };
         let run = run::execute(&experiment, &self.folder, &self.stop, show)?;
         if run.status != 0 {
             let said = last_words(&folder.join(run::OUTPUT_FILE));

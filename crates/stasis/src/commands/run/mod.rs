@@ -18,7 +18,7 @@ use stasis_block::units;
 use stasis_crash::RecordWriter;
 use stasis_experiment::{DriveSpec, Engine, Experiment, ExperimentError};
 use stasis_journal::{Ending, Outcome, Stage};
-use stasis_report::{Recorder, ResultsFolder};
+use stasis_report::{Ios, Recorder, ResultsFolder};
 
 use crate::cli::RunArguments;
 use crate::commands::crash_test::power_cut;
@@ -30,7 +30,7 @@ use relay::Relay;
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
-    let show_console = arguments.console;
+    let (show_console, ios) = (arguments.console, arguments.ios);
     let power_cut = arguments.power_cut;
     let (mut experiment, base) = experiment(arguments)?;
     let stop = stop_on_signals()?;
@@ -41,7 +41,7 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     if let Some(file) = &given {
         experiment.guest.stdin = Some(file.path().to_owned());
     }
-    let show = Show { console: show_console, output: true };
+    let show = Show { console: show_console, output: true, ios };
     let run = match power_cut {
         Some(when) => power_cut::run(&experiment, &base, &stop, show, when)?,
         None => execute(&experiment, &base, &stop, show)?,
@@ -66,13 +66,15 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// What a run writes to the terminal beside its progress.
+/// What a run writes to the terminal beside its progress, and of its I/Os to its folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Show {
     /// What the guest's kernel says.
     pub console: bool,
     /// What the command prints; otherwise it goes to [`OUTPUT_FILE`].
     pub output: bool,
+    /// How the I/Os are kept.
+    pub ios: Ios,
 }
 
 /// The file in the results' folder with what a command printed that was not shown.
@@ -194,7 +196,7 @@ pub fn execute_recorded(
     let setting = Setting { experiment, base, guest: &guest, input: &input, engine, recording };
     let prepared = setting.prepare()?;
 
-    let recorder = Recorder::within(claimed, prepared.drives())?;
+    let recorder = Recorder::within(claimed, prepared.drives(), show.ios)?;
     let paths = prepared.paths();
     let mut relay = Relay::new(recorder, show, prepared.machines())?;
     if let Some(recording) = recording {

@@ -14,7 +14,7 @@ use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
 use stasis_journal::{Ending, IoRecord, Outcome};
 use stasis_models::{BuildContext, ModelTable};
-use stasis_report::{Drive, Recorder, Summary};
+use stasis_report::{Drive, Ios, Recorder, ResultsFolder, Summary};
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
 use crate::cli::SimArguments;
@@ -59,7 +59,7 @@ struct Setting {
     path: Nanos,
     limit: Option<Nanos>,
     results: PathBuf,
-    no_ios: bool,
+    ios: Ios,
 }
 
 /// A simulation that has ended.
@@ -116,7 +116,7 @@ impl Setting {
             path,
             limit,
             results: arguments.results.clone(),
-            no_ios: arguments.no_ios,
+            ios: arguments.ios,
         })
     }
 
@@ -128,10 +128,8 @@ impl Setting {
             interface: ENGINE.into(),
             medium: "none".into(),
         };
-        let mut recorder = match self.no_ios {
-            true => Recorder::without_ios(&self.results, vec![drive])?,
-            false => Recorder::create(&self.results, vec![drive])?,
-        };
+        let folder = ResultsFolder::claim(&self.results)?;
+        let mut recorder = Recorder::within(folder, vec![drive], self.ios)?;
         if let Some(jobs) = self.work.jobs().filter(|jobs| jobs.len() > 1) {
             recorder.by_job(jobs.to_vec());
         }

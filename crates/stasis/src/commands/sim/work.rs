@@ -1,7 +1,7 @@
 //! The source of a simulation's I/Os, opened and checked.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::{anyhow, bail, Context, Result};
@@ -9,6 +9,7 @@ use stasis_clock::Nanos;
 use stasis_report::{Summary, SUMMARY_FILE};
 use stasis_workload::trace::{Format, Pace, Reader, Replay, ReplayOptions};
 use stasis_workload::{Io, JobFile, Load, TraceError, Workload};
+use zstd::stream::read::Decoder;
 
 use crate::cli::SimArguments;
 
@@ -124,6 +125,21 @@ fn jobs(path: &Path, place: Place, seed: u64) -> Result<(Load, u64)> {
     Ok((Load::new(&file, capacity, seed, place.path).with_context(shown)?, capacity))
 }
 
+/// The text of a trace that may be compressed by zstd; how much of it there is is only known
+/// of one that is not.
+fn plain(
+    mut input: Box<dyn BufRead>,
+    length: Option<u64>,
+) -> io::Result<(Box<dyn BufRead>, Option<u64>)> {
+    /// The first bytes of a frame (RFC 8878 section 3.1.1), little-endian.
+    const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+    if !input.fill_buf()?.starts_with(&MAGIC) {
+        return Ok((input, length));
+    }
+    let decoder = Decoder::with_buffer(input)?;
+    Ok((Box::new(BufReader::with_capacity(PIECE, decoder)), None))
+}
+
 fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<Box<dyn BufRead>>> {
     let (input, length): (Box<dyn BufRead>, _) = if path == Path::new("-") {
         (Box::new(BufReader::with_capacity(PIECE, std::io::stdin())), None)
@@ -132,6 +148,7 @@ fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<
         let length = file.metadata().ok().map(|metadata| metadata.len());
         (Box::new(BufReader::with_capacity(PIECE, file)), length)
     };
+    let (input, length) = plain(input, length).context("cannot read it")?;
     let reader = Reader::new(input, arguments.trace_drive.as_deref())?;
     if arguments.exact_times && reader.format() != Format::Ios {
         bail!("--exact-times is for the ios.csv of a run");
