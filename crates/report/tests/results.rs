@@ -345,7 +345,7 @@ fn compressed_rows_are_the_same_rows() {
     let records: Vec<_> = (10..20_010).map(record).collect();
     run(plain.path(), &records, 1);
     let claimed = ResultsFolder::claim(compressed.path()).unwrap();
-    let drives = vec![drive("a"), drive("b, \"c\"")];
+    let drives = vec![drive("a"), drive("b")];
     let mut recorder = Recorder::within(claimed, drives, Ios::Zst).unwrap();
     records.chunks(7).for_each(|batch| recorder.record(batch).unwrap());
     finish(recorder, 1);
