@@ -2,13 +2,11 @@
 //! drive or an image could make.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stasis_block::{Command, Health, Operation, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Operation, Status, Tag};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Statistics, Submission};
-use stasis_media::MediumError;
+use stasis_drive::{Decorator, Done, Layer, Submission};
 
 /// A mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +93,15 @@ impl Planted {
     }
 }
 
-impl Layer for Planted {
+impl Decorator for Planted {
+    fn lower(&self) -> &dyn Layer {
+        &*self.lower
+    }
+
+    fn lower_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.lower
+    }
+
     fn submit(&mut self, now: Nanos, submission: Submission) {
         let command = submission.command;
         match self.plant {
@@ -148,55 +154,7 @@ impl Layer for Planted {
         }
     }
 
-    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
-        self.lower.instant(command, data)
-    }
-
-    fn index(&self) -> u16 {
-        self.lower.index()
-    }
-
-    fn name(&self) -> &str {
-        self.lower.name()
-    }
-
-    fn capacity(&self) -> u64 {
-        self.lower.capacity()
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.lower.discard_zeroes()
-    }
-
-    fn barrier(&self) -> Option<Nanos> {
-        self.lower.barrier()
-    }
-
     fn in_flight(&self) -> usize {
         self.lower.in_flight() + self.over.len()
-    }
-
-    fn frozen(&self) -> Duration {
-        self.lower.frozen()
-    }
-
-    fn statistics(&self) -> &Statistics {
-        self.lower.statistics()
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.lower.take_error()
-    }
-
-    fn health(&self) -> Health {
-        self.lower.health()
-    }
-
-    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
-        self.lower.vendor(now, command)
-    }
-
-    fn inside(&self, now: Nanos) -> Option<String> {
-        self.lower.inside(now)
     }
 }

@@ -248,6 +248,11 @@ impl Layer for Drive {
         self.model.vendor(now, command)
     }
 
+    // A drive of one guest's own has nobody to take from, and nothing waits in it.
+    fn help(&mut self, _: Nanos, _: bool) {}
+
+    fn urge(&mut self, _: &mut dyn Iterator<Item = u64>) {}
+
     fn inside(&self, now: Nanos) -> Option<String> {
         self.model.inside(now)
     }

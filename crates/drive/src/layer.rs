@@ -44,7 +44,8 @@ pub struct Done {
     pub at: Nanos,
 }
 
-/// A drive, or something on top of one, such as a disk image or a scheduler.
+/// A drive, or something on top of one, such as a disk image or a scheduler. What changes
+/// only a little of the layer below is a [`crate::Decorator`].
 ///
 /// The caller submits commands in the order of time and calls
 /// [`Layer::advance`] at (or after) each [`Layer::next_event`]. Target times do
@@ -106,11 +107,11 @@ pub trait Layer {
 
     /// The guest begins or ends to need help from those it shares the drive
     /// with. Only a shared drive can give it.
-    fn help(&mut self, _now: Nanos, _on: bool) {}
+    fn help(&mut self, now: Nanos, on: bool);
 
     /// The guest's own scheduler prefers the requests that it sends next for these
     /// sectors of 512 bytes. Only a shared drive can do so as well.
-    fn urge(&mut self, _sectors: &mut dyn Iterator<Item = u64>) {}
+    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>);
 
     /// What happened inside until `now` (ns), as JSON.
     fn inside(&self, now: Nanos) -> Option<String>;

@@ -12,6 +12,7 @@
 //!   time, and of no other.
 //! - Once it has seen its deepest queue, a drive allocates nothing per command.
 
+mod decorator;
 mod drive;
 mod history;
 mod layer;
@@ -20,7 +21,9 @@ mod scheduled;
 mod shared;
 mod slots;
 mod statistics;
+mod urgent;
 
+pub use decorator::Decorator;
 pub use drive::Drive;
 pub use history::{Cut, Event, History, Survival, SECTOR};
 pub use layer::{Done, Layer, Submission};
@@ -28,3 +31,4 @@ pub use recorder::{Recorder, Witness};
 pub use scheduled::{Scheduled, Tenant};
 pub use shared::{Disk, LoadSpec, Region, Shared};
 pub use statistics::{Counter, Statistics};
+pub use urgent::Urgent;

@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use stasis_block::{Command, Health, Operation, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Operation, Status, Tag};
 use stasis_clock::Nanos;
-use stasis_media::MediumError;
 
-use crate::{Done, History, Layer, Statistics, Submission};
+use crate::{Decorator, Done, History, Layer, Submission};
 
 /// Who is told of a layer's changes, flushes and barriers.
 pub trait Witness {
@@ -66,29 +64,13 @@ impl Recorder {
     }
 }
 
-impl Layer for Recorder {
-    fn index(&self) -> u16 {
-        self.lower.index()
+impl Decorator for Recorder {
+    fn lower(&self) -> &dyn Layer {
+        &*self.lower
     }
 
-    fn name(&self) -> &str {
-        self.lower.name()
-    }
-
-    fn capacity(&self) -> u64 {
-        self.lower.capacity()
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.lower.discard_zeroes()
-    }
-
-    fn barrier(&self) -> Option<Nanos> {
-        self.lower.barrier()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.lower.in_flight()
+    fn lower_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.lower
     }
 
     fn submit(&mut self, now: Nanos, submission: Submission) {
@@ -97,10 +79,6 @@ impl Layer for Recorder {
             self.places.insert(submission.tag, place);
         }
         self.lower.submit(now, submission);
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        self.lower.next_event()
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
@@ -122,29 +100,5 @@ impl Layer for Recorder {
             self.witness.ended(place, self.now, status);
         }
         (status, data)
-    }
-
-    fn frozen(&self) -> Duration {
-        self.lower.frozen()
-    }
-
-    fn statistics(&self) -> &Statistics {
-        self.lower.statistics()
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.lower.take_error()
-    }
-
-    fn health(&self) -> Health {
-        self.lower.health()
-    }
-
-    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
-        self.lower.vendor(now, command)
-    }
-
-    fn inside(&self, now: Nanos) -> Option<String> {
-        self.lower.inside(now)
     }
 }

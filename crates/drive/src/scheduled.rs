@@ -1,16 +1,13 @@
 //! A scheduler before a drive that several share.
 
-use std::time::Duration;
-
-use stasis_block::{Command, Health, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_media::MediumError;
 use stasis_scheduler::{
     Gate, GroupId, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec,
 };
 
 use crate::slots::Slots;
-use crate::{Done, Layer, Statistics, Submission};
+use crate::{Decorator, Done, Layer, Submission};
 
 /// One of those who share a drive: a machine, or a host workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -159,25 +156,13 @@ impl Scheduled {
     }
 }
 
-impl Layer for Scheduled {
-    fn index(&self) -> u16 {
-        self.lower.index()
+impl Decorator for Scheduled {
+    fn lower(&self) -> &dyn Layer {
+        &*self.lower
     }
 
-    fn name(&self) -> &str {
-        self.lower.name()
-    }
-
-    fn capacity(&self) -> u64 {
-        self.lower.capacity()
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.lower.discard_zeroes()
-    }
-
-    fn barrier(&self) -> Option<Nanos> {
-        self.lower.barrier()
+    fn lower_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.lower
     }
 
     fn in_flight(&self) -> usize {
@@ -198,33 +183,9 @@ impl Layer for Scheduled {
         done.extend(self.due.drain(..).map(|(_, done)| done));
     }
 
-    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
-        self.lower.instant(command, data)
-    }
-
-    fn frozen(&self) -> Duration {
-        self.lower.frozen()
-    }
-
-    fn statistics(&self) -> &Statistics {
-        self.lower.statistics()
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.lower.take_error()
-    }
-
-    fn health(&self) -> Health {
-        self.lower.health()
-    }
-
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         self.catch_up(now);
         self.lower.vendor(now, command)
-    }
-
-    fn inside(&self, now: Nanos) -> Option<String> {
-        self.lower.inside(now)
     }
 }
 
@@ -232,7 +193,7 @@ impl std::fmt::Debug for Scheduled {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Scheduled")
             .field("scheduler", &self.gate.schedules().name())
-            .field("in_flight", &self.in_flight())
+            .field("in_flight", &self.slots.len())
             .finish_non_exhaustive()
     }
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Health, Operation, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Statistics, Submission};
+use stasis_drive::{Done, Layer, Statistics, Submission, Urgent, SECTOR};
 use stasis_media::MediumError;
 
 use crate::core::{lock, Core};
@@ -34,6 +34,7 @@ pub struct Image {
     statistics: Statistics,
     // Commands submitted so far.
     submitted: u64,
+    urgent: Urgent,
     closed: bool,
 }
 
@@ -59,6 +60,7 @@ impl Image {
             in_flight: Arc::default(),
             statistics: Statistics::default(),
             submitted: 0,
+            urgent: Urgent::default(),
             closed: !writable,
         }
     }
@@ -136,6 +138,11 @@ impl Image {
 
     /// Runs what can run at `now`, and gives the drive below what it is asked.
     fn pump(&mut self, now: Nanos) {
+        self.pump_as(now, false);
+    }
+
+    /// The same; `urgent`: what it is asked now is for an urgent request.
+    fn pump_as(&mut self, now: Nanos, urgent: bool) {
         self.shared.lock().now = now;
         loop {
             self.tasks.run();
@@ -144,6 +151,9 @@ impl Image {
                 let next = self.shared.lock().next();
                 let Some((tag, command, data)) = next else { break };
                 any = true;
+                if urgent && matches!(command.operation, Operation::Read | Operation::Write) {
+                    self.lower.urge(&mut std::iter::once(command.offset / SECTOR));
+                }
                 self.lower.submit(now, Submission { tag, queue: 0, command, data });
             }
             if !any {
@@ -243,6 +253,8 @@ impl Layer for Image {
         use std::sync::atomic::Ordering::Relaxed;
         self.catch_up(now);
         let Submission { tag, queue, command, mut data } = submission;
+        // What has to wait for the image's own tables asks for its data later, as others do.
+        let urgent = self.urgent.take(&command);
         let core = Arc::clone(&self.core);
         let finished = Arc::clone(&self.done);
         let in_flight = Arc::clone(&self.in_flight);
@@ -266,7 +278,7 @@ impl Layer for Image {
                 end(tag, status, data, at);
             }
         });
-        self.pump(now);
+        self.pump_as(now, urgent);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -318,6 +330,10 @@ impl Layer for Image {
     fn help(&mut self, now: Nanos, on: bool) {
         self.catch_up(now);
         self.lower.help(now, on);
+    }
+
+    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
+        self.urgent.expect(sectors);
     }
 
     fn inside(&self, now: Nanos) -> Option<String> {

@@ -1,19 +1,13 @@
 //! A virtual disk: a region of a shared drive, as its machine holds it.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use stasis_block::{Command, Health, Operation, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
-use stasis_scheduler::SECTOR;
 
 use super::{Region, Shared, Submission};
-use crate::{Done, Layer, Statistics};
-
-/// Most urgent requests that are known before they come. More than a guest has on
-/// their way between its scheduler and its driver.
-const URGENT: usize = 64;
+use crate::{Done, Layer, Statistics, Urgent};
 
 /// A region of a shared drive. Its commands see their own offsets.
 pub struct Disk {
@@ -24,8 +18,7 @@ pub struct Disk {
     region: Region,
     statistics: Statistics,
     asks: bool,
-    // Where the guest's next urgent requests are, the oldest first.
-    urgent: VecDeque<u64>,
+    urgent: Urgent,
 }
 
 impl Disk {
@@ -37,8 +30,8 @@ impl Disk {
         region: Region,
     ) -> Self {
         let statistics = Statistics::default();
-        let urgent = VecDeque::with_capacity(URGENT);
-        Self { shared, number, index, name, region, statistics, asks: false, urgent }
+        let (asks, urgent) = (false, Urgent::default());
+        Self { shared, number, index, name, region, statistics, asks, urgent }
     }
 
     /// The same disk, whose flush covers everything that was submitted before
@@ -67,15 +60,6 @@ impl Disk {
             command.source = shift(command.source);
         }
         command
-    }
-
-    /// Whether the guest has said that this is urgent; that holds for one.
-    fn is_urgent(&mut self, command: &Command) -> bool {
-        if !matches!(command.operation, Operation::Read | Operation::Write) {
-            return false;
-        }
-        let found = self.urgent.iter().position(|&sector| sector == command.offset / SECTOR);
-        found.and_then(|at| self.urgent.remove(at)).is_some()
     }
 
     fn fits(&self, command: &Command) -> bool {
@@ -114,7 +98,7 @@ impl Layer for Disk {
 
     fn submit(&mut self, now: Nanos, submission: Submission) {
         let fits = self.fits(&submission.command);
-        let urgent = self.is_urgent(&submission.command);
+        let urgent = self.urgent.take(&submission.command);
         let mut inner = self.shared.0.borrow_mut();
         inner.catch_up(now);
         if !fits {
@@ -194,12 +178,7 @@ impl Layer for Disk {
     }
 
     fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        for sector in sectors {
-            if self.urgent.len() == URGENT {
-                self.urgent.pop_front();
-            }
-            self.urgent.push_back(sector);
-        }
+        self.urgent.expect(sectors);
     }
 
     fn inside(&self, _now: Nanos) -> Option<String> {

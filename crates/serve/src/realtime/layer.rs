@@ -157,6 +157,11 @@ impl Layer for RealTime {
         }
     }
 
+    // Guests of a server ask its host's scheduler, see `stasis-coordinate`.
+    fn help(&mut self, _: Nanos, _: bool) {}
+
+    fn urge(&mut self, _: &mut dyn Iterator<Item = u64>) {}
+
     fn inside(&self, now: Nanos) -> Option<String> {
         self.model.as_ref().and_then(|model| model.inside(now))
     }

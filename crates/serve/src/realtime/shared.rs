@@ -107,6 +107,14 @@ impl Layer for Below {
         self.shared.lock().vendor(now, command)
     }
 
+    fn help(&mut self, now: Nanos, on: bool) {
+        self.shared.lock().help(now, on);
+    }
+
+    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
+        self.shared.lock().urge(sectors);
+    }
+
     fn inside(&self, now: Nanos) -> Option<String> {
         self.shared.lock().inside(now)
     }

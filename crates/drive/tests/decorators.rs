@@ -1,0 +1,22 @@
+//! Layers on layers lose nothing of the one below.
+
+#[path = "common/probe.rs"]
+mod probe;
+
+use probe::{every_method_reaches_the_layer_below, Probe};
+use stasis_drive::{Recorder, Scheduled};
+use stasis_scheduler::SchedulerSpec;
+
+#[test]
+fn a_recorder_loses_nothing() {
+    let (probe, asked) = Probe::new();
+    let (mut recorder, _) = Recorder::new(Box::new(probe));
+    every_method_reaches_the_layer_below(&mut recorder, &asked);
+}
+
+#[test]
+fn a_scheduler_loses_nothing() {
+    let (probe, asked) = Probe::new();
+    let mut scheduled = Scheduled::new(&SchedulerSpec::parse("none").unwrap(), Box::new(probe));
+    every_method_reaches_the_layer_below(&mut scheduled, &asked);
+}
