@@ -92,18 +92,20 @@ pub(crate) struct IoCsv {
 impl IoCsv {
     /// A file of no drives yet.
     pub(crate) fn create(path: PathBuf, compressed: bool) -> Result<Self, ReportError> {
-        let mut file = File::create(&path).map_err(ReportError::write(&path))?;
-        let mut buffer = Vec::with_capacity(PIECE + 4096);
-        let header = format!("{HEADER}\n");
+        let file = File::create(&path).map_err(ReportError::write(&path))?;
         let sink = if compressed {
-            buffer.extend_from_slice(header.as_bytes());
             let encoder = Encoder::new(file, LEVEL).map_err(ReportError::write(&path))?;
             Sink::Compressed(Box::new(encoder))
         } else {
-            file.write_all(header.as_bytes()).map_err(ReportError::write(&path))?;
             Sink::Plain(file)
         };
-        Ok(Self { path, sink, names: Vec::new(), buffer, numbers: itoa::Buffer::new() })
+        let mut buffer = Vec::with_capacity(PIECE + 4096);
+        buffer.extend_from_slice(HEADER.as_bytes());
+        buffer.push(b'\n');
+        let names = Vec::new();
+        let mut csv = Self { path, sink, names, buffer, numbers: itoa::Buffer::new() };
+        csv.flush()?;
+        Ok(csv)
     }
 
     /// One more drive.

@@ -1,10 +1,9 @@
 //! What `report.html` says of a job file's jobs.
 
-use crate::latency::carried;
 use crate::page::{Block, Section};
 use crate::summary::Summary;
 use crate::table::{Column, Table};
-use crate::units;
+use crate::{text, units};
 
 /// The section of the jobs; none where there are no several.
 pub(crate) fn section(summary: &Summary) -> Option<Section> {
@@ -17,23 +16,16 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
     let seconds = summary.virtual_seconds.max(1e-9);
     for job in &summary.jobs {
         for (operation, figures) in &job.operations {
-            let latency = &figures.delivered_ns;
-            let percentile = |ns: u64, rank| match carried(figures.count, rank) {
-                true => units::duration(ns as f64),
-                false => "–".to_owned(),
-            };
-            table.push(vec![
+            let mut row = vec![
                 job.name.clone(),
                 operation.clone(),
                 units::count(figures.count),
                 units::bytes(figures.bytes),
                 units::significant(figures.count as f64 / seconds, 4),
                 units::bandwidth(figures.bytes as f64 / seconds),
-                units::duration(latency.mean),
-                percentile(latency.p50, 5_000),
-                percentile(latency.p99, 9_900),
-                percentile(latency.p99_9, 9_990),
-            ]);
+            ];
+            row.extend(text::figures(&figures.delivered_ns, figures.count));
+            table.push(row);
         }
     }
     let caption =

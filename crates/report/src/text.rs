@@ -69,7 +69,7 @@ pub fn text_summary(summary: &Summary) -> String {
 }
 
 /// Mean, p50, p99 and p99.9: those that so many I/Os carry.
-fn figures(latency: &Latency, count: u64) -> [String; 4] {
+pub(crate) fn figures(latency: &Latency, count: u64) -> [String; 4] {
     let percentile = |ns: u64, rank| match carried(count, rank) {
         true => units::duration(ns as f64),
         false => "–".to_owned(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::kept::Store;
+use crate::kept::{entries, Store};
 use crate::Error;
 
 /// A kind of what is kept.
@@ -52,8 +52,4 @@ pub fn forget_kernel(cache: &Path) -> Result<(), Error> {
 fn kernels(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let name = |path: &Path| Some(path.file_name()?.to_str()?.starts_with("kernel-"));
     entries(folder).filter(move |path| path.is_dir() && name(path).unwrap_or(false))
-}
-
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }

@@ -168,16 +168,24 @@ impl Store {
     pub(crate) fn clear(&self) {
         for path in self.entries() {
             if path.is_dir() {
-                let name = path.with_extension("");
-                let name = name.file_name().unwrap_or_default().to_string_lossy();
                 // A private one goes with its run.
-                let private = name.starts_with("private-");
-                if !private && self.lock_file(&name).is_ok_and(|file| try_lock(&file)) {
-                    let _ = fs::remove_dir_all(&path);
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if !name.starts_with("private-") {
+                    self.remove_unused(&path);
                 }
             } else if path.extension().is_some_and(|end| end == "once") {
                 let _ = fs::remove_file(&path);
             }
+        }
+    }
+
+    /// Removes a machine, or what a killed program left of one, unless a run is just
+    /// starting from it.
+    fn remove_unused(&self, path: &Path) {
+        let name = path.with_extension("");
+        let name = name.file_name().unwrap_or_default().to_string_lossy();
+        if self.lock_file(&name).is_ok_and(|file| try_lock(&file)) {
+            let _ = fs::remove_dir_all(path);
         }
     }
 
@@ -187,7 +195,7 @@ impl Store {
     }
 
     fn entries(&self) -> impl Iterator<Item = PathBuf> {
-        fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path())
+        entries(&self.folder)
     }
 
     /// Removes the least recently used machines beyond [`KEPT`], but for `current`
@@ -201,13 +209,14 @@ impl Store {
         machines.sort();
         let extra = (machines.len() + 1).saturating_sub(KEPT);
         for (_, path) in machines.into_iter().take(extra) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let held = self.lock_file(&name);
-            if held.is_ok_and(|file| try_lock(&file)) {
-                let _ = fs::remove_dir_all(&path);
-            }
+            self.remove_unused(&path);
         }
     }
+}
+
+/// What is in a folder, which need not be there.
+pub(crate) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 #[cfg(test)]

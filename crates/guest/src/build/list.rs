@@ -57,12 +57,11 @@ pub fn remove(cache: &Path, name: &str) -> Result<u64, BuildError> {
     Ok(bytes)
 }
 
-/// Removes what failed and killed builds have left; gives what it took (bytes).
+/// Removes what failed and killed builds have left.
 ///
 /// # Errors
 /// If it cannot be removed.
-pub fn remove_left_overs(cache: &Path) -> Result<u64, BuildError> {
-    let mut removed = 0;
+pub fn remove_left_overs(cache: &Path) -> Result<(), BuildError> {
     for path in entries(cache) {
         let guest = path.with_extension("");
         let half = path.extension().is_some_and(|end| end == "new");
@@ -72,10 +71,9 @@ pub fn remove_left_overs(cache: &Path) -> Result<u64, BuildError> {
         }
         // Whoever builds it now has it locked.
         let Ok(_lock) = Store::try_lock(&guest) else { continue };
-        removed += bytes(&path);
         store::remove(&path)?;
     }
-    Ok(removed)
+    Ok(())
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {

@@ -1,11 +1,12 @@
 //! `stasis cache`: what is kept for later runs, and how much disk it takes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use stasis_guest::build;
 use stasis_report::{units, Column, Table};
+use stasis_softkvm::Kind;
 
 use super::guest;
 use crate::engine::soft;
@@ -22,18 +23,6 @@ pub enum CacheCommand {
         #[arg(long)]
         all: bool,
     },
-}
-
-/// A line of the list.
-struct Kind {
-    what: &'static str,
-    paths: Vec<PathBuf>,
-}
-
-impl Kind {
-    fn bytes(&self) -> u64 {
-        self.paths.iter().map(|path| build::bytes(path)).sum()
-    }
 }
 
 /// `stasis cache [prune]`.
@@ -58,9 +47,8 @@ pub fn main(command: Option<&CacheCommand>) -> Result<ExitCode> {
 fn kinds(cache: &Path) -> Result<Vec<Kind>> {
     let folder = guest::cache()?;
     let guests = build::list(&folder).into_iter().map(|kept| folder.join(kept.name)).collect();
-    let kept = stasis_softkvm::kept(cache).into_iter();
-    let kept = kept.map(|kind| Kind { what: kind.what, paths: kind.paths });
-    Ok([Kind { what: "guests", paths: guests }].into_iter().chain(kept).collect())
+    let guests = Kind { what: "guests", paths: guests };
+    Ok([guests].into_iter().chain(stasis_softkvm::kept(cache)).collect())
 }
 
 fn list(cache: &Path) -> Result<Table> {
@@ -68,7 +56,7 @@ fn list(cache: &Path) -> Result<Table> {
     let mut table = Table::new([Column::left("what")].into_iter().chain(columns).collect());
     let mut listed = 0;
     for kind in kinds(cache)? {
-        let bytes = kind.bytes();
+        let bytes = kind.paths.iter().map(|path| build::bytes(path)).sum();
         listed += bytes;
         table.push(vec![kind.what.to_owned(), kind.paths.len().to_string(), units::bytes(bytes)]);
     }
