@@ -96,9 +96,11 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
         // of 2 GiB resets before its kernel has begun. This one knows no disks.
         "-bios",
         if exact { "firmware" } else { "qboot.rom" },
-        // RDRAND and RDSEED would be the one source of chance.
+        // RDRAND and RDSEED would be the one source of chance. QEMU 7.2 does not
+        // intercept XSETBV: KVM would not learn that a guest switched AVX on, told
+        // it a wrong size of its state, and took AVX away at the next exit.
         "-cpu",
-        "EPYC,+svm,+npt,-rdrand,-rdseed,-erms",
+        "EPYC,+svm,+npt,-rdrand,-rdseed,-erms,-xsave,-avx,-avx2,-fma,-f16c",
         "-seed",
         "1",
         "-rtc",

@@ -97,12 +97,20 @@ fn sum(bytes: &[u8]) -> u64 {
 
 // ---- inside ----
 
+/// Whether KVM offers its guests XSAVE or AVX (CPUID leaf 1, ECX bits 26 and 28).
+fn offers_avx() -> bool {
+    let kvm = kvm_ioctls::Kvm::new().unwrap();
+    let leaves = kvm.get_supported_cpuid(kvm_bindings::KVM_MAX_CPUID_ENTRIES).unwrap();
+    let leaf = leaves.as_slice().iter().find(|entry| entry.function == 1).unwrap();
+    leaf.ecx & (1 << 26 | 1 << 28) != 0
+}
+
 fn inner(inside: &mut Inside, job: Vec<u8>) {
     fn say(inside: &mut Inside, text: String) {
         inside.journal().entry(Entry::Output(text.into_bytes())).unwrap();
     }
     match job.as_slice() {
-        b"probe" => say(inside, format!("{:?}\n", probe::probe())),
+        b"probe" => say(inside, format!("{:?}, AVX {}\n", probe::probe(), offers_avx())),
         b"clock" => {
             inside.journal().entry(Entry::Results(vec![1; 100_000])).unwrap();
             say(inside, format!("{}\n", clock()));
@@ -235,10 +243,10 @@ fn comes_up(cache: &Path) {
 }
 
 fn usable(cache: &Path) {
-    assert_eq!(done(&host(cache), "probe").output, "Usable\n");
+    assert_eq!(done(&host(cache), "probe").output, "Usable, AVX false\n");
     // One that is not saved.
     let anew = Host { snapshot: false, ..host(cache) };
-    assert_eq!(done(&anew, "probe").output, "Usable\n");
+    assert_eq!(done(&anew, "probe").output, "Usable, AVX false\n");
 }
 
 fn repeats(cache: &Path) {
@@ -337,7 +345,7 @@ fn rebuilds(cache: &Path) {
             std::fs::write(entry.path().join("state"), b"noise").unwrap();
         }
     }
-    assert_eq!(done(&host(cache), "probe").output, "Usable\n");
+    assert_eq!(done(&host(cache), "probe").output, "Usable, AVX false\n");
 }
 
 fn kept(cache: &Path) {
