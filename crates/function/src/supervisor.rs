@@ -129,10 +129,11 @@ fn live(
             return Ok(End::Failed(reason));
         }
         if well.is_none() {
+            // Who waits for the function may take its disks at once.
+            show(plan, disks, tell)?;
             *well = Some(Instant::now());
             let (machine, kvm) = (vm.process_id(), vm.uses_kvm());
             tell(&Event::Well { machine, kvm, took: begun.elapsed() });
-            show(plan, disks, tell)?;
         }
         if !plan.definition.report.is_empty() {
             let report = scripts::job(plan, &plan.definition.report, health.deadline);

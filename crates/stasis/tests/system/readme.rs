@@ -3,24 +3,47 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use stasis_serve::systemd::Readiness;
 
 use crate::support::Bench;
 
 #[path = "../documents/commands.rs"]
 mod commands;
+#[path = "../server/mod.rs"]
+#[allow(dead_code)] // what this test starts has words of its own
+mod server;
+
+use server::Process;
 
 /// What is not run here, by how it begins, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("stasis function run nfs ", "goes on until it is stopped: tests/function.rs"),
-    ("stasis reproduce ", "takes minutes"),
+    ("stasis reproduce ", "takes minutes, or hours"),
+    ("stasis suite ", "takes minutes: tests/system/suite.rs has fewer scenarios"),
     (
         "stasis crash-test examples/crash.toml",
         "takes minutes: tests/system/crash.rs has fewer states",
     ),
+    ("stasis coordinate ", "needs a host's BFQ and a port: tests/coordinate"),
+    ("stasis serve --drive name=fast,model=fixed:50us,medium=ram:1GiB --ublk", "tests/ublk.rs"),
     ("fio job.fio --output-format", "measures a real drive"),
     ("blktrace ", "measures a real drive"),
     ("nvme ", "is for the guest"),
+    ("nfs-ls ", "a program of somebody else"),
+    ("cargo run ", "compiles: crates/ordered/tests"),
+    ("qemu-system-x86_64 ", "has an ellipsis: tests/vmm.rs"),
+    ("cloud-hypervisor ", "has an ellipsis"),
+    ("systemd-run ", "has an ellipsis"),
+    ("echo bfq ", "changes this host's drive"),
+    ("modprobe ", "changes this host's kernel"),
+    ("mkfs.ext4 /run/stasis/", "takes the block device of the line before"),
 ];
+
+/// What goes on until it is stopped, by how it begins. It tells when it is ready, as it
+/// would tell systemd.
+const LASTING: &[&str] = &["stasis serve ", "stasis function run "];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -35,22 +58,53 @@ fn bench() -> Bench {
     bench
 }
 
-/// Runs the commands of `text`.
+/// Runs the commands of `text`, one block, and stops what then still goes on.
 fn follow(bench: &Bench, text: &str) {
+    // A function has its port of this host, and its folder, to itself.
+    static FUNCTIONS: Mutex<()> = Mutex::new(());
+    let _turn = text.contains("stasis function run ").then(|| FUNCTIONS.lock());
     // The program by its name, as after `make install`.
     let program = Path::new(env!("CARGO_BIN_EXE_stasis")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut lasting: Vec<(String, Process)> = Vec::new();
     for command in commands::of(text) {
         if ELSEWHERE.iter().any(|(begin, _)| command.starts_with(begin)) {
             continue;
         }
+        let begun = Instant::now();
         let mut shell = Command::new("sh");
-        shell.args(["-e", "-c", &command]).env("PATH", &path).current_dir(bench.path("."));
-        shell.stdin(Stdio::null());
-        let run = bench.finish(shell);
-        eprintln!("{command}: {:.1} s", run.wall.as_secs_f64());
-        assert_eq!(run.status, Some(0), "`{command}`: {}\n{}", run.stdout, run.stderr);
+        shell.env("PATH", &path).current_dir(bench.path(".")).stdin(Stdio::null());
+        if LASTING.iter().any(|begin| command.starts_with(begin)) {
+            shell.args(["-c", &format!("exec {command}")]);
+            lasting.push((command.clone(), until_ready(bench, &command, shell)));
+        } else {
+            shell.args(["-e", "-c", &command]);
+            let run = bench.finish(shell);
+            assert_eq!(run.status, Some(0), "`{command}`: {}\n{}", run.stdout, run.stderr);
+        }
+        eprintln!("{command}: {:.1} s", begun.elapsed().as_secs_f64());
     }
+    for (command, Process(child)) in lasting.iter_mut().rev() {
+        if child.try_wait().unwrap().is_none() {
+            let stopped =
+                Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+            assert!(stopped.unwrap().success());
+        }
+        // As if it had been asked by `stop`: 0; by the terminal: 130.
+        let status = child.wait().unwrap().code();
+        assert!(matches!(status, Some(0 | 130)), "`{command}`: {status:?}");
+    }
+}
+
+fn until_ready(bench: &Bench, command: &str, mut shell: Command) -> Process {
+    let folder = tempfile::tempdir_in(bench.path(".")).unwrap();
+    let ready = Readiness::new(folder.path()).unwrap();
+    let mut process = Process(ready.asked_of(&mut shell).spawn().unwrap());
+    // A function's guest may have to be made.
+    let limit = Duration::from_secs(300);
+    let is_ready = ready.wait(limit, || process.0.try_wait().unwrap().is_some());
+    assert!(is_ready, "`{command}` does not get ready");
+    process
 }
 
 #[test]
@@ -66,7 +120,17 @@ fn the_readme_works_by_copy_and_paste() {
 
 #[test]
 fn the_documents_work_by_copy_and_paste() {
-    for name in ["flash", "image", "models", "power-cuts", "sim"] {
+    documents(&["flash", "image", "models", "ordered", "power-cuts", "serve", "sim"]);
+}
+
+/// Apart: their guests take a minute each where they are not kept.
+#[test]
+fn the_document_on_functions_works_by_copy_and_paste() {
+    documents(&["function"]);
+}
+
+fn documents(names: &[&str]) {
+    for name in names {
         let text = std::fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
         let bench = bench();
         // What was measured on a real drive.
@@ -74,6 +138,9 @@ fn the_documents_work_by_copy_and_paste() {
         for (file, measured) in [("fio.json", "fio-randrw.json"), ("sdb.txt", "blkparse.txt")] {
             std::fs::copy(data.join(measured), bench.path(file)).unwrap();
         }
+        // The reader's own.
+        let experiment = root().join("examples/demo.toml");
+        std::fs::copy(experiment, bench.path("experiment.toml")).unwrap();
         // A synopsis has words of its own.
         let blocks = text.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
         let blocks = blocks.filter(|block| !block.contains("MODEL"));

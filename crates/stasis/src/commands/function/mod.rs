@@ -172,7 +172,6 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
     let place = Place::take(&arguments.place.folder(), &plan.name)?;
     let mut plan = Plan { folder: place.folder().to_owned(), ..plan };
     let stop = run::stop_on_signals()?;
-    let guest = ensure(&plan.definition.recipe())?;
     let mut server = None;
     if arguments.socket.is_empty() {
         let started =
@@ -181,6 +180,8 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
         server = Some(started);
     }
     plan.check()?;
+    // Minutes where it is not kept: what is wrong with a drive is told before.
+    let guest = ensure(&plan.definition.recipe())?;
     let mut known = Status {
         name: plan.name.clone(),
         about: plan.definition.about.clone(),
