@@ -59,6 +59,7 @@ unit-test: ## Tests that start no guest
 
 system-test: guest ## Tests that boot guests
 	$(TEST) --test system -- --nocapture
+	$(TEST) --test own_program
 	$(TEST) --test function --test ublk -- --ignored
 	$(TEST) --test coordinate help -- --ignored
 	$(TEST) --test vm -- --ignored --test-threads=1

@@ -67,6 +67,14 @@ impl Found {
     }
 }
 
+/// What the user is to know of a file below an image that was written after the image.
+pub fn newer_below(path: &Path) -> String {
+    format!(
+        "{} was written after the image above it: what is read through it may not be what it was",
+        path.display()
+    )
+}
+
 fn os(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> ImageError {
     let path = path.to_owned();
     move |source| ImageError::Os { path, what, source }

@@ -45,7 +45,7 @@ mod tasks;
 mod timeless;
 mod unflushed;
 
-pub use chain::{find, Format, Found, Link, DEPTH_LIMIT};
+pub use chain::{find, newer_below, Format, Found, Link, DEPTH_LIMIT};
 pub use check::Report;
 pub use create::{create, CreateOptions};
 pub use durability::Counters;

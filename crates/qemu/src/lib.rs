@@ -12,6 +12,7 @@ pub mod fd;
 pub mod probe;
 pub mod process;
 pub mod qmp;
+pub mod readiness;
 
 mod arguments;
 mod checker;

@@ -1,8 +1,7 @@
 //! A growing collection of latencies, exact up to a bound.
 
-use hdrhistogram::Histogram;
-
 use crate::latency::{Latency, Method, PERCENTILES};
+use hdrhistogram::Histogram;
 
 /// Latencies that are kept exactly per drive, operation and kind (target,
 /// delivered): 8 bytes each, so at most 64 MB. Beyond it a histogram takes over.

@@ -3,6 +3,7 @@
 mod terms;
 
 use serde_json::Value;
+use stasis_block::Operation;
 
 use crate::failed::failed;
 use crate::latency::{carried, error_percent, PERCENTILES};
@@ -18,7 +19,6 @@ use crate::timeline::{Course, Curve};
 use crate::units::{self, TimeUnit};
 use crate::Latency;
 use crate::{flash_page, jobs_page, shared_page};
-use stasis_block::Operation;
 
 /// The engine of a summary that was made without a guest.
 const SIMULATION: &str = "sim";

@@ -1,10 +1,11 @@
 //! `summary.json`: a run in figures.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_block::Operation;
 use stasis_journal::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
-use std::time::Duration;
 
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};

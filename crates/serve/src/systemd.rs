@@ -1,19 +1,12 @@
 //! Readiness and sockets as systemd has them (sd_notify(3), sd_listen_fds(3)).
 
 use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// The first descriptor that is handed over.
 const FIRST: RawFd = 3;
-
-/// How often a program that is not ready yet is looked at.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Tells whoever started the program how it is: `READY=1`, `STOPPING=1`. Where
 /// nobody wants to know it does nothing.
@@ -26,57 +19,6 @@ pub fn notify(state: &str) {
             .and_then(|address| socket.send_to_addr(state.as_bytes(), &address)),
         None => socket.send_to(state.as_bytes(), &path),
     };
-}
-
-/// Where a program that is started here tells that it is ready, as by [`notify`].
-#[derive(Debug)]
-pub struct Readiness {
-    socket: UnixDatagram,
-    path: PathBuf,
-}
-
-impl Readiness {
-    /// Makes the socket, `notify.sock` in `folder`.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn new(folder: &Path) -> io::Result<Self> {
-        let path = std::path::absolute(folder)?.join("notify.sock");
-        // One that was left behind.
-        let _ = std::fs::remove_file(&path);
-        let socket = UnixDatagram::bind(&path)?;
-        socket.set_read_timeout(Some(LOOK))?;
-        Ok(Self { socket, path })
-    }
-
-    /// Has the program of `command` tell it.
-    pub fn asked_of<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command.env("NOTIFY_SOCKET", &self.path)
-    }
-
-    /// Waits until the program is ready. Gives false if `ended` says that it has
-    /// ended, or if it takes longer than `limit`.
-    pub fn wait(self, limit: Duration, mut ended: impl FnMut() -> bool) -> bool {
-        let begun = Instant::now();
-        let mut said = [0; 256];
-        loop {
-            if let Ok(length) = self.socket.recv(&mut said) {
-                // Another program of the folder may end meanwhile, and tell that.
-                if said[..length].split(|&byte| byte == b'\n').any(|line| line == b"READY=1") {
-                    return true;
-                }
-            }
-            if ended() || begun.elapsed() > limit {
-                return false;
-            }
-        }
-    }
-}
-
-impl Drop for Readiness {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
 }
 
 /// The sockets that the program was started with, by the names that their units
@@ -106,39 +48,4 @@ pub fn sockets() -> BTreeMap<String, UnixListener> {
         sockets.insert(name, UnixListener::from(owned));
     }
     sockets
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_is_ready_when_it_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let wait = |script: &str, limit| {
-            let ready = Readiness::new(folder.path()).unwrap();
-            let path = ready.path.clone();
-            let teller = UnixDatagram::unbound().unwrap();
-            let mut command = Command::new("sh");
-            ready.asked_of(command.args(["-c", script]));
-            let mut child = command.spawn().unwrap();
-            let mut ended = || {
-                let ended = child.try_wait().unwrap().map(|status| status.success());
-                if ended == Some(true) {
-                    teller.send_to(b"STATUS=well\nREADY=1", &path).unwrap();
-                }
-                ended == Some(false)
-            };
-            teller.send_to(b"STOPPING=1", &path).unwrap();
-            let is_ready = ready.wait(limit, &mut ended);
-            let _ = child.kill();
-            child.wait().unwrap();
-            assert!(!path.exists());
-            is_ready
-        };
-        let long = Duration::from_secs(60);
-        assert!(wait("test -S $NOTIFY_SOCKET", long));
-        assert!(!wait("exit 1", long), "it ended");
-        assert!(!wait("exec sleep 60", Duration::from_millis(50)), "it takes too long");
-    }
 }

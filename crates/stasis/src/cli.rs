@@ -7,16 +7,14 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine};
 use stasis_report::Ios;
+use stasis_reproductions as reproductions;
 
 use crate::commands;
 use crate::commands::crash_test::power_cut::When;
 
-/// Exit status when the program itself failed, not the command in the guest.
-pub const FAILURE: u8 = 125;
-
 /// Runs stock operating systems on storage that you do not have.
 #[derive(Debug, Parser)]
-#[command(name = "stasis", version = crate::provenance::version(), propagate_version = true)]
+#[command(name = "stasis", version = stasis_runner::provenance::version(), propagate_version = true)]
 #[command(after_help = "Examples:
   stasis run --drive model=fixed:100us,medium=ram:1GiB -- fio --name=r --filename=/dev/nvme0n1 --rw=randread --direct=1 --number_ios=1000
   stasis run experiment.toml
@@ -47,18 +45,18 @@ enum Command {
     #[command(subcommand)]
     Coordinate(commands::coordinate::CoordinateCommand),
     /// Repeat a publication's experiments and print its figures beside ours
-    Reproduce(commands::reproduce::Arguments),
-    /// A workload for the guest, see `commands::reproduce::load`
+    Reproduce(reproductions::Arguments),
+    /// A workload for the guest, see `stasis_reproductions::load`
     #[command(subcommand, hide = true)]
-    GuestLoad(commands::reproduce::load::Load),
+    GuestLoad(reproductions::Load),
     /// Measure throughput and start-up times of a guest that shares a drive with its host
-    Suite(commands::suite::Arguments),
-    /// The suite's part in the guest, see `commands::suite::guest`
+    Suite(reproductions::SuiteArguments),
+    /// The suite's part in the guest, see `stasis_reproductions::suite_part`
     #[command(subcommand, hide = true)]
-    GuestSuite(commands::suite::guest::Part),
+    GuestSuite(reproductions::SuitePart),
     /// A part of `reproduce controller`, in a machine of its own
     #[command(subcommand, hide = true)]
-    ControllerPart(commands::reproduce::controller::Part),
+    ControllerPart(reproductions::ControllerPart),
     /// Make the guest's system from Debian packages; list and remove those that are kept
     #[command(subcommand)]
     Guest(GuestCommand),
@@ -362,7 +360,7 @@ fn factor(word: &str) -> Result<f64, String> {
 pub fn main() -> Result<ExitCode> {
     let Cli { command, quiet } = Cli::parse();
     if quiet {
-        crate::progress::quiet();
+        stasis_terminal::progress::quiet();
     }
     match command {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
@@ -371,11 +369,11 @@ pub fn main() -> Result<ExitCode> {
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),
         Command::Coordinate(command) => commands::coordinate::main(&command),
-        Command::Reproduce(arguments) => commands::reproduce::main(&arguments),
-        Command::GuestLoad(load) => commands::reproduce::load::main(&load),
-        Command::Suite(arguments) => commands::suite::main(&arguments),
-        Command::GuestSuite(part) => commands::suite::guest::main(&part),
-        Command::ControllerPart(part) => commands::reproduce::controller::part(&part),
+        Command::Reproduce(arguments) => reproductions::main(&arguments),
+        Command::GuestLoad(load) => reproductions::load(&load),
+        Command::Suite(arguments) => reproductions::suite(&arguments),
+        Command::GuestSuite(part) => reproductions::suite_part(&part),
+        Command::ControllerPart(part) => reproductions::controller_part(&part),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
         Command::Guest(GuestCommand::List) => commands::guest::list(),
         Command::Guest(GuestCommand::Remove { names }) => commands::guest::remove(&names),

@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use stasis_guest::build;
 use stasis_report::{units, Column, Table};
+use stasis_runner::guest;
+use stasis_runner::software_host;
 use stasis_softkvm::Kind;
-
-use super::guest;
-use crate::engine::soft;
 
 /// What to do with the cache.
 #[derive(Debug, clap::Subcommand)]
@@ -27,18 +26,18 @@ pub enum CacheCommand {
 
 /// `stasis cache [prune]`.
 pub fn main(command: Option<&CacheCommand>) -> Result<ExitCode> {
-    let cache = soft::cache().context(soft::NO_CACHE)?;
+    let cache = software_host::cache().context(software_host::NO_CACHE)?;
     match command {
         None => {
             let mut text = list(&cache)?.to_text();
             text += &format!("\nin {}\n", cache.display());
-            super::print(&text)?;
+            stasis_terminal::print(&text)?;
         }
         Some(CacheCommand::Prune { all }) => {
             let before = build::bytes(&cache);
             prune(&cache, *all)?;
             let freed = before.saturating_sub(build::bytes(&cache));
-            super::print(&format!("{} freed\n", units::bytes(freed)))?;
+            stasis_terminal::print(&format!("{} freed\n", units::bytes(freed)))?;
         }
     }
     Ok(ExitCode::SUCCESS)

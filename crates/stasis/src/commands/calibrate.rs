@@ -13,7 +13,6 @@ use stasis_models::profile::{Block, Observed};
 use stasis_models::Profile;
 
 use crate::cli::CalibrateArguments;
-use crate::commands;
 
 /// `stasis calibrate FILE`.
 pub fn main(arguments: &CalibrateArguments) -> Result<ExitCode> {
@@ -24,11 +23,11 @@ pub fn main(arguments: &CalibrateArguments) -> Result<ExitCode> {
     let text = profile.to_json() + "\n";
     let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from("profile.json"));
     if output == Path::new("-") {
-        commands::print(&text)?;
+        stasis_terminal::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     write(&output, &text, arguments.force)?;
-    commands::print(&describe(&profile, &output))?;
+    stasis_terminal::print(&describe(&profile, &output))?;
     Ok(ExitCode::SUCCESS)
 }
 

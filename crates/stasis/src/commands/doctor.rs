@@ -12,12 +12,10 @@ use stasis_block::units::format_size;
 use stasis_experiment::{GuestSpec, MachineSpec};
 use stasis_guest::build;
 use stasis_qemu::probe::{self, KvmState};
+use stasis_runner::free_space::free_space;
+use stasis_runner::{program, software_host};
 use stasis_softkvm::{Control, Form, Host, Requirements};
-
-use crate::commands;
-use crate::engine::soft;
-use crate::free_space::free_space;
-use crate::progress::Steps;
+use stasis_terminal::progress::Steps;
 
 /// Disk that a guest (0.6 GiB), the software host's kernel and its saved
 /// machines (0.3 GiB each) take in the cache, with room for the build.
@@ -78,19 +76,19 @@ pub fn main(json: bool) -> Result<ExitCode> {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report.text(),
     };
-    commands::print(&text)?;
+    stasis_terminal::print(&text)?;
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn look() -> Result<Findings> {
-    let cache = soft::cache().context(soft::NO_CACHE)?;
-    let recipe = commands::guest::recipe(&GuestSpec::default());
+    let cache = software_host::cache().context(software_host::NO_CACHE)?;
+    let recipe = stasis_runner::guest::recipe(&GuestSpec::default());
     let host = Host {
         form: Form::Exact,
         memory: needed_memory(),
         inputs: Vec::new(),
         drives: Vec::new(),
-        executable: crate::program::for_guests()?,
+        executable: program::for_guests()?,
         cache: cache.clone(),
         snapshot: true,
         log: None,
@@ -119,7 +117,7 @@ fn look() -> Result<Findings> {
 
 /// Memory that a run of the default guest takes in the software host.
 fn needed_memory() -> u64 {
-    MachineSpec::default().memory + GUEST_FILES + soft::OVERHEAD
+    MachineSpec::default().memory + GUEST_FILES + software_host::OVERHEAD
 }
 
 /// Whether that much is to be had, as far as is known.

@@ -1,44 +1,15 @@
 //! `stasis guest`: the system that runs in the virtual machine.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use stasis_experiment::{Experiment, GuestSpec};
-use stasis_guest::build::{self, Guest, Recipe, DEFAULT_PACKAGES};
+use stasis_guest::build::{self, DEFAULT_PACKAGES};
 use stasis_report::{units, Column, Table};
+use stasis_runner::guest::{cache, recipe};
+use stasis_terminal::ensure_guest;
 
 use crate::cli::GuestBuildArguments;
-use crate::progress::Steps;
-
-/// The recipe of an experiment's guest.
-pub fn recipe(spec: &GuestSpec) -> Recipe {
-    let mut recipe = Recipe::default().with_packages(spec.packages.iter().cloned());
-    if let Some(kernel) = &spec.kernel {
-        recipe.kernel.clone_from(kernel);
-    }
-    if let Some(suite) = &spec.suite {
-        recipe.suite.clone_from(suite);
-    }
-    recipe
-}
-
-/// Where guests are kept.
-pub fn cache() -> Result<PathBuf> {
-    build::default_cache().context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")
-}
-
-/// Makes sure that the guest is there.
-pub fn ensure(recipe: &Recipe) -> Result<Guest> {
-    let cache = cache()?;
-    let executable = crate::program::for_guests()?;
-    let mut steps = Steps::new();
-    let guest = build::build(recipe, &executable, &cache, &mut |progress| {
-        steps.step(progress.step, Some(progress.fraction));
-    })?;
-    steps.done();
-    Ok(guest)
-}
 
 /// The guest that the words ask for, or the experiment's; words win.
 fn spec(arguments: &GuestBuildArguments) -> Result<GuestSpec> {
@@ -58,7 +29,7 @@ fn spec(arguments: &GuestBuildArguments) -> Result<GuestSpec> {
 
 /// `stasis guest build`.
 pub fn build(arguments: &GuestBuildArguments) -> Result<ExitCode> {
-    let guest = ensure(&recipe(&spec(arguments)?))?;
+    let guest = ensure_guest(&recipe(&spec(arguments)?))?;
     println!("kernel {}: {}", guest.kernel_release, guest.vmlinux.display());
     println!("root file system: {}", guest.root.display());
     Ok(ExitCode::SUCCESS)
@@ -82,7 +53,7 @@ pub fn list() -> Result<ExitCode> {
             (age.as_secs() / 86_400).to_string(),
         ]);
     }
-    super::print(&match table.rows.is_empty() {
+    stasis_terminal::print(&match table.rows.is_empty() {
         true => "no guests; `stasis guest build` makes one\n".to_owned(),
         false => table.to_text(),
     })?;
@@ -94,7 +65,7 @@ pub fn remove(names: &[String]) -> Result<ExitCode> {
     let cache = cache()?;
     for name in names {
         let freed = build::remove(&cache, name)?;
-        super::print(&format!("{name}: {} freed\n", units::bytes(freed)))?;
+        stasis_terminal::print(&format!("{name}: {} freed\n", units::bytes(freed)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

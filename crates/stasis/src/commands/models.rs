@@ -9,8 +9,6 @@ use serde_json::{json, Value};
 use stasis_models::{find, Figures, ModelSpec, NamedModel, Sheet, NAMED};
 use stasis_report::{units, Column, Table};
 
-use crate::commands;
-
 /// Columns of a line.
 const WIDTH: usize = 100;
 
@@ -35,7 +33,7 @@ pub fn main(model: Option<&str>, json: bool) -> Result<ExitCode> {
             serde_json::to_string_pretty(&value)? + "\n"
         }
     };
-    commands::print(&text)?;
+    stasis_terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

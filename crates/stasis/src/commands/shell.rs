@@ -8,14 +8,12 @@ use anyhow::{Context, Result};
 use clap::Command;
 use clap_complete::Shell;
 
-use crate::commands;
-
 /// `stasis completions SHELL`.
 pub fn completions(mut command: Command, shell: Shell) -> Result<ExitCode> {
     let name = command.get_name().to_owned();
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut text);
-    commands::print(&String::from_utf8_lossy(&text))?;
+    stasis_terminal::print(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -30,7 +28,7 @@ pub fn man(command: Command, folder: Option<&Path>) -> Result<ExitCode> {
         None => {
             let mut text = Vec::new();
             clap_mangen::Man::new(command).render(&mut text)?;
-            commands::print(&String::from_utf8_lossy(&text))?;
+            stasis_terminal::print(&String::from_utf8_lossy(&text))?;
         }
     }
     Ok(ExitCode::SUCCESS)

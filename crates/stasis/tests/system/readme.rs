@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use stasis_serve::systemd::Readiness;
+use stasis_qemu::readiness::Readiness;
 
 use crate::support::Bench;
 

@@ -13,7 +13,6 @@ use stasis_report::units::duration as shown;
 use stasis_serve::systemd;
 
 use super::{duration, say};
-use crate::commands;
 
 /// How a guest asks.
 #[derive(Debug, clap::Args)]
@@ -60,7 +59,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.linger > 10 * SECOND {
         bail!("--linger is {}, but must be 10s at most", format_duration(arguments.linger));
     }
-    let stop = commands::signals()?;
+    let stop = stasis_terminal::signals()?;
     let manner =
         Manner { linger: arguments.linger, heartbeat: arguments.heartbeat, ..Manner::default() };
     let port = (!arguments.dry_run).then_some(arguments.port.as_str());

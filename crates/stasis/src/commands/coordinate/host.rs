@@ -13,7 +13,6 @@ use stasis_scheduler::WEIGHTS;
 use stasis_serve::systemd;
 
 use super::{duration, say};
-use crate::commands;
 
 /// Whom to help, and how much.
 #[derive(Debug, clap::Args)]
@@ -86,7 +85,7 @@ fn share(word: &str) -> Result<u32, String> {
 
 /// `stasis coordinate host`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
-    let stop = commands::signals()?;
+    let stop = stasis_terminal::signals()?;
     if !drive::check(arguments.drive.as_deref())? {
         say("no drive of this host has the scheduler bfq, so weights will do nothing: echo bfq > /sys/block/NAME/queue/scheduler");
     }

@@ -16,8 +16,7 @@ use stasis_crash::{Content, Contents, HeadDrive, Remains, Walk, SECTOR};
 use stasis_drive::{Drive, Layer};
 use stasis_image::{Extent, Format, Image, ImageError, Kind, Link, Settings, Timeless};
 use stasis_media::{Execution, OpenOptions};
-
-use crate::engine::recording::copy_sparse;
+use stasis_runner::recording::copy_sparse;
 
 /// A drive's disk in the state that is looked at.
 pub enum Disk {

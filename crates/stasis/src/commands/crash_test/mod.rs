@@ -21,12 +21,11 @@ use anyhow::{bail, Context, Result};
 use stasis_crash::Plant;
 use stasis_experiment::{Engine, Experiment};
 use stasis_report::ResultsFolder;
+use stasis_runner::provenance::Provenance;
+use stasis_runner::{guest, input, Recording, Runner, OUTPUT_FILE};
+use stasis_terminal::progress::Steps;
+use stasis_terminal::{ensure_guest, stop_on_signals, Terminal};
 
-use super::guest;
-use super::run::{self, Show};
-use crate::engine::Recording;
-use crate::progress::Steps;
-use crate::provenance::Provenance;
 use check::GuestCheck;
 use report::Report;
 use session::{Looks, Outcome, Session};
@@ -129,7 +128,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if experiment.drives.is_empty() {
         bail!("{}: it has no drives to cut the power of", arguments.experiment.display());
     }
-    let stop = run::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let provenance = Provenance::begin(true);
     let mut recording = Recording { folder: folder.clone(), plant: arguments.plant };
     match &arguments.record {
@@ -142,8 +141,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let (session, outcome, seconds) = match command {
         None => explore(arguments, session, &stop)?,
         Some(command) => {
-            let files = run::input::pack(&experiment.guest, &base)?;
-            let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
+            let files = input::pack(&experiment.guest, &base)?;
+            let guest = ensure_guest(&guest::recipe(&experiment.guest))?;
             let check = || GuestCheck::new(guest.clone(), command, &files, &stop);
             explore_in_guests(arguments, session, &recording.file(), check, &stop)?
         }
@@ -153,7 +152,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
     std::fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     report.page().write(&folder, PAGE)?;
-    super::print(&if arguments.json { json + "\n" } else { report.text(&path, &page) })?;
+    stasis_terminal::print(&if arguments.json { json + "\n" } else { report.text(&path, &page) })?;
     Ok(ExitCode::from(match outcome {
         Outcome { stopped: true, .. } => 130,
         Outcome { findings, .. } if !findings.is_empty() => FOUND,
@@ -168,11 +167,11 @@ fn record(
     stop: &Arc<AtomicBool>,
     recording: &Recording,
 ) -> Result<()> {
-    let show = Show { console: false, output: false, ios: stasis_report::Ios::Csv };
-    let run = run::execute_recorded(experiment, base, stop, show, Some(recording))?;
+    let runner = Runner::new(experiment).base(base).stop(stop).keep_output().record(recording);
+    let run = runner.run(&mut Terminal::new(false))?;
     if run.status != 0 {
         let message = run.message.unwrap_or_default();
-        let output = run.folder.join(run::OUTPUT_FILE);
+        let output = run.folder.join(OUTPUT_FILE);
         bail!(
             "the run that is to be recorded ended with status {}: {message} (its output is in {})",
             run.status,

@@ -12,14 +12,13 @@ use stasis_block::Operation;
 use stasis_clock::Nanos;
 use stasis_crash::{Cut, Manner, Plan, Position, Story, What};
 use stasis_experiment::Experiment;
-use stasis_report::ResultsFolder;
+use stasis_report::{Ios, ResultsFolder};
+use stasis_runner::{guest, input, Observer, Recording, Results, Runner};
+use stasis_terminal::ensure_guest;
 
 use super::check::GuestCheck;
 use super::disks::after_cut;
 use super::session::{Finding, Looks, Outcome, Session};
-use crate::commands::guest;
-use crate::commands::run::{self, Run, Show};
-use crate::engine::Recording;
 
 /// When the power is cut, counted from the start of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,9 +119,10 @@ pub fn run(
     experiment: &Experiment,
     base: &Path,
     stop: &Arc<AtomicBool>,
-    show: Show,
+    ios: Ios,
     when: When,
-) -> Result<Run> {
+    observer: &mut dyn Observer,
+) -> Result<Results> {
     if experiment.drives.is_empty() {
         bail!("--power-cut: the experiment has no drive");
     }
@@ -134,7 +134,8 @@ pub fn run(
     }
     let folder = experiment.results.clone().unwrap_or_else(|| "results".into());
     let recording = Recording { folder: folder.clone(), plant: None };
-    let mut done = run::execute_recorded(&experiment, base, stop, show, Some(&recording))?;
+    let runner = Runner::new(&experiment).base(base).stop(stop).ios(ios).record(&recording);
+    let mut done = runner.run(observer)?;
     // Stopped, or never begun.
     if stop.load(Ordering::Relaxed) || (125..=127).contains(&done.status) {
         return Ok(done);
@@ -151,8 +152,8 @@ pub fn run(
         .collect();
     let mut check = match &experiment.check {
         Some(command) => {
-            let files = run::input::pack(&experiment.guest, base)?;
-            let guest = guest::ensure(&guest::recipe(&experiment.guest))?;
+            let files = input::pack(&experiment.guest, base)?;
+            let guest = ensure_guest(&guest::recipe(&experiment.guest))?;
             Some(GuestCheck::new(guest, command, &files, stop)?)
         }
         None => None,

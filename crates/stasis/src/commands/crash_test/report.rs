@@ -9,11 +9,11 @@ use stasis_crash::Plant;
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::plot::{Axis, Quantity, Scale, Scatter, ScatterSeries};
 use stasis_report::{units, Column, Table};
+use stasis_runner::provenance::Provenance;
+use stasis_runner::Recording;
 
 use super::session::{Finding, Kind, Outcome, Session};
 use super::Arguments;
-use crate::engine::Recording;
-use crate::provenance::Provenance;
 
 /// Findings that are printed; all are in the JSON.
 const PRINTED: usize = 10;

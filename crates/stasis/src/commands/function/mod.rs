@@ -14,9 +14,7 @@ use stasis_function::supervisor::{supervise, Event};
 use stasis_function::{pin, shipped, Plan, Polling};
 use stasis_qemu::probe::{probe, KvmState};
 use stasis_qemu::Accelerator;
-
-use super::guest::ensure;
-use super::{print, run};
+use stasis_terminal::{ensure_guest, print, stop_on_signals};
 
 /// What `stasis function` does.
 #[derive(Debug, clap::Subcommand)]
@@ -171,7 +169,7 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
     let (plan, polls) = plan(arguments)?;
     let place = Place::take(&arguments.place.folder(), &plan.name)?;
     let mut plan = Plan { folder: place.folder().to_owned(), ..plan };
-    let stop = run::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let mut server = None;
     if arguments.socket.is_empty() {
         let started =
@@ -181,7 +179,7 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
     }
     plan.check()?;
     // Minutes where it is not kept: what is wrong with a drive is told before.
-    let guest = ensure(&plan.definition.recipe())?;
+    let guest = ensure_guest(&plan.definition.recipe())?;
     let mut known = Status {
         name: plan.name.clone(),
         about: plan.definition.about.clone(),

@@ -17,10 +17,10 @@ use stasis_experiment::{DriveSpec, Experiment};
 use stasis_function::Polling;
 use stasis_media::MediumSpec;
 use stasis_qemu::process::Process;
-use stasis_serve::systemd::Readiness;
+use stasis_qemu::readiness;
+use stasis_runner::{failure, program};
 
 use super::RunArguments;
-use crate::failure;
 
 /// How long it may take to open its drives, or to make them durable at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -93,24 +93,11 @@ pub fn start(
 impl Start {
     /// Starts it; returns when it serves.
     fn start(&self) -> Result<Process> {
-        let program = crate::program::own()?;
+        let program = program::own()?;
         let mut command = Command::new(program);
         command.args(&self.arguments);
-        serving(command, &self.folder)
+        Ok(readiness::start(command, "serve", &self.folder, PATIENCE)?)
     }
-}
-
-/// Starts `command`, a `stasis serve`, with its log in `folder`; returns when it serves.
-pub fn serving(mut command: Command, folder: &Path) -> Result<Process> {
-    let ready = Readiness::new(folder)
-        .with_context(|| format!("cannot make a socket in {}", folder.display()))?;
-    ready.asked_of(&mut command);
-    let mut process = Process::start(command, &[], &folder.join("serve.log"))
-        .context("cannot start `stasis serve`")?;
-    if !ready.wait(PATIENCE, || process.ended().is_some()) {
-        bail!("`stasis serve` does not get ready{}", process.detail());
-    }
-    Ok(process)
 }
 
 /// Starts the server again where it ends by itself; its clients wait meanwhile and

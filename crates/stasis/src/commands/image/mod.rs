@@ -14,8 +14,6 @@ use stasis_drive::Drive;
 use stasis_image::{CreateOptions, Format, Image, Settings, Timeless};
 use stasis_media::{Execution, OpenOptions};
 
-pub use show::newer_below;
-
 /// What can be done with an image.
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {

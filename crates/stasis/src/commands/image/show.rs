@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use stasis_block::units::format_size;
 use stasis_image::{ImageError, Kind};
+use stasis_terminal::print;
 
 use super::open;
-use crate::commands::print;
 
 /// Exit statuses of `stasis image check`, as those of `qemu-img check`.
 const DAMAGED: u8 = 2;
@@ -66,7 +66,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
             writeln!(text, "below: {name}")?;
         }
         for path in newer {
-            writeln!(text, "{}", newer_below(&path))?;
+            writeln!(text, "{}", stasis_image::newer_below(&path))?;
         }
         for one in &found.snapshots {
             writeln!(text, "snapshot: {} ({}), {}", one.name, one.id, format_size(one.size))?;
@@ -97,14 +97,6 @@ fn raw(path: &Path, json: bool) -> Result<ExitCode> {
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What is to be known of a backing file that changed.
-pub fn newer_below(path: &Path) -> String {
-    format!(
-        "{} was written after the image above it: what is read through it may not be what it was",
-        path.display()
-    )
 }
 
 /// `stasis image check`.

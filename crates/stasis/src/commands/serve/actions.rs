@@ -11,12 +11,12 @@ use stasis_block::units::parse_size;
 use stasis_experiment::DriveSpec;
 use stasis_media::MediumSpec;
 use stasis_models::{Model, ModelSpec};
+use stasis_runner::failure;
 use stasis_serve::control::Actions;
 use stasis_serve::{NewDrive, OpenStore};
 
 use super::drives;
 use super::results::Writing;
-use crate::failure;
 
 /// The drives as they were described.
 pub struct Known {
@@ -130,7 +130,7 @@ impl Actions for Known {
             let known = drives.get_mut(name);
             let (seed, path) = known.as_ref().map_or((self.seed, 0), |(drive, index)| {
                 let index = u16::try_from(*index).unwrap_or(0);
-                (crate::engine::drive_seed(self.seed, index), drive.path.unwrap_or(0))
+                (stasis_runner::drive_seed(self.seed, index), drive.path.unwrap_or(0))
             });
             let model = drives::build(&spec, seed, capacity, path)?;
             let label = spec.label();

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::failure;
 use anyhow::{bail, Context, Result};
 use stasis_drive::Layer;
 use stasis_experiment::DriveSpec;
 use stasis_media::{Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions};
 use stasis_models::{BuildContext, Model, ModelSpec, ModelTable};
 use stasis_ordered::{Disk, OrderedMedium};
+use stasis_runner::failure;
 use stasis_serve::{Below, NewDrive, RealTime, Shared, Store};
 use stasis_virtio::{Config, NotifyPolicy};
 
@@ -58,7 +58,7 @@ fn checked(
     }
     let mut model = spec.model.clone();
     model.resolve(base)?;
-    let seed = crate::engine::drive_seed(seed, u16::try_from(index)?);
+    let seed = stasis_runner::drive_seed(seed, u16::try_from(index)?);
     let opening = Opening {
         index: u16::try_from(index)?,
         name: name.clone(),
@@ -86,7 +86,7 @@ fn checked(
         own: true,
         config,
         model: model.label(),
-        parameters: crate::engine::parameters(&model),
+        parameters: stasis_runner::parameters(&model),
         medium: spec.medium.label(),
         record: None,
         open: Box::new(move || opening.open().map_err(|error| failure::told(&error))),

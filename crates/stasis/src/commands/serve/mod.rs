@@ -15,7 +15,6 @@ use stasis_media::MediumSpec;
 use stasis_report::units::{bytes, duration};
 use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
 
-use crate::commands;
 use actions::Known;
 use results::Results;
 
@@ -170,7 +169,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         None => listen_for_control(&path, arguments.replace)?,
     };
     let mut socket = Socket(Some(path.clone()));
-    let mut signals = commands::signals()?;
+    let mut signals = stasis_terminal::signals()?;
     let results = arguments.results.as_deref().map(Results::begin).transpose()?;
     if !serve.unconfined {
         let mut folders = reachable(&experiment, &base, &folder);

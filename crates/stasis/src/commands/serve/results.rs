@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, Context, Result};
 use stasis_journal::{Ending, IoRecord};
 use stasis_report::{Drive, Recorder, ReportError};
+use stasis_runner::engine;
+use stasis_runner::provenance::Provenance;
 use stasis_serve::{confine, NewDrive, Records};
-
-use crate::engine;
-use crate::provenance::Provenance;
 
 /// What the results say ran the drives.
 const ENGINE: &str = "serve";

@@ -15,13 +15,13 @@ use stasis_clock::Nanos;
 use stasis_journal::{Ending, IoRecord, Outcome};
 use stasis_models::{BuildContext, ModelTable};
 use stasis_report::{Drive, Ios, Recorder, ResultsFolder, Summary};
+use stasis_runner::engine;
+use stasis_runner::provenance::Provenance;
+use stasis_terminal::progress::Steps;
+use stasis_terminal::stop_on_signals;
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
 use crate::cli::SimArguments;
-use crate::commands::run::stop_on_signals;
-use crate::engine;
-use crate::progress::Steps;
-use crate::provenance::Provenance;
 
 /// The engine's name in results.
 const ENGINE: &str = "sim";
@@ -96,13 +96,13 @@ impl Setting {
             bail!("how large is the drive? Give --size");
         }
         let context = BuildContext {
-            seed: engine::drive_seed(arguments.seed, work::drive_index(arguments)),
+            seed: stasis_runner::drive_seed(arguments.seed, work::drive_index(arguments)),
             capacity: capacity.unwrap_or(u64::MAX),
             path,
         };
         Ok(Self {
             label: spec.label(),
-            parameters: engine::parameters(&spec),
+            parameters: stasis_runner::parameters(&spec),
             model: spec.build(&context)?,
             work,
             capacity,

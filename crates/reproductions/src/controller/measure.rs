@@ -1,0 +1,264 @@
+//! Measures everything, one after another, on the machine it runs on: the bare
+//! drive and network, the guest by trap and interrupt, the guest by polling.
+
+mod figures;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use stasis_function::network::Network;
+use stasis_function::{pin, scripts, Definition, Plan, Polling};
+use stasis_guest::build::{Guest, Recipe};
+use stasis_qemu::process::Process;
+use stasis_qemu::{readiness, Accelerator, Vm};
+use stasis_runner::failure;
+
+use super::measured::Measured;
+use super::shell::{here, inside};
+use super::{blocks, files};
+
+/// The port of the answerer.
+const PORT: u16 = 7001;
+/// How long the guest may take to boot: some 20 s where it is emulated.
+const BOOT: Duration = Duration::from_secs(120);
+/// How often a part is tried.
+const TRIES: u32 = 3;
+/// Threads where throughput counts.
+const THREADS: u32 = 4;
+
+/// Where the guest is.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Folder of the guest's files
+    pub guest: PathBuf,
+    /// Little of everything
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// I/Os of a thread in a round on the bare drive.
+    ios: u64,
+    /// Time of a round in the guest, in whole seconds.
+    round: Duration,
+    pings: u32,
+    /// Time of each TCP measurement.
+    seconds: f64,
+    /// Reads of the file server by a thread.
+    reads: u64,
+}
+
+impl Sizes {
+    /// The usual size, or a check's.
+    pub fn of(quick: bool) -> Self {
+        match quick {
+            true => Self {
+                ios: 1000,
+                round: Duration::from_secs(1),
+                pings: 200,
+                seconds: 1.0,
+                reads: 300,
+            },
+            false => Self {
+                ios: 4000,
+                round: Duration::from_secs(2),
+                pings: 2000,
+                seconds: 4.0,
+                reads: 1000,
+            },
+        }
+    }
+}
+
+/// Prints [`Measured`] as JSON on a line of its own.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let file = |name: &str| arguments.guest.join(name);
+    let guest = Guest {
+        vmlinux: file("vmlinux"),
+        initramfs: file("initramfs.cpio"),
+        root: file("root.ext4"),
+        recipe: Recipe::default(),
+        kernel_release: String::new(),
+        date: 0,
+        digest: String::new(),
+    };
+    let measured = all(&guest, &Sizes::of(arguments.quick))?;
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures all here.
+pub fn all(guest: &Guest, sizes: &Sizes) -> Result<Measured> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        bail!("the guest and the server need a processor each; there is one");
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    // This program's own file may be out of reach by its name.
+    let program = folder.path().join("stasis");
+    std::fs::copy("/proc/self/exe", &program).context("cannot copy this program")?;
+    let last = processors - 1;
+    let mut bench = Bench {
+        guest,
+        sizes,
+        folder: folder.path().to_owned(),
+        program,
+        cpus: [last - 1, last],
+        measured: Measured { processors, ..Measured::default() },
+    };
+    let made = here(
+        "test -b /dev/ram0 || modprobe brd rd_nr=1 rd_size=131072; blockdev --getsize64 /dev/ram0",
+    );
+    let size: u64 = made?.trim().parse().context("the size of /dev/ram0")?;
+    if size < 100 << 20 {
+        bail!("/dev/ram0 is smaller than 100 MiB: `rmmod brd` first");
+    }
+    bench.run("the host itself", Bench::bare);
+    bench.run("trap and interrupt", Bench::trap);
+    bench.run("polling", Bench::polled);
+    Ok(bench.measured)
+}
+
+struct Bench<'a> {
+    guest: &'a Guest,
+    sizes: &'a Sizes,
+    folder: PathBuf,
+    program: PathBuf,
+    /// The guest's processor, and the server's.
+    cpus: [usize; 2],
+    measured: Measured,
+}
+
+impl Bench<'_> {
+    /// Does a part, and notes its failure. A virtual machine that ends by itself or
+    /// hangs, as some do where the processor that runs it is emulated, is started again.
+    fn run(&mut self, what: &str, part: fn(&mut Self) -> Result<()>) {
+        for left in (0..TRIES).rev() {
+            let begun = Instant::now();
+            let Err(error) = part(self) else {
+                eprintln!("{what}: measured in {:.0} s", begun.elapsed().as_secs_f64());
+                return;
+            };
+            eprintln!("{what}: {}", failure::told(&error));
+            let ended = error.chain().filter_map(|cause| cause.downcast_ref()).any(|cause| {
+                use stasis_qemu::Error::{Boot, Ended, Silent};
+                matches!(cause, Ended { .. } | Boot { .. } | Silent { .. })
+            });
+            if !ended || left == 0 {
+                self.measured.failed.push(format!("{what}: {}", failure::told(&error)));
+                return;
+            }
+            self.measured.again.push(what.into());
+        }
+    }
+
+    fn bare(&mut self) -> Result<()> {
+        let Sizes { reads, .. } = *self.sizes;
+        let device = "/dev/ram0";
+        self.measured.bare = self.bare_drive(device)?;
+        here(&files::start(device))?;
+        here(files::DROP)?;
+        let read = here(&files::read("127.0.0.1", THREADS, reads));
+        here(files::STOP)?;
+        self.measured.bare.reads = Some(blocks::parse(&read?)?.iops);
+        // Another network namespace stands for the other machine.
+        here("ip netns del far 2>/dev/null; modprobe veth; ip netns add far && ip link add near type veth peer name far netns far \
+              && ip address add 10.78.0.1/24 dev near && ip link set near up \
+              && ip -n far address add 10.78.0.2/24 dev far && ip -n far link set far up && ip -n far link set lo up")?;
+        let program = self.program.display().to_string();
+        here(&format!(
+            "ip netns exec far {program} controller-part serve {PORT} </dev/null >/dev/null 2>&1 &"
+        ))?;
+        let network = self.network("10.78.0.2");
+        here("ip netns pids far | xargs -r kill; ip netns del far")?;
+        let network = network?;
+        let bare = &mut self.measured.bare;
+        (bare.ping_us, bare.requests) = (network.ping_us, network.requests);
+        (bare.send, bare.receive) = (network.send, network.receive);
+        Ok(())
+    }
+
+    /// The guest as QEMU makes it by default: virtio-blk on a thread of QEMU's,
+    /// notifications and interrupts, processors that halt.
+    fn trap(&mut self) -> Result<()> {
+        let plan = self.plan(Polling::Never, Vec::new())?;
+        let mut config = plan.config(self.guest.clone());
+        for word in [
+            "-object",
+            "iothread,id=thread,poll-max-ns=0",
+            "-blockdev",
+            "host_device,node-name=disk,filename=/dev/ram0,cache.direct=on,aio=native",
+            "-device",
+            "virtio-blk-pci,drive=disk,iothread=thread",
+        ] {
+            config.arguments.push(word.into());
+        }
+        let mut vm = self.boot(&plan, &config)?;
+        self.measured.trap = self.drive(&mut vm, "/dev/vda", "initial", false)?;
+        self.reached(&mut vm, "/dev/vda", true)
+    }
+
+    /// The guest as `stasis function run --poll always` makes it.
+    fn polled(&mut self) -> Result<()> {
+        let sockets = ["same", "own"].map(|name| self.folder.join(format!("{name}.sock")));
+        let server = self.serve("always")?;
+        let plan = self.plan(Polling::Always, sockets.to_vec())?;
+        let config = plan.config(self.guest.clone());
+        let mut vm = self.boot(&plan, &config)?;
+        self.measured.polled = self.drive(&mut vm, "/dev/vda", "optimized", true)?;
+        self.measured.own =
+            self.drive(&mut vm, "/dev/vdb", "optimized, the server's memory", true)?;
+        // From here on a client needs the server's processor, too.
+        drop(server);
+        let _server = self.serve("adaptive")?;
+        self.reached(&mut vm, "/dev/vda", false)
+    }
+
+    /// A server of the drive that all use, and of one in its own memory.
+    fn serve(&self, poll: &str) -> Result<Process> {
+        let mut command = Command::new("taskset");
+        command
+            .args(["-c", &self.cpus[1].to_string()])
+            .arg(&self.program)
+            .args(["serve", "--unconfined", "--poll", poll, "--sockets"])
+            .arg(&self.folder)
+            .args(["--drive", "name=same,model=null,medium=device:/dev/ram0"])
+            .args(["--drive", "name=own,model=null,medium=ram:64MiB"]);
+        Ok(readiness::start(command, "serve", &self.folder, Duration::from_secs(60))?)
+    }
+
+    fn plan(&self, polling: Polling, sockets: Vec<PathBuf>) -> Result<Plan> {
+        let mut definition = Definition::parse(super::GUEST, "the guest's definition")?;
+        definition.drives = sockets.iter().map(|_| String::new()).collect();
+        // Of a guest that is emulated twice.
+        definition.health.deadline = Duration::from_secs(120);
+        let vhost = Path::new("/dev/vhost-net").exists() || here("modprobe vhost_net").is_ok();
+        here("modprobe tun")?;
+        Ok(Plan {
+            name: "bench".into(),
+            definition,
+            base: PathBuf::new(),
+            sockets,
+            accelerator: Accelerator::Kvm,
+            polling,
+            network: Network::Tap { interface: "bench0".into(), guest: [10, 77, 0, 2], vhost },
+            processors: self.cpus.to_vec(),
+            huge_pages: false,
+            folder: self.folder.clone(),
+        })
+    }
+
+    fn boot(&self, plan: &Plan, config: &stasis_qemu::Config) -> Result<Vm> {
+        let mut config = config.clone();
+        config.boot_limit = BOOT;
+        let mut vm = Vm::start(&config).context("the guest does not start")?;
+        pin::pin(&mut vm, &plan.processors)?;
+        inside(&mut vm, &scripts::network(plan))?;
+        plan.network.up()?;
+        Ok(vm)
+    }
+}

@@ -1,0 +1,69 @@
+//! vIrtical, deliverable D3.6, "I/O Scheduler for virtualized systems" (2014): its
+//! chapters 8 and 10, throughput and start-up times on three devices, figures 5 to
+//! 17.
+
+mod figures;
+mod grid;
+mod plots;
+mod published;
+
+use anyhow::{anyhow, Result};
+use stasis_report::page::{Block, Section};
+
+use crate::publication::{Extra, Findings, Publication, Request};
+use crate::suite::applications::Applications;
+use crate::suite::measured::Measurement;
+use crate::suite::{self, tables, Running};
+use figures::Results;
+use grid::Extent;
+
+/// vIrtical, deliverable D3.6: "I/O Scheduler for virtualized systems", 2014
+pub struct Coordination;
+
+impl Publication for Coordination {
+    fn name(&self) -> &'static str {
+        "coordination"
+    }
+
+    fn citation(&self) -> &'static str {
+        "vIrtical, deliverable D3.6: \"I/O Scheduler for virtualized systems\", 2014"
+    }
+
+    fn takes(&self) -> &'static [Extra] {
+        &[Extra::Full, Extra::Device, Extra::Jobs]
+    }
+
+    fn measure(&self, request: &Request) -> Result<Findings> {
+        let extent = Extent::new(&request.devices, request.quick, request.full);
+        let names: Vec<String> =
+            extent.applications.iter().map(|name| (*name).to_owned()).collect();
+        let applications = Applications::new(&names, &[], &[]).map_err(|error| anyhow!(error))?;
+        let boots = extent.boots(&applications);
+        let running = Running {
+            folder: &request.folder,
+            engine: request.engine,
+            force: request.force,
+            jobs: request.jobs,
+        };
+        let outcomes = suite::run_boots(&running, &boots, &applications, &request.stop)?;
+        let measurements: Vec<Measurement> = outcomes.iter().flatten().flatten().cloned().collect();
+        suite::write_scenarios(&request.folder, &measurements)?;
+        let results = Results::new(&extent, &measurements);
+        let figures = results.figures();
+        let mut sections = vec![Section::new("Published figures and ours")
+            .with(Block::Prose(figures::NOTE.into()))
+            .with(Block::Figures(figures.clone()))];
+        sections.extend(plots::sections(&results));
+        sections.push(
+            Section::new("Every scenario")
+                .with(Block::Table(String::new(), tables::scenarios(&measurements))),
+        );
+        let subtitle = format!(
+            "Coordinated scheduling: the publication's figures beside ours, {}.",
+            request.size()
+        );
+        let title = "I/O scheduler for virtualized systems";
+        let failed = suite::failed(&boots, &outcomes);
+        Ok(Findings { title, subtitle, sections, figures, failed })
+    }
+}

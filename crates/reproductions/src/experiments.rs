@@ -1,0 +1,88 @@
+//! What most publications are: a list of experiments, run one after the other, and what
+//! the runs say.
+
+use anyhow::Result;
+use stasis_experiment::Engine;
+use stasis_report::figures::Figure;
+use stasis_report::page::{Block, Section};
+use stasis_report::{Column, Table};
+use stasis_runner::engine;
+
+use crate::bench::{Bench, Runs, Trial};
+use crate::{Findings, Request};
+
+/// How large a reproduction is, and where it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Where the machines run; not `auto`.
+    pub engine: Engine,
+    /// Fewer experiments and I/Os, as a check.
+    pub quick: bool,
+    /// As large as the publication.
+    pub full: bool,
+}
+
+/// What the runs of a publication say.
+pub struct Told {
+    /// The publication's title.
+    pub title: &'static str,
+    /// The page's sections.
+    pub sections: Vec<Section>,
+    /// Every figure beside the published one.
+    pub figures: Vec<Figure>,
+}
+
+/// Runs the experiments that `trials` lists; `tell` says what the runs say.
+///
+/// # Errors
+/// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
+pub fn run(
+    request: &Request,
+    trials: fn(&Settings) -> Result<Vec<Trial>>,
+    tell: impl FnOnce(&Settings, &Runs) -> Result<Told>,
+) -> Result<Findings> {
+    let engine = engine::choose(request.engine)?;
+    let settings = Settings { engine, quick: request.quick, full: request.full };
+    let runs = Bench::new(request)?.run_all(trials(&settings)?)?;
+    let Told { title, mut sections, figures } = tell(&settings, &runs)?;
+    let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
+    let subtitle =
+        format!("The publication's figures beside ours. Engine {engine}, {}.", request.size());
+    sections.push(Section::new("All figures").with(Block::Figures(figures.clone())));
+    sections.push(Section::new("All runs").with(Block::Table(String::new(), overview(&runs))));
+    Ok(Findings { title, subtitle, sections, figures, failed: runs.failed })
+}
+
+/// Every run: what it was, and its times.
+fn overview(runs: &Runs) -> Table {
+    let seconds = |seconds: f64| stasis_report::units::duration(seconds * 1e9);
+    let mut table = Table::new(
+        [Column::left("run"), Column::left("drive"), Column::left("medium")]
+            .into_iter()
+            .chain(
+                ["vCPUs", "I/Os", "virtual time", "frozen", "wall-clock of the command"]
+                    .map(Column::right),
+            )
+            .collect(),
+    );
+    for (id, trial) in runs.all() {
+        let summary = &trial.summary;
+        let drive = |text: fn(&stasis_report::DriveSummary) -> &String| {
+            summary.drives.first().map(text).cloned().unwrap_or_default()
+        };
+        table.push(vec![
+            id.to_owned(),
+            drive(|drive| &drive.model),
+            drive(|drive| &drive.medium),
+            summary.extra.get("vcpus").map(ToString::to_string).unwrap_or_default(),
+            stasis_report::units::count(summary.ios()),
+            seconds(summary.virtual_seconds),
+            seconds(summary.frozen_seconds),
+            seconds(trial.command_wall),
+        ]);
+    }
+    for (id, message) in &runs.failed {
+        table.push(vec![id.clone(), format!("failed: {message}")]);
+    }
+    table
+}

@@ -1,0 +1,183 @@
+//! `stasis reproduce` and `stasis suite`: the experiments of publications, at a size that
+//! fits a usual machine, with the published figures beside ours.
+//!
+//! A publication is a folder here with an implementation of [`Publication`], and a line of
+//! [`publication::PUBLICATIONS`].
+//!
+//! Promises:
+//! - What is called published stands in the publication. An expectation or a closed form is
+//!   called that.
+//! - An experiment that is complete in the folder of results, from the same program and
+//!   settings, is not run again.
+//! - A reproduction that is stopped goes on where it was.
+
+mod barrier;
+mod bench;
+mod controller;
+mod coordination;
+mod experiments;
+mod femu;
+mod fio;
+mod freezing_time;
+mod ios;
+pub mod publication;
+mod simulated;
+mod statistics;
+mod suite;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{bail, Context, Result};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use stasis_experiment::Engine;
+use stasis_report::figures::{self, Figure};
+use stasis_report::page::Page;
+use stasis_report::{FIGURES_FILE, REPORT_FILE};
+use stasis_runner::provenance::Provenance;
+use stasis_terminal::{stop_on_signals, FAILURE, STOPPED};
+
+pub use barrier::load::{main as load, Load};
+use bench::Stopped;
+pub use controller::{part as controller_part, Part as ControllerPart};
+use publication::{Extra, Findings, Publication, Request, PUBLICATIONS};
+pub use suite::guest::{main as suite_part, Part as SuitePart};
+pub use suite::{main as suite, Arguments as SuiteArguments};
+
+/// What `stasis reproduce` repeats.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Each experiment leaves a folder in DIR with the results of `stasis run`; DIR/figures.json has
+the figures, DIR/report.html the plots. An experiment that is complete in DIR, from the same
+program and settings, is not run again.
+
+Examples:
+  stasis reproduce freezing-time
+  stasis reproduce freezing-time --quick --results quick
+  stasis reproduce femu
+  stasis reproduce barrier --full
+  stasis reproduce coordination --quick
+  stasis reproduce coordination --device mk6006gah,sem16g
+  stasis reproduce controller --quick
+
+Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
+)]
+pub struct Arguments {
+    /// The publication
+    #[arg(value_parser = names())]
+    publication: String,
+    /// Folder for the results [default: reproduce-PUBLICATION]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Fewer experiments and I/Os, as a check
+    #[arg(long)]
+    quick: bool,
+    /// As large as the publication; barrier and coordination only, hours
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Run what is complete, too
+    #[arg(long)]
+    force: bool,
+    /// Drives to measure; coordination only
+    #[arg(long, value_delimiter = ',', value_name = "MODEL,...")]
+    device: Vec<String>,
+    /// Experiments at a time; coordination only [default: one for each core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<Engine>,
+}
+
+fn names() -> PossibleValuesParser {
+    PUBLICATIONS
+        .map(|publication| PossibleValue::new(publication.name()).help(publication.citation()))
+        .into()
+}
+
+impl Arguments {
+    /// Refuses what the publication does not take.
+    fn check(&self, publication: &dyn Publication) -> Result<()> {
+        let asked = [
+            (Extra::Full, "--full", self.full),
+            (Extra::Device, "--device", !self.device.is_empty()),
+            (Extra::Jobs, "--jobs", self.jobs.is_some()),
+        ];
+        for (extra, option, is_asked) in asked {
+            if is_asked && !publication.takes().contains(&extra) {
+                let takers = PUBLICATIONS.iter().filter(|other| other.takes().contains(&extra));
+                let takers: Vec<_> = takers.map(|other| format!("`{}`", other.name())).collect();
+                bail!("{option}: only {} takes it", takers.join(" and "));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `stasis reproduce`.
+///
+/// # Errors
+/// If the publication cannot be repeated at all.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    // The command line has looked at the name.
+    let publication = publication::named(&arguments.publication).context("no such publication")?;
+    arguments.check(publication)?;
+    let folder = format!("reproduce-{}", publication.name());
+    let request = Request {
+        folder: arguments.results.clone().unwrap_or_else(|| folder.into()),
+        engine: arguments.engine.unwrap_or_default(),
+        quick: arguments.quick,
+        full: arguments.full,
+        force: arguments.force,
+        devices: arguments.device.clone(),
+        jobs: arguments.jobs,
+        stop: stop_on_signals()?,
+    };
+    let provenance = Provenance::begin(true);
+    let findings = match publication.measure(&request) {
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("stasis: {error}; the same command goes on from here");
+            return Ok(ExitCode::from(STOPPED));
+        }
+        other => other?,
+    };
+    let Findings { title, subtitle, mut sections, figures, failed } = findings;
+    sections.extend(provenance.section());
+    let folder = &request.folder;
+    Page { title: title.into(), subtitle, sections }.write(folder, REPORT_FILE)?;
+    figures::write_figures(folder, &figures)?;
+    stasis_terminal::print(&figures::figures_table(&figures).to_text())?;
+    eprintln!("figures: {}", folder.join(FIGURES_FILE).display());
+    eprintln!("report: {}", folder.join(REPORT_FILE).display());
+    for (id, message) in &failed {
+        eprintln!("stasis: {id} failed: {message}");
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURE) })
+}
+
+/// A figure beside its publication's.
+fn figure(
+    id: &str,
+    what: impl Into<String>,
+    unit: &str,
+    published: impl Into<Option<f64>>,
+    measured: Option<f64>,
+) -> Figure {
+    Figure {
+        id: id.to_owned(),
+        what: what.into(),
+        unit: unit.to_owned(),
+        published: published.into(),
+        closed_form: None,
+        measured,
+    }
+}
+
+/// Says on a terminal which run is next.
+fn announce(number: usize, of: usize, id: &str, what: &str, done: bool) {
+    if std::io::stderr().is_terminal() {
+        let done = if done { ", done before" } else { "" };
+        eprintln!("[{number}/{of}] {id}: {what}{done}");
+    }
+}

@@ -1,0 +1,255 @@
+//! Runs boots, several at a time, each as a `stasis run` of its own. One that is
+//! complete in its folder, from the same program and settings, is not run again.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use stasis_experiment::Engine;
+use stasis_runner::failure;
+
+use super::disk::{self, Layout};
+use super::measured::{self, Measurement};
+use super::plan::{graphical, Boot};
+use crate::bench::{digest, gone, last_words, Stopped, COMPLETE_FILE};
+
+/// Folder of the drives' images, gone at the end.
+const MEDIA: &str = "media";
+/// The experiment of a boot.
+const EXPERIMENT: &str = "experiment.toml";
+/// What `stasis run` said.
+const LOG: &str = "log.txt";
+/// How often a run is asked whether it has ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Where boots are run, and how.
+pub struct Runner {
+    pub folder: PathBuf,
+    pub engine: Engine,
+    /// Run what is complete, too.
+    pub force: bool,
+    /// How many at a time.
+    pub jobs: usize,
+    /// The root file system with the applications.
+    pub root: PathBuf,
+    /// What it is made of.
+    pub recipe: String,
+    /// Whether it has a graphical server.
+    pub has_server: bool,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What came of a boot.
+pub type Outcome = Result<Vec<Measurement>, String>;
+
+/// What results are the results of.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Key {
+    program: String,
+    experiment: String,
+    applications: String,
+}
+
+impl Runner {
+    /// Runs all that is not complete, and goes on where one fails.
+    ///
+    /// # Errors
+    /// [`Stopped`], and where the folder cannot be written.
+    pub fn run(&self, boots: &[Boot]) -> Result<Vec<Outcome>> {
+        let media = self.folder.join(MEDIA);
+        std::fs::create_dir_all(&media)
+            .with_context(|| format!("cannot create the folder {}", media.display()))?;
+        let program = stasis_runner::program::own()?;
+        let bytes = std::fs::read(&program)
+            .with_context(|| format!("cannot read {}", program.display()))?;
+        let program = (program, digest(&bytes));
+        let next = AtomicUsize::new(0);
+        let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; boots.len()]);
+        let progress = Mutex::new(Progress::new(boots));
+        std::thread::scope(|scope| {
+            for slot in 0..self.jobs.clamp(1, boots.len().max(1)) {
+                let (next, outcomes, progress, program) = (&next, &outcomes, &progress, &program);
+                scope.spawn(move || {
+                    let mut fresh = true;
+                    while !self.stop.load(Ordering::Relaxed) {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(boot) = boots.get(number) else { break };
+                        let mut again = true;
+                        let outcome = self.boot(boot, slot, &mut fresh, program, &mut again);
+                        let outcome = outcome.map_err(|error| failure::told(&error));
+                        if outcome.is_err() && self.stop.load(Ordering::Relaxed) {
+                            // It was stopped, and goes on next time.
+                            break;
+                        }
+                        lock(progress).ended(boot, &outcome, again);
+                        lock(outcomes)[number] = Some(outcome);
+                    }
+                });
+            }
+        });
+        if self.stop.load(Ordering::Relaxed) {
+            bail!(Stopped);
+        }
+        // The images hold nothing that anyone wants; failing to remove them harms nobody.
+        let _ = std::fs::remove_dir_all(media);
+        let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(outcomes.into_iter().map(|o| o.unwrap_or_else(|| Err("not run".into()))).collect())
+    }
+
+    /// One boot; `again` becomes false where it was complete.
+    fn boot(
+        &self,
+        boot: &Boot,
+        slot: usize,
+        fresh: &mut bool,
+        program: &(PathBuf, String),
+        again: &mut bool,
+    ) -> Result<Vec<Measurement>> {
+        let folder = self.folder.join(boot.setup.name());
+        let length = std::fs::metadata(&self.root)
+            .with_context(|| format!("cannot read {}", self.root.display()))?
+            .len();
+        let layout = Layout::new(boot.setup.device.disk, length)?;
+        let plan = boot.plan(&layout, graphical(boot, self.has_server));
+        let text = |image: &str| boot.experiment(self.engine, &plan, image);
+        let key = Key {
+            program: program.1.clone(),
+            experiment: digest(text("")?.as_bytes()),
+            applications: self.recipe.clone(),
+        };
+        if !self.force && complete(&folder, &key) {
+            *again = false;
+            return measured::read(&folder, boot);
+        }
+        gone(&folder, std::fs::remove_dir_all(&folder))?;
+        let write = |name: &str, text: &[u8]| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        let image = format!("drive-{slot}.img");
+        let path = self.folder.join(MEDIA).join(&image);
+        disk::make(&path, &boot.setup.device, &layout, &self.root, *fresh)?;
+        *fresh = false;
+        write(EXPERIMENT, text(&format!("../{MEDIA}/{image}"))?.as_bytes())?;
+        self.execute(&folder, &program.0)?;
+        let measurements = measured::read(&folder, boot)?;
+        // Large, and nothing here reads it.
+        let _ = std::fs::remove_file(folder.join(stasis_report::IOS_FILE));
+        write(COMPLETE_FILE, &serde_json::to_vec_pretty(&key)?)?;
+        Ok(measurements)
+    }
+
+    /// `stasis run` with what is in `folder`.
+    fn execute(&self, folder: &Path, program: &Path) -> Result<()> {
+        let path = folder.join(LOG);
+        let log =
+            File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut command = Command::new(program);
+        command.arg("run").arg(folder.join(EXPERIMENT)).arg("--quiet");
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let mut child = command.spawn().context("cannot start stasis run")?;
+        let mut told = false;
+        let status: ExitStatus = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if self.stop.load(Ordering::Relaxed) && !told {
+                told = true;
+                let pid = i32::try_from(child.id()).context("a process without a number")?;
+                // It may have ended meanwhile.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            }
+            std::thread::sleep(LOOK);
+        };
+        if !status.success() {
+            bail!("stasis run: {status}: {}", last_words(&path));
+        }
+        Ok(())
+    }
+}
+
+fn complete(folder: &Path, key: &Key) -> bool {
+    let written = std::fs::read(folder.join(COMPLETE_FILE)).ok();
+    written.and_then(|text| serde_json::from_slice::<Key>(&text).ok()).as_ref() == Some(key)
+}
+
+/// What a thread left behind is whole: nothing is done under the lock that can fail
+/// halfway.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says which boots are done, and how long the rest will take.
+struct Progress {
+    begun: Instant,
+    of: usize,
+    ended: usize,
+    /// Weights: of what is left, and of what was run.
+    left: f64,
+    run: f64,
+}
+
+impl Progress {
+    fn new(boots: &[Boot]) -> Self {
+        let left = boots.iter().map(Boot::weight).sum();
+        Self { begun: Instant::now(), of: boots.len(), ended: 0, left, run: 0.0 }
+    }
+
+    fn ended(&mut self, boot: &Boot, outcome: &Outcome, again: bool) {
+        self.ended += 1;
+        self.left -= boot.weight();
+        self.run += if again { boot.weight() } else { 0.0 };
+        let mut words = match outcome {
+            Ok(_) if !again => ": done before".to_owned(),
+            Ok(_) => String::new(),
+            Err(message) => format!(": failed: {message}"),
+        };
+        if let Some(left) = estimate(self.begun.elapsed(), self.run, self.left) {
+            words.push_str(&format!("; about {} min left", left.as_secs().div_ceil(60)));
+        }
+        eprintln!("[{}/{}] {}{words}", self.ended, self.of, boot.setup.name());
+    }
+}
+
+/// How long what is left will take, if what was run took so long.
+fn estimate(elapsed: Duration, run: f64, left: f64) -> Option<Duration> {
+    // Sums of weights that were taken off again.
+    (run > 0.0 && left > 1e-6).then(|| elapsed.mul_f64(left / run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_run() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(estimate(minute, 2.0, 6.0), Some(3 * minute));
+        assert_eq!(estimate(minute, 2.0, 1e-9), None);
+        assert_eq!(estimate(minute, 0.0, 6.0), None);
+    }
+
+    #[test]
+    fn only_results_of_the_same_key_are_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |program: &str| Key {
+            program: program.into(),
+            experiment: "e".into(),
+            applications: "a".into(),
+        };
+        assert!(!complete(folder.path(), &key("a")));
+        let text = serde_json::to_vec(&key("a")).unwrap();
+        std::fs::write(folder.path().join(COMPLETE_FILE), text).unwrap();
+        assert!(complete(folder.path(), &key("a")));
+        assert!(!complete(folder.path(), &key("b")));
+    }
+}

@@ -1,0 +1,192 @@
+//! The drives of a plan, opened: models on media, images on those, schedulers
+//! and host workloads, as machines get them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{anyhow, Context, Result};
+use stasis_crash::{Level, Planted, Stream};
+use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared};
+use stasis_experiment::{Doorbells, Interface};
+use stasis_image::{Opening, Settings};
+use stasis_machine::{Controller, DriveConfig};
+use stasis_media::{Execution, Medium, MediumSpec, OpenOptions, Pieces};
+use stasis_models::BuildContext;
+use stasis_virtio::NotifyPolicy;
+use stasis_workload::JobFile;
+
+use crate::plan::{drive_seed, Place, Plan, PlannedDrive};
+
+/// Workloads draw other numbers than drives.
+const WORKLOADS: u64 = 0x6c6f_6164;
+
+/// The drives of a plan.
+pub struct Drives<'a> {
+    plan: &'a Plan,
+    stream: Option<&'a Stream>,
+    shared: Vec<Shared>,
+    /// By the number of the machines' drive: an image whose files lie on a
+    /// shared one.
+    images: BTreeMap<usize, (Opening, Settings)>,
+}
+
+impl<'a> Drives<'a> {
+    /// Opens the shared drives, with the images on them and their host
+    /// workloads.
+    pub fn open(plan: &'a Plan, stream: Option<&'a Stream>) -> Result<Self> {
+        let mut drives = Self { plan, stream, shared: Vec::new(), images: BTreeMap::new() };
+        for (number, drive) in plan.shared.iter().enumerate() {
+            let of = || format!("drive {}", drive.name);
+            let pieces = drives.pieces(number, drive).with_context(of)?;
+            let layer = drives.build(drive, pieces).with_context(of)?;
+            let scheduler = drive.scheduler.context("a shared drive has a scheduler")?;
+            drives.shared.push(Shared::new(&scheduler, layer));
+        }
+        for (index, load) in plan.workloads.iter().enumerate() {
+            let place = &load.place;
+            let spec = LoadSpec {
+                name: load.name.clone(),
+                jobs: JobFile::parse(&load.job, &|_| None)?,
+                region: Region { offset: place.offset, length: place.length },
+                queue: place.tenant.queue().map_err(|error| anyhow!(error))?,
+                group: load.group_weight,
+                seed: drive_seed(plan.seed ^ WORKLOADS, u16::try_from(index)?),
+            };
+            let on = drives.on(place)?;
+            on.add_load(&spec).with_context(|| format!("workload {}", load.name))?;
+        }
+        Ok(drives)
+    }
+
+    /// The shared drives.
+    pub fn into_shared(self) -> Vec<Shared> {
+        self.shared
+    }
+
+    fn on(&self, place: &Place) -> Result<&Shared> {
+        self.shared.get(place.drive).context("there is no such shared drive")
+    }
+
+    /// How the media on `drive` are opened.
+    fn options(&self, drive: &PlannedDrive) -> OpenOptions<'static> {
+        let execution = match self.plan.repeatable {
+            true => Execution::Synchronous,
+            false => Execution::Asynchronous,
+        };
+        let delay = Duration::from_nanos(drive.delay);
+        OpenOptions { execution, delay, base: Path::new("/") }
+    }
+
+    /// The files of the images that lie on shared drive `number`, with their
+    /// places.
+    fn pieces(
+        &mut self,
+        number: usize,
+        drive: &PlannedDrive,
+    ) -> Result<Vec<(u64, Box<dyn Medium>)>> {
+        let options = self.options(drive);
+        let all = self.plan.machines.iter().flat_map(|machine| &machine.drives);
+        let mut pieces = Vec::new();
+        for (index, disk) in all.enumerate().filter(|(_, disk)| disk.is_image()) {
+            let (Some(place), MediumSpec::Qcow2 { settings, .. }) = (&disk.on, &disk.medium) else {
+                continue;
+            };
+            if place.drive != number {
+                continue;
+            }
+            let (opening, medium) = stasis_image::open_links(disk.links.clone(), true, &options)
+                .with_context(|| format!("disk {}", disk.name))?;
+            pieces.push((place.offset, medium));
+            self.images.insert(index, (opening, *settings));
+        }
+        Ok(pieces)
+    }
+
+    /// The machines' drive number `index` as its machine gets it.
+    pub fn config(&mut self, index: usize, drive: &PlannedDrive) -> Result<DriveConfig> {
+        let mut layer: Box<dyn Layer> = match &drive.on {
+            Some(place) => {
+                let region = Region { offset: place.offset, length: place.length };
+                let queue = place.tenant.queue().map_err(|error| anyhow!(error))?;
+                let name = drive.name.clone();
+                let disk = self.on(place)?.disk(u16::try_from(index)?, name, region, &queue);
+                match self.images.remove(&index) {
+                    Some((opening, settings)) => {
+                        Box::new(opening.open(Box::new(disk.covering()), settings)?)
+                    }
+                    None => Box::new(disk),
+                }
+            }
+            None => self.build(drive, Vec::new())?,
+        };
+        if let Some(stream) = self.stream {
+            layer = Box::new(stream.record(layer, Level::Guest));
+        }
+        let controller = controller(drive, &*layer)?;
+        Ok(DriveConfig { drive: layer, controller })
+    }
+
+    /// A drive on its medium, in which `pieces` lie.
+    fn build(
+        &self,
+        drive: &PlannedDrive,
+        pieces: Vec<(u64, Box<dyn Medium>)>,
+    ) -> Result<Box<dyn Layer>> {
+        let options = self.options(drive);
+        let (image, mut medium) = match &drive.medium {
+            MediumSpec::Qcow2 { settings, .. } => {
+                let (opening, medium) =
+                    stasis_image::open_links(drive.links.clone(), true, &options)?;
+                (Some((opening, *settings)), medium)
+            }
+            medium => (None, medium.open(&options)?),
+        };
+        if !pieces.is_empty() {
+            medium = Box::new(Pieces::new(medium, pieces)?);
+        }
+        let capacity = medium.capacity();
+        let drive_index = drive.number;
+        let seed = drive_seed(self.plan.seed, drive_index);
+        let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
+        let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium);
+        if let Some(cost) = drive.barrier {
+            layer = layer.with_barrier(cost);
+        }
+        let mut layer: Box<dyn Layer> = Box::new(layer);
+        // Without anything between them both ends are one.
+        let between = image.is_some() || self.plan.plant.is_some() || drive.scheduler.is_some();
+        if let Some(stream) = self.stream.filter(|_| between) {
+            layer = Box::new(stream.record(layer, Level::Drive));
+        }
+        if let Some(plant) = self.plan.plant {
+            layer = Box::new(Planted::new(layer, plant));
+        }
+        if let Some((opening, settings)) = image {
+            layer = Box::new(opening.open(layer, settings)?);
+        }
+        Ok(layer)
+    }
+}
+
+/// What the guest sees `drive` as.
+fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
+    Ok(match drive.interface {
+        Interface::Nvme => Controller::Nvme(
+            crate::controller::of(drive, layer.capacity(), layer.discard_zeroes())?,
+            drive.model.link().unwrap_or_default(),
+        ),
+        Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
+            capacity: layer.capacity(),
+            block_size: drive.block_size,
+            identifier: drive.serial.clone(),
+            queues: drive.queues,
+            discard_zeroes: layer.discard_zeroes(),
+            notify: match drive.doorbells {
+                Doorbells::Exact => NotifyPolicy::Exact,
+                Doorbells::Lazy => NotifyPolicy::Lazy,
+            },
+            ..Default::default()
+        }),
+    })
+}

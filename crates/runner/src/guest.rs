@@ -1,0 +1,41 @@
+//! The guest of an experiment: made where it is not kept.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use stasis_experiment::GuestSpec;
+use stasis_guest::build::{self, Guest, Recipe};
+
+use crate::program;
+
+/// The recipe of an experiment's guest.
+pub fn recipe(spec: &GuestSpec) -> Recipe {
+    let mut recipe = Recipe::default().with_packages(spec.packages.iter().cloned());
+    if let Some(kernel) = &spec.kernel {
+        recipe.kernel.clone_from(kernel);
+    }
+    if let Some(suite) = &spec.suite {
+        recipe.suite.clone_from(suite);
+    }
+    recipe
+}
+
+/// The folder where guests are kept.
+///
+/// # Errors
+/// If no variable says where.
+pub fn cache() -> Result<PathBuf> {
+    build::default_cache().context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")
+}
+
+/// Makes sure that the guest is there; `step` hears what is done and how far it is (0 to 1).
+///
+/// # Errors
+/// If it is not kept and cannot be made.
+pub fn ensure(recipe: &Recipe, step: &mut dyn FnMut(&str, Option<f64>)) -> Result<Guest> {
+    let (cache, executable) = (cache()?, program::for_guests()?);
+    let guest = build::build(recipe, &executable, &cache, &mut |progress| {
+        step(progress.step, Some(progress.fraction));
+    })?;
+    Ok(guest)
+}

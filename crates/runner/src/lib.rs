@@ -1,0 +1,63 @@
+//! Runs an experiment: an [`Experiment`](stasis_experiment::Experiment) goes in, [`Event`]s
+//! come out while it runs, and [`Results`] at its end. The command line, the reproductions,
+//! the suite, the crash tests and a program of a user's own all run experiments this way:
+//!
+//! ```no_run
+//! use stasis_experiment::Experiment;
+//! use stasis_runner::{Event, Runner};
+//!
+//! fn main() -> anyhow::Result<()> {
+//!     // This program is the guest's first process and the software host's, too.
+//!     stasis_runner::enter();
+//!     let mut experiment = Experiment { command: vec!["true".into()], ..Experiment::default() };
+//!     experiment.finish()?;
+//!     let results = Runner::new(&experiment).run(&mut |event: Event| {
+//!         if let Event::Output(bytes) = event {
+//!             println!("{}", String::from_utf8_lossy(bytes));
+//!         }
+//!         Ok(())
+//!     })?;
+//!     println!("{} I/Os, status {}", results.summary.ios(), results.status);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Promises:
+//! - What can be wrong with an experiment is told before a machine is made for it.
+//! - Nothing is written to the terminal: whoever runs the experiment has [`Event`]s.
+//! - The results' folder belongs to one run, and has what is known of it however it ends.
+//! - Where the machine runs, on this host's KVM or in a software host, changes none of this.
+
+// What is used only where guests run.
+#![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
+
+mod controller;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod drives;
+pub mod engine;
+mod event;
+pub mod failure;
+pub mod free_space;
+pub mod guest;
+pub mod input;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod inside;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod local;
+mod media;
+mod plan;
+mod prepare;
+pub mod program;
+pub mod provenance;
+pub mod recording;
+mod relay;
+mod run;
+mod sharing;
+pub mod software_host;
+
+pub use event::{Event, Observer};
+pub use plan::drive_seed;
+pub use prepare::parameters;
+pub use program::enter;
+pub use recording::Recording;
+pub use run::{Results, Runner, OUTPUT_FILE};

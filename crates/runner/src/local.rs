@@ -1,0 +1,185 @@
+//! Runs a planned machine in this process.
+
+use std::fs::File;
+use std::io::Cursor;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{anyhow, Context, Result};
+use stasis_channel::Job;
+use stasis_crash::Stream;
+use stasis_experiment::CpuSpeed;
+use stasis_guest::build::Guest;
+use stasis_journal::{Journal, Outcome};
+use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop};
+
+use crate::drives::Drives;
+use crate::plan::{input, Plan};
+use crate::recording::Drained;
+
+/// How long a completion waits for the guest to become idle, with rewind: the
+/// guest's own way from a doorbell to idle takes less (measured: see
+/// docs/benchmarks.md), and anything longer is other work.
+const REWIND_WINDOW_NS: u64 = 5_000;
+
+/// The files that a machine reads, by name.
+pub trait Inputs {
+    /// Length in bytes; `None` if there is none of that name.
+    fn length(&self, name: &str) -> Option<u64>;
+    /// Fills `into` from the file's start.
+    fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
+    /// What gets the machines' commands, once the first of them asks for its own.
+    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send>;
+}
+
+/// What runs in the guests.
+#[derive(Debug, Default)]
+pub struct Commands {
+    /// Each machine's job, with its command.
+    pub jobs: Vec<Job>,
+    /// The tar archive of files for every guest.
+    pub files: Vec<u8>,
+}
+
+/// The machines' commands, got once.
+struct Source {
+    source: Option<Box<dyn FnOnce() -> Result<Commands> + Send>>,
+    commands: Commands,
+}
+
+impl Source {
+    /// What runs in machine `number`.
+    fn command(&mut self, number: usize) -> std::io::Result<Command> {
+        if let Some(source) = self.source.take() {
+            self.commands = source().map_err(std::io::Error::other)?;
+        }
+        let job = self.commands.jobs.get(number).cloned();
+        let job = job.ok_or_else(|| std::io::Error::other("a machine has no command"))?;
+        Ok(Command { job, input: Box::new(Cursor::new(self.commands.files.clone())) })
+    }
+}
+
+/// Inputs in this machine's files.
+pub struct Files {
+    vmlinux: PathBuf,
+    initramfs: PathBuf,
+    root: PathBuf,
+    commands: Commands,
+}
+
+impl Files {
+    /// The guest's files, and what runs in the guests.
+    pub fn new(guest: &Guest, commands: Commands) -> Self {
+        Self {
+            vmlinux: guest.vmlinux.clone(),
+            initramfs: guest.initramfs.clone(),
+            root: guest.root.clone(),
+            commands,
+        }
+    }
+
+    fn path(&self, name: &str) -> Option<&Path> {
+        match name {
+            input::VMLINUX => Some(&self.vmlinux),
+            input::INITRAMFS => Some(&self.initramfs),
+            input::ROOT => Some(&self.root),
+            _ => None,
+        }
+    }
+}
+
+impl Inputs for Files {
+    fn length(&self, name: &str) -> Option<u64> {
+        std::fs::metadata(self.path(name)?).ok().map(|metadata| metadata.len())
+    }
+
+    fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
+        let path = self.path(name).with_context(|| format!("there is no input {name}"))?;
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        file.read_exact_at(into, 0).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
+        let commands = std::mem::take(&mut self.commands);
+        Box::new(|| Ok(commands))
+    }
+}
+
+fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
+    let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
+    let mut bytes = vec![0; usize::try_from(length)?];
+    inputs.read(name, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Runs `plan` to its end.
+pub fn run(
+    plan: Plan,
+    inputs: &mut dyn Inputs,
+    journal: &mut dyn Journal,
+    stop: Stop,
+) -> Result<Outcome> {
+    let vmlinux = whole(inputs, input::VMLINUX)?;
+    let initramfs = whole(inputs, input::INITRAMFS)?;
+    let source = Source { source: Some(inputs.commands()), commands: Commands::default() };
+    let source = Arc::new(Mutex::new(source));
+    let root_length =
+        inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
+    let stream = plan.record.then(Stream::default);
+    let mut opened = Drives::open(&plan, stream.as_ref())?;
+    let rewind = Rewind { window: REWIND_WINDOW_NS };
+    let mut index = 0;
+    let mut machines = Vec::new();
+    for (number, machine) in plan.machines.iter().enumerate() {
+        let mut drives = Vec::new();
+        for drive in &machine.drives {
+            let config = opened.config(index, drive);
+            drives.push(config.with_context(|| format!("drive {}", drive.name))?);
+            index += 1;
+        }
+        machines.push(MachineConfig {
+            name: machine.name.clone(),
+            vcpus: machine.spec.vcpus,
+            memory: machine.spec.memory,
+            command_line: &machine.spec.kernel_command_line,
+            job: machine.job.without_command(),
+            command: Box::new({
+                let source = Arc::clone(&source);
+                move || source.lock().unwrap_or_else(PoisonError::into_inner).command(number)
+            }),
+            drives,
+            seed: plan.seed,
+            random: machine.spec.random,
+            rewind: machine.spec.rewind.then_some(rewind),
+            waited: machine.spec.wait,
+        });
+    }
+    let first = &plan.machines.first().context("there is no machine")?.spec;
+    let quantum = first.quantum;
+    let threads = match plan.repeatable {
+        true => 1,
+        false => first.threads.map_or(1, |threads| threads as usize),
+    };
+    let mut journal = Drained { stream: stream.clone().unwrap_or_default(), journal };
+    let outcome = stasis_machine::run(
+        Config {
+            machines,
+            shared: opened.into_shared(),
+            speed: match plan.cpu_speed {
+                CpuSpeed::Khz(khz) => Speed::Khz(khz),
+                CpuSpeed::Times(times) => Speed::Times(times),
+            },
+            vmlinux: &vmlinux,
+            initramfs: &initramfs,
+            root_length,
+            fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
+            quantum,
+            threads,
+            virtual_limit: plan.virtual_limit,
+            stop,
+        },
+        &mut journal,
+    )?;
+    Ok(outcome)
+}

@@ -1,0 +1,134 @@
+//! Media as a run finds them: opened and locked before anything boots, and none
+//! with two owners.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use stasis_experiment::DiskSpec;
+use stasis_image::ImageError;
+use stasis_media::{Durability, Execution, ImageSettings, Medium, MediumSpec, OpenOptions};
+use stasis_models::BuildContext;
+
+use crate::plan::PlannedDrive;
+
+/// A medium that is open, so that nobody else opens it.
+pub struct Held {
+    /// Where the bytes are: of an image, its files side by side.
+    pub medium: Box<dyn Medium>,
+    /// What the guest sees (bytes).
+    pub capacity: u64,
+    /// For an image: its files, from the top.
+    pub links: Vec<stasis_image::Link>,
+    /// What the user should know of it.
+    pub warnings: Vec<String>,
+}
+
+impl Held {
+    /// Opens `medium`, to be `written` or only read.
+    pub fn open(medium: &MediumSpec, written: bool, base: &Path) -> Result<Self> {
+        let options =
+            OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
+        if let MediumSpec::Qcow2 { path, .. } = medium {
+            let (opening, medium) = stasis_image::open_files(path, written, &options)?;
+            let newer = opening.found().newer_below()?;
+            let warnings = newer.iter().map(|path| stasis_image::newer_below(path)).collect();
+            let mut links = opening.found().links.clone();
+            for link in &mut links {
+                link.path = whole(&link.path)?;
+            }
+            return Ok(Self { medium, capacity: opening.size(), links, warnings });
+        }
+        let medium = medium.open(&options)?;
+        Ok(Self { capacity: medium.capacity(), medium, links: Vec::new(), warnings: Vec::new() })
+    }
+
+    /// Opens the image of a virtual disk, if it is one.
+    pub fn image(disk: &DiskSpec, base: &Path, owners: &mut Owners) -> Result<Option<Self>> {
+        let Some(medium) = disk.medium() else { return Ok(None) };
+        let name = disk.name.as_deref().unwrap_or_default();
+        owners.add(&medium, format!("disk {name}"))?;
+        // Where that repairs the image, its file is longer afterwards, and so is
+        // the place that it takes.
+        drop(Self::open(&medium, true, base)?);
+        Self::open(&medium, true, base).map(Some)
+    }
+
+    /// Refuses a disk that ends within a block.
+    pub fn check_blocks(&self, size: u64) -> Result<()> {
+        if !self.capacity.is_multiple_of(size) {
+            bail!(
+                "its medium has {} bytes, which is no multiple of its block size {size}",
+                self.capacity
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an image whose way of keeping order needs barriers where `drive`, of
+/// `capacity` bytes, has none.
+pub fn check_order(settings: &ImageSettings, drive: &PlannedDrive, capacity: u64) -> Result<()> {
+    if settings.durability == Durability::Flush || drive.barrier.is_some() {
+        return Ok(());
+    }
+    let model = drive.model.build(&BuildContext { seed: 0, capacity, path: drive.path })?;
+    if model.barrier().is_none() {
+        return Err(ImageError::NoBarrier(settings.durability.name()).into());
+    }
+    Ok(())
+}
+
+/// Whose the files and devices are that are written.
+pub struct Owners<'a> {
+    base: &'a Path,
+    owned: Vec<(PathBuf, String)>,
+}
+
+impl<'a> Owners<'a> {
+    /// Nobody's yet; `base` is where relative paths start.
+    pub fn new(base: &'a Path) -> Self {
+        Self { base, owned: Vec::new() }
+    }
+
+    /// Gives `owner` its medium.
+    pub fn add(&mut self, medium: &MediumSpec, owner: String) -> Result<()> {
+        let Some(path) = medium.path() else { return Ok(()) };
+        let path = self.base.join(path);
+        // What is not there yet has its path as its name.
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
+        if let Some((_, other)) = self.owned.iter().find(|(owned, _)| *owned == path) {
+            bail!(
+                "{} is the medium of {other} already: give each its own, such as an image on top \
+                 of it (`stasis image create --backing`) or a copy",
+                path.display()
+            );
+        }
+        self.owned.push((path, owner));
+        Ok(())
+    }
+}
+
+fn whole(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
+}
+
+/// The same medium, wherever the process that opens it stands.
+pub fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
+    let whole = |path: &Path| whole(&base.join(path));
+    Ok(match medium {
+        MediumSpec::Ram { size } => MediumSpec::Ram { size: *size },
+        MediumSpec::File { path, size, direct } => {
+            MediumSpec::File { path: whole(path)?, size: *size, direct: *direct }
+        }
+        MediumSpec::Qcow2 { path, settings } => {
+            MediumSpec::Qcow2 { path: whole(path)?, settings: *settings }
+        }
+        MediumSpec::Ordered { path, size, settings } => {
+            MediumSpec::Ordered { path: whole(path)?, size: *size, settings: *settings }
+        }
+        MediumSpec::Device { path, direct } => {
+            MediumSpec::Device { path: whole(path)?, direct: *direct }
+        }
+    })
+}

@@ -1,0 +1,400 @@
+//! From an experiment to a machine that can be run: media opened and checked,
+//! models resolved, the engine's needs met.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{bail, Context, Result};
+use stasis_channel::Job;
+use stasis_clock::Nanos;
+use stasis_crash::{Head, HeadDrive};
+use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
+use stasis_guest::build::Guest;
+use stasis_media::{Medium, MediumSpec};
+use stasis_models::{ModelSpec, ModelTable};
+
+use crate::engine::RunError;
+use crate::event::Tell;
+use crate::media::{absolute, check_order, Held, Owners};
+use crate::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
+use crate::recording::{self, Recording, WorkingCopy};
+use crate::relay::Relay;
+use crate::sharing::Sharing;
+use crate::{input, software_host};
+
+/// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1) spend on a read
+/// beside the drive, with one processor and with several: the mean over 5000 reads of
+/// fio's completion latency less the delivered one, times the CPU speed
+/// (docs/benchmarks.md).
+const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
+
+/// Everything a run is made from.
+pub struct Setting<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Where its relative paths start.
+    pub base: &'a Path,
+    /// The guest's files.
+    pub guest: &'a Guest,
+    /// Files for the guest, as a tar archive.
+    pub input: &'a [u8],
+    /// Where it runs; not `auto`.
+    pub engine: Engine,
+    /// Whether and where the drives are recorded.
+    pub recording: Option<&'a Recording>,
+    /// Who hears of what is odd about them.
+    pub tell: &'a Tell<'a>,
+}
+
+/// A machine ready to run.
+pub struct Prepared<'a> {
+    setting: Setting<'a>,
+    plan: Plan,
+    shown: Vec<stasis_report::Drive>,
+    /// Holds the media's locks while a software host uses them.
+    media: Vec<Box<dyn Medium>>,
+    /// What a recorded run works on, gone at its end.
+    copies: Vec<WorkingCopy>,
+    /// What is recorded of each drive beside its commands.
+    heads: Vec<HeadDrive>,
+    wall_limit: Option<Duration>,
+}
+
+impl<'a> Setting<'a> {
+    /// Opens and checks everything that can be wrong before a machine is made.
+    pub fn prepare(self) -> Result<Prepared<'a>> {
+        let experiment = self.experiment;
+        if self.recording.is_some() && !experiment.machine.several().is_empty() {
+            bail!("power cuts are for one machine: give it a table [machine] of its own");
+        }
+        if self.engine == Engine::Exact && experiment.machine.threads.is_some_and(|count| count > 1)
+        {
+            bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
+        }
+        let (mut media, mut copies, mut heads) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut top, mut owners) = (Vec::new(), Owners::new(self.base));
+        for (index, spec) in experiment.drives.iter().enumerate() {
+            let vcpus = experiment.machine.vcpus;
+            let (drive, held) = self.drive(index, spec, vcpus, &mut owners)?;
+            let (drive, head) = self
+                .record(index, drive, &mut copies)
+                .with_context(|| format!("drive {}", spec.name.as_deref().unwrap_or_default()))?;
+            top.push((drive, held.capacity));
+            media.push(held.medium);
+            heads.push(head);
+        }
+        let sharing = Sharing::new(experiment, self.base, top);
+        let workloads = sharing.workloads()?;
+        let (mut machines, mut shown) = (Vec::new(), Vec::new());
+        if experiment.machine.several().is_empty() {
+            let drives = sharing.of_the_one_machine();
+            shown.extend(
+                drives.iter().zip(&experiment.drives).map(|(drive, spec)| show(drive, spec)),
+            );
+            machines.push(self.machine(&experiment.machine, drives));
+        }
+        let mut number = experiment.drives.len();
+        for machine in experiment.machine.several() {
+            let mut drives = Vec::new();
+            for spec in &machine.drives {
+                let (drive, held) = self.drive(number, spec, machine.vcpus, &mut owners)?;
+                number += 1;
+                media.push(held.medium);
+                shown.push(show(&drive, spec));
+                drives.push(drive);
+            }
+            for disk in &machine.disks {
+                let serial = format!("STASIS{}", shown.len());
+                let name = disk.name.as_deref().unwrap_or_default();
+                let image = Held::image(disk, self.base, &mut owners);
+                let of = || format!("disk {name}");
+                let image = image.with_context(of)?;
+                let drive = sharing.disk(machine, disk, serial, image.as_ref()).with_context(of)?;
+                shown.push(sharing.show(&drive, disk));
+                drives.push(drive);
+                for warning in image.iter().flat_map(|image| &image.warnings) {
+                    self.tell.warning(warning)?;
+                }
+                media.extend(image.map(|image| image.medium));
+            }
+            machines.push(self.machine(machine, drives));
+        }
+        sharing.check_overlaps(&machines, &workloads)?;
+        let plan = Plan {
+            machines,
+            cpu_speed: self.cpu_speed(),
+            repeatable: self.engine == Engine::Exact,
+            seed: experiment.seed,
+            virtual_limit: experiment.virtual_limit,
+            record: self.recording.is_some(),
+            plant: self.recording.and_then(|recording| recording.plant),
+            shared: sharing.into_drives(),
+            workloads,
+        };
+        let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
+        Ok(Prepared { setting: self, plan, shown, media, copies, heads, wall_limit })
+    }
+
+    /// The same drive, on a copy of its medium where it is recorded.
+    fn record(
+        &self,
+        index: usize,
+        mut drive: PlannedDrive,
+        copies: &mut Vec<WorkingCopy>,
+    ) -> Result<(PlannedDrive, HeadDrive)> {
+        let mut head = HeadDrive { name: drive.name.clone(), ..HeadDrive::default() };
+        let Some(recording) = self.recording else { return Ok((drive, head)) };
+        if let MediumSpec::Qcow2 { settings, .. } = &drive.medium {
+            head.image = Some(*settings);
+        }
+        copies.extend(recording.copy(index, &mut drive, &mut head)?);
+        Ok((drive, head))
+    }
+
+    fn machine(&self, spec: &MachineSpec, drives: Vec<PlannedDrive>) -> PlannedMachine {
+        let experiment = self.experiment;
+        let command = if spec.command.is_empty() { &experiment.command } else { &spec.command };
+        let mut job = Job::new(command.clone());
+        job.has_input = !self.input.is_empty();
+        job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
+        job.seed = experiment.seed;
+        job.vcpus = spec.vcpus;
+        job.drives = device_names(drives.iter().map(|drive| drive.interface));
+        job.together = !experiment.machine.several().is_empty();
+        job.coordinate = spec.coordinate;
+        job.idles = spec.disks.iter().any(|disk| {
+            let seeks =
+                |at: usize| matches!(experiment.drives[at].model.table(), ModelTable::Disk(_));
+            experiment.drive_named(&disk.on).is_ok_and(seeks)
+        });
+        job.scheduler = spec.guest_scheduler.clone().unwrap_or_default();
+        if let (true, Some(name)) = (job.together, &spec.name) {
+            // Underscores and dots are no part of a host's name.
+            job.hostname = name.replace(['_', '.'], "-");
+        }
+        // A run that must repeat starts at the guest's own date, others today.
+        let date = Duration::from_secs(self.guest.date);
+        let date = if self.engine == Engine::Exact {
+            date
+        } else {
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().max(date)
+        };
+        job.realtime_ns = u64::try_from(date.as_nanos()).unwrap_or(u64::MAX);
+        let name = spec.name.clone().unwrap_or_default();
+        PlannedMachine { name, spec: spec.clone(), job, drives }
+    }
+
+    /// What the own software of a guest with `vcpus` adds to a read as fio sees it (ns).
+    fn path(&self, vcpus: u32) -> Nanos {
+        let instructions = PATH_INSTRUCTIONS[usize::from(vcpus > 1)];
+        match (self.engine, self.cpu_speed()) {
+            // An instruction is a tick.
+            (Engine::Exact, CpuSpeed::Khz(khz)) => instructions * 1_000_000 / khz,
+            // The software host's TSC has 1 GHz.
+            (Engine::Exact, CpuSpeed::Times(times)) => (instructions as f64 / times) as Nanos,
+            _ => 0,
+        }
+    }
+
+    fn cpu_speed(&self) -> CpuSpeed {
+        self.experiment.machine.cpu_speed.unwrap_or(match self.engine {
+            Engine::Exact => CpuSpeed::EXACT_DEFAULT,
+            _ => CpuSpeed::Times(1.0),
+        })
+    }
+
+    fn drive(
+        &self,
+        index: usize,
+        spec: &DriveSpec,
+        vcpus: u32,
+        owners: &mut Owners,
+    ) -> Result<(PlannedDrive, Held)> {
+        let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
+        let of = || format!("drive {name}");
+        owners.add(&spec.medium, of()).with_context(of)?;
+        self.plan_drive(index, spec, &name, vcpus).with_context(of)
+    }
+
+    fn plan_drive(
+        &self,
+        index: usize,
+        spec: &DriveSpec,
+        name: &str,
+        vcpus: u32,
+    ) -> Result<(PlannedDrive, Held)> {
+        let mut model = spec.model.clone();
+        model.resolve(self.base)?;
+        let place = spec.medium.or_size(model.capacity(), self.base);
+        let held = Held::open(&place, self.recording.is_none(), self.base)?;
+        let Held { medium, capacity, links, warnings } = &held;
+        let capacity = *capacity;
+        for warning in warnings {
+            self.tell.warning(warning)?;
+        }
+        held.check_blocks(spec.block_size)?;
+        model.check(medium.capacity())?;
+        if capacity / u64::from(spec.namespaces) < 4096 {
+            bail!(
+                "its medium has {} bytes, too few for {} namespaces of 4096 at least",
+                capacity,
+                spec.namespaces
+            );
+        }
+        let queues = spec.queues.unwrap_or(vcpus.min(64) as u16);
+        let drive = PlannedDrive {
+            name: name.to_owned(),
+            number: u16::try_from(index)?,
+            serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
+            model,
+            medium: absolute(&place, self.base)?,
+            links: links.clone(),
+            barrier: spec.barrier,
+            delay: spec.delay,
+            path: spec.path.unwrap_or_else(|| self.path(vcpus)),
+            interface: spec.interface,
+            queues,
+            doorbells: spec.doorbells,
+            block_size: spec.block_size as u32,
+            namespaces: spec.namespaces,
+            placement: spec.placement,
+            zones: spec.zones.clone(),
+            physical: spec.physical.clone(),
+            scheduler: spec.scheduler,
+            on: None,
+        };
+        if let MediumSpec::Qcow2 { settings, .. } = &spec.medium {
+            check_order(settings, &drive, medium.capacity())?;
+        }
+        if spec.interface == Interface::Nvme {
+            crate::controller::of(&drive, medium.capacity(), medium.discard_zeroes())?.check()?;
+        }
+        Ok((drive, held))
+    }
+}
+
+/// Opens the raw media that are there already and lets them go: what is wrong with them
+/// is told before a guest is made for them, which takes its time.
+pub fn look_at_drives(experiment: &Experiment, base: &Path) -> Result<()> {
+    let machines = experiment.machine.several();
+    let drives = experiment.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
+    for (index, spec) in drives.enumerate() {
+        let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
+        let look = || {
+            let mut model = spec.model.clone();
+            model.resolve(base)?;
+            let medium = spec.medium.or_size(model.capacity(), base);
+            let made_later = match &medium {
+                MediumSpec::File { path, size, .. } => size.is_some() && !base.join(path).exists(),
+                MediumSpec::Qcow2 { .. } => true,
+                _ => false,
+            };
+            if !made_later {
+                let held = Held::open(&medium, false, base)?;
+                model.check(held.capacity)?;
+            }
+            anyhow::Ok(())
+        };
+        look().with_context(|| format!("drive {name}"))?;
+    }
+    Ok(())
+}
+
+/// A model with all its parameters, as results tell it.
+pub fn parameters(model: &ModelSpec) -> serde_json::Value {
+    // A model that has been resolved can be written.
+    serde_json::to_value(model).unwrap_or_default()
+}
+
+/// A drive with a medium of its own as results name it.
+fn show(drive: &PlannedDrive, spec: &DriveSpec) -> stasis_report::Drive {
+    stasis_report::Drive {
+        name: drive.name.clone(),
+        model: drive.model.label(),
+        parameters: parameters(&drive.model),
+        interface: drive.interface.name().into(),
+        medium: match spec.delay {
+            0 => spec.medium.label(),
+            delay => {
+                format!("{} + {}", spec.medium.label(), stasis_block::units::format_duration(delay))
+            }
+        },
+    }
+}
+
+impl Prepared<'_> {
+    /// The drives as results name them.
+    pub fn drives(&self) -> Vec<stasis_report::Drive> {
+        self.shown.clone()
+    }
+
+    /// The files of the drives' media on this host, where they have one.
+    pub fn paths(&self) -> Vec<Option<PathBuf>> {
+        let drives = self.plan.machines.iter().flat_map(|machine| &machine.drives);
+        drives.map(|drive| drive.medium.path().map(Path::to_owned)).collect()
+    }
+
+    /// The names of several machines; none where there is only one.
+    pub fn machines(&self) -> Vec<String> {
+        let several = self.plan.machines.iter().filter(|machine| machine.spec.name.is_some());
+        several.map(|machine| machine.name.clone()).collect()
+    }
+
+    /// What has to be known of the run beside what its drives are asked.
+    pub fn head(&self) -> Head {
+        let experiment = self.setting.experiment;
+        recording::head(&experiment.command, experiment.seed, self.heads.clone(), self.plan.plant)
+    }
+
+    /// Runs it to its end.
+    pub fn run(self, relay: &mut Relay<'_>, stop: &Arc<AtomicBool>) -> Result<(), RunError> {
+        let Self { setting, plan, media, wall_limit, copies, .. } = self;
+        let outcome = match setting.engine {
+            Engine::Kvm => {
+                drop(media); // opened again, by the machine
+                on_kvm(&setting, plan, wall_limit, relay, stop)
+            }
+            _ => software_host::run(&setting, plan, wall_limit, relay, stop),
+        };
+        drop(copies);
+        outcome
+    }
+}
+
+/// Runs it in this process.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn on_kvm(
+    setting: &Setting<'_>,
+    plan: Plan,
+    wall_limit: Option<Duration>,
+    relay: &mut Relay<'_>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    use crate::local;
+    use stasis_journal::{Entry, Journal};
+
+    let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
+    let commands = local::Commands { jobs, files: setting.input.to_vec() };
+    let mut files = local::Files::new(setting.guest, commands);
+    let stop = stasis_machine::Stop { flag: Arc::clone(stop), look: None, wall_limit };
+    let outcome = local::run(plan, &mut files, relay, stop)?;
+    relay.entry(Entry::Outcome(Box::new(outcome)))?;
+    Ok(())
+}
+
+/// `choose` does not choose KVM here.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn on_kvm(
+    _: &Setting<'_>,
+    _: Plan,
+    _: Option<Duration>,
+    _: &mut Relay<'_>,
+    _: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    Err(RunError::Failed(anyhow::anyhow!("this computer has no KVM for x86-64 guests")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! A run whose drives are recorded, for power cuts: what it works on is a copy
+//! of each medium, and what is asked of it goes to a file.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use nix::errno::Errno;
+use nix::unistd::{lseek, Whence};
+use stasis_crash::{Head, HeadDrive, Plant};
+use stasis_image::Format;
+use stasis_journal::{Entry, Journal};
+use stasis_media::{Execution, MediumSpec, OpenOptions};
+
+use crate::plan::PlannedDrive;
+
+/// Where and how a run is recorded.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// The folder of the record; copies of media are made there.
+    pub folder: PathBuf,
+    /// A mistake to make.
+    pub plant: Option<Plant>,
+}
+
+/// The file of the record in its folder.
+pub const RECORD_FILE: &str = "run.record";
+
+/// A copy of a medium, which goes away with it.
+pub struct WorkingCopy {
+    _path: tempfile::TempPath,
+}
+
+impl Recording {
+    /// The file in the folder with what drive `index` held before the run.
+    pub fn before(index: usize) -> String {
+        format!("drive{index}.before")
+    }
+
+    /// Where the record is written.
+    pub fn file(&self) -> PathBuf {
+        self.folder.join(RECORD_FILE)
+    }
+
+    /// Lets `drive` work on a copy of its medium where that is a file; what the
+    /// file was before stays in the folder.
+    pub fn copy(
+        &self,
+        index: usize,
+        drive: &mut PlannedDrive,
+        head: &mut HeadDrive,
+    ) -> Result<Option<WorkingCopy>> {
+        let path = match &drive.medium {
+            MediumSpec::Ram { .. } => return Ok(None),
+            MediumSpec::Device { path, .. } => bail!(
+                "{}: a run with power cuts works on a copy of each medium, and devices are not \
+                 copied; take an image of it (file: or qcow2:)",
+                path.display()
+            ),
+            MediumSpec::File { path, .. }
+            | MediumSpec::Ordered { path, .. }
+            | MediumSpec::Qcow2 { path, .. } => path.clone(),
+        };
+        let name = Self::before(index);
+        let base = self.folder.join(&name);
+        let kept =
+            File::create(&base).with_context(|| format!("cannot write {}", base.display()))?;
+        let cannot = || format!("cannot copy {}", path.display());
+        copy_sparse(&path, &kept).with_context(cannot)?;
+        let base = std::fs::canonicalize(&base).with_context(cannot)?;
+        if let Some(top) = drive.links.first_mut() {
+            top.path = base.clone();
+            // What opening an image may repair is not the run's doing.
+            let options = OpenOptions {
+                execution: Execution::Synchronous,
+                delay: Duration::ZERO,
+                base: Path::new(""),
+            };
+            drop(stasis_image::open_links(drive.links.clone(), true, &options)?);
+            stasis_image::make_room(&drive.links)?;
+        }
+        let copy = tempfile::Builder::new()
+            .prefix("working-copy-")
+            .tempfile_in(&self.folder)
+            .context("cannot make a copy of the medium")?;
+        copy_sparse(&base, copy.as_file()).with_context(cannot)?;
+        let copy = copy.into_temp_path();
+        let place = std::fs::canonicalize(&copy).with_context(cannot)?;
+        if let MediumSpec::File { path, .. } = &mut drive.medium {
+            *path = place.clone();
+        }
+        if let Some(top) = drive.links.first_mut() {
+            top.path = place;
+        }
+        head.base = Some(name.into());
+        let below = drive.links.iter().skip(1);
+        head.below = below.map(|link| (link.path.clone(), link.format == Format::Raw)).collect();
+        Ok(Some(WorkingCopy { _path: copy }))
+    }
+}
+
+/// Copies a file into an empty one; holes stay holes.
+pub fn copy_sparse(from: &Path, to: &File) -> io::Result<()> {
+    let from = File::open(from)?;
+    let length = from.metadata()?.len();
+    to.set_len(length)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < length {
+        at = match lseek(&from, at as i64, Whence::SeekData) {
+            Ok(data) => data as u64,
+            Err(Errno::ENXIO) => break,
+            // No holes are known there.
+            Err(Errno::EINVAL) => at,
+            Err(error) => return Err(error.into()),
+        };
+        let end = lseek(&from, at as i64, Whence::SeekHole).map_or(length, |end| end as u64);
+        while at < end {
+            let count = from.read_at(&mut piece[..(end - at).min(1 << 20) as usize], at)?;
+            if count == 0 {
+                return Ok(());
+            }
+            to.write_all_at(&piece[..count], at)?;
+            at += count as u64;
+        }
+    }
+    Ok(())
+}
+
+/// The head of the record of a run.
+pub fn head(command: &[String], seed: u64, drives: Vec<HeadDrive>, plant: Option<Plant>) -> Head {
+    let plant = plant.map(|plant| plant.name().to_owned());
+    Head { command: command.to_vec(), seed, drives, plant }
+}
+
+/// A journal before whose entries goes what the drives were asked until then.
+pub(crate) struct Drained<'a> {
+    pub stream: stasis_crash::Stream,
+    pub journal: &'a mut dyn Journal,
+}
+
+impl Drained<'_> {
+    fn drain(&mut self) -> io::Result<()> {
+        let bytes = self.stream.drain();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.journal.entry(Entry::Record(bytes))
+    }
+}
+
+impl Journal for Drained<'_> {
+    fn entry(&mut self, entry: Entry) -> io::Result<()> {
+        self.drain()?;
+        self.journal.entry(entry)
+    }
+}

@@ -1,0 +1,345 @@
+//! Takes a run's journal: output to the observer or to its file, I/Os to the recorder,
+//! results to their folder.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, Context, Result};
+use stasis_clock::Nanos;
+use stasis_crash::{Frame, RecordWriter};
+use stasis_journal::{Entry, IoRecord, Journal, Outcome, Stage};
+use stasis_report::{Recorder, ResultsFolder};
+
+use crate::engine::RunError;
+use crate::event::{Event, Tell};
+use crate::run::OUTPUT_FILE;
+
+/// How many bytes of the kernel's console are kept for a failure's message.
+const LAST_WORDS: usize = 4096;
+
+/// The outer end of a journal.
+pub struct Relay<'a> {
+    recorder: Recorder,
+    tell: &'a Tell<'a>,
+    /// Where the command's output goes instead of the observer.
+    output: Option<File>,
+    console: Vec<u8>,
+    /// Names of several machines, and the rest of each one's lines.
+    machines: Vec<Speaker>,
+    /// Whose entries come now.
+    from: usize,
+    results: Vec<Option<File>>,
+    /// Where what the drives are asked goes.
+    pub record: Option<RecordWriter<BufWriter<File>>>,
+    /// How the run ended, once it has.
+    outcome: Option<Outcome>,
+    /// Why it could not go on, if so.
+    failed: Option<String>,
+    /// The last stage that was reached.
+    stage: Stage,
+    /// Virtual time as last heard of.
+    virtual_ns: Nanos,
+    /// Virtual time when the command began.
+    started: Option<Nanos>,
+    /// Since when the command runs.
+    running: Option<Instant>,
+    /// Wall-clock time of the command, by this machine's clock, once it has ended.
+    command_wall: Option<Duration>,
+}
+
+/// What is known of a run at its end.
+pub struct Ended {
+    /// What has the I/Os.
+    pub recorder: Recorder,
+    /// How it ended.
+    pub outcome: Result<Outcome, RunError>,
+    /// The last stage that was reached.
+    pub stage: Stage,
+    /// Virtual time of the command, as far as it was heard of (ns).
+    pub virtual_ns: Nanos,
+    /// The last lines of the kernel's console.
+    pub words: String,
+    /// Wall-clock time of the command, by this machine's clock.
+    pub command_wall: Option<Duration>,
+}
+
+impl<'a> Relay<'a> {
+    /// Writes into the recorder's folder; with `keeps_output` what the command prints goes to
+    /// a file there. `machines`: the names of several, none for one.
+    pub fn new(
+        mut recorder: Recorder,
+        tell: &'a Tell<'a>,
+        keeps_output: bool,
+        machines: Vec<String>,
+    ) -> Result<Self> {
+        let output = if keeps_output {
+            let path = recorder.folder().file(OUTPUT_FILE)?;
+            let file = File::create(&path);
+            Some(file.with_context(|| format!("cannot write {}", path.display()))?)
+        } else {
+            None
+        };
+        Ok(Self {
+            recorder,
+            tell,
+            output,
+            console: Vec::new(),
+            results: (0..machines.len().max(1)).map(|_| None).collect(),
+            machines: machines.into_iter().map(Speaker::new).collect(),
+            from: 0,
+            record: None,
+            outcome: None,
+            failed: None,
+            stage: Stage::Preparing,
+            virtual_ns: 0,
+            started: None,
+            running: None,
+            command_wall: None,
+        })
+    }
+
+    /// The observer of the run.
+    pub fn tell(&self) -> &'a Tell<'a> {
+        self.tell
+    }
+
+    /// Ends the record, unpacks the results, and says what is known of the run, which the
+    /// machine's process ended with `result`.
+    pub fn end(mut self, result: Result<(), RunError>) -> Result<Ended> {
+        if let Some(record) = self.record.take() {
+            record.finish().context("cannot write the record of the run")?;
+        }
+        self.tell.event(Event::Ended)?;
+        self.unpack().context("cannot unpack the guest's /results")?;
+        let outcome = match (self.outcome, self.failed, result) {
+            (Some(outcome), _, _) => Ok(outcome),
+            (None, Some(failed), _) => Err(RunError::Failed(anyhow!(failed))),
+            (None, None, Err(error)) => Err(error),
+            (None, None, Ok(())) => {
+                Err(RunError::Failed(anyhow!("the machine ended without saying how")))
+            }
+        };
+        Ok(Ended {
+            recorder: self.recorder,
+            outcome,
+            stage: self.stage,
+            virtual_ns: self.started.map_or(0, |started| self.virtual_ns - started),
+            words: String::from_utf8_lossy(&self.console).trim_end().to_owned(),
+            command_wall: self.command_wall,
+        })
+    }
+
+    fn unpack(&mut self) -> io::Result<()> {
+        for from in 0..self.machines.len() {
+            self.from = from;
+            let (rest, errors) = self.machines[from].rest();
+            self.say(&rest, false)?;
+            self.say(&errors, true)?;
+        }
+        for (from, file) in self.results.iter_mut().enumerate() {
+            let Some(mut file) = file.take() else { continue };
+            file.rewind()?;
+            let machine = self.machines.get(from).map(|machine| machine.name.as_str());
+            unpack(file, machine, self.recorder.folder(), self.tell)?;
+        }
+        Ok(())
+    }
+
+    /// What the record has of an entry that is not only for it.
+    fn note(&mut self, entry: &Entry) -> io::Result<()> {
+        let at = self.virtual_ns;
+        let frame = match entry {
+            Entry::Output(bytes) => Frame::Output { at, bytes },
+            Entry::Stage(Stage::Running) => Frame::Began { at },
+            Entry::Stage(Stage::Collecting) => Frame::Over { at },
+            _ => return Ok(()),
+        };
+        self.record.as_mut().map_or(Ok(()), |record| record.frame(&frame))
+    }
+
+    /// Where there are several machines: the whole lines, each with its
+    /// machine's name.
+    fn marked(&mut self, bytes: Vec<u8>, error: bool) -> Vec<u8> {
+        match self.machines.get_mut(self.from) {
+            Some(machine) => machine.lines(&bytes, error),
+            None => bytes,
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Some(file) = &mut self.output {
+            return file.write_all(bytes);
+        }
+        self.tell.event(if error { Event::ErrorOutput(bytes) } else { Event::Output(bytes) })
+    }
+
+    fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
+        self.recorder.record(records).map_err(io::Error::other)
+    }
+}
+
+/// Puts what a guest left in `/results` into the folder, below `machine` where there are
+/// several. A name that the run or somebody else has there already is told and left out.
+fn unpack(
+    archive: File,
+    machine: Option<&str>,
+    folder: &mut ResultsFolder,
+    tell: &Tell<'_>,
+) -> io::Result<()> {
+    let below = Path::new(machine.unwrap_or_default());
+    if let Some(machine) = machine {
+        std::fs::create_dir_all(folder.file(machine).map_err(io::Error::other)?)?;
+    }
+    let mut archive = tar::Archive::new(archive);
+    archive.set_preserve_mtime(false);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let path: PathBuf =
+            entry.path()?.components().filter(|part| *part != Component::CurDir).collect();
+        if path.as_os_str().is_empty() {
+            continue;
+        }
+        let name = below.join(path);
+        let to = folder.path().join(&name);
+        if entry.header().entry_type().is_dir() && to.is_dir() {
+            continue;
+        }
+        match folder.file(&name.to_string_lossy()) {
+            Ok(to) if std::fs::symlink_metadata(&to).is_err() => {
+                entry.unpack_in(folder.path().join(below))?;
+            }
+            Ok(to) => {
+                tell.warning(&format!("the guest's /results: {} is the run's own", to.display()))?;
+            }
+            Err(error) => tell.warning(&format!("the guest's /results: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+impl Journal for Relay<'_> {
+    fn entry(&mut self, entry: Entry) -> io::Result<()> {
+        self.note(&entry)?;
+        match entry {
+            Entry::Record(bytes) => {
+                if let Some(record) = &mut self.record {
+                    record.piece(&bytes)?;
+                }
+            }
+            Entry::From(machine) => {
+                self.from = usize::from(machine).min(self.results.len() - 1);
+            }
+            Entry::Output(bytes) => {
+                let bytes = self.marked(bytes, false);
+                self.say(&bytes, false)?;
+            }
+            Entry::ErrorOutput(bytes) => {
+                let bytes = self.marked(bytes, true);
+                self.say(&bytes, true)?;
+            }
+            Entry::Console(bytes) => {
+                self.tell.event(Event::Console(&bytes))?;
+                self.console.extend_from_slice(&bytes);
+                let excess = self.console.len().saturating_sub(LAST_WORDS);
+                self.console.drain(..excess);
+            }
+            Entry::Stage(stage) => {
+                match stage {
+                    Stage::Running => self.running = Some(Instant::now()),
+                    Stage::Collecting => {
+                        self.command_wall = self.running.map(|since| since.elapsed());
+                    }
+                    Stage::Preparing | Stage::Calibrating | Stage::Booting => {}
+                }
+                self.stage = stage;
+                self.tell.event(Event::Stage(stage))?;
+            }
+            Entry::Progress(now) => {
+                self.virtual_ns = now;
+                if self.stage == Stage::Running {
+                    self.started.get_or_insert(now);
+                }
+                self.tell.event(Event::VirtualTime(now))?;
+            }
+            Entry::Ios(records) => self.ios(&records)?,
+            Entry::Results(bytes) => {
+                let results = &mut self.results[self.from];
+                if results.is_none() {
+                    *results = Some(tempfile::tempfile()?);
+                }
+                if let Some(file) = results {
+                    file.write_all(&bytes)?;
+                }
+            }
+            Entry::Outcome(outcome) => self.outcome = Some(*outcome),
+            Entry::Failed(message) => self.failed = Some(message),
+        }
+        Ok(())
+    }
+}
+
+/// The longest line that is kept until its end comes (bytes).
+const LONGEST_LINE: usize = 64 << 10;
+
+/// One of several machines, whose lines are marked.
+struct Speaker {
+    name: String,
+    /// What has no end of line yet, of output and of errors.
+    begun: [Vec<u8>; 2],
+}
+
+impl Speaker {
+    fn new(name: String) -> Self {
+        Self { name, begun: [Vec::new(), Vec::new()] }
+    }
+
+    /// The lines that are whole with these bytes.
+    fn lines(&mut self, bytes: &[u8], error: bool) -> Vec<u8> {
+        let begun = &mut self.begun[usize::from(error)];
+        begun.extend_from_slice(bytes);
+        let end = match begun.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => last + 1,
+            None if begun.len() > LONGEST_LINE => begun.len(),
+            None => return Vec::new(),
+        };
+        let rest = begun.split_off(end);
+        mark(&self.name, &std::mem::replace(begun, rest))
+    }
+
+    /// What is left at the end.
+    fn rest(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let [output, errors] = std::mem::take(&mut self.begun);
+        (mark(&self.name, &output), mark(&self.name, &errors))
+    }
+}
+
+fn mark(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut marked = Vec::new();
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        marked.extend_from_slice(format!("[{name}] ").as_bytes());
+        marked.extend_from_slice(line);
+        if !line.ends_with(b"\n") {
+            marked.push(b'\n');
+        }
+    }
+    marked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Speaker;
+
+    #[test]
+    fn lines_are_marked_when_they_are_whole() {
+        let mut web = Speaker::new("web".into());
+        assert_eq!(web.lines(b"a", false), b"");
+        assert_eq!(web.lines(b"E\n", true), b"[web] E\n");
+        assert_eq!(web.lines(b"b\nc\n\nd", false), b"[web] ab\n[web] c\n[web] \n");
+        assert_eq!(web.rest(), (b"[web] d\n".to_vec(), Vec::new()));
+    }
+}

@@ -1,0 +1,226 @@
+//! One experiment from its media to its results.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use serde_json::{Map, Value};
+use stasis_block::units;
+use stasis_crash::RecordWriter;
+use stasis_experiment::{Engine, Experiment};
+use stasis_guest::build::Guest;
+use stasis_journal::{Ending, Outcome, Stage};
+use stasis_report::{Ios, Recorder, ResultsFolder, Summary};
+
+use crate::engine::{self, RunError};
+use crate::event::{Observer, Tell};
+use crate::prepare::{look_at_drives, Setting};
+use crate::provenance::Provenance;
+use crate::recording::{Recording, RECORD_FILE};
+use crate::relay::Relay;
+use crate::{free_space, guest, input, Event};
+
+/// The file in the results' folder with what a command printed, where that is kept.
+pub const OUTPUT_FILE: &str = "output.txt";
+
+/// An experiment that is to be run.
+pub struct Runner<'a> {
+    experiment: &'a Experiment,
+    base: &'a Path,
+    stop: Arc<AtomicBool>,
+    ios: Ios,
+    keeps_output: bool,
+    recording: Option<&'a Recording>,
+}
+
+/// A run that has ended, one way or another.
+#[derive(Debug)]
+pub struct Results {
+    /// What was measured.
+    pub summary: Summary,
+    /// Where the results are.
+    pub folder: PathBuf,
+    /// The exit status for the run: the command's, or one that says why it did not end.
+    pub status: u8,
+    /// What the user should know beside the command's own output.
+    pub message: Option<String>,
+    /// Wall-clock time of the command alone, by this machine's clock.
+    pub command_wall: Option<Duration>,
+}
+
+impl<'a> Runner<'a> {
+    /// Of an experiment that is finished ([`Experiment::finish`]). Relative paths start at
+    /// the current folder, I/Os are kept as `ios.csv`.
+    pub fn new(experiment: &'a Experiment) -> Self {
+        Self {
+            experiment,
+            base: Path::new("."),
+            stop: Arc::default(),
+            ios: Ios::Csv,
+            keeps_output: false,
+            recording: None,
+        }
+    }
+
+    /// Where the experiment's relative paths start.
+    pub fn base(self, base: &'a Path) -> Self {
+        Self { base, ..self }
+    }
+
+    /// A flag that ends the run once it is set; what is known by then is kept.
+    pub fn stop(self, stop: &Arc<AtomicBool>) -> Self {
+        Self { stop: Arc::clone(stop), ..self }
+    }
+
+    /// How the I/Os are kept.
+    pub fn ios(self, ios: Ios) -> Self {
+        Self { ios, ..self }
+    }
+
+    /// What the command prints goes to [`OUTPUT_FILE`] in place of the observer.
+    pub fn keep_output(self) -> Self {
+        Self { keeps_output: true, ..self }
+    }
+
+    /// What the drives are asked is written down, and they work on copies of their media.
+    pub fn record(self, recording: &'a Recording) -> Self {
+        Self { recording: Some(recording), ..self }
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// If it cannot begin or go on. How the command ended is no error: see [`Results`].
+    pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
+        let begun = Instant::now();
+        let (experiment, tell) = (self.experiment, Tell::new(observer));
+        let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
+        let input = input::pack(&experiment.guest, self.base)?;
+        look_at_drives(experiment, self.base)?;
+        let engine = engine::choose(experiment.engine)?;
+        let guest = self.guest(&tell)?;
+        let provenance = Provenance::begin(engine != Engine::Kvm);
+        let claimed = self.claim(&folder)?;
+        let setting = Setting {
+            experiment,
+            base: self.base,
+            guest: &guest,
+            input: &input,
+            engine,
+            recording: self.recording,
+            tell: &tell,
+        };
+        let prepared = setting.prepare()?;
+        let recorder = Recorder::within(claimed, prepared.drives(), self.ios)?;
+        let paths = prepared.paths();
+        let mut relay = Relay::new(recorder, &tell, self.keeps_output, prepared.machines())?;
+        if let Some(recording) = self.recording {
+            let path = recording.file();
+            let begun = File::create(&path)
+                .and_then(|file| RecordWriter::new(BufWriter::new(file), &prepared.head()));
+            relay.record = Some(begun.with_context(|| format!("cannot write {}", path.display()))?);
+        }
+        let result = prepared.run(&mut relay, &self.stop);
+        let ended = relay.end(result)?;
+        let mut outcome = match ended.outcome {
+            Ok(outcome) => outcome,
+            // Stopped or out of time, and no answer: what is known is kept.
+            Err(RunError::Ended(ending)) if ended.stage >= Stage::Booting => {
+                engine::unfinished(ending, ended.virtual_ns, begun.elapsed())
+            }
+            Err(RunError::Ended(_)) => bail!("stopped before the guest booted"),
+            Err(RunError::Failed(error)) => return Err(error),
+        };
+        let message = describe(&outcome, experiment, &ended.words);
+        for (error, path) in outcome.medium_errors.iter_mut().zip(&paths) {
+            // The reason that there mostly is, which a software host does not hear of.
+            if let (Some(error), Some(full)) = (error, path.as_deref().and_then(free_space::full)) {
+                *error = format!("{error}; {full}");
+            }
+        }
+        let extra = self.extra(&guest, provenance)?;
+        let summary = ended.recorder.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
+        let status = stasis_report::exit_status(&outcome.ending);
+        let status = u8::try_from(status).unwrap_or(1);
+        Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
+    }
+
+    fn guest(&self, tell: &Tell<'_>) -> Result<Guest> {
+        let mut told = Ok(());
+        let recipe = guest::recipe(&self.experiment.guest);
+        let guest = guest::ensure(&recipe, &mut |what, fraction| {
+            if let Err(error) = tell.step(what, fraction) {
+                told = Err(error);
+            }
+        })?;
+        told?;
+        tell.event(Event::Prepared)?;
+        Ok(guest)
+    }
+
+    /// The results' folder, with the files that a recorded run writes.
+    fn claim(&self, folder: &Path) -> Result<ResultsFolder> {
+        let mut claimed = ResultsFolder::claim(folder)?;
+        if self.recording.is_some() {
+            claimed.file(RECORD_FILE)?;
+            for index in 0..self.experiment.drives.len() {
+                claimed.file(&Recording::before(index))?;
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Fields of `summary.json` that say what was run.
+    fn extra(&self, guest: &Guest, provenance: Provenance) -> Result<Map<String, Value>> {
+        let experiment = self.experiment;
+        let mut extra = provenance.fields();
+        extra.insert("command".into(), experiment.command.clone().into());
+        extra.insert("seed".into(), experiment.seed.into());
+        if experiment.machine.several().is_empty() {
+            extra.insert("vcpus".into(), experiment.machine.vcpus.into());
+            extra.insert("memory".into(), experiment.machine.memory.into());
+        }
+        extra.insert("kernel".into(), Value::String(guest.kernel_release.clone()));
+        extra.insert("guest_date".into(), guest.date.into());
+        extra.insert("guest".into(), guest.digest.clone().into());
+        extra.insert("guest_recipe".into(), serde_json::to_value(&guest.recipe)?);
+        Ok(extra)
+    }
+}
+
+/// What the user should know of an end that is not the command's own.
+fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<String> {
+    let limit = |limit: Option<u64>| units::format_duration(limit.unwrap_or(0));
+    let console = |text: &str| {
+        if words.is_empty() {
+            format!("{text}; --console shows what its kernel says")
+        } else {
+            format!("{text}. Its kernel's last words:\n{words}")
+        }
+    };
+    Some(match &outcome.ending {
+        // 128 and SIGKILL, which nobody but the kernel sends unless it is told to.
+        Ending::Exited(137) => format!(
+            "the command was killed (status 137), as a guest without free memory does it: it has {}; \
+             --memory 2GiB, say, gives it more",
+            units::format_size(experiment.machine.memory)
+        ),
+        Ending::Exited(_) => return None,
+        Ending::NotStarted { message, .. } => message.clone(),
+        Ending::Panicked => console("the guest's kernel panicked or reset the machine"),
+        Ending::Hung => {
+            console("the guest hangs: every processor is idle and nothing can wake one")
+        }
+        Ending::VirtualLimit => {
+            format!("the limit of {} of virtual time was reached", limit(experiment.virtual_limit))
+        }
+        Ending::WallLimit => {
+            format!("the limit of {} of wall-clock time was reached", limit(experiment.wall_limit))
+        }
+        Ending::Cancelled => "stopped; the results so far are kept".into(),
+    })
+}

@@ -1,0 +1,278 @@
+//! Who shares which drive: virtual disks and host workloads, checked against
+//! the drives they lie on.
+
+use std::path::Path;
+
+use anyhow::{anyhow, bail, Context, Result};
+use stasis_block::units::format_size;
+use stasis_experiment::{
+    jobs_of_pattern, DiskSpec, Experiment, MachineSpec, PlacementSpec, TenantSpec, WorkloadSpec,
+};
+use stasis_media::MediumSpec;
+use stasis_scheduler::{Kind, SchedulerSpec};
+use stasis_workload::{Direction, JobFile, Load};
+
+use crate::media::{absolute, check_order, Held};
+use crate::plan::{Place, PlannedDrive, PlannedMachine, PlannedWorkload};
+
+/// Where a virtual disk may begin and end: whole blocks of any drive.
+const BLOCK: u64 = 4096;
+
+/// The experiment's drives, and which of them are shared.
+pub struct Sharing<'a> {
+    experiment: &'a Experiment,
+    base: &'a Path,
+    drives: Vec<Drive>,
+}
+
+struct Drive {
+    planned: PlannedDrive,
+    capacity: u64,
+    /// Its number among those that are shared.
+    shared: Option<usize>,
+}
+
+impl<'a> Sharing<'a> {
+    /// `drives` with their capacities, as the experiment names them; `base` is
+    /// where its relative paths start.
+    pub fn new(
+        experiment: &'a Experiment,
+        base: &'a Path,
+        drives: Vec<(PlannedDrive, u64)>,
+    ) -> Self {
+        let mut count = 0;
+        let drives = drives.into_iter().enumerate().map(|(index, (planned, capacity))| {
+            let loads = experiment.workloads.iter();
+            let used = loads.filter_map(|load| experiment.drive_of(load).ok()).any(|d| d == index);
+            let shares =
+                used || planned.scheduler.is_some() || !experiment.machine.several().is_empty();
+            let shared = shares.then_some(count);
+            count += usize::from(shares);
+            Drive { planned, capacity, shared }
+        });
+        Self { experiment, base, drives: drives.collect() }
+    }
+
+    /// The drives of a machine that is alone: all, each whole.
+    pub fn of_the_one_machine(&self) -> Vec<PlannedDrive> {
+        let whole = |drive: &Drive| {
+            let mut planned = drive.planned.clone();
+            if let Some(number) = drive.shared {
+                // The files of an image are the shared drive's.
+                planned.links.clear();
+                planned.on = Some(Place {
+                    drive: number,
+                    offset: 0,
+                    length: drive.capacity,
+                    tenant: TenantSpec::default(),
+                });
+            }
+            planned
+        };
+        self.drives.iter().map(whole).collect()
+    }
+
+    /// A machine's virtual disk: a region, or `image` in a place of its own.
+    pub fn disk(
+        &self,
+        machine: &MachineSpec,
+        spec: &DiskSpec,
+        serial: String,
+        image: Option<&Held>,
+    ) -> Result<PlannedDrive> {
+        let drive = self.drive(self.experiment.drive_named(&spec.on).map_err(|e| anyhow!(e))?)?;
+        let tenant = TenantSpec { weight: spec.weight, ioprio: spec.ioprio.clone() };
+        let on = match image {
+            Some(image) => drive.place_of_image(spec, image, tenant)?,
+            None => drive.place(spec.offset, spec.size, tenant)?,
+        };
+        let own = spec.medium().map(|medium| absolute(&medium, self.base)).transpose()?;
+        let planned = PlannedDrive {
+            name: spec.name.clone().unwrap_or_default(),
+            serial: spec.serial.clone().unwrap_or(serial),
+            interface: spec.interface,
+            queues: spec.queues.unwrap_or(machine.vcpus.min(64) as u16),
+            doorbells: spec.doorbells,
+            namespaces: 1,
+            placement: PlacementSpec::None,
+            zones: None,
+            physical: None,
+            on: Some(on),
+            medium: own.unwrap_or_else(|| drive.planned.medium.clone()),
+            links: image.map(|image| image.links.clone()).unwrap_or_default(),
+            ..drive.planned.clone()
+        };
+        Ok(planned)
+    }
+
+    /// A virtual disk as results name it.
+    pub fn show(&self, drive: &PlannedDrive, spec: &DiskSpec) -> stasis_report::Drive {
+        let place = drive.on.as_ref().and_then(|place| {
+            let drive = self.drives.iter().find(|drive| drive.shared == Some(place.drive))?;
+            Some(format!("{} from {} on", drive.planned.name, format_size(place.offset)))
+        });
+        let place = place.unwrap_or_default();
+        stasis_report::Drive {
+            name: drive.name.clone(),
+            model: drive.model.label(),
+            parameters: crate::prepare::parameters(&drive.model),
+            interface: drive.interface.name().into(),
+            medium: match spec.medium() {
+                Some(image) => format!("{} on {place}", image.label()),
+                None => place,
+            },
+        }
+    }
+
+    fn drive(&self, index: usize) -> Result<&Drive> {
+        self.drives.get(index).context("there is no such drive")
+    }
+
+    /// The host workloads.
+    pub fn workloads(&self) -> Result<Vec<PlannedWorkload>> {
+        let workloads = self.experiment.workloads.iter().map(|spec| {
+            let name = spec.name.clone().unwrap_or_default();
+            self.workload(spec).with_context(|| format!("workload {name}"))
+        });
+        workloads.collect()
+    }
+
+    fn workload(&self, spec: &WorkloadSpec) -> Result<PlannedWorkload> {
+        let drive = self.drive(self.experiment.drive_of(spec).map_err(|e| anyhow!(e))?)?;
+        let tenant = TenantSpec { weight: spec.weight, ioprio: spec.ioprio.clone() };
+        let place = drive.place(spec.offset, spec.size, tenant)?;
+        let job = match (&spec.pattern, &spec.job, &spec.job_file) {
+            (Some(pattern), ..) => {
+                jobs_of_pattern(pattern, place.length).map_err(|e| anyhow!(e))?
+            }
+            (None, Some(job), _) => job.clone(),
+            (None, None, Some(path)) => {
+                let path = self.base.join(path);
+                std::fs::read_to_string(&path)
+                    .with_context(|| format!("cannot read {}", path.display()))?
+            }
+            (None, None, None) => bail!("it does not say what it does"),
+        };
+        let jobs = JobFile::parse(&job, &|name| std::env::var(name).ok())?;
+        Load::new(&jobs, place.length, 0, 0)?;
+        let name = spec.name.clone().unwrap_or_default();
+        Ok(PlannedWorkload { name, job, place, group_weight: spec.group_weight })
+    }
+
+    /// Refuses that somebody writes where a machine has its disk.
+    pub fn check_overlaps(
+        &self,
+        machines: &[PlannedMachine],
+        workloads: &[PlannedWorkload],
+    ) -> Result<()> {
+        let drives = machines.iter().flat_map(|machine| &machine.drives);
+        let disks: Vec<(&PlannedDrive, &Place)> =
+            drives.filter_map(|drive| Some((drive, drive.on.as_ref()?))).collect();
+        for (index, (disk, place)) in disks.iter().enumerate() {
+            let met = disks[..index].iter().find(|(_, beside)| place.meets(beside));
+            if let Some((other, beside)) = met {
+                bail!(
+                    "the disks {} and {} overlap: {} and {}; give them places of their own",
+                    other.name,
+                    disk.name,
+                    beside.describe(),
+                    place.describe()
+                );
+            }
+        }
+        for load in workloads {
+            let jobs = JobFile::parse(&load.job, &|name| std::env::var(name).ok())?;
+            let writes = jobs.jobs.iter().any(|job| job.direction != Direction::Read);
+            // The files of an image are no place that the host reads, either.
+            let refused = |disk: &PlannedDrive| writes || disk.is_image();
+            let met = disks.iter().find(|(disk, place)| refused(disk) && place.meets(&load.place));
+            if let Some((disk, place)) = met {
+                bail!(
+                    "workload {} {} where the disk {} is, {}: give it an offset and a size of its \
+                     own",
+                    load.name,
+                    if writes { "writes" } else { "reads" },
+                    disk.name,
+                    place.describe()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The drives that are shared.
+    pub fn into_drives(self) -> Vec<PlannedDrive> {
+        let shared = self.drives.into_iter().filter(|drive| drive.shared.is_some());
+        shared
+            .map(|Drive { planned, .. }| {
+                // Without a scheduler each request goes to the drive as it comes.
+                let all = SchedulerSpec { kind: Kind::None, depth: u32::from(u16::MAX) };
+                let scheduler = Some(planned.scheduler.unwrap_or(all));
+                PlannedDrive { scheduler, ..planned }
+            })
+            .collect()
+    }
+}
+
+impl Drive {
+    fn place(&self, offset: u64, size: Option<u64>, tenant: TenantSpec) -> Result<Place> {
+        let name = &self.planned.name;
+        let Some(left) = self.capacity.checked_sub(offset).filter(|left| *left > 0) else {
+            bail!(
+                "it begins at {}, but the drive {name} has {}",
+                format_size(offset),
+                format_size(self.capacity)
+            );
+        };
+        let length = size.unwrap_or(left / BLOCK * BLOCK);
+        if length > left {
+            bail!(
+                "{} from {} on end past the drive {name}, which has {}",
+                format_size(length),
+                format_size(offset),
+                format_size(self.capacity)
+            );
+        }
+        if [offset, length].iter().any(|bytes| !bytes.is_multiple_of(BLOCK)) || length == 0 {
+            bail!("offset and size must be multiples of {BLOCK} bytes, and size not 0");
+        }
+        let drive = self.shared.context("the drive is not shared")?;
+        Ok(Place { drive, offset, length, tenant })
+    }
+
+    /// Where an image's files lie, as far as they can grow.
+    fn place_of_image(&self, spec: &DiskSpec, image: &Held, tenant: TenantSpec) -> Result<Place> {
+        let PlannedDrive { name, medium, block_size, .. } = &self.planned;
+        if let MediumSpec::Qcow2 { .. } = medium {
+            bail!("the drive {name} is an image itself: images lie on one of ram, file or device");
+        }
+        image.check_blocks(u64::from(*block_size))?;
+        if let Some(MediumSpec::Qcow2 { settings, .. }) = spec.medium() {
+            check_order(&settings, &self.planned, self.capacity)?;
+        }
+        let length = image.medium.capacity();
+        let left = self.capacity.saturating_sub(spec.offset);
+        if length > left {
+            bail!(
+                "its image can grow to {}, but the drive {name} has only {} from {} on: give the \
+                 disk a lower offset, or the drive a larger medium",
+                format_size(length),
+                format_size(left),
+                format_size(spec.offset)
+            );
+        }
+        self.place(spec.offset, Some(length), tenant)
+    }
+}
+
+impl Place {
+    fn describe(&self) -> String {
+        format!("{} from {} on", format_size(self.length), format_size(self.offset))
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let overlap = self.offset < other.offset.saturating_add(other.length)
+            && other.offset < self.offset.saturating_add(self.length);
+        self.drive == other.drive && overlap
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs a machine inside the software KVM host: this program, once more, on a
+//! QEMU that emulates a processor with virtualization.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use stasis_experiment::Engine;
+use stasis_journal::Ending;
+use stasis_media::MediumSpec;
+use stasis_softkvm::{Control, Form, Host, Input, Job, PassedDrive};
+
+use crate::engine::RunError;
+use crate::plan::{input, Plan};
+use crate::prepare::Setting;
+use crate::program;
+use crate::relay::Relay;
+
+/// Memory for the inner program and its kernel, beside the guest's.
+pub const OVERHEAD: u64 = 384 << 20;
+/// The software host's memory is a multiple of this, so that similar
+/// experiments share one saved host.
+const STEP: u64 = 512 << 20;
+
+/// Why there is no [`cache`].
+pub const NO_CACHE: &str = "no place for the software host: set HOME or XDG_CACHE_HOME to a folder";
+
+/// Where the software host keeps its kernel and booted machines, beside the
+/// guests.
+pub fn cache() -> Option<PathBuf> {
+    stasis_guest::build::default_cache()?.parent().map(Path::to_owned)
+}
+
+/// What the inner program is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InnerJob {
+    /// The machine.
+    pub plan: Plan,
+    /// Which passed drive holds each of the run's media.
+    pub passed: Vec<Option<usize>>,
+}
+
+/// Runs `plan` in a software host.
+pub fn run(
+    setting: &Setting,
+    mut plan: Plan,
+    wall_limit: Option<Duration>,
+    relay: &mut Relay<'_>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    let mut drives = Vec::new();
+    let mut passed = Vec::new();
+    let machines = plan.machines.len() as u64;
+    let mut memory =
+        plan.machines.iter().map(|machine| machine.spec.memory).sum::<u64>() + OVERHEAD;
+    for drive in plan.media() {
+        let place = match &drive.medium {
+            MediumSpec::Ram { size } => {
+                memory += size;
+                None
+            }
+            MediumSpec::Qcow2 { .. } => {
+                let first = drives.len();
+                // A device inside does not grow.
+                stasis_image::make_room(&drive.links).context("cannot make room in an image")?;
+                for (depth, link) in drive.links.iter().enumerate() {
+                    let read_only = depth > 0;
+                    drives.push(PassedDrive { path: link.path.clone(), read_only });
+                }
+                Some(first)
+            }
+            MediumSpec::File { path, .. }
+            | MediumSpec::Ordered { path, .. }
+            | MediumSpec::Device { path, .. } => {
+                drives.push(PassedDrive { path: path.clone(), read_only: false });
+                Some(drives.len() - 1)
+            }
+        };
+        passed.push(place);
+    }
+    let guest = setting.guest;
+    let early =
+        |name: &str, path: &Path| Input { name: name.into(), path: path.into(), late: false };
+    let mut inputs = vec![
+        early(input::VMLINUX, &guest.vmlinux),
+        early(input::INITRAMFS, &guest.initramfs),
+        early(input::ROOT, &guest.root),
+    ];
+    for file in &inputs {
+        let length = std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
+        // Each machine has its own root file system.
+        memory += length * if file.name == input::ROOT { machines } else { 1 };
+    }
+    let archive = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    if !setting.input.is_empty() {
+        std::fs::write(archive.path(), setting.input).context("cannot write a temporary file")?;
+        memory += (1 + machines) * setting.input.len() as u64;
+        let path = archive.path().to_owned();
+        inputs.push(Input { name: input::FILES.into(), path, late: true });
+    }
+    let cache = cache().context(NO_CACHE)?;
+    let host = Host {
+        form: match setting.engine {
+            Engine::Exact => Form::Exact,
+            _ => Form::Fast,
+        },
+        memory: memory.next_multiple_of(STEP),
+        inputs,
+        drives,
+        executable: program::for_guests()?,
+        cache,
+        snapshot: true,
+        log: None,
+    };
+    let images: Vec<PathBuf> =
+        plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
+    let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
+    for machine in &mut plan.machines {
+        // So that the machine, up to the guest's asking for it, is the same for all commands.
+        machine.job = machine.job.without_command();
+        machine.spec.command.clear();
+    }
+    let job = Job {
+        // Of several machines one asks while others still boot.
+        keeps: plan.machines.len() == 1 && host.drives.is_empty(),
+        machine: serde_json::to_vec(&InnerJob { plan, passed }).context("cannot write the job")?,
+        later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
+    };
+    let control = Control { stop: Arc::clone(stop), wall_limit };
+    let tell = relay.tell();
+    let mut progress = |what: &str, fraction: Option<f64>| {
+        // Who cannot hear of a step cannot hear of what follows, and ends the run then.
+        let _ = tell.step(what, fraction);
+    };
+    let outcome = stasis_softkvm::run(&host, &job, relay, &control, &mut progress);
+    for image in images {
+        stasis_image::trim(&image).context("cannot give an image's room back")?;
+    }
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(stasis_softkvm::Error::Stopped) => Err(RunError::Ended(Ending::Cancelled)),
+        Err(stasis_softkvm::Error::WallLimit(_)) => Err(RunError::Ended(Ending::WallLimit)),
+        Err(error) => Err(RunError::Failed(error.into())),
+    }
+}

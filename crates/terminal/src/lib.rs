@@ -1,0 +1,52 @@
+//! What the user of a program sees on the terminal, and how the user stops the program: one
+//! line of progress, the output of a run, SIGINT and SIGTERM.
+//!
+//! Promises:
+//! - There is one line of progress, whoever shows it, and nothing of it stays.
+//! - What is printed for a reader that has seen enough, such as `head`, is no error.
+//! - After [`progress::quiet`] there is no progress.
+
+pub mod progress;
+mod run;
+mod signals;
+
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::{Context, Result};
+use stasis_guest::build::{Guest, Recipe};
+
+use progress::Steps;
+pub use run::Terminal;
+pub use signals::{signals, stop_on_signals};
+
+/// The exit status after SIGINT: 128 and the signal's number, as shells have it.
+pub const STOPPED: u8 = 130;
+/// The exit status where the program itself could not do what it was asked.
+pub const FAILURE: u8 = 125;
+
+/// Prints to the standard output. A reader that has seen enough is no error.
+///
+/// # Errors
+/// If it cannot be written otherwise.
+pub fn print(text: &str) -> Result<()> {
+    let mut output = io::stdout().lock();
+    let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    heard(written).context("cannot write to the standard output")
+}
+
+/// Makes sure that a guest is there, with progress.
+///
+/// # Errors
+/// If it is not kept and cannot be made.
+pub fn ensure_guest(recipe: &Recipe) -> Result<Guest> {
+    let mut steps = Steps::new();
+    stasis_runner::guest::ensure(recipe, &mut |what, fraction| steps.step(what, fraction))
+}
+
+/// Nobody need hear the output to its end.
+fn heard(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,87 @@
+//! A run on the terminal: its progress, and what the command and the kernel print.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use stasis_clock::Nanos;
+use stasis_journal::Stage;
+use stasis_report::units;
+use stasis_runner::{Event, Observer};
+
+use crate::heard;
+use crate::progress::Steps;
+
+/// Shows a run.
+#[derive(Debug)]
+pub struct Terminal {
+    console: bool,
+    steps: Steps,
+    stage: Stage,
+    since: Instant,
+    started_virtual: Option<Nanos>,
+}
+
+impl Terminal {
+    /// Of a run that begins now; `console`: show what the guest's kernel says.
+    pub fn new(console: bool) -> Self {
+        Self {
+            console,
+            steps: Steps::new(),
+            stage: Stage::Preparing,
+            since: Instant::now(),
+            started_virtual: None,
+        }
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        self.stage = stage;
+        match stage {
+            Stage::Preparing => self.steps.step("filling the guest's memory", None),
+            Stage::Calibrating => self.steps.step("measuring the cost of exits", None),
+            Stage::Booting => self.steps.step("booting", None),
+            Stage::Running => {
+                self.since = Instant::now();
+                self.steps.done();
+            }
+            Stage::Collecting => self.steps.step("fetching the results", None),
+        }
+    }
+
+    fn virtual_time(&mut self, now: Nanos) {
+        if self.stage != Stage::Running {
+            return;
+        }
+        let started = *self.started_virtual.get_or_insert(now);
+        let passed = Duration::from_nanos(now - started).as_secs_f64();
+        let speed = passed / self.since.elapsed().as_secs_f64().max(1e-3);
+        let speed = units::significant(speed, 2);
+        self.steps.step(&format!("{passed:.3} s of virtual time, {speed} s a second"), None);
+    }
+
+    /// Writes to the terminal in place of the progress.
+    fn write(&mut self, bytes: &[u8], to: &mut dyn Write) -> io::Result<()> {
+        self.steps.done();
+        heard(to.write_all(bytes).and_then(|()| to.flush()))
+    }
+}
+
+impl Observer for Terminal {
+    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+        match event {
+            Event::Step { what, fraction } => self.steps.step(what, fraction),
+            Event::Prepared | Event::Ended => self.steps.done(),
+            Event::Stage(stage) => self.stage(stage),
+            Event::VirtualTime(now) => self.virtual_time(now),
+            Event::Output(bytes) => self.write(bytes, &mut io::stdout().lock())?,
+            Event::ErrorOutput(bytes) => self.write(bytes, &mut io::stderr().lock())?,
+            Event::Console(bytes) if self.console => {
+                self.write(bytes, &mut io::stderr().lock())?;
+            }
+            Event::Console(_) => {}
+            Event::Warning(text) => {
+                self.write(format!("stasis: {text}\n").as_bytes(), &mut io::stderr().lock())?;
+            }
+        }
+        Ok(())
+    }
+}
