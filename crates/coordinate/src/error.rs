@@ -3,14 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use stasis_guest::watch::WatchError;
+use stasis_guest_agent::bfq_tracer::TraceError;
 
 /// Why guests cannot be coordinated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// BFQ cannot be watched.
     #[error(transparent)]
-    Watch(#[from] WatchError),
+    Watch(#[from] TraceError),
     /// The guest has no such port.
     #[error(
         "this guest has no virtio port {0}: start QEMU with -device virtio-serial-pci \

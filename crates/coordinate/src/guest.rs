@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::time::{clock_gettime, ClockId};
 use stasis_clock::{Nanos, SECOND};
-use stasis_guest::watch::Watcher;
+use stasis_guest_agent::bfq_tracer::BfqTracer;
 
 use crate::ask::{Asking, Manner};
 use crate::port::Port;
@@ -61,7 +61,7 @@ pub fn run(
     tell: &mut dyn FnMut(bool),
 ) -> Result<Said, Error> {
     let mut port = port.map(Port::open).transpose()?;
-    let mut watcher = Watcher::start()?;
+    let mut watcher = BfqTracer::start()?;
     let (mut asking, mut said, mut told) = (Asking::new(manner), Said::default(), false);
     let mut send = |message: &crate::message::Message, said: &mut Said| {
         let heard = port.as_mut().map_or(Ok(true), |port| port.send(message))?;

@@ -2,7 +2,7 @@
 //! raises weights, and the host's own BFQ prefers the cgroup of one that does
 //! (vIrtical D3.6, chapter 9, with Linux's schedulers as they are).
 //!
-//! In a guest, [`ask`] makes of what a `stasis_guest::watch::Watcher` sees the
+//! In a guest, [`ask`] makes of what a `stasis_guest_agent::bfq_tracer::BfqTracer` sees the
 //! messages of [`message`], and [`guest`] sends them through a virtio port. On
 //! the host, [`host`] hears several guests, [`listen`] checks what each says,
 //! [`mapping`] bounds what they get, [`cgroup`] sets and restores weights, and

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use stasis_block::units::{parse_duration, parse_size};
-use stasis_guest::build::{Recipe, DEFAULT_KERNEL};
+use stasis_guest_image::{Recipe, DEFAULT_KERNEL};
 
 use crate::Error;
 

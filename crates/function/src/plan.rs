@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use stasis_guest::build::Guest;
+use stasis_guest_image::Guest;
 use stasis_qemu::process::{reconnect, version, with_path};
 use stasis_qemu::{Accelerator, Config};
 
@@ -162,7 +162,7 @@ pub(crate) mod tests {
             vmlinux: "/g/vmlinux".into(),
             initramfs: "/g/initramfs".into(),
             root: "/g/root".into(),
-            recipe: stasis_guest::build::Recipe::default(),
+            recipe: stasis_guest_image::Recipe::default(),
             kernel_release: "6".into(),
             date: 0,
             digest: String::new(),

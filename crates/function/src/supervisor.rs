@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use stasis_guest::build::Guest;
+use stasis_guest_image::Guest;
 use stasis_qemu::fd::readable;
 use stasis_qemu::{Outcome, Piece, Vm};
 

@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use stasis_guest::build::{build, default_cache, Guest, Recipe};
+use stasis_guest_image::{build, default_cache, Guest, Recipe};
 use stasis_qemu::{Backend, Cache, Config, Drive, Vm};
 
 const KINDS: [&str; 3] = ["ordered", "writeback", "unsafe"];

@@ -166,7 +166,7 @@ fn on(value: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stasis_guest::build::Guest;
+    use stasis_guest_image::Guest;
 
     fn text(config: &Config) -> String {
         let ends = Ends { port: 7, monitor: 8, console: Path::new("/tmp/a,b") };
@@ -179,7 +179,7 @@ mod tests {
             vmlinux: "/g/vmlinux".into(),
             initramfs: "/g/initramfs".into(),
             root: "/g/root".into(),
-            recipe: stasis_guest::build::Recipe::default(),
+            recipe: stasis_guest_image::Recipe::default(),
             kernel_release: "6".into(),
             date: 0,
             digest: String::new(),

@@ -1,6 +1,6 @@
 //! What a virtual machine under stock QEMU is made of.
 
-use stasis_guest::build::Guest;
+use stasis_guest_image::Guest;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

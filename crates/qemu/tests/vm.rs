@@ -2,7 +2,7 @@
 //! not yet there: `cargo test -p stasis-qemu --test vm -- --ignored`.
 //! `STASIS_TEST_CACHE` chooses another cache for the guest.
 
-use stasis_guest::build::{build, default_cache, Guest, Recipe};
+use stasis_guest_image::{build, default_cache, Guest, Recipe};
 use stasis_qemu::{Cache, Checker, Config, Disks, Drive, Error, Job, Piece, Stream, Task, Vm};
 use std::io::Write;
 use std::os::unix::fs::FileExt;

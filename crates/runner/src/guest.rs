@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use stasis_experiment::GuestSpec;
-use stasis_guest::build::{self, Guest, Recipe};
+use stasis_guest_image::{self as guest_image, Guest, Recipe};
 
 use crate::program;
 
@@ -25,7 +25,8 @@ pub fn recipe(spec: &GuestSpec) -> Recipe {
 /// # Errors
 /// If no variable says where.
 pub fn cache() -> Result<PathBuf> {
-    build::default_cache().context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")
+    guest_image::default_cache()
+        .context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")
 }
 
 /// Makes sure that the guest is there; `step` hears what is done and how far it is (0 to 1).
@@ -34,7 +35,7 @@ pub fn cache() -> Result<PathBuf> {
 /// If it is not kept and cannot be made.
 pub fn ensure(recipe: &Recipe, step: &mut dyn FnMut(&str, Option<f64>)) -> Result<Guest> {
     let (cache, executable) = (cache()?, program::for_guests()?);
-    let guest = build::build(recipe, &executable, &cache, &mut |progress| {
+    let guest = guest_image::build(recipe, &executable, &cache, &mut |progress| {
         step(progress.step, Some(progress.fraction));
     })?;
     Ok(guest)

@@ -10,7 +10,7 @@ use anyhow::{anyhow, Context, Result};
 use stasis_channel::Job;
 use stasis_crash::Stream;
 use stasis_experiment::CpuSpeed;
-use stasis_guest::build::Guest;
+use stasis_guest_image::Guest;
 use stasis_journal::{Journal, Outcome};
 use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop};
 

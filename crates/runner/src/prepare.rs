@@ -11,7 +11,7 @@ use stasis_channel::Job;
 use stasis_clock::Nanos;
 use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
-use stasis_guest::build::Guest;
+use stasis_guest_image::Guest;
 use stasis_media::{Medium, MediumSpec};
 use stasis_models::{ModelSpec, ModelTable};
 

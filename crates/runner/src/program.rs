@@ -14,7 +14,7 @@ pub fn enter() {
     }
     let first = std::env::args_os().next();
     if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
-        stasis_guest::agent::main();
+        stasis_guest_agent::main();
     }
 }
 

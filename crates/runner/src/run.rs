@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::RecordWriter;
 use stasis_experiment::{Engine, Experiment};
-use stasis_guest::build::Guest;
+use stasis_guest_image::Guest;
 use stasis_journal::{Ending, Outcome, Stage};
 use stasis_report::{Ios, Recorder, ResultsFolder, Summary};
 

@@ -31,7 +31,7 @@ pub const NO_CACHE: &str = "no place for the software host: set HOME or XDG_CACH
 /// Where the software host keeps its kernel and booted machines, beside the
 /// guests.
 pub fn cache() -> Option<PathBuf> {
-    stasis_guest::build::default_cache()?.parent().map(Path::to_owned)
+    stasis_guest_image::default_cache()?.parent().map(Path::to_owned)
 }
 
 /// What the inner program is told.

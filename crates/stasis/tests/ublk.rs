@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stasis_guest::build::{build, default_cache, Recipe};
+use stasis_guest_image::{build, default_cache, Recipe};
 use stasis_qemu::{Config, Job, Piece, Vm};
 
 #[test]

@@ -13,7 +13,7 @@ mod signals;
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context, Result};
-use stasis_guest::build::{Guest, Recipe};
+use stasis_guest_image::{Guest, Recipe};
 
 use progress::Steps;
 pub use run::Terminal;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use stasis_guest::build::Guest;
+use stasis_guest_image::Guest;
 use stasis_qemu::{Accelerator, Backend, Cache, Config, Drive, Job, Piece, Stream, Vm};
 
 use super::measured::Measured;

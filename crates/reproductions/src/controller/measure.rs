@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 use stasis_function::network::Network;
 use stasis_function::{pin, scripts, Definition, Plan, Polling};
-use stasis_guest::build::{Guest, Recipe};
+use stasis_guest_image::{Guest, Recipe};
 use stasis_qemu::process::Process;
 use stasis_qemu::{readiness, Accelerator, Vm};
 use stasis_runner::failure;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use stasis_guest::build;
+use stasis_guest_image as guest_image;
 use stasis_report::{units, Column, Table};
 use stasis_runner::guest;
 use stasis_runner::software_host;
@@ -34,9 +34,9 @@ pub fn main(command: Option<&CacheCommand>) -> Result<ExitCode> {
             stasis_terminal::print(&text)?;
         }
         Some(CacheCommand::Prune { all }) => {
-            let before = build::bytes(&cache);
+            let before = guest_image::bytes(&cache);
             prune(&cache, *all)?;
-            let freed = before.saturating_sub(build::bytes(&cache));
+            let freed = before.saturating_sub(guest_image::bytes(&cache));
             stasis_terminal::print(&format!("{} freed\n", units::bytes(freed)))?;
         }
     }
@@ -45,7 +45,8 @@ pub fn main(command: Option<&CacheCommand>) -> Result<ExitCode> {
 
 fn kinds(cache: &Path) -> Result<Vec<Kind>> {
     let folder = guest::cache()?;
-    let guests = build::list(&folder).into_iter().map(|kept| folder.join(kept.name)).collect();
+    let guests =
+        guest_image::list(&folder).into_iter().map(|kept| folder.join(kept.name)).collect();
     let guests = Kind { what: "guests", paths: guests };
     Ok([guests].into_iter().chain(stasis_softkvm::kept(cache)).collect())
 }
@@ -55,11 +56,11 @@ fn list(cache: &Path) -> Result<Table> {
     let mut table = Table::new([Column::left("what")].into_iter().chain(columns).collect());
     let mut listed = 0;
     for kind in kinds(cache)? {
-        let bytes = kind.paths.iter().map(|path| build::bytes(path)).sum();
+        let bytes = kind.paths.iter().map(|path| guest_image::bytes(path)).sum();
         listed += bytes;
         table.push(vec![kind.what.to_owned(), kind.paths.len().to_string(), units::bytes(bytes)]);
     }
-    let rest = build::bytes(cache).saturating_sub(listed);
+    let rest = guest_image::bytes(cache).saturating_sub(listed);
     table.push(vec!["everything else".to_owned(), String::new(), units::bytes(rest)]);
     table.push(vec!["all".to_owned(), String::new(), units::bytes(listed + rest)]);
     Ok(table)
@@ -67,13 +68,13 @@ fn list(cache: &Path) -> Result<Table> {
 
 fn prune(cache: &Path, all: bool) -> Result<()> {
     let folder = guest::cache()?;
-    build::remove_left_overs(&folder)?;
+    guest_image::remove_left_overs(&folder)?;
     stasis_softkvm::forget_machines(cache);
     if !all {
         return Ok(());
     }
-    for guest in build::list(&folder) {
-        build::remove(&folder, &guest.name)?;
+    for guest in guest_image::list(&folder) {
+        guest_image::remove(&folder, &guest.name)?;
     }
     Ok(stasis_softkvm::forget_kernel(cache)?)
 }

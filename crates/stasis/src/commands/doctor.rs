@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use stasis_block::units::format_size;
 use stasis_experiment::{GuestSpec, MachineSpec};
-use stasis_guest::build;
+use stasis_guest_image as guest_image;
 use stasis_qemu::probe::{self, KvmState};
 use stasis_runner::free_space::free_space;
 use stasis_runner::{program, software_host};
@@ -107,9 +107,10 @@ fn look() -> Result<Findings> {
         kvm,
         soft,
         boot: boot.map(|result| result.map_err(|error| error.to_string())),
-        guest_built: build::default_cache().is_some_and(|cache| build::is_built(&recipe, &cache)),
+        guest_built: guest_image::default_cache()
+            .is_some_and(|cache| guest_image::is_built(&recipe, &cache)),
         guest_suite: recipe.suite,
-        guest_tools: build::missing_tools(),
+        guest_tools: guest_image::missing_tools(),
         cache_available: free_space(&cache),
         cache,
     })

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use stasis_experiment::{Experiment, GuestSpec};
-use stasis_guest::build::{self, DEFAULT_PACKAGES};
+use stasis_guest_image::{self as guest_image, DEFAULT_PACKAGES};
 use stasis_report::{units, Column, Table};
 use stasis_runner::guest::{cache, recipe};
 use stasis_terminal::ensure_guest;
@@ -40,7 +40,7 @@ pub fn list() -> Result<ExitCode> {
     let named = ["guest", "suite", "kernel", "packages beside the usual"].map(Column::left);
     let columns = named.into_iter().chain([Column::right("size"), Column::right("days old")]);
     let mut table = Table::new(columns.collect());
-    for kept in build::list(&cache()?) {
+    for kept in guest_image::list(&cache()?) {
         let usual = |package: &&String| DEFAULT_PACKAGES.contains(&package.as_str());
         let more: Vec<_> = kept.recipe.packages.iter().filter(|package| !usual(package)).collect();
         let age = kept.made.elapsed().unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn list() -> Result<ExitCode> {
 pub fn remove(names: &[String]) -> Result<ExitCode> {
     let cache = cache()?;
     for name in names {
-        let freed = build::remove(&cache, name)?;
+        let freed = guest_image::remove(&cache, name)?;
         stasis_terminal::print(&format!("{name}: {} freed\n", units::bytes(freed)))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
-use stasis_guest::build::{build, default_cache, Guest, Recipe};
+use stasis_guest_image::{build, default_cache, Guest, Recipe};
 use stasis_qemu::{Accelerator, Config, Drive, Job, Vm};
 
 pub const STASIS: &str = env!("CARGO_BIN_EXE_stasis");

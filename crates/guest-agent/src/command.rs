@@ -1,0 +1,351 @@
+//! Runs the command: relays its output, reaps orphans, tells how it ended.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, FcntlArg, OFlag};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{kill, SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::Pid;
+use stasis_channel::{Client, Job, Stream, Transport};
+
+use crate::AgentError;
+
+/// The environment of every command; the job can replace its members.
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("PATH", DEFAULT_PATH), ("HOME", "/root"), ("TERM", "dumb"), ("LANG", "C.UTF-8")];
+
+/// Debian's path for root (login.defs, ENV_SUPATH).
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The right to reboot(2) and kexec_load(2) (Linux, include/uapi/linux/capability.h).
+const CAP_SYS_BOOT: libc::c_ulong = 22;
+
+/// Runs the job's command to its end and tells the machine about it.
+pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+    let mut command = match assemble(job) {
+        Ok(command) => command,
+        Err((status, message)) => return Ok(client.not_started(status, &message)?),
+    };
+    let orphans = child_signals()?;
+    client.started()?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let (status, message) = not_executable(&job.command[0], &error);
+            return Ok(client.not_started(status, &message)?);
+        }
+    };
+    let pid = Pid::from_raw(child.id() as i32);
+    let mut pipes = [
+        child.stdout.take().map(|pipe| Pipe::new(pipe.into(), Stream::Output)),
+        child.stderr.take().map(|pipe| Pipe::new(pipe.into(), Stream::Error)),
+    ];
+    let mut limit = Limit::new(job.limit_ms);
+    loop {
+        if wait(&orphans, &pipes, limit.left())? {
+            // Its session is its own; what has left it is killed after its end.
+            limit.reached = true;
+            let _ = kill(Pid::from_raw(-pid.as_raw()), Signal::SIGKILL);
+        }
+        // Asked first: what the command wrote before it ended is in the pipes
+        // by now, and is taken out below.
+        let status = reap(&orphans, pid);
+        for slot in &mut pipes {
+            if let Some(pipe) = slot {
+                if pipe.relay(client)? {
+                    *slot = None;
+                }
+            }
+        }
+        if let Some(status) = status {
+            if limit.reached {
+                client.log(&format!("the command ran longer than {} ms", job.limit_ms))?;
+                return Ok(client.exited(OUT_OF_TIME)?);
+            }
+            return Ok(client.exited(status)?);
+        }
+    }
+}
+
+/// The status of a command that has been killed for its time, as of timeout(1).
+const OUT_OF_TIME: u8 = 124;
+
+/// How long the command may run.
+struct Limit {
+    end: Option<Instant>,
+    reached: bool,
+}
+
+impl Limit {
+    fn new(milliseconds: u64) -> Self {
+        let limited = milliseconds > 0;
+        let end = limited.then(|| Instant::now().checked_add(Duration::from_millis(milliseconds)));
+        Self { end: end.flatten(), reached: false }
+    }
+
+    /// How long may be waited for now.
+    fn left(&self) -> PollTimeout {
+        match self.end {
+            // Rounded up: a wait that ends too early would be taken for the end.
+            Some(end) if !self.reached => {
+                let left = end.saturating_duration_since(Instant::now()).as_millis() + 1;
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+            _ => PollTimeout::NONE,
+        }
+    }
+}
+
+/// Ends everything else in the guest, as process 1 may; whether all of it is
+/// gone.
+pub(crate) fn kill_the_rest() -> bool {
+    /// For a process that waits for a drive that never answers.
+    const PATIENCE_MS: u16 = 5_000;
+    if kill(Pid::from_raw(-1), Signal::SIGKILL).is_err() {
+        // There is none.
+        return true;
+    }
+    let Ok(orphans) = child_signals() else { return false };
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => {
+                let mut waiting = [PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
+                match poll(&mut waiting, PollTimeout::from(PATIENCE_MS)) {
+                    Ok(n) if n > 0 => while let Ok(Some(_)) = orphans.read_signal() {},
+                    _ => return false,
+                }
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Finds the program and puts its surroundings together; on failure the
+/// status a shell would give, and why.
+fn assemble(job: &Job) -> Result<Command, (u8, String)> {
+    let [name, arguments @ ..] = job.command.as_slice() else {
+        return Err((127, "there is no command to run".into()));
+    };
+    let start = Path::new(&job.working_directory);
+    if !start.is_dir() {
+        let text = format!("the working directory {} does not exist in the guest", start.display());
+        return Err((126, text));
+    }
+    let path = job.environment.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    let program = find(name, path, start)?;
+    let mut command = Command::new(program);
+    command
+        .arg0(name)
+        .args(arguments)
+        .env_clear()
+        .envs(ENVIRONMENT)
+        .envs(&job.environment)
+        .current_dir(start)
+        .stdin(input(job)?)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // SAFETY: setsid, sigprocmask and prctl are system calls only (signal-safety(7))
+    // and allocate nothing.
+    unsafe {
+        command.pre_exec(|| {
+            nix::unistd::setsid()?;
+            // A machine does not start again: who asks is told so at once.
+            if libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_BOOT) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // It would inherit that SIGCHLD is blocked, and a shell's `wait` never end.
+            SigSet::empty().thread_set_mask()?;
+            Ok(())
+        });
+    }
+    Ok(command)
+}
+
+/// What the command reads.
+fn input(job: &Job) -> Result<Stdio, (u8, String)> {
+    let Some(path) = &job.stdin else { return Ok(Stdio::null()) };
+    let file = fs::File::open(path).and_then(|file| fs::remove_file(path).map(|()| file));
+    let file = file.map_err(|error| (126, format!("cannot read the standard input: {error}")))?;
+    Ok(file.into())
+}
+
+/// Looks a program up as execvp(3) does.
+fn find(name: &str, path: &str, start: &Path) -> Result<PathBuf, (u8, String)> {
+    let mut found_unusable = None;
+    let candidates: Vec<PathBuf> = if name.contains('/') {
+        vec![start.join(name)]
+    } else {
+        path.split(':').map(|folder| start.join(folder).join(name)).collect()
+    };
+    for candidate in candidates {
+        match fs::metadata(&candidate) {
+            Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => {
+                return Ok(candidate);
+            }
+            Ok(_) => found_unusable = Some(candidate),
+            Err(_) => {}
+        }
+    }
+    Err(match found_unusable {
+        Some(candidate) => {
+            (126, format!("{}: not an executable file in the guest", candidate.display()))
+        }
+        None => (127, missing(name)),
+    })
+}
+
+fn missing(name: &str) -> String {
+    format!("{name}: command not found in the guest; `--packages` adds Debian packages to it")
+}
+
+fn not_executable(name: &str, error: &io::Error) -> (u8, String) {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            (127, format!("{name}: cannot start: its interpreter is missing in the guest"))
+        }
+        _ => (126, format!("{name}: cannot start: {error}")),
+    }
+}
+
+/// A descriptor that becomes readable when a child ends.
+fn child_signals() -> Result<SignalFd, AgentError> {
+    let error = |e: Errno| AgentError::new("watch", "child processes", e);
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGCHLD);
+    // The command gets an empty mask again.
+    signals.thread_block().map_err(error)?;
+    SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(error)
+}
+
+/// Sleeps until a child has ended or a pipe has something; true if neither has
+/// happened within `limit`.
+fn wait(
+    orphans: &SignalFd,
+    pipes: &[Option<Pipe>; 2],
+    limit: PollTimeout,
+) -> Result<bool, AgentError> {
+    let mut waiting =
+        std::array::from_fn::<_, 3, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
+    let mut count = 1;
+    for pipe in pipes.iter().flatten() {
+        waiting[count] = PollFd::new(pipe.end.as_fd(), PollFlags::POLLIN);
+        count += 1;
+    }
+    match poll(&mut waiting[..count], limit) {
+        Ok(0) => Ok(true),
+        Ok(_) | Err(Errno::EINTR) => Ok(false),
+        Err(e) => Err(AgentError::new("wait for", "the command", e)),
+    }
+}
+
+/// Takes in every child that has ended; the command's status if it was among
+/// them.
+fn reap(orphans: &SignalFd, command: Pid) -> Option<u8> {
+    while let Ok(Some(_)) = orphans.read_signal() {}
+    let mut status = None;
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            // An exit code has eight bits; so has 128 + a signal's number.
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => status = Some(code as u8),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
+                status = Some(128 + signal as u8);
+            }
+            Ok(WaitStatus::StillAlive) => return status,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return status,
+        }
+    }
+}
+
+/// One of the command's outputs.
+struct Pipe {
+    end: OwnedFd,
+    stream: Stream,
+}
+
+impl Pipe {
+    fn new(end: OwnedFd, stream: Stream) -> Self {
+        // The read end's alone; without it `relay` would wait for more.
+        let _ = fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+        Self { end, stream }
+    }
+
+    /// Sends what is in the pipe; true at its end. At most two pipes full, so
+    /// that a background process that never stops writing cannot hold it.
+    fn relay<T: Transport>(&self, client: &mut Client<T>) -> Result<bool, AgentError> {
+        /// Default capacity of a pipe in bytes (pipe(7)).
+        const CAPACITY: usize = 65_536;
+        let mut sent = 0;
+        while sent < 2 * CAPACITY {
+            let mut ended = false;
+            let length =
+                client.output(self.stream, |space| match nix::unistd::read(&self.end, space) {
+                    Ok(length) => {
+                        ended = length == 0;
+                        Ok(length)
+                    }
+                    Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
+                    Err(e) => Err(e.into()),
+                })?;
+            if length == 0 {
+                return Ok(ended);
+            }
+            sent += length;
+        }
+        Ok(false)
+    }
+}
+
+impl std::fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} from descriptor {}", self.stream, self.end.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn lookup_tells_missing_from_unusable() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        fs::create_dir_all(&a).unwrap();
+        fs::create_dir_all(&b).unwrap();
+        let path = "a:b";
+        let make = |path: &Path, mode| {
+            fs::File::create(path).unwrap().write_all(b"#!/bin/true\n").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert_eq!(find("tool", path, folder.path()).unwrap_err().0, 127);
+        make(&a.join("tool"), 0o644);
+        assert_eq!(find("tool", path, folder.path()).unwrap_err().0, 126);
+        make(&b.join("tool"), 0o755);
+        assert_eq!(find("tool", path, folder.path()).unwrap(), b.join("tool"));
+        assert_eq!(find("./b/tool", "", folder.path()).unwrap(), folder.path().join("./b/tool"));
+        assert_eq!(find("./b/x", "", folder.path()).unwrap_err().0, 127);
+    }
+
+    #[test]
+    fn a_job_without_command_or_place_is_told_apart() {
+        let mut job = Job::new(vec![]);
+        job.working_directory = "/".into();
+        assert_eq!(assemble(&job).unwrap_err().0, 127);
+        job.command = vec!["true".into()];
+        assert!(assemble(&job).is_ok());
+        job.working_directory = "/nowhere at all".into();
+        assert_eq!(assemble(&job).unwrap_err().0, 126);
+    }
+}

@@ -1,0 +1,60 @@
+//! What can go wrong in the agent.
+
+use std::io;
+
+use stasis_channel::ClientError;
+
+use crate::bfq_tracer::TraceError;
+
+/// Why the agent could not do its work. The message reaches the user, through
+/// the channel or the console.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// A system call failed.
+    #[error("in the guest: cannot {what} {on}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        on: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The channel's PCI device is not there.
+    #[error(
+        "no channel device (PCI 5354:0001) found: this initramfs runs only in a Stasis machine"
+    )]
+    NoChannel,
+    /// A device that should be there did not appear in time.
+    #[error("in the guest: {name} did not appear within {seconds} s of virtual time; the guest's kernel may lack its driver")]
+    NoDevice {
+        /// Its path.
+        name: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The guest has less than the machine.
+    #[error(
+        "in the guest: {online} of {vcpus} processors came online; the guest's kernel says more \
+         (--console)"
+    )]
+    Processors {
+        /// Those that did.
+        online: usize,
+        /// Those that the machine has.
+        vcpus: usize,
+    },
+    /// The channel failed.
+    #[error(transparent)]
+    Channel(#[from] ClientError),
+    /// BFQ cannot be watched.
+    #[error("in the guest: {0}")]
+    Watch(#[from] TraceError),
+}
+
+impl AgentError {
+    /// A failed system call.
+    pub fn new(what: &'static str, on: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::System { what, on: on.into(), source: source.into() }
+    }
+}

@@ -1,0 +1,168 @@
+//! What the agent tells the guest's kernel: time, randomness, modules, names.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::kmod::{finit_module, ModuleInitFlags};
+use nix::sys::time::TimeSpec;
+use nix::time::{clock_settime, ClockId};
+
+use crate::AgentError;
+
+/// Sets `CLOCK_REALTIME` (ns since 1970-01-01 00:00 UTC), unless to 0: the
+/// kernel refuses a time that is less than its uptime.
+pub(crate) fn set_clock(realtime_ns: u64) -> Result<(), AgentError> {
+    if realtime_ns == 0 {
+        return Ok(());
+    }
+    const SECOND: u64 = 1_000_000_000;
+    // Both fit: u64::MAX ns are 18 446 744 073 s.
+    let time = TimeSpec::new((realtime_ns / SECOND) as i64, (realtime_ns % SECOND) as i64);
+    clock_settime(ClockId::CLOCK_REALTIME, time)
+        .map_err(|e| AgentError::new("set", "the real-time clock", e))
+}
+
+/// Gives the kernel's random number generator 256 bits that follow from
+/// `seed`, so that it is ready at once and the same in every run of one seed.
+pub(crate) fn seed_random(seed: u64) -> Result<(), AgentError> {
+    /// `struct rand_pool_info` of linux/random.h with room for 256 bits.
+    #[repr(C)]
+    struct Pool {
+        entropy_bits: libc::c_int,
+        bytes: libc::c_int,
+        words: [u64; 4],
+    }
+    /// `RNDADDENTROPY` of linux/random.h: `_IOW('R', 0x03, int[2])`.
+    const ADD_ENTROPY: libc::c_ulong = 0x4008_5203;
+    let error = |e: io::Error| AgentError::new("seed", "/dev/random", e);
+    let device = OpenOptions::new().write(true).open("/dev/random").map_err(error)?;
+    let pool = Pool { entropy_bits: 256, bytes: 32, words: expand(seed) };
+    // SAFETY: the ioctl reads a `Pool`, whose lengths are right.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), ADD_ENTROPY as _, &pool) };
+    Errno::result(result).map(drop).map_err(|e| error(e.into()))
+}
+
+/// Whether all of the machine's processors came online: without one, Linux goes on. 0:
+/// nobody knows how many there are.
+pub(crate) fn count_processors(vcpus: u32) -> Result<(), AgentError> {
+    let vcpus = vcpus as usize;
+    let counted = std::thread::available_parallelism();
+    let online = counted.map_err(|e| AgentError::new("count", "the processors", e))?.get();
+    if vcpus > 0 && online != vcpus {
+        return Err(AgentError::Processors { online, vcpus });
+    }
+    Ok(())
+}
+
+/// Four words from one by SplitMix64 (Steele, Lea, Flood: "Fast splittable
+/// pseudorandom number generators", OOPSLA 2014, figure 19).
+fn expand(seed: u64) -> [u64; 4] {
+    let mut state = seed;
+    std::array::from_fn(|_| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    })
+}
+
+/// Loads the modules that `folder/order` lists, one file name a line, and those
+/// of `folder/order-VENDOR` for each vendor of PCI devices here.
+pub(crate) fn load_modules(folder: &Path, vendors: &BTreeSet<u16>) -> Result<(), AgentError> {
+    load_list(folder, "order")?;
+    vendors.iter().try_for_each(|vendor| load_list(folder, &format!("order-{vendor:04x}")))
+}
+
+/// Loads the modules that one list names, if there is one.
+pub(crate) fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
+    let list = folder.join(list);
+    let list = match fs::read_to_string(&list) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(AgentError::new("read", list.display().to_string(), e)),
+    };
+    for name in list.lines() {
+        let error = |e: io::Error| AgentError::new("load the module", name, e);
+        let file = File::open(folder.join(name)).map_err(error)?;
+        let parameters = parameters(name, |key| std::env::var(key).ok());
+        match finit_module(&file, &parameters, ModuleInitFlags::empty()) {
+            // Loaded already, or built in after all.
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(error(e.into())),
+        }
+    }
+    Ok(())
+}
+
+/// The parameters of a module's file: `STASIS_MODULE_name=...` on the kernel's
+/// command line, which becomes the environment (`virtio_blk.poll_queues=1` would
+/// not: the kernel takes it for a module's and forgets it).
+fn parameters(file: &str, environment: impl FnOnce(&str) -> Option<String>) -> CString {
+    let name = file.split(".ko").next().unwrap_or(file);
+    let text = environment(&format!("STASIS_MODULE_{name}")).unwrap_or_default();
+    CString::new(text).unwrap_or_default()
+}
+
+/// Puts an I/O scheduler before a drive, a name below `/dev`; the kernel loads
+/// its module.
+pub(crate) fn set_scheduler(drive: &str, scheduler: &str) -> Result<(), AgentError> {
+    let file = format!("/sys/block/{drive}/queue/scheduler");
+    fs::write(&file, scheduler).map_err(|e| {
+        AgentError::new("choose the I/O scheduler", format!("{scheduler} in {file}"), e)
+    })
+}
+
+/// Sets the host name.
+pub(crate) fn set_hostname(name: &str) -> Result<(), AgentError> {
+    nix::unistd::sethostname(name).map_err(|e| AgentError::new("set the host name to", name, e))
+}
+
+/// Brings up the loopback interface: programs expect 127.0.0.1 to be there.
+pub(crate) fn loopback_up() -> Result<(), AgentError> {
+    let error = |e: Errno| AgentError::new("bring up", "the loopback interface", e);
+    // SAFETY: creates a descriptor and touches nothing.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    let socket = Errno::result(socket).map_err(error)?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    const NAME: &CStr = c"lo";
+    // SAFETY: all zeroes is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(NAME.to_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the ioctl reads an `ifreq`.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request) };
+    Errno::result(result).map(drop).map_err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{expand, parameters};
+
+    #[test]
+    fn a_module_has_the_parameters_that_bear_its_name() {
+        let given = |key: &str| (key == "STASIS_MODULE_virtio_blk").then(|| "poll_queues=1".into());
+        assert_eq!(parameters("virtio_blk.ko", given).as_c_str(), c"poll_queues=1");
+        assert_eq!(parameters("virtio.ko", given).as_c_str(), c"");
+    }
+
+    #[test]
+    fn expansion_is_splitmix64() {
+        // The published reference sequence of SplitMix64 for the seed 1234567.
+        let expected = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+        ];
+        assert_eq!(expand(1_234_567), expected);
+    }
+}

@@ -1,0 +1,187 @@
+//! The guest's `/init`, process 1 of the virtual machine: it mounts the root file system,
+//! runs one command and hands output and results to the machine. [`bfq_tracer`] traces a
+//! kernel's BFQ, for the agent and in anybody's guest.
+//!
+//! Promise: the agent does nothing between the command's start and its end but relay output,
+//! reap orphans, and in a coordinated guest tend its BFQ.
+//!
+//! The agent runs as the only thread, but for one that tends a coordinated guest's BFQ. What
+//! it does before the command starts is wall-clock time that the user waits for, so
+//! there is little of it.
+
+mod bfq;
+pub mod bfq_tracer;
+mod command;
+mod device;
+mod error;
+mod kernel;
+mod port;
+mod results;
+mod root;
+mod udev;
+mod wait;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::reboot::{reboot, RebootMode};
+use stasis_channel::{Client, Job, Transport};
+
+pub use error::AgentError;
+
+use bfq_tracer::BfqTracer;
+
+/// Runs as `/init` in a Stasis machine: one job, then the machine ends. With
+/// `STASIS_PORT` on the kernel's command line it runs in a stock machine
+/// instead, and takes job after job over a virtio port.
+///
+/// To be called only as process 1, before anything else happens.
+pub fn main() -> ! {
+    // What the kernel does not know on its command line becomes the
+    // environment of `/init`.
+    if std::env::var_os("STASIS_PORT").is_some() {
+        end(port::serve)
+    }
+    run(device::Device::find)
+}
+
+/// Runs as `/init` over any transport, which `connect` opens once `/sys` and
+/// `/dev` are there.
+pub fn run<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> ! {
+    end(|| serve(connect))
+}
+
+/// Does `work` and powers the machine off.
+fn end(work: impl FnOnce() -> Result<(), AgentError>) -> ! {
+    // A process 1 that unwinds or exits makes the kernel panic.
+    std::panic::set_hook(Box::new(|info| {
+        complain(&format!("the agent failed: {info}"));
+        power_off()
+    }));
+    if let Err(error) = work() {
+        complain(&error.to_string());
+    }
+    power_off()
+}
+
+fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Result<(), AgentError> {
+    root::mount_kernel_files()?;
+    let mut client = Client::new(connect()?);
+    let mut job = client.hello()?;
+    let prepared = prepare(&mut client, &job).and_then(|()| {
+        // From here on the guest depends on what runs in it.
+        job = client.command()?;
+        begin(&mut client, &job)
+    });
+    match prepared {
+        Ok(()) => command::run(&mut client, &job)?,
+        Err(error) => client.not_started(126, &error.to_string())?,
+    }
+    // Where this is the last job, `sync` is all that can be done about what
+    // does not end.
+    let _ = command::kill_the_rest();
+    if job.send_results {
+        send_results(&mut client)?;
+    }
+    root::unmount_drives();
+    nix::unistd::sync();
+    client.finished()?;
+    Ok(())
+}
+
+/// Sets the guest up.
+fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+    kernel::set_clock(job.realtime_ns)?;
+    kernel::seed_random(job.seed)?;
+    kernel::count_processors(job.vcpus)?;
+    let announcements = wait::Announcements::listen()?;
+    kernel::load_modules(Path::new("/modules"), &device::vendors())?;
+    root::enter(&announcements)?;
+    kernel::loopback_up()?;
+    surroundings(client, job, &announcements, Udev::Starts)
+}
+
+/// Whether udevd runs beside the command. Under stock QEMU job follows job, each for a
+/// moment on a drive that is named to it, and to start udevd would take longer than some.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Udev {
+    Starts,
+    Absent,
+}
+
+/// What can differ between jobs: the name, the drives.
+fn surroundings<T: Transport>(
+    client: &mut Client<T>,
+    job: &Job,
+    announcements: &wait::Announcements,
+    udev: Udev,
+) -> Result<(), AgentError> {
+    kernel::set_hostname(&job.hostname)?;
+    job.drives.iter().try_for_each(|name| announcements.wait_for(name))?;
+    if udev == Udev::Starts && !udev::start()? {
+        client.log("udevd has not looked at all drives yet; /dev/disk may lack some")?;
+    }
+    for name in &job.drives {
+        if !job.scheduler.is_empty() {
+            kernel::set_scheduler(name, &job.scheduler)?;
+        }
+    }
+    if job.coordinate {
+        let tracer = BfqTracer::start()?;
+        client.help_page(tracer.physical_address()?)?;
+        bfq::tend(tracer, if job.idles { &[] } else { &job.drives })?;
+    }
+    Ok(())
+}
+
+/// Everything between the command's arrival and its start.
+fn begin<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+    if job.has_input {
+        tar_input(client)?;
+    }
+    if job.together {
+        // Between two looks the guest has nothing to do: its time is skipped.
+        while !client.ready()? {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
+
+fn send_results<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
+    if let Err(error) = results::send(client, Path::new("/results")) {
+        client.log(&error.to_string())?;
+    }
+    Ok(())
+}
+
+fn tar_input<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
+    let mut archive = tar::Archive::new(client.input());
+    archive.set_preserve_permissions(true);
+    archive.set_overwrite(true);
+    let unpacked = archive.unpack("/").and_then(|()| {
+        // What follows the archive's end, up to the stream's.
+        std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).map(drop)
+    });
+    unpacked.map_err(|e| AgentError::new("unpack the input at", "/", e))
+}
+
+/// Says something on the kernel's console, for want of a channel. Priority 2
+/// (critical, Documentation/admin-guide/serial-console and printk) is shown
+/// even with `quiet`.
+fn complain(text: &str) {
+    if let Ok(mut log) = std::fs::OpenOptions::new().write(true).open("/dev/kmsg") {
+        for line in text.lines() {
+            // A record is one write; there is nowhere left to report an error to.
+            let _ = log.write_all(format!("<2>stasis: {line}\n").as_bytes());
+        }
+    }
+}
+
+fn power_off() -> ! {
+    nix::unistd::sync();
+    // Comes back only with an error, as when this is not process 1.
+    let _ = reboot(RebootMode::RB_POWER_OFF);
+    std::process::exit(1)
+}

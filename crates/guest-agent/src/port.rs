@@ -1,0 +1,142 @@
+//! The channel over a virtio port, in stock machines: the same requests and
+//! answers as in the mailbox, as frames, and job after job.
+//!
+//! A port is a stream of bytes (Virtual I/O Device 1.2, section 5.3), so a
+//! request is its header and payload, and so is an answer; nothing is between
+//! them. After a job the agent greets again for the next one, and a job without
+//! a command is the end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use stasis_channel::{Client, Transport, HEADER_SIZE, MAILBOX_SIZE, PORT_NAME};
+
+use crate::wait::Announcements;
+use crate::{begin, command, device, kernel, root, send_results, surroundings, AgentError, Udev};
+
+/// Sets the guest up once and runs jobs until there are no more.
+pub(crate) fn serve() -> Result<(), AgentError> {
+    root::mount_kernel_files()?;
+    let announcements = Announcements::listen()?;
+    let modules = Path::new("/modules");
+    kernel::load_modules(modules, &device::vendors())?;
+    kernel::load_list(modules, "order-port")?;
+    let port = Port::find(&announcements)?;
+    root::enter(&announcements)?;
+    kernel::loopback_up()?;
+    let mut client = Client::new(port);
+    loop {
+        let job = client.hello()?;
+        if job.command.is_empty() {
+            break;
+        }
+        kernel::set_clock(job.realtime_ns)?;
+        if job.seed != 0 {
+            kernel::seed_random(job.seed)?;
+        }
+        let prepared = surroundings(&mut client, &job, &announcements, Udev::Absent)
+            .and_then(|()| begin(&mut client, &job));
+        match prepared {
+            Ok(()) => command::run(&mut client, &job)?,
+            Err(error) => client.not_started(126, &error.to_string())?,
+        }
+        if !job.keep_processes {
+            tidy(&mut client)?;
+        }
+        if job.send_results {
+            send_results(&mut client)?;
+        }
+    }
+    let _ = command::kill_the_rest();
+    root::unmount_drives();
+    Ok(())
+}
+
+/// Ends what a job has left behind and tells what did not let itself be ended.
+fn tidy(client: &mut Client<Port>) -> Result<(), AgentError> {
+    if !command::kill_the_rest() {
+        client.log("processes of the command do not end")?;
+    }
+    for place in root::unmount_drives() {
+        client.log(&format!("{} cannot be unmounted", place.display()))?;
+    }
+    Ok(())
+}
+
+/// The port, and the mailbox that its frames are made in.
+struct Port {
+    file: File,
+    mailbox: Vec<u8>,
+}
+
+impl Port {
+    /// Opens the port that bears the channel's name.
+    fn find(announcements: &Announcements) -> Result<Self, AgentError> {
+        let what = format!("the port {PORT_NAME}");
+        let look = || {
+            let name = named(Path::new("/sys/class/virtio-ports"), PORT_NAME)?;
+            OpenOptions::new().read(true).write(true).open(Path::new("/dev").join(name)).ok()
+        };
+        // Its name comes from the host after the port, and is not announced.
+        let file = match look() {
+            Some(file) => file,
+            None => announcements.wait_until("", &what, look)?,
+        };
+        Ok(Self { file, mailbox: vec![0; MAILBOX_SIZE] })
+    }
+
+    fn exchange(&mut self) -> io::Result<()> {
+        let length = HEADER_SIZE + payload_length(&self.mailbox);
+        let request = self.mailbox.get(..length).ok_or(io::ErrorKind::InvalidInput)?;
+        self.file.write_all(request)?;
+        self.file.read_exact(&mut self.mailbox[..HEADER_SIZE])?;
+        let length = HEADER_SIZE + payload_length(&self.mailbox);
+        let answer = self.mailbox.get_mut(HEADER_SIZE..length).ok_or(io::ErrorKind::InvalidData)?;
+        self.file.read_exact(answer)
+    }
+}
+
+impl Transport for Port {
+    fn mailbox(&mut self) -> &mut [u8] {
+        &mut self.mailbox
+    }
+
+    fn ring(&mut self) {
+        if self.exchange().is_err() {
+            // The host is gone: as if it had refused.
+            self.mailbox[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+            self.mailbox[4..HEADER_SIZE].fill(0);
+        }
+    }
+}
+
+fn payload_length(mailbox: &[u8]) -> usize {
+    u32::from_le_bytes([mailbox[4], mailbox[5], mailbox[6], mailbox[7]]) as usize
+}
+
+/// The entry of `class` whose file `name` says `wanted`.
+fn named(class: &Path, wanted: &str) -> Option<std::ffi::OsString> {
+    let entries = fs::read_dir(class).ok()?;
+    let fits = |entry: &fs::DirEntry| {
+        fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim() == wanted)
+    };
+    entries.filter_map(Result::ok).find(fits).map(|entry| entry.file_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_found_by_its_name() {
+        let class = tempfile::tempdir().unwrap();
+        for (entry, name) in [("vport1p1", "other\n"), ("vport2p1", "stasis.channel\n")] {
+            fs::create_dir(class.path().join(entry)).unwrap();
+            fs::write(class.path().join(entry).join("name"), name).unwrap();
+        }
+        fs::create_dir(class.path().join("vport3p1")).unwrap();
+        assert_eq!(named(class.path(), PORT_NAME).unwrap(), "vport2p1");
+        assert_eq!(named(class.path(), "third"), None);
+    }
+}

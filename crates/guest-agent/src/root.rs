@@ -1,0 +1,160 @@
+//! File systems: the kernel's own, the root, and at the end the drives'.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::mount::{mount, umount2, MntFlags, MsFlags};
+
+use crate::wait::Announcements;
+use crate::AgentError;
+
+/// Where the machine shows the root file system's image: the first legacy
+/// persistent-memory range.
+const ROOT_DEVICE: &str = "/dev/pmem0";
+pub(crate) const ROOT_NAME: &str = "pmem0";
+
+/// Links below `/dev` that Linux programs expect beside the kernel's nodes
+/// (Documentation/admin-guide/devices.txt, "Compulsory links").
+const LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// Mounts what is needed to find devices.
+pub(crate) fn mount_kernel_files() -> Result<(), AgentError> {
+    new("devtmpfs", "/dev", MsFlags::empty(), "mode=0755")?;
+    new("sysfs", "/sys", MsFlags::empty(), "")
+}
+
+/// Mounts the root file system, read-only and executed in place, below a layer
+/// in memory that takes what is written, and makes it the root of this process
+/// and of the kernel's helpers.
+pub(crate) fn enter(announcements: &Announcements) -> Result<(), AgentError> {
+    announcements.wait_for_new(ROOT_NAME)?;
+    mount(
+        Some(ROOT_DEVICE),
+        "/lower",
+        Some("ext4"),
+        MsFlags::MS_RDONLY | MsFlags::MS_NOATIME,
+        Some("dax"),
+    )
+    .map_err(|e| AgentError::new("mount the root file system", ROOT_DEVICE, e))?;
+    new("tmpfs", "/upper", MsFlags::MS_NOATIME, "mode=0755")?;
+    folder("/upper/files")?;
+    folder("/upper/work")?;
+    let layers = "lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work";
+    new("overlay", "/new", MsFlags::MS_NOATIME, layers)?;
+    for (from, to) in [("/dev", "/new/dev"), ("/sys", "/new/sys")] {
+        move_to(from, to)?;
+    }
+    nix::unistd::chdir("/new").map_err(|e| AgentError::new("enter", "/new", e))?;
+    move_to("/new", "/")?;
+    nix::unistd::chroot(".").map_err(|e| AgentError::new("enter", "the new root", e))?;
+    nix::unistd::chdir("/").map_err(|e| AgentError::new("enter", "/", e))?;
+
+    let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    new("proc", "/proc", safe, "")?;
+    // blktrace reads its traces from here.
+    new("debugfs", "/sys/kernel/debug", safe, "mode=0700")?;
+    folder("/dev/pts")?;
+    new("devpts", "/dev/pts", MsFlags::MS_NOSUID, "gid=5,mode=0620,ptmxmode=0666")?;
+    folder("/dev/shm")?;
+    for (place, mode) in [
+        ("/dev/shm", "mode=1777"),
+        ("/run", "mode=0755"),
+        ("/tmp", "mode=1777"),
+        ("/results", "mode=0755"),
+    ] {
+        folder(place)?;
+        new("tmpfs", place, safe, mode)?;
+    }
+    for (place, target) in LINKS {
+        symlink(target, place).map_err(|e| AgentError::new("make the link", place, e))?;
+    }
+    Ok(())
+}
+
+/// Unmounts every file system that lies on a device, as far as it lets itself:
+/// one still in use is left to `sync`. Gives those.
+pub(crate) fn unmount_drives() -> Vec<PathBuf> {
+    let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
+    let mut places = mounted_devices(&mounts);
+    places.reverse();
+    places.retain(|place| umount2(place, MntFlags::empty()).is_err());
+    places
+}
+
+/// Where file systems on devices are mounted, in the order of mounting, from
+/// the text of `/proc/self/mounts` (fstab(5): blanks in it are octal escapes).
+fn mounted_devices(mounts: &[u8]) -> Vec<PathBuf> {
+    mounts
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| {
+            let mut words = line.split(|byte| *byte == b' ');
+            let (source, place) = (words.next()?, words.next()?);
+            let is_drive = source.starts_with(b"/dev/") && source != ROOT_DEVICE.as_bytes();
+            is_drive.then(|| PathBuf::from(OsString::from_vec(unescape(place))))
+        })
+        .collect()
+}
+
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                plain.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                plain.push(first);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+fn new(kind: &'static str, place: &str, flags: MsFlags, options: &str) -> Result<(), AgentError> {
+    match mount(Some(kind), place, Some(kind), flags, Some(options)) {
+        // The kernel has mounted it itself (CONFIG_DEVTMPFS_MOUNT).
+        Ok(()) | Err(Errno::EBUSY) => Ok(()),
+        Err(e) => Err(AgentError::new("mount", format!("{kind} on {place}"), e)),
+    }
+}
+
+fn move_to(from: &str, to: &str) -> Result<(), AgentError> {
+    mount(Some(from), to, None::<&str>, MsFlags::MS_MOVE, None::<&str>)
+        .map_err(|e| AgentError::new("move the mount", format!("{from} to {to}"), e))
+}
+
+fn folder(path: &str) -> Result<(), AgentError> {
+    match fs::create_dir(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(AgentError::new("make the folder", path, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_drives_are_unmounted() {
+        let mounts = b"/dev/pmem0 /lower ext4 ro,dax 0 0\noverlay / overlay rw 0 0\n\
+            /dev/nvme0n1 /mnt/a\\040b\\134 xfs rw 0 0\nproc /proc proc rw 0 0\n\
+            /dev/mapper/x /mnt/a\\040b\\134/c ext4 rw 0 0\n\n/dev/short";
+        let places = mounted_devices(mounts);
+        assert_eq!(places, [PathBuf::from("/mnt/a b\\"), PathBuf::from("/mnt/a b\\/c")]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Waiting for block devices, by what the kernel announces.
+
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::socket::{
+    bind, recv, socket, AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType,
+};
+
+use crate::AgentError;
+
+/// How long a device may take to appear, in seconds of virtual time: longer
+/// than any of Stasis's controllers takes to become ready.
+const PATIENCE: u64 = 30;
+
+/// How often a device is looked for that nothing announces.
+const LOOKS_PER_SECOND: u64 = 20;
+
+/// Hears which devices the kernel has finished adding. A block device's node
+/// is there before it can be opened; it is announced after its partitions have
+/// been looked for, so none of that I/O falls into the command's time.
+#[derive(Debug)]
+pub(crate) struct Announcements(OwnedFd);
+
+impl Announcements {
+    /// Hears what is announced from now on.
+    pub(crate) fn listen() -> Result<Self, AgentError> {
+        /// The kernel's own announcements.
+        const KERNEL: u32 = 1;
+        listen(KERNEL).map(Self)
+    }
+
+    /// Waits for a device, a name below `/dev`, that was there already or has
+    /// been announced since.
+    pub(crate) fn wait_for(&self, name: &str) -> Result<(), AgentError> {
+        let node = Path::new("/dev").join(name);
+        if opens(&node) {
+            return Ok(());
+        }
+        self.wait_for_new(name)
+    }
+
+    /// Waits for a device whose driver has just been loaded. It is not tried
+    /// before it is announced: opening one that is half added makes the kernel
+    /// search for its driver.
+    pub(crate) fn wait_for_new(&self, name: &str) -> Result<(), AgentError> {
+        let node = Path::new("/dev").join(name);
+        self.wait_until(name, &node.display().to_string(), || opens(&node).then_some(()))
+    }
+
+    /// Waits until `look` finds something. It is asked when the device `name`
+    /// has been announced, and now and then without that. `what` says in an
+    /// error what did not come.
+    pub(crate) fn wait_until<T>(
+        &self,
+        name: &str,
+        what: &str,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Result<T, AgentError> {
+        let error = |e: Errno| AgentError::new("wait for", what, e);
+        for _ in 0..PATIENCE * LOOKS_PER_SECOND {
+            let mut waiting = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+            let announced = match poll(&mut waiting, PollTimeout::from(PAUSE_MS)) {
+                // Perhaps it was announced before anyone listened.
+                Ok(0) => true,
+                Ok(_) => self.hears(name).map_err(error)?,
+                Err(Errno::EINTR) => false,
+                Err(e) => return Err(error(e)),
+            };
+            if announced {
+                if let Some(found) = look() {
+                    return Ok(found);
+                }
+            }
+        }
+        Err(AgentError::NoDevice { name: what.into(), seconds: PATIENCE })
+    }
+
+    /// Takes in what has been announced; whether the device was among it.
+    fn hears(&self, name: &str) -> Result<bool, Errno> {
+        // The kernel's messages have at most 2 KiB (linux/kobject.h,
+        // UEVENT_BUFFER_SIZE) and a heading.
+        let mut message = [0; 4096];
+        let mut heard = false;
+        loop {
+            match recv(self.0.as_raw_fd(), &mut message, MsgFlags::empty()) {
+                Ok(length) => heard |= is_addition_of(name, &message[..length]),
+                // Messages were lost, this device's perhaps.
+                Err(Errno::ENOBUFS) => heard = true,
+                Err(Errno::EAGAIN) => return Ok(heard),
+                Err(Errno::EINTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// A socket that hears what is announced to a multicast group.
+pub(crate) fn listen(group: u32) -> Result<OwnedFd, AgentError> {
+    let error = |e: Errno| AgentError::new("listen to", "the kernel's announcements", e);
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let protocol = SockProtocol::NetlinkKObjectUEvent;
+    let socket = socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol);
+    let socket = socket.map_err(error)?;
+    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, group)).map_err(error)?;
+    Ok(socket)
+}
+
+/// Between two looks.
+const PAUSE_MS: u16 = (1000 / LOOKS_PER_SECOND) as u16;
+
+/// Whether a message (a heading and `KEY=value` words, each ended by a zero)
+/// says that the device has been added.
+fn is_addition_of(name: &str, message: &[u8]) -> bool {
+    let has = |key: &[u8], value: &[u8]| {
+        message.split(|byte| *byte == 0).any(|word| word.strip_prefix(key) == Some(value))
+    };
+    has(b"ACTION=", b"add") && has(b"DEVNAME=", name.as_bytes())
+}
+
+fn opens(node: &Path) -> bool {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(node).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_addition_of;
+
+    #[test]
+    fn an_announcement_is_understood() {
+        let message = b"add@/devices/x/nvme0n1\0ACTION=add\0DEVPATH=/devices/x/nvme0n1\0\
+            SUBSYSTEM=block\0DEVNAME=nvme0n1\0DEVTYPE=disk\0SEQNUM=7\0";
+        assert!(is_addition_of("nvme0n1", message));
+        assert!(!is_addition_of("nvme0n", message));
+        assert!(!is_addition_of("nvme0n1", &message[..30]));
+        let message = b"change@/devices/x\0ACTION=change\0DEVNAME=nvme0n1\0";
+        assert!(!is_addition_of("nvme0n1", message));
+    }
+}

@@ -1,0 +1,46 @@
+//! The commands that mmdebstrap runs in the new root file system.
+
+use std::path::Path;
+
+/// A hook that fetches `kernel`, and makes the archive and the image, with the
+/// kernel modules `more` beside those for storage. The build began at `started`, in
+/// seconds since 1970.
+///
+/// `kernel` is a package's name by Debian's rules, so it needs no quoting; it
+/// is quoted nevertheless.
+pub(crate) fn hook(kernel: &str, more: &[String], started: u64) -> String {
+    let script = include_str!("customize.sh");
+    let (kernel, more) = (quote(kernel), quote(&more.join(" ")));
+    format!("kernel={kernel}\nmore={more}\nstarted={started}\n{script}")
+}
+
+/// A hook that copies `from` in the new root to `to` on this machine.
+pub(crate) fn download(from: &str, to: &Path) -> String {
+    format!("download {from} {}", quote(&to.display().to_string()))
+}
+
+/// Text as one word of a POSIX shell.
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_text_is_one_word() {
+        for text in ["plain", "with blank", "it's", "$HOME `id` \\"] {
+            let script = format!("printf %s {}", quote(text));
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn the_hook_is_a_script() {
+        let script = hook("linux-image-amd64", &["nfsd".into(), "tun".into()], 1);
+        let status = std::process::Command::new("sh").args(["-n", "-c", &script]).status();
+        assert!(status.unwrap().success());
+    }
+}

@@ -1,0 +1,98 @@
+//! What can go wrong in a build.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no guest.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A program is missing.
+    #[error("building the guest needs `{tool}`; install it with: sudo apt-get install {package}")]
+    MissingTool {
+        /// The program.
+        tool: &'static str,
+        /// The Debian package it is in.
+        package: &'static str,
+    },
+    /// A name in the recipe cannot be one.
+    #[error("`{name}` is not the name of a {what}")]
+    BadName {
+        /// What the name should name.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// There is no such guest in the cache.
+    #[error("there is no guest {name}; `stasis guest list` lists those there are")]
+    NoSuchGuest {
+        /// What was asked for.
+        name: String,
+    },
+    /// Another process builds it.
+    #[error("the guest {name} is being built by another process")]
+    Busy {
+        /// Its name in the cache.
+        name: String,
+    },
+    /// mmdebstrap failed.
+    #[error("building the guest's root file system failed: {cause}\nThe whole log is in {}", log.display())]
+    Mmdebstrap {
+        /// The last error line in its log.
+        cause: String,
+        /// The log.
+        log: PathBuf,
+    },
+    /// A file or folder could not be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The kernel's package is not as expected.
+    #[error("the kernel package cannot be used: {0}; choose another with `--kernel`")]
+    Kernel(String),
+    /// Where the kernel's release comes from is not known.
+    #[error("the kernel's release {release}: this machine has no Debian archive in /etc/apt to take it from; add one, or leave `/{release}` out")]
+    NoArchive {
+        /// The release.
+        release: String,
+    },
+    /// A module is in a form that cannot be read.
+    #[error("the kernel module {name} cannot be used: {cause}")]
+    Module {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The executable cannot be the guest's `/init`.
+    #[error("{} cannot become the guest's /init: {cause}", path.display())]
+    Agent {
+        /// The executable.
+        path: PathBuf,
+        /// What is wrong.
+        cause: &'static str,
+    },
+    /// The cache holds a guest that cannot be read.
+    #[error("{} is damaged ({cause}); remove its folder and build the guest again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+}
+
+impl BuildError {
+    /// For `map_err`: a failed operation on a file.
+    pub(crate) fn file<'a>(
+        what: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'a> {
+        move |source| Self::File { what, path: path.into(), source }
+    }
+}

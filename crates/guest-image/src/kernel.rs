@@ -1,0 +1,124 @@
+//! Takes the kernel and the modules of the initramfs out of the archive that
+//! the hook has made.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use crate::modules::{self, Index};
+use crate::BuildError;
+
+/// The folder with the initramfs' modules and the lists of them.
+pub(crate) const MODULES: &str = "modules";
+const VMLINUX: &str = "vmlinux";
+
+/// Writes `vmlinux` and the modules' folder to `into`; gives the kernel's
+/// release.
+pub(crate) fn unpack(archive: &Path, into: &Path) -> Result<String, BuildError> {
+    let mut index_files = BTreeMap::new();
+    let mut image = None;
+    each_file(archive, |name, read| {
+        if let Some(release) = name.strip_prefix("boot/vmlinuz-") {
+            image = Some((release.to_string(), read()?));
+        } else if let Some(name) = name.rsplit('/').next().filter(|n| n.starts_with("modules.")) {
+            index_files.insert(name.to_string(), read()?);
+        }
+        Ok(())
+    })?;
+    let missing = || BuildError::Kernel("it has no /boot/vmlinuz".into());
+    let (release, image) = image.ok_or_else(missing)?;
+    let path = into.join(VMLINUX);
+    let kernel = vmlinux(&image).map_err(BuildError::Kernel)?;
+    fs::write(&path, kernel).map_err(BuildError::file("write", &path))?;
+
+    let text = |name: &str| {
+        String::from_utf8_lossy(index_files.get(name).map_or(&[][..], Vec::as_slice)).into_owned()
+    };
+    let index = Index::new(
+        &text("modules.dep"),
+        &text("modules.builtin"),
+        &text("modules.softdep"),
+        &text("modules.alias"),
+    );
+    let lists = modules::lists(&index)?;
+    let folder = into.join(MODULES);
+    fs::create_dir(&folder).map_err(BuildError::file("create the folder", &folder))?;
+    for (name, paths) in &lists {
+        let text: String = paths.iter().map(|p| format!("{}\n", modules::file_name(p))).collect();
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(BuildError::file("write", &path))?;
+    }
+    let prefix = format!("modules/{release}/");
+    each_file(archive, |name, read| {
+        let Some(inside) = name.strip_prefix(&prefix) else { return Ok(()) };
+        if lists.iter().any(|(_, paths)| paths.iter().any(|path| path == inside)) {
+            let module = modules::plain(inside, read()?)?;
+            let path = folder.join(modules::file_name(inside));
+            fs::write(&path, module).map_err(BuildError::file("write", &path))?;
+        }
+        Ok(())
+    })?;
+    Ok(release)
+}
+
+type Reader<'a> = &'a mut dyn FnMut() -> Result<Vec<u8>, BuildError>;
+
+fn each_file(
+    archive: &Path,
+    mut visit: impl FnMut(&str, Reader<'_>) -> Result<(), BuildError>,
+) -> Result<(), BuildError> {
+    let error = || BuildError::file("read", archive);
+    let file = File::open(archive).map_err(error())?;
+    let mut tar = tar::Archive::new(file);
+    for entry in tar.entries().map_err(error())? {
+        let mut entry = entry.map_err(error())?;
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let mut read = || {
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).map_err(error())?;
+            Ok(content)
+        };
+        visit(name.trim_start_matches("./"), &mut read)?;
+    }
+    Ok(())
+}
+
+/// The uncompressed kernel in a bzImage. Offsets are those of the boot protocol
+/// (Documentation/x86/boot.rst, "The real-mode kernel header"), version 2.08 or
+/// later.
+fn vmlinux(image: &[u8]) -> Result<Vec<u8>, String> {
+    const SETUP_SECTORS: usize = 0x1f1;
+    const MAGIC: usize = 0x202;
+    const VERSION: usize = 0x206;
+    const PAYLOAD_OFFSET: usize = 0x248;
+    const PAYLOAD_LENGTH: usize = 0x24c;
+    let header = image.get(..0x250).ok_or("its kernel is shorter than a header")?;
+    let word = |at: usize| {
+        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
+    };
+    if &header[MAGIC..MAGIC + 4] != b"HdrS"
+        || header[VERSION + 1] < 2
+        || word(VERSION) & 0xffff < 0x208
+    {
+        return Err("its kernel is no bzImage of boot protocol 2.08 or later".into());
+    }
+    // 0 stands for 4, for historical reasons (same document).
+    let sectors = match header[SETUP_SECTORS] {
+        0 => 4,
+        sectors => usize::from(sectors),
+    };
+    let start = (sectors + 1) * 512 + word(PAYLOAD_OFFSET);
+    let payload = image
+        .get(start..)
+        .and_then(|rest| rest.get(..word(PAYLOAD_LENGTH)))
+        .ok_or("its kernel is cut short")?;
+    let kernel = crate::decompress::kernel(payload)?;
+    if !kernel.starts_with(b"\x7fELF\x02\x01") {
+        return Err("its kernel is no 64-bit ELF file".into());
+    }
+    Ok(kernel)
+}

@@ -1,0 +1,110 @@
+//! Makes a guest from Debian packages and keeps it.
+//!
+//! Promise: a guest, once made, is used as it is until its recipe changes.
+//!
+//! A guest is three files: the kernel (`vmlinux`), the initramfs with the agent
+//! and the modules it needs (`initramfs.cpio`), and the root file system's
+//! image (`root.ext4`). They are made once for each [`Recipe`]; only the
+//! initramfs is made again when the sources of the agent have changed, which is a
+//! copy of the program. What runs in a guest follows from these files: [`Guest::digest`].
+
+mod cpio;
+mod customize;
+mod decompress;
+mod error;
+mod executable;
+mod initramfs;
+mod kernel;
+mod list;
+mod mmdebstrap;
+mod modules;
+mod recipe;
+mod sources;
+mod store;
+
+pub use error::BuildError;
+pub use list::{bytes, list, remove, remove_left_overs, Kept};
+pub use mmdebstrap::missing_tools;
+pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
+pub use store::{default_cache, Guest};
+
+use std::fs;
+use std::num::ParseIntError;
+use std::path::Path;
+
+/// How far a build has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// What is being done, for a user.
+    pub step: &'static str,
+    /// How much of the whole build is done, 0 to 1; by experience, not measured.
+    pub fraction: f64,
+}
+
+/// Makes sure that the guest of `recipe` is in `cache` and up to date.
+///
+/// `agent` is the executable whose copy becomes the guest's `/init`: it must be
+/// statically linked and call `stasis_guest_agent::main` when it is process 1.
+/// Another process that builds the same guest is waited for.
+///
+/// # Errors
+/// See [`BuildError`]. The log of a failed build stays in `cache`, and the
+/// error names it; what was in `cache` before stays as it was.
+pub fn build(
+    recipe: &Recipe,
+    agent: &Path,
+    cache: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Guest, BuildError> {
+    recipe.check()?;
+    let store = store::Store::lock(cache, recipe, progress)?;
+    if !store.is_built() {
+        let work = store.begin()?;
+        let made = make(recipe, &work, &store.log(), progress);
+        if made.is_err() {
+            // The first error is the one to tell; the next build tidies up too.
+            let _ = store::remove(&work);
+        }
+        let (release, date) = made?;
+        store.commit(&work, recipe, (&release, date))?;
+    }
+    let mut manifest = store.manifest()?;
+    if manifest.agent != store::AGENT {
+        progress(Progress { step: "making the initramfs", fraction: 0.97 });
+        let agent = executable::loadable_part(agent)?;
+        let archive = initramfs::make(&agent, &store.modules())?;
+        store.replace_initramfs(&mut manifest, &archive)?;
+    }
+    progress(Progress { step: "the guest is ready", fraction: 1.0 });
+    Ok(store.guest(&manifest))
+}
+
+/// Makes everything but the initramfs in `work`; gives the kernel's release and the
+/// guest's date.
+fn make(
+    recipe: &Recipe,
+    work: &Path,
+    log: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(String, u64), BuildError> {
+    mmdebstrap::run(recipe, work, log, progress)?;
+    progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
+    let archive = work.join(mmdebstrap::KERNEL_ARCHIVE);
+    let release = kernel::unpack(&archive, work)?;
+    store::remove(&archive)?;
+    let path = work.join(mmdebstrap::DATE);
+    let text = fs::read_to_string(&path).map_err(BuildError::file("read", &path))?;
+    let date = text.trim().parse();
+    let date = date.map_err(|e: ParseIntError| BuildError::Damaged {
+        path: path.clone(),
+        cause: e.to_string(),
+    })?;
+    store::remove(&path)?;
+    Ok((release, date))
+}
+
+/// Whether the guest of `recipe` is in `cache`. It may still need a new
+/// initramfs, which [`build`] makes in a moment.
+pub fn is_built(recipe: &Recipe, cache: &Path) -> bool {
+    fs::exists(store::folder(cache, recipe).join(store::MANIFEST)).unwrap_or(false)
+}

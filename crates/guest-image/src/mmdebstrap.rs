@@ -1,0 +1,188 @@
+//! Runs mmdebstrap, which installs the packages and, through our hook, makes
+//! the image.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::{customize, sources, BuildError, Progress, Recipe};
+
+/// The archive with the kernel and its modules, below the work folder.
+pub(crate) const KERNEL_ARCHIVE: &str = "kernel.tar";
+const ROOT_IMAGE: &str = "root.ext4";
+
+/// The guest's date, as text: seconds since 1970-01-01 00:00 UTC.
+pub(crate) const DATE: &str = "date";
+
+/// What must be installed, and the Debian package it is in.
+const TOOLS: [(&str, &str); 4] = [
+    ("mmdebstrap", "mmdebstrap"),
+    ("mke2fs", "e2fsprogs"),
+    ("depmod", "kmod"),
+    ("dpkg-deb", "dpkg"),
+];
+
+/// Folders of system administration that are not in every user's `PATH`.
+const ADMINISTRATION: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// What only readers need.
+const EXCLUDED: [&str; 7] = ["man", "doc", "info", "locale", "lintian", "bug", "gtk-doc"];
+
+/// How long the parts of a build take, as the share that is done when a line
+/// of the log that starts with the text appears.
+const MILESTONES: [(&str, &str, f64); 9] = [
+    ("I: running apt-get update", "fetching the package lists", 0.02),
+    ("I: downloading packages", "downloading packages", 0.15),
+    ("I: extracting archives", "extracting packages", 0.40),
+    ("I: installing essential packages", "installing packages", 0.45),
+    ("I: installing remaining packages", "installing packages", 0.60),
+    ("stasis: fetching the kernel", "fetching the kernel", 0.78),
+    ("stasis: tidying", "tidying up", 0.85),
+    ("stasis: making the image", "making the root file system's image", 0.86),
+    ("stasis: copying the image", "copying the image", 0.91),
+];
+
+/// Makes the archive and the image in `work`; everything that the tools print
+/// goes to `log`.
+pub(crate) fn run(
+    recipe: &Recipe,
+    work: &Path,
+    log: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), BuildError> {
+    check_tools()?;
+    let started = "preparing";
+    progress(Progress { step: started, fraction: 0.0 });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let hook = customize::hook(&recipe.kernel, &recipe.modules, now);
+    let mut command = Command::new("mmdebstrap");
+    command
+        .args(["--variant=essential", "--architectures=amd64", "--format=null"])
+        .arg(format!("--include={}", recipe.packages.join(",")))
+        // Perl, otherwise, to convert a system that needs no conversion.
+        .arg("--include=usr-is-merged")
+        .arg("--aptopt=APT::Install-Recommends \"false\"")
+        .args(EXCLUDED.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")))
+        .arg(format!("--customize-hook={hook}"));
+    for name in [KERNEL_ARCHIVE, ROOT_IMAGE, DATE] {
+        let hook = customize::download(&format!("/.stasis/{name}"), &work.join(name));
+        command.arg(format!("--customize-hook={hook}"));
+    }
+    command
+        .args([recipe.suite.as_str(), "-"])
+        .args(sources::of_guest(&recipe.suite, recipe.kernel_release())?)
+        .env("LC_ALL", "C.UTF-8")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("PATH", search_path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    follow(command, log, progress)
+}
+
+/// Runs to the end, copying to the log what is printed.
+fn follow(
+    mut command: Command,
+    log: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), BuildError> {
+    let mut file = File::create(log).map_err(BuildError::file("create", log))?;
+    let failed = |cause: String| BuildError::Mmdebstrap { cause, log: log.into() };
+    let mut child = command.spawn().map_err(|e| failed(format!("cannot start it: {e}")))?;
+    let mut cause = String::new();
+    if let Some(lines) = child.stderr.take() {
+        for line in BufReader::new(lines).split(b'\n') {
+            let line = line.map_err(BuildError::file("read the output for", log))?;
+            file.write_all(&line)
+                .and_then(|()| file.write_all(b"\n"))
+                .map_err(BuildError::file("write", log))?;
+            let line = String::from_utf8_lossy(&line);
+            if let Some((_, step, fraction)) = MILESTONES.iter().find(|m| line.starts_with(m.0)) {
+                progress(Progress { step, fraction: *fraction });
+            }
+            // The first error is the cause; later ones follow from it.
+            if cause.is_empty() && (line.starts_with("E:") || line.contains("error:")) {
+                cause = line.trim().to_string();
+            }
+        }
+    }
+    let status = child.wait().map_err(BuildError::file("wait for", Path::new("mmdebstrap")))?;
+    if status.success() {
+        return Ok(());
+    }
+    if cause.is_empty() {
+        cause = format!("mmdebstrap ended with {status}");
+    }
+    Err(failed(cause))
+}
+
+/// What this user lacks to build a guest: each program with its Debian package.
+pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
+    let is_root = nix::unistd::geteuid().is_root();
+    // Without root it maps a range of user numbers, with this program.
+    let mapper = (!is_root).then_some(("newuidmap", "uidmap"));
+    let there = |tool: &str| folders().any(|folder| folder.join(tool).is_file());
+    TOOLS.into_iter().chain(mapper).filter(|(tool, _)| !there(tool)).collect()
+}
+
+fn check_tools() -> Result<(), BuildError> {
+    match missing_tools().first() {
+        Some(&(tool, package)) => Err(BuildError::MissingTool { tool, package }),
+        None => Ok(()),
+    }
+}
+
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    folders.into_iter().chain(ADMINISTRATION.map(PathBuf::from))
+}
+
+fn search_path() -> std::ffi::OsString {
+    // Fails only for a folder with a colon in its name, which PATH cannot have.
+    std::env::join_paths(folders()).unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn shell(script: &str) -> (Result<(), BuildError>, String, Vec<f64>) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut seen = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stderr(Stdio::piped());
+        let result = follow(command, &log, &mut |p| seen.push(p.fraction));
+        (result, String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned(), seen)
+    }
+
+    #[test]
+    fn a_failure_names_the_first_error_and_the_log() {
+        let script = "echo 'I: extracting archives...' >&2; printf 'bad \\377 byte\\n' >&2
+            echo 'E: Unable to locate package fioo' >&2; echo 'E: mmdebstrap failed' >&2; exit 3";
+        let (result, log, seen) = shell(script);
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("Unable to locate package fioo") && text.contains("/log"), "{text}");
+        assert!(log.ends_with("E: mmdebstrap failed\n"));
+        assert_eq!(seen, [0.40]);
+    }
+
+    #[test]
+    fn progress_only_grows() {
+        let lines: String = MILESTONES.iter().map(|m| format!("echo '{}...' >&2;", m.0)).collect();
+        let (result, _, seen) = shell(&lines);
+        result.unwrap();
+        assert_eq!(seen.len(), MILESTONES.len());
+        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn a_silent_failure_still_has_a_cause() {
+        let (result, ..) = shell("exit 9");
+        assert!(result.unwrap_err().to_string().contains("exit status: 9"));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a guest is made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::BuildError;
+
+/// Debian packages of every guest. Kernel modules come with the kernel.
+pub const DEFAULT_PACKAGES: [&str; 16] = [
+    "bash",
+    "blktrace",
+    "bsdextrautils",
+    "btrfs-progs",
+    "coreutils",
+    "e2fsprogs",
+    "fio",
+    "kmod",
+    "mdadm",
+    "mount",
+    "nvme-cli",
+    "procps",
+    "sqlite3",
+    "udev",
+    "util-linux",
+    "xfsprogs",
+];
+
+/// The kernel's package: Debian's for virtual machines, which has the NVMe
+/// driver and ext4 built in and hardly any hardware to look for.
+pub const DEFAULT_KERNEL: &str = "linux-image-cloud-amd64";
+
+/// The release used where this machine does not run Debian.
+const FALLBACK_SUITE: &str = "bookworm";
+
+/// What a guest is made of. A change makes another guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// Code name of the Debian release.
+    pub suite: String,
+    /// Debian packages, in addition to the essential ones.
+    pub packages: Vec<String>,
+    /// Package of the kernel, or a meta-package that depends on it; with
+    /// `/RELEASE` as apt has it, for example `/trixie-backports`.
+    pub kernel: String,
+    /// Kernel modules beside those for storage, for example `nfsd`; what they
+    /// need comes with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
+}
+
+impl Default for Recipe {
+    /// This machine's Debian release (bookworm on other systems), the default
+    /// packages and kernel.
+    fn default() -> Self {
+        let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        Self {
+            suite: debian_suite(&system).unwrap_or(FALLBACK_SUITE).into(),
+            packages: DEFAULT_PACKAGES.map(String::from).to_vec(),
+            kernel: DEFAULT_KERNEL.into(),
+            modules: Vec::new(),
+        }
+    }
+}
+
+impl Recipe {
+    /// The recipe with `packages` added. Order and repetition make no
+    /// difference.
+    pub fn with_packages(mut self, packages: impl IntoIterator<Item = String>) -> Self {
+        self.packages.extend(packages);
+        self.packages.sort_unstable();
+        self.packages.dedup();
+        self
+    }
+
+    /// The release that the kernel is from, where it is not [`Self::suite`].
+    pub(crate) fn kernel_release(&self) -> Option<&str> {
+        self.kernel.split_once('/').map(|(_, release)| release)
+    }
+
+    /// Checks names by Debian's rules, so that none can be taken for an option
+    /// or for shell text.
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
+        let kernel = self.kernel.split_once('/').map_or(self.kernel.as_str(), |(name, _)| name);
+        for name in self.packages.iter().map(String::as_str).chain([kernel]) {
+            // Debian policy manual, section 5.6.1.
+            let rest = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b);
+            let start = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+            if name.len() < 2
+                || !name.as_bytes().first().is_some_and(start)
+                || !name.bytes().all(rest)
+            {
+                return Err(BuildError::BadName { what: "package", name: name.into() });
+            }
+        }
+        for name in &self.modules {
+            let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+            if name.is_empty() || name.starts_with('-') || !name.bytes().all(fits) {
+                return Err(BuildError::BadName { what: "kernel module", name: name.clone() });
+            }
+        }
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        for suite in [self.suite.as_str()].into_iter().chain(self.kernel_release()) {
+            if suite.is_empty() || suite.starts_with('-') || !suite.bytes().all(fits) {
+                return Err(BuildError::BadName { what: "Debian release", name: suite.into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The code name in the text of os-release(5), if it describes Debian.
+fn debian_suite(system: &str) -> Option<&str> {
+    let value = |key: &str| {
+        let line = system.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+        Some(line.trim().trim_matches('"'))
+    };
+    (value("ID")? == "debian").then(|| value("VERSION_CODENAME"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suite_is_this_systems_if_it_is_debian() {
+        let debian = "PRETTY_NAME=\"Debian GNU/Linux 13\"\nVERSION_CODENAME=trixie\nID=debian\n";
+        assert_eq!(debian_suite(debian), Some("trixie"));
+        assert_eq!(debian_suite("ID=ubuntu\nID_LIKE=debian\nVERSION_CODENAME=noble\n"), None);
+        assert_eq!(debian_suite(""), None);
+    }
+
+    #[test]
+    fn names_that_are_none_are_refused() {
+        let good = Recipe::default();
+        good.check().unwrap();
+        for name in ["", "x", "-fio", "fio;reboot", "Fio", "fio/bookworm", "$(id)", "fi o"] {
+            let recipe = good.clone().with_packages([name.to_string()]);
+            let error = recipe.check().unwrap_err();
+            assert!(matches!(error, BuildError::BadName { .. }), "{name}: {error}");
+        }
+        for module in ["", "-r", "a b", "nfsd;x"] {
+            assert!(Recipe { modules: vec![module.into()], ..good.clone() }.check().is_err());
+        }
+        for suite in ["", "-x", "book worm", "a'b"] {
+            assert!(Recipe { suite: suite.into(), ..good.clone() }.check().is_err());
+            let kernel = format!("{DEFAULT_KERNEL}/{suite}");
+            assert!(Recipe { kernel, ..good.clone() }.check().is_err());
+        }
+        let kernel = format!("{DEFAULT_KERNEL}/trixie-backports");
+        let newer = Recipe { kernel, ..good };
+        newer.check().unwrap();
+        assert_eq!(newer.kernel_release(), Some("trixie-backports"));
+    }
+
+    #[test]
+    fn order_of_extra_packages_makes_no_difference() {
+        let add = |names: &[&str]| {
+            Recipe::default().with_packages(names.iter().map(|name| name.to_string()))
+        };
+        assert_eq!(add(&["mdadm", "jq", "fio"]), add(&["jq", "mdadm"]));
+    }
+}

@@ -1,0 +1,304 @@
+//! The folder in which guests are kept.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::kernel::MODULES;
+use crate::{BuildError, Progress, Recipe};
+
+/// Version of what a build makes of a recipe: part of the recipe's hash, so
+/// that a newer program does not use an older one's files.
+const FORMAT: u32 = 5;
+
+/// The file whose presence says that a guest is whole.
+pub(crate) const MANIFEST: &str = "manifest.json";
+const VMLINUX: &str = "vmlinux";
+const INITRAMFS: &str = "initramfs.cpio";
+pub(crate) const ROOT: &str = "root.ext4";
+
+/// What the sources of the agent are (`build.rs`): a guest keeps its initramfs as long as
+/// they are the same, whoever has compiled them.
+pub(crate) const AGENT: &str = env!("STASIS_AGENT");
+
+/// A guest that is ready to be booted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guest {
+    /// The kernel: an uncompressed ELF file.
+    pub vmlinux: PathBuf,
+    /// The initramfs: an uncompressed cpio archive.
+    pub initramfs: PathBuf,
+    /// Image of the root file system, ext4 with 4 KiB blocks; its size is a
+    /// multiple of 2 MiB.
+    pub root: PathBuf,
+    /// What it was made of.
+    pub recipe: Recipe,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel_release: String,
+    /// The date that runs which must repeat start at, in seconds since 1970-01-01 00:00
+    /// UTC: midnight after the newest file of a package in the root file system. No file
+    /// in it is newer.
+    pub date: u64,
+    /// SHA-256, in hexadecimal, of what decides how the guest runs: its kernel, root
+    /// file system and initramfs.
+    pub digest: String,
+}
+
+/// What is in a guest's folder, for a reader.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    format: u32,
+    pub(crate) recipe: Recipe,
+    pub(crate) kernel_release: String,
+    date: u64,
+    /// SHA-256 of the kernel and the root file system, one after the other.
+    system_sha256: String,
+    /// SHA-256 of the initramfs; empty while there is none.
+    initramfs_sha256: String,
+    /// The sources of the agent and of the initramfs: [`AGENT`] of the program that
+    /// made it.
+    pub(crate) agent: String,
+}
+
+/// Where guests are kept by default: `$XDG_CACHE_HOME/stasis/guest`, or
+/// `~/.cache/stasis/guest`. `None` if neither variable is set (XDG Base
+/// Directory Specification: a relative path counts as not set).
+pub fn default_cache() -> Option<PathBuf> {
+    let variable =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+    Some(base.join("stasis/guest"))
+}
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// SHA-256 of files, one after the other.
+fn digest_of(paths: &[PathBuf]) -> Result<String, BuildError> {
+    let mut hash = Sha256::new();
+    for path in paths {
+        File::open(path)
+            .and_then(|mut file| std::io::copy(&mut file, &mut hash))
+            .map_err(BuildError::file("read", path))?;
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The folder of a recipe's guest.
+pub(crate) fn folder(cache: &Path, recipe: &Recipe) -> PathBuf {
+    // Strings and lists of strings always serialize.
+    let text = serde_json::to_string(&(FORMAT, recipe)).unwrap_or_default();
+    cache.join(&digest(text.as_bytes())[..16])
+}
+
+/// Removes a file or a folder with everything in it, if it is there.
+pub(crate) fn remove(path: &Path) -> Result<(), BuildError> {
+    let result = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => return Ok(()),
+    };
+    result.map_err(BuildError::file("remove", path))
+}
+
+/// Writes a file so that it is there as a whole or not at all.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).map_err(BuildError::file("create", &new))?;
+    file.write_all(bytes).map_err(BuildError::file("write", &new))?;
+    fs::rename(&new, path).map_err(BuildError::file("create", path))
+}
+
+/// The file by which the guest in `folder` is locked. It stays: who removed it would let two
+/// processes hold what each takes for the lock.
+fn lock_file(folder: &Path) -> Result<(PathBuf, File), BuildError> {
+    let path = folder.with_extension("lock");
+    let opened = OpenOptions::new().create(true).append(true).open(&path);
+    let file = opened.map_err(BuildError::file("open the lock", &path))?;
+    Ok((path, file))
+}
+
+/// One recipe's place in the cache, locked against other processes.
+pub(crate) struct Store {
+    folder: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Store {
+    /// Locks the place; waits while another process builds the same guest.
+    pub(crate) fn lock(
+        cache: &Path,
+        recipe: &Recipe,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, BuildError> {
+        fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
+        let folder = folder(cache, recipe);
+        let (path, file) = lock_file(&folder)?;
+        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((file, Errno::EWOULDBLOCK)) => {
+                let step = "waiting for another process that builds this guest";
+                progress(Progress { step, fraction: 0.0 });
+                Flock::lock(file, FlockArg::LockExclusive)
+                    .map_err(|(_, e)| BuildError::file("lock", &path)(e.into()))?
+            }
+            Err((_, e)) => return Err(BuildError::file("lock", &path)(e.into())),
+        };
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// Locks the place of the guest in `folder` if nobody builds it.
+    pub(crate) fn try_lock(folder: &Path) -> Result<Self, BuildError> {
+        let (path, file) = lock_file(folder)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Self { folder: folder.to_owned(), _lock: lock }),
+            Err((_, Errno::EWOULDBLOCK)) => {
+                let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Err(BuildError::Busy { name })
+            }
+            Err((_, e)) => Err(BuildError::file("lock", &path)(e.into())),
+        }
+    }
+
+    /// Whether everything but perhaps the initramfs is there.
+    pub(crate) fn is_built(&self) -> bool {
+        [MANIFEST, VMLINUX, ROOT].iter().all(|name| self.folder.join(name).is_file())
+    }
+
+    /// Where the log of this guest's build goes.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.with_extension("log")
+    }
+
+    /// The initramfs' modules and the lists of them.
+    pub(crate) fn modules(&self) -> PathBuf {
+        self.folder.join(MODULES)
+    }
+
+    /// An empty folder to build in; what a killed build left is removed.
+    pub(crate) fn begin(&self) -> Result<PathBuf, BuildError> {
+        let work = self.folder.with_extension("new");
+        remove(&work)?;
+        fs::create_dir(&work).map_err(BuildError::file("create the folder", &work))?;
+        Ok(work)
+    }
+
+    /// Makes what was built in `work` this recipe's guest.
+    pub(crate) fn commit(
+        &self,
+        work: &Path,
+        recipe: &Recipe,
+        (release, date): (&str, u64),
+    ) -> Result<(), BuildError> {
+        let manifest = Manifest {
+            format: FORMAT,
+            recipe: recipe.clone(),
+            kernel_release: release.into(),
+            date,
+            system_sha256: digest_of(&[work.join(VMLINUX), work.join(ROOT)])?,
+            initramfs_sha256: String::new(),
+            agent: String::new(),
+        };
+        write_manifest(work, &manifest)?;
+        remove(&self.folder)?;
+        fs::rename(work, &self.folder).map_err(BuildError::file("create", &self.folder))
+    }
+
+    pub(crate) fn manifest(&self) -> Result<Manifest, BuildError> {
+        let path = self.folder.join(MANIFEST);
+        let bytes = fs::read(&path).map_err(BuildError::file("read", &path))?;
+        let mut manifest: Manifest = serde_json::from_slice(&bytes)
+            .map_err(|e| BuildError::Damaged { path, cause: e.to_string() })?;
+        if !self.folder.join(INITRAMFS).is_file() {
+            manifest.agent.clear();
+        }
+        Ok(manifest)
+    }
+
+    /// Gives the guest an initramfs with this program's agent.
+    pub(crate) fn replace_initramfs(
+        &self,
+        manifest: &mut Manifest,
+        archive: &[u8],
+    ) -> Result<(), BuildError> {
+        write(&self.folder.join(INITRAMFS), archive)?;
+        manifest.initramfs_sha256 = digest(archive);
+        manifest.agent = AGENT.into();
+        write_manifest(&self.folder, manifest)
+    }
+
+    pub(crate) fn guest(&self, manifest: &Manifest) -> Guest {
+        Guest {
+            vmlinux: self.folder.join(VMLINUX),
+            initramfs: self.folder.join(INITRAMFS),
+            root: self.folder.join(ROOT),
+            recipe: manifest.recipe.clone(),
+            kernel_release: manifest.kernel_release.clone(),
+            date: manifest.date,
+            digest: digest(
+                format!("{} {}", manifest.system_sha256, manifest.initramfs_sha256).as_bytes(),
+            ),
+        }
+    }
+}
+
+fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), BuildError> {
+    let path = folder.join(MANIFEST);
+    let text = serde_json::to_string_pretty(manifest)
+        .map_err(|e| BuildError::Damaged { path: path.clone(), cause: e.to_string() })?;
+    write(&path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_build_leaves_nothing_in_the_way() {
+        let cache = tempfile::tempdir().unwrap();
+        let recipe = Recipe::default();
+        let store = Store::lock(cache.path(), &recipe, &mut |_| {}).unwrap();
+        let work = store.begin().unwrap();
+        fs::write(work.join("half"), "x").unwrap();
+        let work = store.begin().unwrap();
+        assert!(!work.join("half").exists());
+        for name in [VMLINUX, ROOT] {
+            fs::write(work.join(name), name).unwrap();
+        }
+        assert!(!store.is_built());
+        store.commit(&work, &recipe, ("6.1.0-1-cloud-amd64", 86_400)).unwrap();
+        assert!(store.is_built());
+        assert!(crate::is_built(&recipe, cache.path()));
+        let mut manifest = store.manifest().unwrap();
+        assert_eq!(manifest.agent, "");
+        let system = digest(format!("{VMLINUX}{ROOT}").as_bytes());
+        assert_eq!(manifest.system_sha256, system);
+        store.replace_initramfs(&mut manifest, b"archive").unwrap();
+        let first = store.guest(&store.manifest().unwrap()).digest;
+        assert_eq!(store.manifest().unwrap().agent, AGENT);
+        store.replace_initramfs(&mut manifest, b"another").unwrap();
+        assert_ne!(store.guest(&manifest).digest, first);
+        fs::remove_file(store.guest(&manifest).initramfs).unwrap();
+        assert_eq!(store.manifest().unwrap().agent, "", "it must be made again");
+    }
+
+    #[test]
+    fn another_recipe_is_another_guest() {
+        let recipe = Recipe::default();
+        let more = recipe.clone().with_packages(["stress-ng".to_string()]);
+        let cache = Path::new("/cache");
+        assert_eq!(folder(cache, &recipe), folder(cache, &recipe.clone()));
+        assert_ne!(folder(cache, &recipe), folder(cache, &more));
+    }
+}
