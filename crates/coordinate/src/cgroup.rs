@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::note::Note;
+use crate::saved_state::SavedState;
 use crate::Error;
 
 /// A cgroup's weights: for all drives, and for single ones, by numbers such as
@@ -56,12 +56,12 @@ struct Raised {
     set: Weights,
 }
 
-/// Between the two in a note.
+/// Between the two in a saved state.
 const BETWEEN: &str = "raised to\n";
 
 impl Raised {
-    fn parse(note: &str) -> Option<Self> {
-        let (original, set) = note.split_once(BETWEEN)?;
+    fn parse(saved: &str) -> Option<Self> {
+        let (original, set) = saved.split_once(BETWEEN)?;
         Some(Self { original: Weights::parse(original)?, set: Weights::parse(set)? })
     }
 }
@@ -80,14 +80,14 @@ pub struct Cgroup {
     path: PathBuf,
     files: Files,
     // Without one nothing is written.
-    note: Option<Note>,
+    saved: Option<SavedState>,
     raised: Option<Raised>,
 }
 
 impl Cgroup {
     /// Finds a cgroup by its folder, or by its name below where cgroups are
     /// mounted. If an earlier process has left its weight raised, that is
-    /// undone. `state` is the folder for notes; without one nothing is ever
+    /// undone. `state` is the folder for saved state; without one nothing is ever
     /// written.
     ///
     /// # Errors
@@ -95,11 +95,11 @@ impl Cgroup {
     pub fn open(name: &Path, state: Option<&Path>) -> Result<Self, Error> {
         let path = find(name)?;
         let files = files(&path)?;
-        let mut cgroup = Self { path, files, note: None, raised: None };
+        let mut cgroup = Self { path, files, saved: None, raised: None };
         cgroup.read()?;
         if let Some(state) = state {
-            let (note, left) = Note::open(state, &cgroup.path)?;
-            (cgroup.note, cgroup.raised) = (Some(note), Raised::parse(&left));
+            let (saved, left) = SavedState::open(state, &cgroup.path)?;
+            (cgroup.saved, cgroup.raised) = (Some(saved), Raised::parse(&left));
             cgroup.restore()?;
             cgroup.check_writable()?;
         }
@@ -114,15 +114,15 @@ impl Cgroup {
     /// Raises its weights to `weight` where they are lower.
     ///
     /// # Errors
-    /// They cannot be read, noted or written.
+    /// They cannot be read, saved or written.
     pub fn raise(&mut self, weight: u32) -> Result<(), Error> {
         let original = self.read()?;
         if self.raised.as_ref().is_some_and(|raised| raised.set == original) {
             return Ok(());
         }
         let raised = Raised { set: original.raised(weight), original };
-        let Some(note) = &mut self.note else { return Ok(()) };
-        note.write(&format!("{}{BETWEEN}{}", raised.original, raised.set))?;
+        let Some(saved) = &mut self.saved else { return Ok(()) };
+        saved.write(&format!("{}{BETWEEN}{}", raised.original, raised.set))?;
         let set = raised.set.clone();
         self.raised = Some(raised);
         self.write(&set)
@@ -140,7 +140,7 @@ impl Cgroup {
             self.write(&raised.original)?;
         }
         self.raised = None;
-        self.note.as_mut().map_or(Ok(()), Note::clear)
+        self.saved.as_mut().map_or(Ok(()), SavedState::clear)
     }
 
     fn read(&self) -> Result<Weights, Error> {
@@ -187,7 +187,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // The note stays if this fails.
+        // The saved state stays if this fails.
         let _ = self.restore();
     }
 }

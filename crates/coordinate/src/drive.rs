@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::note::Note;
+use crate::saved_state::SavedState;
 use crate::Error;
 
 /// What is changed while somebody is helped: the drive gets one request at a
@@ -17,14 +17,14 @@ const SETTINGS: [&str; 2] = ["strict_guarantees", "slice_idle"];
 #[derive(Debug)]
 pub struct Drive {
     folder: PathBuf,
-    note: Note,
+    saved: SavedState,
     // What the settings were, while they are others.
     original: Option<[String; 2]>,
 }
 
 impl Drive {
     /// Finds a drive by its name below /sys/block. If an earlier process has left
-    /// it strict, that is undone. `state` is the folder for notes.
+    /// it strict, that is undone. `state` is the folder for saved state.
     ///
     /// # Errors
     /// See [`Error`].
@@ -39,10 +39,10 @@ impl Drive {
     /// # Errors
     /// See [`Error`].
     pub fn of(block: &Path, state: &Path) -> Result<Self, Error> {
-        let (note, left) = Note::open(state, block)?;
+        let (saved, left) = SavedState::open(state, block)?;
         let lines = left.lines().map(str::to_owned).collect::<Vec<_>>();
         let original = <[String; 2]>::try_from(lines).ok();
-        let mut drive = Self { folder: block.join("queue/iosched"), note, original };
+        let mut drive = Self { folder: block.join("queue/iosched"), saved, original };
         drive.restore()?;
         Ok(drive)
     }
@@ -50,7 +50,7 @@ impl Drive {
     /// Makes its BFQ strict.
     ///
     /// # Errors
-    /// Its settings cannot be read, noted or written.
+    /// Its settings cannot be read, saved or written.
     pub fn tighten(&mut self) -> Result<(), Error> {
         if self.original.is_some() {
             return Ok(());
@@ -60,7 +60,7 @@ impl Drive {
         if original[0] == "1" {
             return Ok(());
         }
-        self.note.write(&format!("{}\n{}\n", original[0], original[1]))?;
+        self.saved.write(&format!("{}\n{}\n", original[0], original[1]))?;
         self.original = Some(original);
         self.write(SETTINGS[0], "1")
     }
@@ -77,7 +77,7 @@ impl Drive {
             }
         }
         self.original = None;
-        self.note.clear()
+        self.saved.clear()
     }
 
     fn read(&self, name: &str) -> Result<String, Error> {
@@ -95,7 +95,7 @@ impl Drive {
 
 impl Drop for Drive {
     fn drop(&mut self) {
-        // The note stays if this fails.
+        // The saved state stays if this fails.
         let _ = self.restore();
     }
 }

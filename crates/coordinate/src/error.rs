@@ -8,7 +8,7 @@ use stasis_guest_agent::bfq_tracer::TraceError;
 /// Why guests cannot be coordinated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// BFQ cannot be watched.
+    /// BFQ cannot be traced.
     #[error(transparent)]
     Watch(#[from] TraceError),
     /// The guest has no such port.
@@ -78,9 +78,9 @@ pub enum Error {
     /// A cgroup or socket that was given twice.
     #[error("{0} is named twice: each guest has a socket and a cgroup of its own")]
     Twice(PathBuf),
-    /// Weights cannot be noted.
-    #[error("cannot note weights in {path}: {source}; choose another folder with --state")]
-    Note {
+    /// Weights cannot be saved.
+    #[error("cannot save weights in {path}: {source}; choose another folder with --state")]
+    SavedState {
         /// The file.
         path: PathBuf,
         /// Why.

@@ -8,7 +8,7 @@ use rustix::time::{clock_gettime, ClockId};
 use stasis_clock::{Nanos, SECOND};
 use stasis_guest_agent::bfq_tracer::BfqTracer;
 
-use crate::ask::{Asking, Manner};
+use crate::guest_end::{GuestEnd, Manner};
 use crate::port::Port;
 use crate::Error;
 
@@ -61,8 +61,8 @@ pub fn run(
     tell: &mut dyn FnMut(bool),
 ) -> Result<Said, Error> {
     let mut port = port.map(Port::open).transpose()?;
-    let mut watcher = BfqTracer::start()?;
-    let (mut asking, mut said, mut told) = (Asking::new(manner), Said::default(), false);
+    let mut tracer = BfqTracer::start()?;
+    let (mut guest_end, mut said, mut told) = (GuestEnd::new(manner), Said::default(), false);
     let mut send = |message: &crate::message::Message, said: &mut Said| {
         let heard = port.as_mut().map_or(Ok(true), |port| port.send(message))?;
         said.messages += u64::from(heard);
@@ -71,28 +71,28 @@ pub fn run(
     };
     ready();
     loop {
-        watcher.quiet();
+        tracer.quiet();
         let time = now();
-        asking.see(time, &watcher.raised(), &watcher.written());
-        if let Some(message) = asking.message(time) {
+        guest_end.see(time, &tracer.raised(), &tracer.written());
+        if let Some(message) = guest_end.message(time) {
             send(&message, &mut said)?;
         }
-        if asking.asks(time) != told {
+        if guest_end.asks(time) != told {
             told = !told;
             tell(told);
         }
         let mut fds =
-            [watcher.doorbell(), stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        wait(&mut fds, Some(asking.next(time)))?;
+            [tracer.doorbell(), stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        wait(&mut fds, Some(guest_end.next(time)))?;
         let [rung, stopped] = fds.map(|fd| !fd.revents().is_empty());
         if rung {
-            let delay = now().saturating_sub(watcher.changed_at());
+            let delay = now().saturating_sub(tracer.changed_at());
             said.wakes += 1;
             said.delay = (said.delay.0 + delay, said.delay.1.max(delay));
         }
         if stopped {
-            said.begun = asking.begun();
-            send(&asking.end(now()), &mut said)?;
+            said.begun = guest_end.begun();
+            send(&guest_end.end(now()), &mut said)?;
             return Ok(said);
         }
     }

@@ -34,7 +34,7 @@ pub struct Settings {
     pub share: u32,
     /// What each can get beyond that at once (ns).
     pub burst: Nanos,
-    /// Where what is to be restored is noted; without it nothing is written.
+    /// Where what is to be restored is saved; without it nothing is written.
     pub state: Option<PathBuf>,
     /// The drive that gets one request at a time while somebody is helped.
     pub drive: Option<String>,
@@ -155,7 +155,7 @@ impl Host {
             link.next().into_iter().for_each(&mut sooner);
             let Some(stream) = link.stream() else { continue };
             // If it sends too much, what it sends is to wait; its end is not.
-            let later = self.mapping.guest(guest).and_then(|listener| listener.wait(time));
+            let later = self.mapping.guest(guest).and_then(|end| end.wait(time));
             let flags = if later.is_some() { PollFlags::empty() } else { PollFlags::IN };
             later.map(|later| self.began.saturating_add(later)).into_iter().for_each(&mut sooner);
             fds.push(PollFd::from_borrowed_fd(stream.as_fd(), flags));

@@ -2,30 +2,30 @@
 //! raises weights, and the host's own BFQ prefers the cgroup of one that does
 //! (vIrtical D3.6, chapter 9, with Linux's schedulers as they are).
 //!
-//! In a guest, [`ask`] makes of what a `stasis_guest_agent::bfq_tracer::BfqTracer` sees the
+//! In a guest, [`guest_end`] makes of what a `stasis_guest_agent::bfq_tracer::BfqTracer` sees the
 //! messages of [`message`], and [`guest`] sends them through a virtio port. On
-//! the host, [`host`] hears several guests, [`listen`] checks what each says,
+//! the host, [`host`] hears several guests, [`host_end`] checks what each says,
 //! [`mapping`] bounds what they get, [`cgroup`] sets and restores weights, and
 //! [`drive`] keeps the drive's own queue short meanwhile.
 //!
-//! Promises: `message`, `ask`, `listen` and `mapping` are pure: no clock, no I/O.
+//! Promises: `message`, `guest_end`, `host_end` and `mapping` are pure: no clock, no I/O.
 //! What a guest sends is checked and costs the host a bounded time, and nothing
 //! of it panics. What was changed is restored, however the program ends.
 
-pub mod ask;
 pub mod cgroup;
 pub mod drive;
 pub mod guest;
+pub mod guest_end;
 pub mod host;
-pub mod listen;
+pub mod host_end;
 pub mod mapping;
 pub mod message;
 pub mod report;
 
 mod error;
 mod link;
-mod note;
 mod port;
+mod saved_state;
 
 pub use error::Error;
 

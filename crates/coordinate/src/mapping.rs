@@ -3,12 +3,12 @@
 use stasis_clock::Nanos;
 use stasis_scheduler::Help;
 
-use crate::listen::Listener;
+use crate::host_end::HostEnd;
 
 /// The guests that share a host's drive, by number.
 #[derive(Debug)]
 pub struct Mapping {
-    guests: Vec<Listener>,
+    guests: Vec<HostEnd>,
     help: Help,
 }
 
@@ -16,22 +16,22 @@ impl Mapping {
     /// `guests` of them, which get help for `share` (in millionths) of time and
     /// `burst` beyond.
     pub fn new(guests: usize, share: u32, burst: Nanos) -> Self {
-        let guests = (0..guests).map(|_| Listener::default()).collect();
+        let guests = (0..guests).map(|_| HostEnd::default()).collect();
         Self { guests, help: Help::new(share, burst) }
     }
 
     /// A guest has sent something.
     pub fn hear(&mut self, now: Nanos, guest: usize, bytes: &[u8]) {
-        if let Some(listener) = self.guests.get_mut(guest) {
-            listener.hear(now, bytes);
+        if let Some(end) = self.guests.get_mut(guest) {
+            end.hear(now, bytes);
             self.settle(now, guest);
         }
     }
 
     /// A guest's connection is gone.
     pub fn forget(&mut self, now: Nanos, guest: usize) {
-        if let Some(listener) = self.guests.get_mut(guest) {
-            listener.forget();
+        if let Some(end) = self.guests.get_mut(guest) {
+            end.forget();
             self.settle(now, guest);
         }
     }
@@ -55,12 +55,12 @@ impl Mapping {
 
     /// When to call [`Mapping::advance`] though nothing comes.
     pub fn next(&self) -> Option<Nanos> {
-        let ends = self.guests.iter().filter_map(Listener::next);
+        let ends = self.guests.iter().filter_map(HostEnd::next);
         ends.chain(self.help.next()).min()
     }
 
     /// What one guest asks.
-    pub fn guest(&self, guest: usize) -> Option<&Listener> {
+    pub fn guest(&self, guest: usize) -> Option<&HostEnd> {
         self.guests.get(guest)
     }
 

@@ -3,7 +3,7 @@
 use stasis_block::{Command, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_scheduler::{
-    Gate, GroupId, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec,
+    Dispatcher, GroupId, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec,
 };
 
 use crate::slots::Slots;
@@ -40,7 +40,7 @@ struct Held {
 /// tenant of default weight, which is there from the beginning.
 pub struct Scheduled {
     lower: Box<dyn Layer>,
-    gate: Gate,
+    dispatcher: Dispatcher,
     first: Tenant,
     slots: Slots<Held>,
     // Of each tenant.
@@ -53,10 +53,10 @@ pub struct Scheduled {
 impl Scheduled {
     /// Puts the scheduler before `lower`, in which nothing is in flight.
     pub fn new(spec: &SchedulerSpec, lower: Box<dyn Layer>) -> Self {
-        let mut gate = Gate::new(spec.build(), spec.depth);
-        let first = Tenant(gate.scheduler().create(0, &QueueSpec::default()));
+        let mut dispatcher = Dispatcher::new(spec.build(), spec.depth);
+        let first = Tenant(dispatcher.scheduler().create(0, &QueueSpec::default()));
         let (slots, due, done) = (Slots::default(), Vec::new(), Vec::new());
-        Self { lower, gate, first, slots, submitted: Vec::new(), due, done }
+        Self { lower, dispatcher, first, slots, submitted: Vec::new(), due, done }
     }
 
     /// The tenant whose commands come through [`Layer::submit`].
@@ -66,24 +66,24 @@ impl Scheduled {
 
     /// One more tenant.
     pub fn add_tenant(&mut self, now: Nanos, spec: &QueueSpec) -> Tenant {
-        Tenant(self.gate.scheduler().create(now, spec))
+        Tenant(self.dispatcher.scheduler().create(now, spec))
     }
 
     /// A group that tenants can share, of this weight.
     pub fn create_group(&mut self, weight: u32) -> GroupId {
-        self.gate.scheduler().create_group(weight)
+        self.dispatcher.scheduler().create_group(weight)
     }
 
     /// A tenant begins or ends to ask for help.
     pub fn help(&mut self, now: Nanos, tenant: Tenant, on: bool) {
         self.catch_up(now);
-        self.gate.scheduler().help(now, tenant.0, on);
+        self.dispatcher.scheduler().help(now, tenant.0, on);
         self.fill(now);
     }
 
     /// What a tenant got until `now`.
     pub fn tenant_statistics(&self, now: Nanos, tenant: Tenant) -> QueueStatistics {
-        self.gate.schedules().statistics(now, tenant.0)
+        self.dispatcher.schedules().statistics(now, tenant.0)
     }
 
     /// Takes a tenant's command at `now` (ns), which is not before any earlier
@@ -106,7 +106,7 @@ impl Scheduled {
         let held = Held { tenant, tag, queue, command, submit: now, order, data };
         let slot = self.slots.insert(held);
         let request = Request { urgent, ..Request::new(slot, command) };
-        if let Err(refused) = self.gate.submit(now, tenant.0, &request) {
+        if let Err(refused) = self.dispatcher.submit(now, tenant.0, &request) {
             debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
             self.finish(slot, command.operation.failure(), Vec::new(), now);
         }
@@ -125,7 +125,7 @@ impl Scheduled {
             self.lower.advance(at, &mut self.done);
             let mut done = std::mem::take(&mut self.done);
             for Done { tag: slot, status, data, at, .. } in done.drain(..) {
-                self.gate.complete(at, slot);
+                self.dispatcher.complete(at, slot);
                 self.finish(slot, status, data, at);
             }
             self.done = done;
@@ -134,11 +134,11 @@ impl Scheduled {
     }
 
     fn inner_event(&self) -> Option<Nanos> {
-        self.lower.next_event().into_iter().chain(self.gate.next_event()).min()
+        self.lower.next_event().into_iter().chain(self.dispatcher.next_event()).min()
     }
 
     fn fill(&mut self, now: Nanos) {
-        while let Some(slot) = self.gate.next(now) {
+        while let Some(slot) = self.dispatcher.next(now) {
             let Some(held) = self.slots.get_mut(slot) else {
                 debug_assert!(false, "the scheduler sent what is not here");
                 continue;
@@ -192,7 +192,7 @@ impl Decorator for Scheduled {
 impl std::fmt::Debug for Scheduled {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Scheduled")
-            .field("scheduler", &self.gate.schedules().name())
+            .field("scheduler", &self.dispatcher.schedules().name())
             .field("in_flight", &self.slots.len())
             .finish_non_exhaustive()
     }

@@ -13,7 +13,7 @@
 //!   else holds depends on its [`Durability`]: everything that was acknowledged
 //!   before a flush that ended; or, with [`Durability::Ordered`], everything
 //!   before some flush and nothing after the next.
-//! - Where it is asked for ([`Opening::outlive`]), what was acknowledged is there
+//! - Where it is asked for ([`Opening::kill_safe`]), what was acknowledged is there
 //!   after the program was killed, flushed or not.
 //! - A write that finds no room ends with an error, and the image stays sound
 //!   and goes on.
@@ -33,17 +33,17 @@ mod error;
 mod header;
 mod host;
 mod job;
+mod kill_safety;
 mod layer;
 mod map;
 mod open;
-mod outlive;
+mod redo_log;
 mod refcounts;
 mod repair;
 mod storage;
 mod tables;
 mod tasks;
 mod timeless;
-mod unflushed;
 
 pub use chain::{find, newer_below, Format, Found, Link, DEPTH_LIMIT};
 pub use check::Report;

@@ -15,13 +15,13 @@ use crate::chain::{self, Format, Found, Link};
 use crate::core::Core;
 use crate::header::Source;
 use crate::host::Shared;
+use crate::kill_safety::KillSafety;
 use crate::layer::{instantly, Image};
-use crate::outlive::Outlive;
 use crate::repair;
 use crate::storage::{Handle, Role};
 use crate::tables::{Tables, Write};
 use crate::tasks::Tasks;
-use crate::{unflushed, Durability, Header, ImageError, Settings};
+use crate::{redo_log, Durability, Header, ImageError, Settings};
 
 /// Clusters that an image may need beside those of its disk and its tables.
 const SPARE: u64 = 64;
@@ -36,7 +36,7 @@ pub struct Opening {
     // How long each is.
     lengths: Vec<u64>,
     writable: bool,
-    outlive: bool,
+    kill_safe: bool,
 }
 
 /// How far the file of an image can grow, in bytes.
@@ -97,7 +97,7 @@ pub fn find_links(
             let what = "a bitmap of changed blocks".to_owned();
             return Err(ImageError::Unsupported { path: found.links[0].path.clone(), what });
         }
-        let mut changed = unflushed::recover(&found.links[0].path, &found.header)?;
+        let mut changed = redo_log::recover(&found.links[0].path, &found.header)?;
         if changed {
             found = chain::inspect(found.links)?;
         }
@@ -113,8 +113,8 @@ pub fn find_links(
             lengths[0] = Source::new(&file).map_err(os)?.length;
         }
     }
-    let outlive = false;
-    Ok((Opening { found, places, lengths, writable, outlive }, Box::new(medium)))
+    let kill_safe = false;
+    Ok((Opening { found, places, lengths, writable, kill_safe }, Box::new(medium)))
 }
 
 impl Opening {
@@ -140,8 +140,8 @@ impl Opening {
     /// Has everything that is acknowledged outlive the program, as someone has to
     /// who goes on where a program was killed: not only what was flushed. For
     /// images in files of this host.
-    pub fn outlive(self) -> Self {
-        Self { outlive: true, ..self }
+    pub fn kill_safe(self) -> Self {
+        Self { kill_safe: true, ..self }
     }
 
     /// Opens the image on `lower`, a drive with the medium that the opening came
@@ -214,14 +214,14 @@ impl Opening {
             .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
             .map_err(|source| ImageError::Format { path: self.path(), source })?;
         let barriers = lower.barrier().is_some();
-        let outlive = match self.outlive && writable {
-            true => Outlive::everything(&self.path(), header.version > 2),
-            false => Outlive::default(),
+        let kill_safety = match self.kill_safe && writable {
+            true => KillSafety::everything(&self.path(), header.version > 2),
+            false => KillSafety::default(),
         };
-        if outlive.is_logged() {
+        if kill_safety.is_logged() {
             self.mark(&mut *lower, &shared)?;
         }
-        let core = Core::new(access, shared, settings, outlive, header.version > 2, barriers);
+        let core = Core::new(access, shared, settings, kill_safety, header.version > 2, barriers);
         Ok(Image::new(lower, Arc::new(core), tasks, self.path(), size, writable))
     }
 

@@ -17,7 +17,7 @@ const BLOCKS: usize = 256;
 fn open_to_outlive(path: &Path, seed: u64, settings: Settings) -> Driver<Image> {
     let (opening, medium) = open_files(path, true, &options()).unwrap();
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
-    Driver::new(opening.outlive().open(Box::new(drive), settings).unwrap())
+    Driver::new(opening.kill_safe().open(Box::new(drive), settings).unwrap())
 }
 
 fn log_of(path: &Path) -> PathBuf {

@@ -1,6 +1,6 @@
 //! What a controller is made to be.
 
-use crate::physical::{Physical, PhysicalError};
+use crate::ocssd::{Ocssd, OcssdError};
 use crate::zoned::{Zones, ZonesError};
 
 /// How shadow doorbells are used once the driver has configured them.
@@ -54,14 +54,14 @@ pub struct Namespace {
     /// Its geometry, if it is an Open-Channel drive. Its blocks are then the
     /// sectors that exist; addresses have holes where a count is no power of
     /// two.
-    pub physical: Option<Physical>,
+    pub ocssd: Option<Ocssd>,
 }
 
 impl Namespace {
     /// A namespace of `blocks` blocks at the drive's beginning, which may be
     /// written.
     pub fn new(blocks: u64, block_size: u32) -> Self {
-        Self { start: 0, blocks, block_size, read_only: false, zoned: None, physical: None }
+        Self { start: 0, blocks, block_size, read_only: false, zoned: None, ocssd: None }
     }
 
     /// Its size in bytes.
@@ -191,11 +191,11 @@ pub enum ConfigError {
     },
     /// A geometry that cannot be.
     #[error("NVMe namespace {nsid}: {error}")]
-    Physical {
+    Ocssd {
         /// Number of the namespace, from 1.
         nsid: usize,
         /// Why.
-        error: PhysicalError,
+        error: OcssdError,
     },
     /// A namespace with both zones and a geometry.
     #[error("NVMe namespace {nsid} is both zoned and physical; take one away")]
@@ -285,7 +285,7 @@ impl Config {
 
     /// Whether any namespace is an Open-Channel drive.
     pub(crate) fn has_chunks(&self) -> bool {
-        self.namespaces.iter().any(|namespace| namespace.physical.is_some())
+        self.namespaces.iter().any(|namespace| namespace.ocssd.is_some())
     }
 
     /// Interrupt vectors: one for each queue pair and one for the admin queues.
@@ -299,22 +299,21 @@ impl Namespace {
     /// geometry is in blocks.
     pub(crate) fn can_have_blocks_of(&self, size: u32, bytes: u64) -> bool {
         let zones = |zones: &Zones| zones.check(bytes, size.into()).is_ok();
-        self.zoned.as_ref().is_none_or(zones)
-            && (self.physical.is_none() || size == self.block_size)
+        self.zoned.as_ref().is_none_or(zones) && (self.ocssd.is_none() || size == self.block_size)
     }
 
     fn check_layout(&self, nsid: usize) -> Result<(), ConfigError> {
         let size = u64::from(self.block_size);
-        if self.zoned.is_some() && self.physical.is_some() {
+        if self.zoned.is_some() && self.ocssd.is_some() {
             return Err(ConfigError::Both { nsid });
         }
         if let Some(zones) = &self.zoned {
             let checked = zones.check(self.blocks * size, size);
             checked.map_err(|error| ConfigError::Zones { nsid, error })?;
         }
-        if let Some(physical) = &self.physical {
-            let checked = physical.check(self.blocks, size);
-            checked.map_err(|error| ConfigError::Physical { nsid, error })?;
+        if let Some(ocssd) = &self.ocssd {
+            let checked = ocssd.check(self.blocks, size);
+            checked.map_err(|error| ConfigError::Ocssd { nsid, error })?;
         }
         Ok(())
     }

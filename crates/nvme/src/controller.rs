@@ -12,7 +12,7 @@ use crate::config::{Config, ConfigError, Namespace};
 use crate::identity::NamespaceIdentity;
 use crate::interrupts::Interrupts;
 use crate::intervals::Intervals;
-use crate::physical::{ChunkSet, Notifications};
+use crate::ocssd::{ChunkSet, Notifications};
 use crate::placement::PlacementState;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
@@ -77,7 +77,7 @@ pub struct Controller {
     pub(crate) statistics: Statistics,
     /// By namespace; resets of the controller leave it alone.
     pub(crate) zoned: Vec<Option<ZonedNamespace>>,
-    pub(crate) physical: Vec<Option<ChunkSet>>,
+    pub(crate) ocssd: Vec<Option<ChunkSet>>,
     pub(crate) chunk_notifications: Notifications,
     /// Virtual time as last told (ns).
     pub(crate) now: Nanos,
@@ -125,7 +125,7 @@ impl Controller {
             errors: ErrorLog::default(),
             statistics: Statistics::default(),
             zoned: ZonedNamespace::all(&config),
-            physical: ChunkSet::all(&config),
+            ocssd: ChunkSet::all(&config),
             chunk_notifications: Notifications::default(),
             now: 0,
             temperature: crate::admin::NORMAL_TEMPERATURE,

@@ -86,7 +86,7 @@ impl Controller {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
         if command.opcode != opcode::FLUSH && self.chunks(command.nsid).is_some() {
-            return self.execute_physical(memory, queue, command);
+            return self.execute_ocssd(memory, queue, command);
         }
         match command.opcode {
             opcode::FLUSH => self.flush(queue, command),

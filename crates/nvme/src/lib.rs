@@ -40,7 +40,7 @@ mod interrupts;
 mod intervals;
 mod io;
 mod lifecycle;
-mod physical;
+mod ocssd;
 mod placement;
 mod prp;
 mod queue;
@@ -56,7 +56,7 @@ mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy, VENDOR_ID};
 pub use controller::{Controller, Request, MOST_REFUSED};
-pub use physical::{Physical, PhysicalError};
+pub use ocssd::{Ocssd, OcssdError};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use vendor::VendorRequest;

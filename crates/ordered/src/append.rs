@@ -44,7 +44,7 @@ pub fn append<F: HostFile>(
         Change::Data(data, sum) => (state.next(Kind::Data, offset, data.len() as u64, sum), data),
         Change::Zeroes(length) => (state.next(Kind::Zeroes, offset, length, 0), &[][..]),
     };
-    Ring { file: log, size: state.head().ring }.write(&record, data)?;
+    Ring { file: log, size: state.superblock().ring }.write(&record, data)?;
     state.wrote(&record, now);
     Ok(())
 }
@@ -55,7 +55,7 @@ pub fn append<F: HostFile>(
 /// What the host says.
 pub fn begin_sync<F: HostFile>(state: &mut State, log: &F, now: Nanos) -> io::Result<Point> {
     if let Some(seal) = state.seal() {
-        Ring { file: log, size: state.head().ring }.write(&seal, &[])?;
+        Ring { file: log, size: state.superblock().ring }.write(&seal, &[])?;
         state.wrote(&seal, now);
     }
     if has(Bug::EarlyDurable) {

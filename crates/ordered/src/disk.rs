@@ -10,7 +10,7 @@ use crate::host::HostFile;
 use crate::record::{checksum, LONGEST};
 use crate::shared::{Counters, Shared};
 use crate::state::State;
-use crate::{carrier, DiskError, Durability, Options};
+use crate::{checkpointer, DiskError, Durability, Options};
 
 /// An open disk.
 pub struct Disk<L: HostFile + 'static = std::fs::File, D: HostFile + 'static = std::fs::File> {
@@ -30,8 +30,8 @@ impl<L: HostFile + 'static, D: HostFile + 'static> Disk<L, D> {
         let mut disk = Self { shared, threads: Vec::new() };
         let keeper = disk.shared.clone();
         disk.spawn("stasis-keep", move || keeper.keep())?;
-        let carrier = disk.shared.clone();
-        disk.spawn("stasis-carry", move || carrier::run(&carrier))?;
+        let checkpointer = disk.shared.clone();
+        disk.spawn("stasis-checkpoint", move || checkpointer::run(&checkpointer))?;
         Ok(disk)
     }
 
@@ -132,25 +132,25 @@ impl<L: HostFile + 'static, D: HostFile + 'static> Disk<L, D> {
     /// What it did since it was opened.
     pub fn counters(&self) -> Counters {
         let inner = self.shared.lock();
-        let carried_bytes = self.shared.carried_bytes.load(Relaxed);
+        let checkpointed_bytes = self.shared.checkpointed_bytes.load(Relaxed);
         let forced_orders = inner.state.forced_orders;
-        Counters { carried_bytes, forced_orders, ..inner.counters }
+        Counters { checkpointed_bytes, forced_orders, ..inner.counters }
     }
 
-    /// Makes everything durable and carries it to the disk's own file, which is
+    /// Makes everything durable and checkpoints it to the disk's own file, which is
     /// then a plain image.
     ///
     /// # Errors
-    /// The host's; what is in the log is carried when the disk is next opened.
+    /// The host's; what is in the log is checkpointed when the disk is next opened.
     pub fn close(mut self) -> Result<(), DiskError> {
         self.stop();
-        carrier::close(&self.shared)
+        checkpointer::close(&self.shared)
     }
 
     fn stop(&mut self) {
         self.shared.lock().stopping = true;
         self.shared.keep.notify_all();
-        self.shared.carry.notify_all();
+        self.shared.checkpoint.notify_all();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so.
             let _ = thread.join();
@@ -160,7 +160,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> Disk<L, D> {
 
 impl<L: HostFile + 'static, D: HostFile + 'static> Drop for Disk<L, D> {
     /// As after a crash of the program: nothing that was acknowledged is lost,
-    /// and the log is carried when the disk is next opened.
+    /// and the log is checkpointed when the disk is next opened.
     fn drop(&mut self) {
         self.stop();
     }
@@ -169,8 +169,8 @@ impl<L: HostFile + 'static, D: HostFile + 'static> Drop for Disk<L, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::{Head, HEADS, UNKNOWN};
     use crate::simulation::host::{File, Power};
+    use crate::superblock::{Superblock, SUPERBLOCKS, UNKNOWN};
 
     const RING: u64 = 4 << 20;
     const CAPACITY: u64 = 8 << 20;
@@ -181,8 +181,8 @@ mod tests {
     fn disk() -> (Simulated, Arc<File>, Arc<Power>) {
         let power = Power::new();
         let file = |bytes: u64| Arc::new(File::new(vec![0; bytes as usize], power.clone(), 1));
-        let (log, image) = (file(HEADS + RING), file(CAPACITY));
-        let head = Head {
+        let (log, image) = (file(SUPERBLOCKS + RING), file(CAPACITY));
+        let superblock = Superblock {
             generation: 0,
             incarnation: 1,
             capacity: CAPACITY,
@@ -193,7 +193,8 @@ mod tests {
             clean: false,
         };
         let options = Options { max_lag_bytes: RING / 2, ..Options::default() };
-        let disk = Disk::start((log, "log"), (image.clone(), "image"), State::new(head), options);
+        let disk =
+            Disk::start((log, "log"), (image.clone(), "image"), State::new(superblock), options);
         (disk.unwrap(), image, power)
     }
 

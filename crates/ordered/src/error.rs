@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::head::VERSION;
+use crate::superblock::VERSION;
 
 /// Why an operation of the disk failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -83,7 +83,7 @@ pub enum OpenError {
         /// Its version.
         version: u32,
     },
-    /// The log has no head.
+    /// The log has no superblock.
     #[error(
         "{log} is damaged: it is no log; restore it. Without it {image} lacks what was written last: \
          remove the log only if the image was closed before"

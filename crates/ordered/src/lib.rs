@@ -4,7 +4,7 @@
 //! What is written between two flushes is an epoch. Epochs are appended to a
 //! log beside the disk's file, with checksums, so that their order needs no
 //! sync of the host's file system: after a crash the longest beginning of whole
-//! epochs counts. A thread syncs the log soon, and another carries what is
+//! epochs counts. A thread syncs the log soon, and another checkpoints what is
 //! durable to the disk's own file, which is a plain image once closed.
 //!
 //! Promises:
@@ -20,16 +20,15 @@
 //! - From any number of threads. Memory is bounded by the log's size: about 150
 //!   bytes for each record in it, and the host's page cache.
 //!
-//! [`record`], [`head`], [`index`], [`state`] are pure; [`carry`] and
+//! [`record`], [`superblock`], [`index`], [`state`] are pure; [`checkpoint`] and
 //! [`recover`] know files only by [`HostFile`], so that a simulation can cut
 //! the power at any point.
 
 pub mod append;
-mod carrier;
-pub mod carry;
+pub mod checkpoint;
+mod checkpointer;
 mod disk;
 mod error;
-pub mod head;
 mod host;
 pub mod index;
 mod medium;
@@ -42,6 +41,7 @@ mod shared;
 #[cfg(test)]
 mod simulation;
 pub mod state;
+pub mod superblock;
 
 pub use disk::Disk;
 pub use error::{DiskError, OpenError};

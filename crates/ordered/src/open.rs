@@ -9,11 +9,11 @@ use rustix::fs::{FlockOperation, IFlags};
 use rustix::io::Errno;
 use stasis_clock::{Nanos, MILLISECOND};
 
-use crate::head::{Head, NoHead, HEADS, UNKNOWN};
 use crate::host::HostFile;
 use crate::record::{LONGEST, PAGE};
 use crate::recover::{self, Unrecoverable};
 use crate::state::State;
+use crate::superblock::{NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
 use crate::{Disk, Durability, OpenError, LEAST_LOG};
 
 /// How a disk treats what is written.
@@ -45,7 +45,7 @@ impl Default for Options {
 /// What opening a disk found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Bytes of the log that were carried to the disk's own file.
+    /// Bytes of the log that were written to the disk's own file.
     pub replayed: u64,
     /// Bytes of the log that were cut off: records of an epoch without its end.
     pub cut: u64,
@@ -92,10 +92,10 @@ impl Disk {
         let (log, length) = open_locked(&path)?;
         let recovery = recover::recover(&log, length, stasis_media::boot().unwrap_or(UNKNOWN))
             .map_err(|why| match why {
-                Unrecoverable::Head(NoHead::Newer(version)) => {
+                Unrecoverable::Superblock(NoSuperblock::Newer(version)) => {
                     OpenError::Newer { log: path.clone(), version }
                 }
-                Unrecoverable::Head(NoHead::Damaged) => {
+                Unrecoverable::Superblock(NoSuperblock::Damaged) => {
                     OpenError::NoLog { log: path.clone(), image: image.into() }
                 }
                 Unrecoverable::Truncated { length, expected } => {
@@ -106,18 +106,18 @@ impl Disk {
                 }
                 Unrecoverable::Io(source) => host(&path, "read it")(source),
             })?;
-        let expected = recovery.plan.head.capacity;
+        let expected = recovery.plan.superblock.capacity;
         if expected != capacity {
             let (log, image) = (path, image.into());
             return Err(OpenError::OtherDisk { log, image, capacity, expected });
         }
         let recovered = Recovered { replayed: recovery.replayed, cut: recovery.cut };
-        let head = recover::apply(&log, &disk, recovery)
+        let superblock = recover::apply(&log, &disk, recovery)
             .map_err(host(image, "write to it, or to its log, what the log holds"))?;
-        let limit = options.max_lag_bytes.clamp(LONGEST, head.ring / 2);
+        let limit = options.max_lag_bytes.clamp(LONGEST, superblock.ring / 2);
         let options = Options { max_lag_bytes: limit, ..options };
         let names = (path.display().to_string(), image.display().to_string());
-        let disk = Self::start((log, &names.0), (disk, &names.1), State::new(head), options)
+        let disk = Self::start((log, &names.0), (disk, &names.1), State::new(superblock), options)
             .map_err(host(image, "start its threads"))?;
         Ok((disk, recovered))
     }
@@ -177,12 +177,12 @@ fn write_log(path: &Path, capacity: u64, ring: u64) -> io::Result<()> {
     }
     let zeroes = vec![0; LONGEST as usize];
     let mut at = 0;
-    while at < HEADS + ring {
-        let part = (HEADS + ring - at).min(LONGEST);
+    while at < SUPERBLOCKS + ring {
+        let part = (SUPERBLOCKS + ring - at).min(LONGEST);
         file.write(at, &[&zeroes[..part as usize]])?;
         at += part;
     }
-    let head = Head {
+    let superblock = Superblock {
         generation: 0,
         incarnation: 0,
         capacity,
@@ -192,7 +192,7 @@ fn write_log(path: &Path, capacity: u64, ring: u64) -> io::Result<()> {
         boot: UNKNOWN,
         clean: true,
     };
-    file.write(head.place(), &[&head.encode()])?;
+    file.write(superblock.place(), &[&superblock.encode()])?;
     file.sync_all()
 }
 

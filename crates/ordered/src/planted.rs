@@ -11,17 +11,17 @@ pub enum Bug {
     OpenEpoch,
     /// The disk's file is written before the log is durable.
     CarryEarly,
-    /// What is newest is carried, durable or not.
+    /// What is newest is checkpointed, durable or not.
     CarryNewest,
-    /// The head is written before the disk's file is durable.
+    /// The superblock is written before the disk's file is durable.
     NoDiskSync,
-    /// The log's place is used again before the head is durable.
+    /// The log's place is used again before the superblock is durable.
     NoHeadSync,
     /// Records of earlier openings count.
     AnyIncarnation,
     /// A flush that has to be durable ends without a sync.
     EarlyDurable,
-    /// A recovery begins to carry before the log is durable.
+    /// A recovery begins to checkpoint before the log is durable.
     NoRecoverySync,
     /// A sync is said to cover what was written while it was under way.
     LatePoint,

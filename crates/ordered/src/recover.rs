@@ -3,14 +3,14 @@
 
 use std::io;
 
-use crate::carry::{Carry, Stage};
-use crate::head::{Boot, Head, NoHead, HEADS, UNKNOWN};
+use crate::checkpoint::{Checkpoint, Stage};
 use crate::host::HostFile;
 use crate::index::{Index, Source};
 use crate::planted::{has, Bug};
 use crate::record::{checksum, Kind, Record, HEADER, LONGEST, PAGE};
 use crate::ring::Ring;
 use crate::state::Plan;
+use crate::superblock::{Boot, NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
 
 /// Bytes read at once: a longest record and the header behind it.
 const WINDOW: u64 = 2 * LONGEST;
@@ -18,9 +18,9 @@ const WINDOW: u64 = 2 * LONGEST;
 /// Why a log cannot be recovered.
 #[derive(Debug)]
 pub enum Unrecoverable {
-    /// It has no head that is understood.
-    Head(NoHead),
-    /// It is shorter than its head says (bytes).
+    /// It has no superblock that is understood.
+    Superblock(NoSuperblock),
+    /// It is shorter than its superblock says (bytes).
     Truncated {
         /// What it is long.
         length: u64,
@@ -48,9 +48,9 @@ pub struct Recovery {
     /// Where only the program crashed, the log is in the host's page cache and
     /// may not be durable: the seal that makes its last epoch whole.
     pub seal: Option<Record>,
-    /// What to carry to the disk's file, with the head of an empty log.
+    /// What to checkpoint to the disk's file, with the superblock of an empty log.
     pub plan: Plan,
-    /// Bytes of records that are carried there.
+    /// Bytes of records that are checkpointed there.
     pub replayed: u64,
     /// Bytes of sound records that were cut off, because their epoch has no end.
     pub cut: u64,
@@ -64,19 +64,19 @@ pub struct Recovery {
 /// # Errors
 /// [`Unrecoverable`], which tells what is wrong with the log.
 pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery, Unrecoverable> {
-    let mut pages = vec![0; HEADS as usize];
+    let mut pages = vec![0; SUPERBLOCKS as usize];
     log.read(0, &mut pages)?;
-    let head = Head::newest(&pages).map_err(Unrecoverable::Head)?;
-    let expected = HEADS + head.ring;
+    let superblock = Superblock::newest(&pages).map_err(Unrecoverable::Superblock)?;
+    let expected = SUPERBLOCKS + superblock.ring;
     if length < expected {
         return Err(Unrecoverable::Truncated { length, expected });
     }
     let mut index = Index::default();
     // Records of the epoch that is not known to be whole.
     let mut waiting = Vec::new();
-    let (mut cut, mut epoch) = (head.tail, head.epoch);
-    let mut reader = Reader::new(Ring { file: log, size: head.ring }, head.tail);
-    while let Some(record) = reader.next(&head, epoch)? {
+    let (mut cut, mut epoch) = (superblock.tail, superblock.epoch);
+    let mut reader = Reader::new(Ring { file: log, size: superblock.ring }, superblock.tail);
+    while let Some(record) = reader.next(&superblock, epoch)? {
         if record.epoch > epoch {
             (cut, epoch) = (record.address, record.epoch);
             waiting.drain(..).for_each(|record| note(&mut index, &record));
@@ -84,30 +84,30 @@ pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery
         waiting.push(record);
     }
     let end = reader.address;
-    if !head.clean {
-        reader.look_beyond(&head, end)?;
+    if !superblock.clean {
+        reader.look_beyond(&superblock, end)?;
     }
     let mut seal = None;
-    if (head.boot == boot && boot != UNKNOWN) || has(Bug::OpenEpoch) {
+    if (superblock.boot == boot && boot != UNKNOWN) || has(Bug::OpenEpoch) {
         // Not behind its own seal: however often this is begun again, the log
         // grows once.
         if waiting.iter().any(|record: &Record| record.kind != Kind::Seal) {
-            seal = Some(Record::seal(head.incarnation, end, epoch + 1, head.tail));
+            seal = Some(Record::seal(superblock.incarnation, end, epoch + 1, superblock.tail));
         }
         cut = end;
         waiting.drain(..).for_each(|record| note(&mut index, &record));
     }
-    let next = Head {
-        generation: head.generation + 1,
-        incarnation: head.incarnation + 1,
+    let next = Superblock {
+        generation: superblock.generation + 1,
+        incarnation: superblock.incarnation + 1,
         tail: seal.map_or(end, |seal| seal.end()).next_multiple_of(PAGE),
         epoch: epoch + 2,
         boot,
         clean: false,
-        ..head
+        ..superblock
     };
-    let plan = Plan { extents: index.iter().collect(), head: next };
-    Ok(Recovery { seal, plan, replayed: cut - head.tail, cut: end - cut })
+    let plan = Plan { extents: index.iter().collect(), superblock: next };
+    Ok(Recovery { seal, plan, replayed: cut - superblock.tail, cut: end - cut })
 }
 
 /// Does what `recovery` says, and ends with the log empty. It can be begun again
@@ -115,8 +115,12 @@ pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery
 ///
 /// # Errors
 /// What the host says.
-pub fn apply<L: HostFile, D: HostFile>(log: &L, disk: &D, recovery: Recovery) -> io::Result<Head> {
-    let ring = Ring { file: log, size: recovery.plan.head.ring };
+pub fn apply<L: HostFile, D: HostFile>(
+    log: &L,
+    disk: &D,
+    recovery: Recovery,
+) -> io::Result<Superblock> {
+    let ring = Ring { file: log, size: recovery.plan.superblock.ring };
     if let Some(seal) = &recovery.seal {
         ring.write(seal, &[])?;
     }
@@ -124,11 +128,11 @@ pub fn apply<L: HostFile, D: HostFile>(log: &L, disk: &D, recovery: Recovery) ->
     if !has(Bug::NoRecoverySync) {
         log.sync()?;
     }
-    let mut carry = Carry::new(recovery.plan);
-    while carry.stage() != Stage::Done {
-        carry.step(log, disk)?;
+    let mut checkpoint = Checkpoint::new(recovery.plan);
+    while checkpoint.stage() != Stage::Done {
+        checkpoint.step(log, disk)?;
     }
-    Ok(carry.plan().head)
+    Ok(checkpoint.plan().superblock)
 }
 
 fn note(index: &mut Index, record: &Record) {
@@ -177,13 +181,13 @@ impl<'a, F: HostFile> Reader<'a, F> {
     }
 
     /// The next record, if there is one.
-    fn next(&mut self, head: &Head, epoch: u64) -> io::Result<Option<Record>> {
+    fn next(&mut self, superblock: &Superblock, epoch: u64) -> io::Result<Option<Record>> {
         let Some(record) = self.header(self.address)? else { return Ok(None) };
         let follows = record.address == self.address
-            && (record.incarnation == head.incarnation || has(Bug::AnyIncarnation))
+            && (record.incarnation == superblock.incarnation || has(Bug::AnyIncarnation))
             && record.epoch >= epoch
             && record.end() <= self.first + self.ring.size
-            && (record.kind == Kind::Seal || record.offset + record.length <= head.capacity);
+            && (record.kind == Kind::Seal || record.offset + record.length <= superblock.capacity);
         if !follows {
             return Ok(None);
         }
@@ -200,15 +204,15 @@ impl<'a, F: HostFile> Reader<'a, F> {
 
     /// A later record that knows the log to have been durable beyond `end`
     /// tells that it is damaged there. After each sync a record begins a page.
-    fn look_beyond(&mut self, head: &Head, end: u64) -> Result<(), Unrecoverable> {
+    fn look_beyond(&mut self, superblock: &Superblock, end: u64) -> Result<(), Unrecoverable> {
         let mut address = end.next_multiple_of(PAGE);
         while address < self.first + self.ring.size {
             if let Some(record) = self.header(address)? {
                 let known = record.address == address
-                    && record.incarnation == head.incarnation
+                    && record.incarnation == superblock.incarnation
                     && record.durable > end;
                 if known {
-                    let offset = HEADS + end % self.ring.size;
+                    let offset = SUPERBLOCKS + end % self.ring.size;
                     return Err(Unrecoverable::Damaged { offset });
                 }
             }

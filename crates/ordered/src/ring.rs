@@ -3,9 +3,9 @@
 
 use std::io;
 
-use crate::head::HEADS;
 use crate::host::HostFile;
 use crate::record::{Record, PAGE};
+use crate::superblock::SUPERBLOCKS;
 
 const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
 
@@ -22,7 +22,7 @@ impl<F: HostFile> Ring<'_, F> {
     /// Offset in the file, and bytes to the ring's end there.
     fn place(&self, address: u64) -> (u64, u64) {
         let within = address % self.size;
-        (HEADS + within, self.size - within)
+        (SUPERBLOCKS + within, self.size - within)
     }
 
     /// Reads `buffer`, not longer than the ring, from `address` on.
@@ -33,7 +33,7 @@ impl<F: HostFile> Ring<'_, F> {
         if second.is_empty() {
             return Ok(());
         }
-        self.file.read(HEADS, second)
+        self.file.read(SUPERBLOCKS, second)
     }
 
     /// Writes a record and its data, and zeroes up to the page's end: where
@@ -50,6 +50,6 @@ impl<F: HostFile> Ring<'_, F> {
         // Headers do not wrap: the ring's size is a multiple of theirs.
         let (first, second) = data.split_at(data.len().min(left as usize - header.len()));
         self.file.write(offset, &[&header, first])?;
-        self.file.write(HEADS, &[second, zeroes])
+        self.file.write(SUPERBLOCKS, &[second, zeroes])
     }
 }

@@ -29,8 +29,8 @@ pub struct Counters {
     pub forced_orders: u64,
     /// Bytes of data that were written to the log.
     pub log_bytes: u64,
-    /// Bytes that were carried to the disk's own file.
-    pub carried_bytes: u64,
+    /// Bytes that were written to the disk's own file.
+    pub checkpointed_bytes: u64,
     /// Writes that waited for room in the log.
     pub room_waits: u64,
 }
@@ -47,12 +47,12 @@ pub(crate) struct Shared<L, D> {
     pub ring: u64,
     start: Instant,
     pub inner: Mutex<Inner>,
-    // A sync has ended, room was made, the keeper or the carrier has to look.
+    // A sync has ended, room was made, the keeper or the checkpointer has to look.
     pub synced: Condvar,
     pub room: Condvar,
     pub keep: Condvar,
-    pub carry: Condvar,
-    pub carried_bytes: AtomicU64,
+    pub checkpoint: Condvar,
+    pub checkpointed_bytes: AtomicU64,
 }
 
 pub(crate) struct Inner {
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     pub syncing: bool,
     pub stopping: bool,
     pub lost: Option<Arc<io::Error>>,
-    // Whether a write waits for room; how often carrying failed, and why at last.
+    // Whether a write waits for room; how often checkpointing failed, and why at last.
     pub waiting: bool,
     pub failures: u64,
     pub failure: Option<DiskError>,
@@ -85,8 +85,8 @@ impl<L: HostFile, D: HostFile> Shared<L, D> {
             disk,
             log_name: log_name.into(),
             disk_name: disk_name.into(),
-            capacity: state.head().capacity,
-            ring: state.head().ring,
+            capacity: state.superblock().capacity,
+            ring: state.superblock().ring,
             options,
             start: Instant::now(),
             inner: Mutex::new(Inner {
@@ -102,8 +102,8 @@ impl<L: HostFile, D: HostFile> Shared<L, D> {
             synced: Condvar::new(),
             room: Condvar::new(),
             keep: Condvar::new(),
-            carry: Condvar::new(),
-            carried_bytes: AtomicU64::new(0),
+            checkpoint: Condvar::new(),
+            checkpointed_bytes: AtomicU64::new(0),
         }
     }
 
@@ -179,7 +179,7 @@ impl<L: HostFile, D: HostFile> Shared<L, D> {
             self.keep.notify_one();
         }
         if inner.state.used() > self.ring / 2 {
-            self.carry.notify_one();
+            self.checkpoint.notify_one();
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl<L: HostFile, D: HostFile> Shared<L, D> {
         let failures = inner.failures;
         inner.counters.room_waits += 1;
         inner.waiting = true;
-        self.carry.notify_one();
+        self.checkpoint.notify_one();
         inner = wait(&self.room, inner);
         match &inner.failure {
             Some(error) if inner.failures > failures => Err(error.clone()),

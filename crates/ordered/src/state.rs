@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use stasis_clock::Nanos;
 
-use crate::head::Head;
 use crate::index::{Extent, Index, Source};
 use crate::planted::{has, Bug};
 use crate::record::{Kind, Record, HEADER, PAGE};
+use crate::superblock::Superblock;
 
 /// Room that is kept free (bytes): a seal, the zeroes behind a record up to its
 /// page's end, and a page between the log's end and its beginning.
@@ -37,14 +37,14 @@ pub struct Point {
 pub struct Plan {
     /// The newest of what those records say, in the disk's order.
     pub extents: Vec<Extent>,
-    /// The head that leaves them out.
-    pub head: Head,
+    /// The superblock that leaves them out.
+    pub superblock: Superblock,
 }
 
 /// What the log holds.
 #[derive(Debug)]
 pub struct State {
-    head: Head,
+    superblock: Superblock,
     end: u64,
     durable: u64,
     epoch: u64,
@@ -64,19 +64,19 @@ pub struct State {
 }
 
 impl State {
-    /// An empty log that continues where `head` says.
-    pub fn new(head: Head) -> Self {
-        let tail = head.tail;
+    /// An empty log that continues where `superblock` says.
+    pub fn new(superblock: Superblock) -> Self {
+        let tail = superblock.tail;
         Self {
-            head,
+            superblock,
             end: tail,
             durable: tail,
-            epoch: head.epoch,
+            epoch: superblock.epoch,
             begun: false,
             boundary: tail,
             whole: tail,
             sealed: tail,
-            sealed_epoch: head.epoch,
+            sealed_epoch: superblock.epoch,
             entries: VecDeque::new(),
             orders: VecDeque::new(),
             index: Index::default(),
@@ -84,14 +84,14 @@ impl State {
         }
     }
 
-    /// The head that is on the host's disk.
-    pub fn head(&self) -> &Head {
-        &self.head
+    /// The superblock that is on the host's disk.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
     }
 
     /// Where everything before is in the disk's own file.
     pub fn tail(&self) -> u64 {
-        self.head.tail
+        self.superblock.tail
     }
 
     /// The first address that is not yet written.
@@ -101,7 +101,7 @@ impl State {
 
     /// Bytes of the log that are in use.
     pub fn used(&self) -> u64 {
-        self.end - self.head.tail
+        self.end - self.superblock.tail
     }
 
     /// Bytes of the log that are not durable.
@@ -131,14 +131,14 @@ impl State {
 
     /// Whether a record of so many bytes has room.
     pub fn has_room(&self, size: u64) -> bool {
-        self.used() + size + RESERVE <= self.head.ring
+        self.used() + size + RESERVE <= self.superblock.ring
     }
 
     /// The next record, as it is to be written at the log's end.
     pub fn next(&self, kind: Kind, offset: u64, length: u64, checksum: u32) -> Record {
         Record {
             kind,
-            incarnation: self.head.incarnation,
+            incarnation: self.superblock.incarnation,
             address: self.end,
             epoch: self.epoch,
             offset,
@@ -164,8 +164,8 @@ impl State {
         self.entries.push_back(Entry { end: self.end, epoch, offset, length, source });
         self.index.insert(offset, length, source);
         self.begun = true;
-        // Otherwise the log could fill with what may never be carried home.
-        if self.end - self.boundary > self.head.ring / 4 {
+        // Otherwise the log could fill with what may never be checkpointed.
+        if self.end - self.boundary > self.superblock.ring / 4 {
             self.forced_orders += 1;
             self.order(now);
         }
@@ -189,7 +189,7 @@ impl State {
         if (self.end, self.epoch) == (self.sealed, self.sealed_epoch) {
             return None;
         }
-        Some(Record::seal(self.head.incarnation, self.end, self.epoch, self.durable))
+        Some(Record::seal(self.superblock.incarnation, self.end, self.epoch, self.durable))
     }
 
     /// What a sync that begins now makes durable.
@@ -211,9 +211,9 @@ impl State {
     /// the log to be free, as far as they are durable.
     pub fn plan(&self, limit: u64) -> Option<Plan> {
         let whole = if has(Bug::CarryEarly) { self.boundary } else { self.whole };
-        let most = whole.min(self.head.tail.saturating_add(limit));
+        let most = whole.min(self.superblock.tail.saturating_add(limit));
         let mut newest = Index::default();
-        let mut head = self.head;
+        let mut superblock = self.superblock;
         for entry in &self.entries {
             // At least one, or nothing would ever be free.
             if entry.end > whole || (entry.end > most && !newest.is_empty()) {
@@ -221,20 +221,21 @@ impl State {
             }
             // Not from the whole index: what is newer may not be durable.
             newest.insert(entry.offset, entry.length, entry.source);
-            (head.tail, head.epoch) = (entry.end, entry.epoch);
+            (superblock.tail, superblock.epoch) = (entry.end, entry.epoch);
         }
-        head.generation += 1;
+        superblock.generation += 1;
         if has(Bug::CarryNewest) {
-            let extents = self.index.iter().filter(|extent| extent.source.address() < head.tail);
-            return (!newest.is_empty()).then(|| Plan { extents: extents.collect(), head });
+            let extents =
+                self.index.iter().filter(|extent| extent.source.address() < superblock.tail);
+            return (!newest.is_empty()).then(|| Plan { extents: extents.collect(), superblock });
         }
-        (!newest.is_empty()).then(|| Plan { extents: newest.iter().collect(), head })
+        (!newest.is_empty()).then(|| Plan { extents: newest.iter().collect(), superblock })
     }
 
-    /// What `plan` said is done, and its head is durable.
+    /// What `plan` said is done, and its superblock is durable.
     pub fn freed(&mut self, plan: &Plan) {
-        self.head = plan.head;
-        while self.entries.front().is_some_and(|entry| entry.end <= plan.head.tail) {
+        self.superblock = plan.superblock;
+        while self.entries.front().is_some_and(|entry| entry.end <= plan.superblock.tail) {
             self.entries.pop_front();
         }
     }
@@ -242,7 +243,7 @@ impl State {
     /// Reads of these extents of `plan`, which are done, go to the disk's own file.
     pub fn forget(&mut self, plan: &Plan, extents: &[Extent]) {
         for extent in extents {
-            self.index.forget(extent.offset, extent.length, plan.head.tail);
+            self.index.forget(extent.offset, extent.length, plan.superblock.tail);
         }
     }
 }

@@ -47,7 +47,7 @@ fn nothing_that_was_acknowledged_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("disk.img");
     Disk::create(&image, CAPACITY).unwrap();
-    // Enough for the log to be carried many times, and at different points.
+    // Enough for the log to be checkpointed many times, and at different points.
     let mut newest = vec![0u64; BLOCKS as usize];
     for (life, count) in [1, 700, 5000, 6101, 3333].into_iter().enumerate() {
         let mut child = Command::new(std::env::current_exe().unwrap())

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use stasis_experiment::{Doorbells, PhysicalSpec, PlacementSpec, ZonesSpec};
-use stasis_nvme::{Config, Namespace, Physical, Placement, ShadowPolicy, Zones, Zrwa};
+use stasis_nvme::{Config, Namespace, Ocssd, Placement, ShadowPolicy, Zones, Zrwa};
 
 use crate::plan::PlannedDrive;
 
@@ -36,11 +36,11 @@ fn namespaces(capacity: u64, drive: &PlannedDrive) -> Result<Vec<Namespace>> {
     let bytes = if count == 1 { capacity } else { capacity / count / 4096 * 4096 };
     let blocks = bytes / u64::from(drive.block_size);
     let zoned = drive.zones.as_ref().map(zones).transpose()?;
-    let physical = drive.physical.as_ref().map(physical);
+    let ocssd = drive.physical.as_ref().map(ocssd);
     let namespace = |index| Namespace {
         start: index * bytes,
         zoned: zoned.clone(),
-        physical: physical.clone(),
+        ocssd: ocssd.clone(),
         ..Namespace::new(blocks, drive.block_size)
     };
     Ok((0..count).map(namespace).collect())
@@ -62,14 +62,14 @@ fn zones(spec: &ZonesSpec) -> Result<Zones> {
     })
 }
 
-fn physical(spec: &PhysicalSpec) -> Physical {
-    Physical {
+fn ocssd(spec: &PhysicalSpec) -> Ocssd {
+    Ocssd {
         write_min: spec.write_min,
         write_optimal: spec.write_optimal.unwrap_or(spec.write_min),
         cached: spec.cached,
         max_open: spec.max_open,
         max_open_per_unit: spec.max_open_per_unit,
         endurance: spec.endurance,
-        ..Physical::new(spec.groups, spec.units, spec.chunks, spec.sectors)
+        ..Ocssd::new(spec.groups, spec.units, spec.chunks, spec.sectors)
     }
 }

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use stasis_block::Tag;
 use stasis_clock::{Nanos, MILLISECOND};
 
-use crate::patience::Patience;
+use crate::anticipation::Anticipation;
+use crate::clook_queue::{ClookQueue, Requests};
 use crate::pool::Pool;
 use crate::priority::{Class, Turns, CLASS_WAIT};
 use crate::queues::Slab;
-use crate::sweep::{Requests, Sweep};
 use crate::{Priority, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
 
 /// The parameters of `cfq`, with the defaults of Linux's.
@@ -46,8 +46,8 @@ struct Queue {
     priority: Priority,
     // What it changes to when it next stands in line.
     wanted: Priority,
-    sweep: Sweep,
-    patience: Patience,
+    sweep: ClookQueue,
+    anticipation: Anticipation,
     sync: bool,
     in_flight: usize,
     in_line: bool,
@@ -158,7 +158,7 @@ impl Scheduler for Cfq {
         let queue = queue.ok_or(Refused::Queue(id))?;
         let expire = if request.sync { self.spec.expire_sync } else { self.spec.expire_async };
         let slot = self.pool.add(id.0, request, now.saturating_add(expire))?;
-        queue.patience.arrived(now, self.pool.get(slot), self.spec.idle);
+        queue.anticipation.arrived(now, self.pool.get(slot), self.spec.idle);
         queue.sweep.push(&mut self.requests, &mut self.pool, slot);
         queue.sync = request.sync;
         queue.wanted = request.priority.unwrap_or(queue.wanted);
@@ -219,10 +219,10 @@ impl Scheduler for Cfq {
         if queue.in_flight > 0 || !queue.sweep.is_empty() {
             return;
         }
-        queue.patience.idles(now);
+        queue.anticipation.idles(now);
         if let Some(slice) = self.slice.as_mut().filter(|slice| slice.queue == held.queue) {
             let waits = held.sync && queue.priority.class != Class::Idle && !queue.removed;
-            let wait = if waits { queue.patience.wait(self.spec.idle, false) } else { 0 };
+            let wait = if waits { queue.anticipation.wait(self.spec.idle, false) } else { 0 };
             slice.idle_until = (wait > 0).then(|| now.saturating_add(wait));
         }
         self.drop_if_done(held.queue);

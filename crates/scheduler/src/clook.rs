@@ -3,9 +3,9 @@
 use stasis_block::Tag;
 use stasis_clock::Nanos;
 
+use crate::clook_queue::{ClookQueue, Requests};
 use crate::none::PlainQueues;
 use crate::pool::Pool;
-use crate::sweep::{Requests, Sweep};
 use crate::{QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
 
 /// The scheduler `clook`.
@@ -14,7 +14,7 @@ pub struct Clook {
     pool: Pool,
     queues: PlainQueues,
     requests: Requests,
-    sweep: Sweep,
+    sweep: ClookQueue,
 }
 
 impl Clook {

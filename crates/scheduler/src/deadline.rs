@@ -5,10 +5,10 @@
 use stasis_block::Tag;
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
+use crate::clook_queue::{ClookQueue, Requests};
 use crate::none::PlainQueues;
 use crate::pool::Pool;
 use crate::priority::Class;
-use crate::sweep::{Requests, Sweep};
 use crate::{reads, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
 
 const READ: usize = 0;
@@ -44,7 +44,7 @@ impl Default for DeadlineSpec {
 // The requests of one class of priority.
 #[derive(Debug, Default)]
 struct Rank {
-    sweeps: [Sweep; 2],
+    sweeps: [ClookQueue; 2],
     direction: usize,
     // Requests of the batch so far, and batches of reads while writes waited.
     batched: u32,
@@ -53,7 +53,7 @@ struct Rank {
 
 impl Rank {
     fn is_empty(&self) -> bool {
-        self.sweeps.iter().all(Sweep::is_empty)
+        self.sweeps.iter().all(ClookQueue::is_empty)
     }
 
     /// The request that is next, and its direction; begins a batch if need be.

@@ -5,30 +5,30 @@
 //! I/O, no randomness; the same calls give the same order. Nothing allocates
 //! per request once its queues have been as full as they get.
 //!
-//! [`SchedulerSpec`] names and builds one; [`Gate`] puts it before a drive and
+//! [`SchedulerSpec`] names and builds one; [`Dispatcher`] puts it before a drive and
 //! bounds how many requests the drive holds. `docs/schedulers.md`
 //! describes each with its constants and their sources.
 
+mod anticipation;
 pub mod bfq;
 mod cfq;
 mod clook;
+mod clook_queue;
 mod deadline;
-mod forest;
-mod gate;
+mod dispatcher;
 mod none;
-mod patience;
 mod pool;
 mod priority;
 mod queues;
 mod spec;
-mod sweep;
+mod tree_arena;
 
 pub use bfq::help::Help;
 pub use bfq::{Bfq, BfqSpec};
 pub use cfq::{Cfq, CfqSpec};
 pub use clook::Clook;
 pub use deadline::{Deadline, DeadlineSpec};
-pub use gate::Gate;
+pub use dispatcher::Dispatcher;
 pub use none::Unordered;
 pub use priority::{Class, Priority};
 pub use spec::{Kind, SchedulerSpec, SpecError, KINDS};

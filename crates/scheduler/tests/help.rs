@@ -34,7 +34,7 @@ fn one_that_always_asks_takes_no_more_than_its_bound() {
     let gain = (300.0 / 303.0 - 0.25) * bound as f64;
     assert!((lost as f64 / gain - 1.0).abs() < 0.1, "{lost} is not about {gain}");
     let id = world.queues[0];
-    let got = world.gate.scheduler().statistics(TIME, id);
+    let got = world.dispatcher.scheduler().statistics(TIME, id);
     assert_eq!(got.help_calls, 1);
     assert!(got.helped <= 25 * SECOND + 1 && got.helped >= 24 * SECOND, "{}", got.helped);
     assert_eq!(got.helped + got.unhelped, TIME);
@@ -53,7 +53,7 @@ fn several_that_ask_share_help_and_its_bound() {
     assert!(lost <= total * 35 / 100, "{lost} of {total}");
     let ids = world.queues.clone();
     let given: Nanos =
-        ids.iter().map(|&id| world.gate.scheduler().statistics(TIME, id).helped).sum();
+        ids.iter().map(|&id| world.dispatcher.scheduler().statistics(TIME, id).helped).sum();
     assert!(given <= 35 * SECOND + 10, "{given}");
 }
 
@@ -110,7 +110,7 @@ fn those_who_ask_always_and_who_flip_take_no_more_than_their_bound() {
         world.run(time);
         let ids = world.queues.clone();
         let got: Vec<_> =
-            ids.iter().map(|&id| world.gate.scheduler().statistics(time, id)).collect();
+            ids.iter().map(|&id| world.dispatcher.scheduler().statistics(time, id)).collect();
         (world.got.iter().map(|got| got.sectors).collect::<Vec<u64>>(), got)
     };
     let (plain, _) = run(false, false);
@@ -149,7 +149,7 @@ fn a_flood_of_calls_gives_no_more() {
     }
     world.run(TIME);
     let id = world.queues[0];
-    let got = world.gate.scheduler().statistics(TIME, id);
+    let got = world.dispatcher.scheduler().statistics(TIME, id);
     assert!(got.help_calls > 10_000);
     assert!(got.helped <= 25 * SECOND + 1, "{}", got.helped);
     assert!(world.got[1].sectors * 3 > world.got[0].sectors, "{:?}", world.got);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use stasis_block::{Command, Operation};
 use stasis_clock::{Nanos, MILLISECOND};
 use stasis_scheduler::{
-    Class, Clook, Deadline, DeadlineSpec, Gate, Kind, Priority, QueueId, QueueSpec, Refused,
+    Class, Clook, Deadline, DeadlineSpec, Dispatcher, Kind, Priority, QueueId, QueueSpec, Refused,
     Request, Scheduler, SchedulerSpec, KINDS,
 };
 
@@ -48,11 +48,11 @@ proptest! {
             1..120,
         ),
     ) {
-        let mut gate = Gate::new(build(kind), depth);
-        let groups: Vec<_> = (0..groups).map(|at| gate.scheduler().create_group(at * 700)).collect();
+        let mut dispatcher = Dispatcher::new(build(kind), depth);
+        let groups: Vec<_> = (0..groups).map(|at| dispatcher.scheduler().create_group(at * 700)).collect();
         let ids: Vec<_> = queues.iter().enumerate().map(|(at, &(class, level, weight))| {
             let group = groups.get(at % 4).copied();
-            gate.scheduler().create(0, &QueueSpec { group, ..queue_spec(class, level, weight) })
+            dispatcher.scheduler().create(0, &QueueSpec { group, ..queue_spec(class, level, weight) })
         }).collect();
         let (mut now, mut tag, mut sent) = (0, 0u32, Vec::new());
         let mut in_flight = std::collections::VecDeque::new();
@@ -61,13 +61,13 @@ proptest! {
             now += pause;
             let at = at % ids.len();
             match action {
-                0 => gate.scheduler().help(now, ids[at], true),
-                1 => gate.scheduler().help(now, ids[at], false),
+                0 => dispatcher.scheduler().help(now, ids[at], true),
+                1 => dispatcher.scheduler().help(now, ids[at], false),
                 2 if pause < MILLISECOND => {
                     // Goes when it is empty, and takes nothing more.
-                    let held = gate.waiting() + gate.in_flight();
+                    let held = dispatcher.waiting() + dispatcher.in_flight();
                     if held == 0 {
-                        gate.scheduler().remove(now, ids[at]);
+                        dispatcher.scheduler().remove(now, ids[at]);
                         gone[at] = true;
                     }
                 }
@@ -75,42 +75,42 @@ proptest! {
             }
             if let Some(command) = command {
                 let request = Request::new(tag, Command { priority, ..command });
-                match gate.submit(now, ids[at], &request) {
+                match dispatcher.submit(now, ids[at], &request) {
                     Ok(()) => tag += 1,
                     Err(refused) => {
                         prop_assert_eq!(refused, Refused::Queue(ids[at]));
                         prop_assert!(gone[at]);
                     }
                 }
-                prop_assert!(!gone[at] || gate.waiting() <= tag as usize);
+                prop_assert!(!gone[at] || dispatcher.waiting() <= tag as usize);
             }
-            while let Some(tag) = gate.next(now) {
+            while let Some(tag) = dispatcher.next(now) {
                 in_flight.push_back(tag);
                 sent.push(tag);
             }
             prop_assert!(in_flight.len() <= depth as usize);
             if action > 5 {
                 if let Some(tag) = in_flight.pop_front() {
-                    gate.complete(now, tag);
+                    dispatcher.complete(now, tag);
                 }
             }
         }
         loop {
-            while let Some(tag) = gate.next(now) {
+            while let Some(tag) = dispatcher.next(now) {
                 in_flight.push_back(tag);
                 sent.push(tag);
             }
             if let Some(tag) = in_flight.pop_front() {
                 now += MILLISECOND;
-                gate.complete(now, tag);
-            } else if let Some(next) = gate.next_event() {
+                dispatcher.complete(now, tag);
+            } else if let Some(next) = dispatcher.next_event() {
                 prop_assert!(next > now, "it waits for what has been");
                 now = next;
             } else {
                 break;
             }
         }
-        prop_assert_eq!(gate.waiting(), 0);
+        prop_assert_eq!(dispatcher.waiting(), 0);
         sent.sort_unstable();
         prop_assert_eq!(sent, (0..tag).collect::<Vec<_>>());
     }
@@ -270,9 +270,9 @@ proptest! {
 #[test]
 fn barriers_hold_their_queue() {
     for (kind, (name, _)) in KINDS.into_iter().enumerate() {
-        let mut gate = Gate::new(build(kind), 8);
-        let one = gate.scheduler().create(0, &QueueSpec::default());
-        let other = gate.scheduler().create(0, &QueueSpec::default());
+        let mut dispatcher = Dispatcher::new(build(kind), 8);
+        let one = dispatcher.scheduler().create(0, &QueueSpec::default());
+        let other = dispatcher.scheduler().create(0, &QueueSpec::default());
         let write = |place| Command::new(Operation::Write, place, 4096);
         let commands = [
             write(1 << 20),
@@ -284,24 +284,24 @@ fn barriers_hold_their_queue() {
         ];
         // Nothing leaves while there is no room: the drive is full of the other's.
         for tag in 100..108 {
-            gate.submit(0, other, &Request::new(tag, write(u64::from(tag) << 30))).unwrap();
-            assert_eq!(gate.next(0), Some(tag));
+            dispatcher.submit(0, other, &Request::new(tag, write(u64::from(tag) << 30))).unwrap();
+            assert_eq!(dispatcher.next(0), Some(tag));
         }
         for (tag, command) in commands.into_iter().enumerate() {
-            gate.submit(0, one, &Request::new(tag as u32, command)).unwrap();
+            dispatcher.submit(0, one, &Request::new(tag as u32, command)).unwrap();
         }
-        gate.submit(0, other, &Request::new(200, write(0))).unwrap();
-        assert_eq!((gate.waiting(), gate.next(0)), (7, None));
+        dispatcher.submit(0, other, &Request::new(200, write(0))).unwrap();
+        assert_eq!((dispatcher.waiting(), dispatcher.next(0)), (7, None));
         let mut order = Vec::new();
         let mut now = 0;
-        (100..108).for_each(|tag| gate.complete(0, tag));
-        while gate.waiting() > 0 {
-            match gate.next(now) {
+        (100..108).for_each(|tag| dispatcher.complete(0, tag));
+        while dispatcher.waiting() > 0 {
+            match dispatcher.next(now) {
                 Some(tag) => {
                     order.push(tag);
-                    gate.complete(now, tag);
+                    dispatcher.complete(now, tag);
                 }
-                None => now = gate.next_event().unwrap(),
+                None => now = dispatcher.next_event().unwrap(),
             }
         }
         order.retain(|&tag| tag != 200);

@@ -8,7 +8,7 @@ use stasis_clock::Nanos;
 use stasis_drive::Done;
 use stasis_journal::IoRecord;
 
-use crate::lead::Lead;
+use crate::compensation::LatencyCompensation;
 use crate::record::Record;
 use crate::server::OpenStore;
 use crate::statistics::{Counts, Times};
@@ -24,7 +24,7 @@ pub(crate) struct Backend {
     pub(crate) times: Times,
     /// Whether a model holds completions back.
     timed: bool,
-    lead: Lead,
+    compensation: LatencyCompensation,
     /// Where its I/Os are written down, if they are.
     record: Option<Record>,
     said_errors: u64,
@@ -40,8 +40,8 @@ impl Backend {
     ) -> Result<Self, ServeError> {
         store.watch(&epoll)?;
         let timed = store.drive.lock().is_timed();
-        let (counts, times, lead) = Default::default();
-        Ok(Self { name, store, counts, times, timed, lead, record, said_errors: 0, epoll })
+        let (counts, times, compensation) = Default::default();
+        Ok(Self { name, store, counts, times, timed, compensation, record, said_errors: 0, epoll })
     }
 
     /// Whether a model holds completions back, from now on.
@@ -52,8 +52,8 @@ impl Backend {
     /// Looks at what has come to its end by `now`, or will have once the guest
     /// can see it.
     pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        let lead = if self.timed { self.lead.nanos() } else { 0 };
-        self.store.advance(now + lead, done);
+        let compensation = if self.timed { self.compensation.nanos() } else { 0 };
+        self.store.advance(now + compensation, done);
     }
 
     /// Counts a request, whose completion can be seen as of `seen`.
@@ -63,7 +63,7 @@ impl Backend {
         self.times.add(record.operation, seen.saturating_sub(record.submit));
         if self.timed {
             self.times.add_error(record.target, seen);
-            self.lead.learn(record.target, seen);
+            self.compensation.learn(record.target, seen);
         }
         if let Some(records) = &self.record {
             records.put(record);

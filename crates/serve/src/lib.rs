@@ -24,13 +24,12 @@
 //! [`stasis_virtio`], which both know nothing of each other.
 
 mod backend;
+mod compensation;
 pub mod confine;
 pub mod control;
-mod door;
+mod endpoint;
 mod error;
-mod front;
 pub mod inflight;
-mod lead;
 pub mod log;
 mod mapping;
 mod memory;
@@ -44,6 +43,7 @@ mod socket;
 mod statistics;
 mod store;
 pub mod systemd;
+mod transport;
 mod ublk;
 mod worker;
 

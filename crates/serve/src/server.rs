@@ -14,11 +14,11 @@ use stasis_block::Model;
 use stasis_drive::Layer;
 use stasis_virtio::Config;
 
-use crate::door::Door;
-use crate::front::Front;
+use crate::endpoint::Endpoint;
 use crate::record::Record;
 use crate::statistics::DriveReport;
 use crate::store::Store;
+use crate::transport::Transport;
 use crate::worker::{DriveId, Poll, Worker};
 use crate::ServeError;
 
@@ -55,7 +55,7 @@ pub struct NewDrive {
 struct Entry {
     id: DriveId,
     worker: usize,
-    door: Door,
+    endpoint: Endpoint,
     model: String,
     medium: String,
 }
@@ -99,12 +99,12 @@ impl Server {
         let least = least.min_by_key(|(_, worker)| worker.load.load(Ordering::Relaxed));
         let Some((number, worker)) = least else { return Err(ServeError::Missing(new.name)) };
         let (name, model, medium) = (new.name.clone(), new.model.clone(), new.medium.clone());
-        let door = match new.ublk {
+        let endpoint = match new.ublk {
             true => open::device(new, id, worker)?,
             false => open::socket(new, id, worker)?,
         };
         worker.load.fetch_add(1, Ordering::Relaxed);
-        drives.1.insert(name, Entry { id, worker: number, door, model, medium });
+        drives.1.insert(name, Entry { id, worker: number, endpoint, model, medium });
         Ok(())
     }
 
@@ -120,12 +120,12 @@ impl Server {
     }
 
     fn end(&self, name: &str, entry: Entry) -> Result<(), ServeError> {
-        let Entry { id, worker, door, .. } = entry;
-        let door = door.close();
+        let Entry { id, worker, endpoint, .. } = entry;
+        let endpoint = endpoint.close();
         let worker = &self.workers[worker];
         worker.load.fetch_sub(1, Ordering::Relaxed);
         let ended = finish(worker, id);
-        if let Some(device) = door {
+        if let Some(device) = endpoint {
             device.remove();
         }
         match ended {
@@ -157,19 +157,19 @@ impl Server {
         let mut drives = self.lock();
         let mut sockets = Vec::new();
         for (name, entry) in &mut drives.1 {
-            match &mut entry.door {
-                Door::Socket(socket) => {
+            match &mut entry.endpoint {
+                Endpoint::Socket(socket) => {
                     let socket = socket.hand_over().map_err(|source| ServeError::System {
                         what: "hand a socket over",
                         source,
                     })?;
                     sockets.push((name.clone(), socket));
                 }
-                Door::Ublk(device) => {
+                Endpoint::Ublk(device) => {
                     device.hand_over();
                     let id = entry.id;
                     self.workers[entry.worker].call(move |state| {
-                        if let Some(Front::Ublk(ublk)) = state.drives.get_mut(&id) {
+                        if let Some(Transport::Ublk(ublk)) = state.drives.get_mut(&id) {
                             ublk.hand_over();
                         }
                     });
@@ -190,17 +190,17 @@ impl Server {
         let report = drives.1.iter().filter_map(|(name, entry)| {
             let id = entry.id;
             let known = self.workers[entry.worker]
-                .call(move |state| state.drives.get(&id).map(Front::snapshot))
+                .call(move |state| state.drives.get(&id).map(Transport::snapshot))
                 .flatten()?;
             Some(DriveReport {
                 name: name.clone(),
-                socket: entry.door.path().display().to_string(),
-                capacity: known.front.capacity,
+                socket: entry.endpoint.path().display().to_string(),
+                capacity: known.transport.capacity,
                 model: entry.model.clone(),
                 medium: entry.medium.clone(),
                 thread: entry.worker,
-                in_use: known.front.in_use,
-                in_flight: known.front.in_flight,
+                in_use: known.transport.in_use,
+                in_flight: known.transport.in_flight,
                 counts: known.counts,
                 read: known.read,
                 write: known.write,
@@ -266,7 +266,7 @@ impl Server {
         let resized = self.workers[entry.worker].call(move |state| {
             let started = state.started;
             let clock = || started.elapsed().as_nanos() as u64;
-            state.drives.get_mut(&id).map(|front| front.replace_store(open, &clock))
+            state.drives.get_mut(&id).map(|transport| transport.replace_store(open, &clock))
         });
         let resized = resized.flatten().ok_or_else(missing)?;
         resized.map_err(|message| ServeError::Store { name: name.into(), message })
@@ -283,7 +283,7 @@ fn finish(worker: &Worker, id: DriveId) -> Option<Result<(), String>> {
     let ended = worker.call(move |state| {
         let started = state.started;
         let clock = || started.elapsed().as_nanos() as u64;
-        state.drives.remove(&id).map(|front| front.finish(&clock))
+        state.drives.remove(&id).map(|transport| transport.finish(&clock))
     });
     ended.flatten()
 }

@@ -177,7 +177,7 @@ pub(crate) struct InUse {
 /// The part of a report that its thread knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
-    pub(crate) front: InUse,
+    pub(crate) transport: InUse,
     pub(crate) counts: Counts,
     pub(crate) read: Summary,
     pub(crate) write: Summary,
@@ -187,11 +187,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Times {
-    /// All of it, but for what only the front knows.
-    pub(crate) fn snapshot(&self, counts: Counts, front: InUse) -> Snapshot {
+    /// All of it, but for what only the transport knows.
+    pub(crate) fn snapshot(&self, counts: Counts, transport: InUse) -> Snapshot {
         let error = self.error.summary();
         Snapshot {
-            front,
+            transport,
             counts,
             read: self.read.summary(),
             write: self.write.summary(),

@@ -20,9 +20,9 @@ use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
-use crate::front::Front;
 use crate::served::Served;
 use crate::store::LOOK;
+use crate::transport::Transport;
 use crate::ServeError;
 
 /// How a thread looks for work.
@@ -49,7 +49,7 @@ const FIRST_SPIN: Nanos = 10_000;
 /// a microsecond or two.
 const INTERRUPTED: Nanos = 300_000;
 /// For how long a thread does not spin after that (ns).
-const SHY: Nanos = 1_000_000_000;
+const SPIN_BACKOFF: Nanos = 1_000_000_000;
 /// How much earlier than a completion's time a thread stops waiting (ns): what
 /// the host's timers may be late by.
 const LEAD: Nanos = 60_000;
@@ -61,7 +61,7 @@ type Job = Box<dyn FnOnce(&mut State) + Send>;
 
 /// What a thread has.
 pub(crate) struct State {
-    pub(crate) drives: BTreeMap<DriveId, Front>,
+    pub(crate) drives: BTreeMap<DriveId, Transport>,
     pub(crate) epoll: Arc<OwnedFd>,
     pub(crate) started: Instant,
     stop: bool,
@@ -107,7 +107,8 @@ impl Worker {
             .spawn(move || {
                 let state =
                     State { drives: BTreeMap::new(), epoll: epoll.into(), started, stop: false };
-                Thread { state, common, inbox, poll, window: 0, last_work: 0, shy_until: 0 }.run();
+                Thread { state, common, inbox, poll, window: 0, last_work: 0, no_spin_until: 0 }
+                    .run();
             })
             .map_err(|source| ServeError::Wait { source })?;
         Ok(Self { jobs, shared, thread: Some(thread), load: AtomicU64::new(0) })
@@ -137,7 +138,7 @@ impl Worker {
         job: impl FnOnce(&mut Served) -> R + Send + 'static,
     ) -> Option<R> {
         let job = move |state: &mut State| match state.drives.get_mut(&drive) {
-            Some(Front::Socket(served)) => Some(job(served)),
+            Some(Transport::Socket(served)) => Some(job(served)),
             _ => None,
         };
         self.call(job).flatten()
@@ -162,7 +163,7 @@ struct Thread {
     window: Nanos,
     last_work: Nanos,
     /// Until when others seem to want the core.
-    shy_until: Nanos,
+    no_spin_until: Nanos,
 }
 
 impl Thread {
@@ -192,7 +193,7 @@ impl Thread {
                 continue;
             }
             if interrupted && self.poll == Poll::Adaptive {
-                self.shy_until = now + SHY;
+                self.no_spin_until = now + SPIN_BACKOFF;
                 self.window = 0;
             }
             match self.poll {
@@ -237,10 +238,10 @@ impl Thread {
     }
 
     /// Waits until something rings, or a completion's time comes near.
-    fn wait(&mut self, now: Nanos, lead: Nanos) {
-        let next = self.state.drives.values().filter_map(Front::next_event).min();
+    fn wait(&mut self, now: Nanos, compensation: Nanos) {
+        let next = self.state.drives.values().filter_map(Transport::next_event).min();
         let limit = next.map(|at| at.saturating_sub(now));
-        if limit.is_some_and(|limit| limit <= lead) {
+        if limit.is_some_and(|limit| limit <= compensation) {
             std::hint::spin_loop();
             return;
         }
@@ -252,7 +253,7 @@ impl Thread {
                 return;
             }
         }
-        let limit = limit.map(|limit| limit - lead);
+        let limit = limit.map(|limit| limit - compensation);
         let timeout = limit.map(|nanos| Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as i64,
@@ -282,7 +283,7 @@ impl Thread {
             self.listen(false);
             let after = self.state.now();
             if rung {
-                self.window = if after < self.shy_until {
+                self.window = if after < self.no_spin_until {
                     0
                 } else if after - now < MOST_SPIN {
                     (self.window * 2).clamp(FIRST_SPIN, MOST_SPIN)

@@ -13,7 +13,7 @@ use super::{finish, lock, Core, End};
 use crate::durability::Covered;
 use crate::host::HostIo;
 use crate::job::Job;
-use crate::outlive::Change;
+use crate::kill_safety::Change;
 use crate::storage::Handle;
 use crate::tables::{Plan, Write};
 use crate::Durability;
@@ -108,7 +108,7 @@ impl Core {
             self.submit(write).await?;
             self.shared.io(Command::flush(), Vec::new()).await?;
         }
-        self.outlive.remove();
+        self.kill_safety.remove();
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Core {
     /// Tables of the image are changed, until what this gives is dropped.
     pub(super) fn changed(&self) -> Change<'_> {
         *lock(&self.stale) = true;
-        self.outlive.changed()
+        self.kill_safety.changed()
     }
 
     /// What the tables are to be, at one instant between all changes.

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, Notify, RwLock, RwLockReadGuard};
 
 use crate::durability::Lag;
 use crate::host::{HostIo, Shared};
-use crate::outlive::Outlive;
+use crate::kill_safety::KillSafety;
 use crate::storage::{Handle, Role};
 use crate::{Durability, Settings};
 
@@ -51,7 +51,7 @@ pub(crate) struct Core {
     /// A flush that bounds the lag is over.
     caught_up: Notify,
     /// What of the tables outlives the program.
-    pub(crate) outlive: Outlive,
+    pub(crate) kill_safety: KillSafety,
     /// Whether the format has clusters of zeroes.
     zeroes: bool,
     /// Whether the drive below orders without waiting.
@@ -67,7 +67,7 @@ impl Core {
         access: FormatAccess<Handle>,
         shared: Arc<Shared>,
         settings: Settings,
-        outlive: Outlive,
+        kill_safety: KillSafety,
         zeroes: bool,
         barriers: bool,
     ) -> Self {
@@ -80,7 +80,7 @@ impl Core {
             lag: std::sync::Mutex::default(),
             stale: std::sync::Mutex::new(false),
             caught_up: Notify::new(),
-            outlive,
+            kill_safety,
             zeroes,
             barriers,
         }
@@ -117,7 +117,7 @@ impl Core {
         let durable = matches!(command.operation, Operation::Discard | Operation::WriteZeroes);
         let outcome = match outcome {
             Ok(()) if durable && urgent => self.make_durable().await,
-            Ok(()) if failure == Status::WriteError => self.outlive().await,
+            Ok(()) if failure == Status::WriteError => self.make_kill_safe().await,
             outcome => outcome,
         };
         status(outcome, failure)

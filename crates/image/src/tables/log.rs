@@ -1,7 +1,7 @@
 //! What of the tables a program that is killed would take with it.
 
 use super::{changes, Tables, Write};
-use crate::unflushed;
+use crate::redo_log;
 
 impl Tables {
     /// Begins to note what has to be logged: the header's first sector with the
@@ -18,7 +18,7 @@ impl Tables {
     }
 
     fn mark(&mut self, change: impl Fn(u8, u8) -> u8) -> Option<Write> {
-        let (at, bit) = unflushed::MARK;
+        let (at, bit) = redo_log::MARK;
         let header = self.clusters.get_mut(&0)?;
         let below = header.below.as_mut()?;
         for bytes in [&mut header.now, &mut *below].into_iter().chain(&mut header.logged) {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::header::{be32, be64};
-use crate::{refcounts, unflushed};
+use crate::{redo_log, refcounts};
 
 /// What changed in a table is written in pages of this many bytes: what drives
 /// write at once.
@@ -177,7 +177,7 @@ impl Tables {
             }
             table.now[within].copy_from_slice(piece);
             if self.unlogged.is_some() && cluster == 0 {
-                let (at, bit) = unflushed::MARK;
+                let (at, bit) = redo_log::MARK;
                 table.now[at] |= bit;
             }
             if !table.dirty {

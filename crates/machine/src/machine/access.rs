@@ -1,7 +1,7 @@
 //! Accesses of the guest to registers: MSRs, the APIC, devices' memory.
 
-use super::line::Line;
-use super::one::{After, Machine};
+use super::timeline::Timeline;
+use super::vm::{After, Machine};
 use crate::apic::Effect;
 use crate::devices::cmos;
 use crate::error::Error;
@@ -15,16 +15,16 @@ pub(super) const PIT: std::ops::RangeInclusive<u16> = 0x40..=0x43;
 impl Machine {
     pub(super) fn write_msr(
         &mut self,
-        line: &mut Line,
+        timeline: &mut Timeline,
         index: usize,
         number: u32,
         value: u64,
     ) -> Result<After, Error> {
         if number == TSC_DEADLINE {
-            let deadline = self.on_the_clock(line, value);
+            let deadline = self.on_the_clock(timeline, value);
             self.processors[index].apic.set_deadline(deadline);
         } else if number == pvclock::SYSTEM_TIME {
-            let page = self.clock.set_page(index, value, line.clock.scale());
+            let page = self.clock.set_page(index, value, timeline.clock.scale());
             if let Some((address, page)) = page {
                 // Not in memory: the guest has no clock there.
                 let _ = self.memory.write(address, &page);
@@ -35,7 +35,7 @@ impl Machine {
             // Not in memory: the guest has no use for it then.
             let _ = self.memory.write(value, &pvclock::wall_clock(cmos::DATE));
         } else if X2APIC.contains(&number) {
-            self.write_apic(line, index, number & 0xff, value)?;
+            self.write_apic(timeline, index, number & 0xff, value)?;
         }
         // MSRs that KVM does not know take any value.
         Ok(After::Continue)
@@ -43,40 +43,40 @@ impl Machine {
 
     /// A guest that reads one clock for all its processors sets each one's timer
     /// by that clock; the timer itself counts in the processor's local time.
-    fn on_the_clock(&self, line: &Line, deadline: u64) -> u64 {
+    fn on_the_clock(&self, timeline: &Timeline, deadline: u64) -> u64 {
         if deadline == 0 || !self.clock.is_used() {
             return deadline;
         }
-        let ahead = self.clock.now() as i64 - line.clock.now() as i64;
+        let ahead = self.clock.now() as i64 - timeline.clock.now() as i64;
         deadline.saturating_add_signed(ahead).max(1)
     }
 
     fn write_apic(
         &mut self,
-        line: &mut Line,
+        timeline: &mut Timeline,
         index: usize,
         register: u32,
         value: u64,
     ) -> Result<(), Error> {
         let x2apic = self.vcpus[index].x2apic();
-        let now = line.clock.now_ns();
+        let now = timeline.clock.now_ns();
         let apic = &mut self.processors[index].apic;
         apic.set_x2apic(x2apic);
         if let Effect::Send(message) = apic.write(register, value, now) {
-            self.send(line, Some(index), message)?;
+            self.send(timeline, Some(index), message)?;
         }
         Ok(())
     }
 
     pub(super) fn mmio_write(
         &mut self,
-        line: &mut Line,
+        timeline: &mut Timeline,
         index: usize,
         address: u64,
         data: &[u8],
     ) -> Result<After, Error> {
         if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
-            self.write_apic(line, index, (offset >> 4) as u32, word(data))?;
+            self.write_apic(timeline, index, (offset >> 4) as u32, word(data))?;
             return Ok(After::Continue);
         }
         if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
@@ -88,28 +88,28 @@ impl Machine {
             (1, stasis_channel::REGISTERS_BAR)
                 if place.offset == stasis_channel::DOORBELL_OFFSET =>
             {
-                return self.ring(line);
+                return self.ring(timeline);
             }
             (slot, 0) if slot >= 2 => {
-                let now = line.clock.now_ns();
+                let now = timeline.clock.now_ns();
                 let drive = slot - 2;
                 if self.drives[drive].is_doorbell(place.offset) {
-                    line.statistics.exits.doorbell += 1;
+                    timeline.statistics.exits.doorbell += 1;
                 }
                 // What it asks for is for what it submits now, too.
-                self.look_for_help(line);
+                self.look_for_help(timeline);
                 self.drives[drive].write(&self.memory, now, place.offset, data);
                 if let Some(rewind) = &mut self.rewind {
-                    rewind.floor = line.clock.now();
-                    rewind.hold_until = line.clock.now() + rewind.window;
+                    rewind.floor = timeline.clock.now();
+                    rewind.hold_until = timeline.clock.now() + rewind.window;
                 }
-                self.interrupts(line, drive)?;
+                self.interrupts(timeline, drive)?;
             }
             (slot, 4) => {
                 let message =
                     self.bus.function(slot).msix().and_then(|msix| msix.write(place.offset, data));
                 if let Some(message) = message {
-                    self.send(line, None, message)?;
+                    self.send(timeline, None, message)?;
                 }
             }
             _ => {}

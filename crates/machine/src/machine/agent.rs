@@ -3,8 +3,8 @@
 use stasis_channel::help;
 use stasis_journal::{Ending, Entry, Stage};
 
-use super::line::Line;
-use super::one::{After, Machine};
+use super::timeline::Timeline;
+use super::vm::{After, Machine};
 use super::Run;
 use crate::devices::Told;
 use crate::error::Error;
@@ -14,21 +14,21 @@ const RING: u64 = help::RING_OFFSET as u64;
 
 impl Machine {
     /// The agent rang the channel's doorbell.
-    pub(super) fn ring(&mut self, line: &mut Line) -> Result<After, Error> {
-        line.flush_records()?;
-        line.say_from(self.number)?;
+    pub(super) fn ring(&mut self, timeline: &mut Timeline) -> Result<After, Error> {
+        timeline.flush_records()?;
+        timeline.say_from(self.number)?;
         // What the guest tells has a time.
-        line.tell(Entry::Progress(line.clock.now_ns()))?;
-        let others = line.preparing - usize::from(!self.prepared);
+        timeline.tell(Entry::Progress(timeline.clock.now_ns()))?;
+        let others = timeline.preparing - usize::from(!self.prepared);
         let memory = &self.memory;
         let is_memory = |address: u64| {
             address.is_multiple_of(help::PAGE as u64)
                 && memory.read(address, &mut [0; help::PAGE]).is_ok()
         };
-        Ok(match self.channel.doorbell(line.journal, others == 0, is_memory)? {
+        Ok(match self.channel.doorbell(timeline.journal, others == 0, is_memory)? {
             Told::Nothing => After::Continue,
             Told::Ready => {
-                self.prepare(line);
+                self.prepare(timeline);
                 After::Continue
             }
             Told::HelpPage(address) => {
@@ -36,7 +36,7 @@ impl Machine {
                 After::Continue
             }
             Told::Help(on) => {
-                self.help(line, on);
+                self.help(timeline, on);
                 After::Continue
             }
             told => After::Told(told),
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     /// Looks into the page by which the guest asks for help.
-    pub(super) fn look_for_help(&mut self, line: &mut Line) {
+    pub(super) fn look_for_help(&mut self, timeline: &mut Timeline) {
         let Some(address) = self.help_page else { return };
         let mut page = [0; help::LENGTH];
         let read = self.memory.read(address, &mut page).is_ok();
@@ -52,10 +52,10 @@ impl Machine {
             // Not what it said it would write: it asks for nothing any more.
             self.help_page = None;
             self.refused_help += 1;
-            self.help(line, false);
+            self.help(timeline, false);
             return;
         };
-        self.help(line, on);
+        self.help(timeline, on);
         self.look_for_urgent(address, help::count(&page));
     }
 
@@ -72,18 +72,18 @@ impl Machine {
         }
     }
 
-    fn help(&mut self, line: &mut Line, on: bool) {
+    fn help(&mut self, timeline: &mut Timeline, on: bool) {
         if self.asks_help == on {
             return;
         }
         self.asks_help = on;
-        let now = line.clock.now_ns();
+        let now = timeline.clock.now_ns();
         self.drives.iter_mut().for_each(|drive| drive.help(now, on));
     }
 
     /// Its command begins as soon as all others' can.
-    fn prepare(&mut self, line: &mut Line) {
-        line.preparing -= usize::from(!self.prepared);
+    fn prepare(&mut self, timeline: &mut Timeline) {
+        timeline.preparing -= usize::from(!self.prepared);
         self.prepared = true;
     }
 }
@@ -91,17 +91,21 @@ impl Machine {
 impl Run<'_> {
     /// The agent of a machine has told something. How the run ended, if it did.
     pub(super) fn told(&mut self, number: usize, told: Told) -> Result<Option<Ending>, Error> {
-        let now = self.line.clock.now_ns();
+        let now = self.timeline.clock.now_ns();
         let machine = &mut self.machines[number];
         match told {
             Told::Nothing | Told::Ready | Told::HelpPage(_) | Told::Help(_) => {}
             Told::Started => {
-                machine.prepare(&mut self.line);
+                machine.prepare(&mut self.timeline);
                 machine.started = Some(now);
-                if !self.line.statistics.running {
+                if !self.timeline.statistics.running {
                     let frozen = self.frozen();
-                    self.line.statistics.start(&self.line.clock, frozen, self.processors.len());
-                    self.line.tell(Entry::Stage(Stage::Running))?;
+                    self.timeline.statistics.start(
+                        &self.timeline.clock,
+                        frozen,
+                        self.processors.len(),
+                    );
+                    self.timeline.tell(Entry::Stage(Stage::Running))?;
                     self.shared.iter().for_each(|shared| shared.start(now));
                 }
             }
@@ -123,16 +127,16 @@ impl Run<'_> {
     fn ended(&mut self, number: usize, ending: Ending) -> Result<(), Error> {
         let machine = &mut self.machines[number];
         // Nobody needs to wait for one that cannot begin.
-        machine.prepare(&mut self.line);
-        machine.ended = Some(self.line.clock.now_ns());
+        machine.prepare(&mut self.timeline);
+        machine.ended = Some(self.timeline.clock.now_ns());
         machine.ending.get_or_insert(ending);
         if self.machines.iter().any(|machine| machine.waited && machine.ended.is_none()) {
             return Ok(());
         }
         // What follows is the agents' own work, not the commands'.
         let frozen = self.frozen();
-        self.line.statistics.finish(&self.line.clock, frozen);
-        self.line.tell(Entry::Stage(Stage::Collecting))
+        self.timeline.statistics.finish(&self.timeline.clock, frozen);
+        self.timeline.tell(Entry::Stage(Stage::Collecting))
     }
 
     /// How it ended for all: as the first that failed, if one did.

@@ -9,8 +9,8 @@ use stasis_nvme::ShadowPolicy;
 use stasis_virtio::{NotifyPolicy, PciDevice};
 
 use super::config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
-use super::line::{Line, BATCH};
-use super::one::{Machine, RewindState};
+use super::timeline::{Timeline, BATCH};
+use super::vm::{Machine, RewindState};
 use super::Run;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
@@ -103,7 +103,7 @@ impl<'j> Run<'j> {
             .collect();
         let all = machines.iter().flat_map(|machine| &machine.vcpus);
         let lateness = all.map(|vcpu| vcpu.lateness()).max().unwrap_or(0);
-        let line = Line {
+        let timeline = Timeline {
             clock,
             quantum: scale.to_ticks(config.quantum).max(LATENESS_IN_QUANTUM * lateness).max(1),
             lateness,
@@ -119,7 +119,7 @@ impl<'j> Run<'j> {
             threads => Some(Crew::new(threads, processors.len()).map_err(Error::Threads)?),
         };
         Ok(Self {
-            line,
+            timeline,
             crew,
             slices: Vec::new(),
             begun: Vec::new(),

@@ -3,8 +3,8 @@
 use stasis_journal::Entry;
 
 use super::access::{put, within, PIT};
-use super::line::Line;
-use super::one::{After, Machine};
+use super::timeline::Timeline;
+use super::vm::{After, Machine};
 use crate::devices::{cmos, Serial};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -17,12 +17,12 @@ impl Machine {
     /// Does what `exit` of processor `index` asks for, at that processor's time.
     pub(super) fn act(
         &mut self,
-        line: &mut Line,
+        timeline: &mut Timeline,
         index: usize,
         exit: Exit,
     ) -> Result<After, Error> {
-        line.clock.set(self.processors[index].time);
-        let exits = &mut line.statistics.exits;
+        timeline.clock.set(self.processors[index].time);
+        let exits = &mut timeline.statistics.exits;
         let after = match exit {
             Exit::Interrupted | Exit::Halt => return Ok(After::Continue),
             Exit::Window => {
@@ -31,26 +31,26 @@ impl Machine {
             }
             Exit::MsrWrite { number, value } => {
                 exits.msr += 1;
-                self.write_msr(line, index, number, value)?
+                self.write_msr(timeline, index, number, value)?
             }
             Exit::MsrRead { number } => {
                 exits.msr += 1;
-                let value = self.read_msr(line, index, number);
+                let value = self.read_msr(timeline, index, number);
                 self.vcpus[index].answer_msr(value);
                 After::Continue
             }
             Exit::MmioWrite { address, data: (bytes, length) } => {
                 exits.mmio += 1;
-                self.mmio_write(line, index, address, &bytes[..length])?
+                self.mmio_write(timeline, index, address, &bytes[..length])?
             }
             Exit::MmioRead { address } => {
                 exits.mmio += 1;
-                self.mmio_read(line, index, address);
+                self.mmio_read(timeline, index, address);
                 After::Continue
             }
             Exit::PortWrite { port } => {
                 exits.io += 1;
-                self.port_write(line, index, port)?;
+                self.port_write(timeline, index, port)?;
                 After::Continue
             }
             Exit::PortRead { port } => {
@@ -62,12 +62,12 @@ impl Machine {
             Exit::Unknown(what) => return Err(Error::Guest(what)),
         };
         if let Some(rewind) = &mut self.rewind {
-            rewind.floor = rewind.floor.max(line.clock.now());
+            rewind.floor = rewind.floor.max(timeline.clock.now());
         }
         Ok(after)
     }
 
-    fn read_msr(&mut self, line: &Line, index: usize, number: u32) -> u64 {
+    fn read_msr(&mut self, timeline: &Timeline, index: usize, number: u32) -> u64 {
         let apic = &mut self.processors[index].apic;
         if X2APIC.contains(&number) {
             // A processor's first access in this mode can be a read: Linux 6.12.117's.
@@ -76,18 +76,18 @@ impl Machine {
         match number {
             TSC_DEADLINE => apic.deadline(),
             number if X2APIC.contains(&number) => {
-                apic.read(number & 0xff, line.clock.now_ns()).unwrap_or(0)
+                apic.read(number & 0xff, timeline.clock.now_ns()).unwrap_or(0)
             }
             // MSRs that KVM does not know read as zero.
             _ => 0,
         }
     }
 
-    fn mmio_read(&mut self, line: &Line, index: usize, address: u64) {
+    fn mmio_read(&mut self, timeline: &Timeline, index: usize, address: u64) {
         let into = self.vcpus[index].mmio_answer();
         into.fill(0xff);
         if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
-            let now = line.clock.now_ns();
+            let now = timeline.clock.now_ns();
             let value = self.processors[index].apic.read((offset >> 4) as u32, now);
             put(into, value.unwrap_or(0));
         } else if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
@@ -106,19 +106,24 @@ impl Machine {
         }
     }
 
-    fn port_write(&mut self, line: &mut Line, index: usize, port: u16) -> Result<(), Error> {
+    fn port_write(
+        &mut self,
+        timeline: &mut Timeline,
+        index: usize,
+        port: u16,
+    ) -> Result<(), Error> {
         let data = self.vcpus[index].port_data();
         if Serial::owns(port) {
             for &byte in &*data {
                 if let Some(text) = self.serial.write(port, byte) {
-                    line.tell_from(self.number, Entry::Console(text))?;
+                    timeline.tell_from(self.number, Entry::Console(text))?;
                 }
             }
         } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {
             self.cmos.write(port, value);
         } else if PCI_PORTS.contains(&port) {
             if let Some(written) = self.bus.port_write(port, data) {
-                self.configured(line, written)?;
+                self.configured(timeline, written)?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Interrupts between devices and processors.
 
-use super::line::Line;
-use super::one::Machine;
+use super::timeline::Timeline;
+use super::vm::Machine;
 use crate::apic::{Delivery, Destination, Message};
 use crate::error::Error;
 use crate::pci::Written;
@@ -10,30 +10,38 @@ use crate::vcpu::State;
 
 impl Machine {
     // Slots: the host bridge, the channel, then the drives.
-    pub(super) fn interrupts(&mut self, line: &mut Line, drive: usize) -> Result<(), Error> {
+    pub(super) fn interrupts(
+        &mut self,
+        timeline: &mut Timeline,
+        drive: usize,
+    ) -> Result<(), Error> {
         while let Some(vector) = self.drives[drive].pop_interrupt() {
             let message = self.bus.function(drive + 2).msix().and_then(|msix| msix.signal(vector));
             if let Some(message) = message {
-                self.send(line, None, message)?;
+                self.send(timeline, None, message)?;
             }
         }
         Ok(())
     }
 
     /// A device's configuration was written.
-    pub(super) fn configured(&mut self, line: &mut Line, written: Written) -> Result<(), Error> {
+    pub(super) fn configured(
+        &mut self,
+        timeline: &mut Timeline,
+        written: Written,
+    ) -> Result<(), Error> {
         if let (true, Some(drive)) = (written.reset, written.slot.checked_sub(2)) {
             self.drives[drive].reset();
         }
         let released = self.bus.function(written.slot).msix().map(|msix| msix.released());
         for message in released.into_iter().flatten() {
-            self.send(line, None, message)?;
+            self.send(timeline, None, message)?;
         }
         Ok(())
     }
 
     /// Prepares an interrupt for the next entry; whether there is one.
-    pub(super) fn inject(&mut self, line: &mut Line, index: usize) -> Result<bool, Error> {
+    pub(super) fn inject(&mut self, timeline: &mut Timeline, index: usize) -> Result<bool, Error> {
         let (vcpu, processor) = (&mut self.vcpus[index], &mut self.processors[index]);
         let Some(vector) = processor.apic.pending() else {
             vcpu.request_window(false);
@@ -47,11 +55,11 @@ impl Machine {
         processor.apic.accept(vector);
         vcpu.request_window(processor.apic.pending().is_some());
         if let Some(called) = processor.called.take() {
-            let waited = line.clock.now().saturating_sub(called);
-            line.statistics.calls.add(line.clock.scale().to_ns(waited));
+            let waited = timeline.clock.now().saturating_sub(called);
+            timeline.statistics.calls.add(timeline.clock.scale().to_ns(waited));
         }
         if let Some(rewind) = &mut self.rewind {
-            rewind.floor = rewind.floor.max(line.clock.now());
+            rewind.floor = rewind.floor.max(timeline.clock.now());
         }
         Ok(true)
     }
@@ -59,11 +67,11 @@ impl Machine {
     /// Delivers `message` from processor `sender` or a device.
     pub(super) fn send(
         &mut self,
-        line: &mut Line,
+        timeline: &mut Timeline,
         sender: Option<usize>,
         message: Message,
     ) -> Result<(), Error> {
-        let now = line.clock.now();
+        let now = timeline.clock.now();
         for index in 0..self.processors.len() {
             let matches = match message.destination {
                 Destination::Physical(id) => id as usize == index,

@@ -6,12 +6,12 @@ mod build;
 mod config;
 mod exits;
 mod interrupts;
-mod line;
-mod one;
 mod order;
 mod outcome;
 mod round;
 mod slice;
+mod timeline;
+mod vm;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ use stasis_journal::{Ending, Entry, Journal, Outcome};
 use crate::crew::{Crew, Stint};
 use crate::error::Error;
 use crate::vcpu::{Place, State};
-use line::Line;
-use one::{After, Machine};
 use order::Turn;
 use slice::{Begun, Slice};
+use timeline::Timeline;
+use vm::{After, Machine};
 
 pub use config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
 
@@ -45,7 +45,7 @@ pub fn run(config: Config<'_>, journal: &mut dyn Journal) -> Result<Outcome, Err
 
 struct Run<'j> {
     // Dropped in this order: what points into the vCPUs, then the machines.
-    line: Line<'j>,
+    timeline: Timeline<'j>,
     machines: Vec<Machine>,
     shared: Vec<Shared>,
     /// Every processor: its machine, and its number there.
@@ -72,14 +72,14 @@ impl Run<'_> {
             }
             self.advance();
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
-                machine.happen(&mut self.line)?;
+                machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);
             }
             let ending = match self.turn() {
                 Turn::Exit(place) => self.act(place)?,
                 Turn::Slice(place, slice) => {
                     let machine = self.processors[place].0;
-                    let after = self.machines[machine].slice(&mut self.line, slice)?;
+                    let after = self.machines[machine].slice(&mut self.timeline, slice)?;
                     self.follow(machine, after)?
                 }
                 Turn::Round => self.round()?,
@@ -101,7 +101,7 @@ impl Run<'_> {
         let (number, index) = self.processors[place];
         let machine = &mut self.machines[number];
         let Some(exit) = machine.processors[index].waiting.take() else { return Ok(None) };
-        let after = machine.act(&mut self.line, index, exit)?;
+        let after = machine.act(&mut self.timeline, index, exit)?;
         self.follow(number, after)
     }
 
@@ -121,27 +121,27 @@ impl Run<'_> {
         if self.stop.flag.load(Ordering::Relaxed) {
             return Ok(Some(Ending::Cancelled));
         }
-        let line = &mut self.line;
-        if let (Some(limit), true) = (self.virtual_limit, line.statistics.running) {
-            let since = line.statistics.started_virtual;
-            if line.clock.now_ns().saturating_sub(since) >= limit {
+        let timeline = &mut self.timeline;
+        if let (Some(limit), true) = (self.virtual_limit, timeline.statistics.running) {
+            let since = timeline.statistics.started_virtual;
+            if timeline.clock.now_ns().saturating_sub(since) >= limit {
                 return Ok(Some(Ending::VirtualLimit));
             }
         }
         // The wall clock costs a call; every so many turns is often enough.
-        line.statistics.turns = line.statistics.turns.wrapping_add(1);
-        if line.statistics.turns.is_multiple_of(64) {
+        timeline.statistics.turns = timeline.statistics.turns.wrapping_add(1);
+        if timeline.statistics.turns.is_multiple_of(64) {
             if let Some(look) = &self.stop.look {
                 look();
             }
             let now = Instant::now();
-            if self.stop.wall_limit.is_some_and(|limit| now - line.statistics.born >= limit) {
+            if self.stop.wall_limit.is_some_and(|limit| now - timeline.statistics.born >= limit) {
                 return Ok(Some(Ending::WallLimit));
             }
-            if now - line.statistics.reported >= PROGRESS {
-                line.statistics.reported = now;
-                line.flush_records()?;
-                line.tell(Entry::Progress(line.clock.now_ns()))?;
+            if now - timeline.statistics.reported >= PROGRESS {
+                timeline.statistics.reported = now;
+                timeline.flush_records()?;
+                timeline.tell(Entry::Progress(timeline.clock.now_ns()))?;
             }
         }
         Ok(None)
@@ -149,26 +149,29 @@ impl Run<'_> {
 
     fn next_event(&self) -> Option<u64> {
         let machines = self.machines.iter().filter(|machine| !machine.finished);
-        machines.filter_map(|machine| machine.next_event(&self.line)).min()
+        machines.filter_map(|machine| machine.next_event(&self.timeline)).min()
     }
 
     /// All processors are idle: time passes at once, or, with rewind, goes back
     /// to a completion that is past.
     fn idle_until(&mut self, next: u64) {
-        let line = &mut self.line;
-        if self.machines.iter_mut().any(|machine| machine.go_back(line)) {
-            self.instant = line.clock.now();
+        let timeline = &mut self.timeline;
+        if self.machines.iter_mut().any(|machine| machine.go_back(timeline)) {
+            self.instant = timeline.clock.now();
             return;
         }
         let idle = self.instant.max(self.last_idle());
-        let line = &mut self.line;
+        let timeline = &mut self.timeline;
         // A limit on virtual time is reached at its own instant.
         let limit =
-            self.virtual_limit.filter(|_| line.statistics.running).map_or(u64::MAX, |limit| {
-                line.clock.scale().to_ticks(line.statistics.started_virtual.saturating_add(limit))
+            self.virtual_limit.filter(|_| timeline.statistics.running).map_or(u64::MAX, |limit| {
+                timeline
+                    .clock
+                    .scale()
+                    .to_ticks(timeline.statistics.started_virtual.saturating_add(limit))
             });
         let next = next.min(limit);
-        line.statistics.skipped += next.saturating_sub(idle);
+        timeline.statistics.skipped += next.saturating_sub(idle);
         self.instant = self.instant.max(next);
     }
 
@@ -187,7 +190,7 @@ impl Run<'_> {
                     "vCPU {index}: {state:?}, rip {rip:#x}, rsp {rsp:#x}, rflags {rflags:#x}, cr2 {cr2:#x}\n"
                 );
             }
-            self.line.tell_from(machine.number, Entry::Console(text.into_bytes()))?;
+            self.timeline.tell_from(machine.number, Entry::Console(text.into_bytes()))?;
         }
         Ok(())
     }

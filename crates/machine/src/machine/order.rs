@@ -56,7 +56,7 @@ impl<'j> Run<'j> {
             }
         };
         self.instant = self.instant.max(reached.unwrap_or(0));
-        self.line.clock.set(self.instant);
+        self.timeline.clock.set(self.instant);
     }
 
     fn is_late(&self, place: usize) -> bool {
@@ -91,11 +91,11 @@ impl<'j> Run<'j> {
         }
         let event = self.next_event().unwrap_or(u64::MAX);
         let several = self.busy().nth(1).is_some();
-        let quantum = instant.saturating_add(self.line.quantum);
+        let quantum = instant.saturating_add(self.timeline.quantum);
         let limit = if several { event.min(quantum) } else { event };
         // One that has hardly anything left of its quantum goes on when it has more.
         let enough = |time: u64| {
-            time < limit && (limit == event || time.saturating_add(self.line.lateness) < limit)
+            time < limit && (limit == event || time.saturating_add(self.timeline.lateness) < limit)
         };
         let able =
             self.busy().filter(|&(place, time)| !waits(place) && (enough(time) || time <= instant));
@@ -130,11 +130,11 @@ impl<'j> Run<'j> {
     fn plan(&self, place: usize, limit: u64) -> Slice {
         let (number, index) = self.processors[place];
         let machine = &self.machines[number];
-        let mut until = limit.min(machine.timer(&self.line, index).unwrap_or(u64::MAX));
+        let mut until = limit.min(machine.timer(&self.timeline, index).unwrap_or(u64::MAX));
         // Where its guest's clock is ahead of it, that one goes slower for a quantum.
         let ahead = machine.processors.len() > 1 && machine.clock.now() > self.instant;
         if machine.lazy || ahead {
-            until = until.min(self.instant.saturating_add(self.line.quantum));
+            until = until.min(self.instant.saturating_add(self.timeline.quantum));
         }
         let others = self.busy().filter(|&(other, _)| other != place).map(|(_, time)| time).min();
         Slice { place, index, until, others }

@@ -8,24 +8,25 @@ use crate::error::Error;
 impl Run<'_> {
     pub(super) fn outcome(mut self, ending: Ending) -> Result<Outcome, Error> {
         let frozen = self.frozen();
-        self.line.statistics.finish(&self.line.clock, frozen);
-        self.line.flush_records()?;
+        self.timeline.statistics.finish(&self.timeline.clock, frozen);
+        self.timeline.flush_records()?;
         // The last that is told of the drives: what their end does is not a guest's.
-        self.line.tell(Entry::Progress(self.line.clock.now_ns()))?;
+        self.timeline.tell(Entry::Progress(self.timeline.clock.now_ns()))?;
         if matches!(ending, Ending::Hung | Ending::Panicked | Ending::VirtualLimit) {
             self.show_processors()?;
         }
         for machine in &mut self.machines {
             let rest = machine.serial.rest();
             if !rest.is_empty() {
-                self.line.tell_from(machine.number, Entry::Console(rest))?;
+                self.timeline.tell_from(machine.number, Entry::Console(rest))?;
             }
         }
-        let now = self.line.clock.now_ns();
+        let now = self.timeline.clock.now_ns();
         let drives = self.machines.iter().flat_map(|machine| &machine.drives);
         let inside = drives.map(|drive| drive.drive().inside(now)).collect();
-        let (clock, processors) = (&self.line.clock, &self.processors);
-        let mut outcome = self.line.statistics.outcome(ending, clock, frozen, inside, processors);
+        let (clock, processors) = (&self.timeline.clock, &self.processors);
+        let mut outcome =
+            self.timeline.statistics.outcome(ending, clock, frozen, inside, processors);
         if self.machines.len() > 1 {
             let of = |machine: &super::Machine| MachineOutcome {
                 name: machine.name.clone(),

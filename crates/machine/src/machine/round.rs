@@ -3,8 +3,8 @@
 
 use stasis_journal::Ending;
 
-use super::one::After;
 use super::slice::Begun;
+use super::vm::After;
 use super::Run;
 use crate::crew::Stint;
 use crate::error::Error;
@@ -18,12 +18,12 @@ impl Run<'_> {
         let mut stints = std::mem::take(&mut self.stints);
         for slice in self.slices.drain(..) {
             let machine = &mut self.machines[self.processors[slice.place].0];
-            let Some(entry) = machine.enter(&mut self.line, slice)? else { continue };
+            let Some(entry) = machine.enter(&mut self.timeline, slice)? else { continue };
             let vcpu = machine.vcpus[slice.index].take();
             stints.push(Stint {
                 place: slice.place,
                 vcpu: vcpu.ok_or(Error::Internal("a processor is in guest mode twice"))?,
-                clock: self.line.clock.clone(),
+                clock: self.timeline.clock.clone(),
                 until: slice.until,
                 injecting: entry.injecting,
                 stay: None,
@@ -54,8 +54,8 @@ impl Run<'_> {
             };
             let mut entry = begun.swap_remove(at);
             entry.slice.others = ends.other_than(place);
-            self.line.clock = clock;
-            let after = self.machines[number].left(&mut self.line, entry, stay)?;
+            self.timeline.clock = clock;
+            let after = self.machines[number].left(&mut self.timeline, entry, stay)?;
             if ending.is_none() && !matches!(after, After::Continue) {
                 ending = self.follow(number, after)?;
             }

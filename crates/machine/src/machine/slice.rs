@@ -1,7 +1,7 @@
 //! One slice of one processor: into guest mode, out of it, and when that was.
 
-use super::line::Line;
-use super::one::{After, Machine};
+use super::timeline::Timeline;
+use super::vm::{After, Machine};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::pvclock::Reads;
@@ -31,32 +31,36 @@ pub(super) struct Begun {
 
 impl Machine {
     /// Runs a processor until the slice's end or an exit of its own.
-    pub(super) fn slice(&mut self, line: &mut Line, slice: Slice) -> Result<After, Error> {
-        let Some(begun) = self.enter(line, slice)? else { return Ok(After::Continue) };
+    pub(super) fn slice(&mut self, timeline: &mut Timeline, slice: Slice) -> Result<After, Error> {
+        let Some(begun) = self.enter(timeline, slice)? else { return Ok(After::Continue) };
         let vcpu = &mut self.vcpus[slice.index];
-        let stay = vcpu.stay(&mut line.clock, slice.until, begun.injecting)?;
-        self.left(line, begun, stay)
+        let stay = vcpu.stay(&mut timeline.clock, slice.until, begun.injecting)?;
+        self.left(timeline, begun, stay)
     }
 
     /// Everything before a processor's entry into guest mode; None where there is too
     /// little to enter for.
-    pub(super) fn enter(&mut self, line: &mut Line, slice: Slice) -> Result<Option<Begun>, Error> {
+    pub(super) fn enter(
+        &mut self,
+        timeline: &mut Timeline,
+        slice: Slice,
+    ) -> Result<Option<Begun>, Error> {
         let Slice { index, until, .. } = slice;
         let processor = &mut self.processors[index];
         processor.yields = false;
         processor.late = false;
         let now = processor.time;
-        line.clock.set(now);
+        timeline.clock.set(now);
         if until <= now.saturating_add(self.vcpus[index].shortest()) {
             // The clock is set forward to the event.
             processor.time = until.max(now);
             return Ok(None);
         }
-        let injecting = self.inject(line, index)?;
+        let injecting = self.inject(timeline, index)?;
         let processor = &mut self.processors[index];
         processor.eoi.offer(&processor.apic, &self.memory);
         if self.processors.len() > 1 && self.clock.reads() == Reads::Mean {
-            self.show_clock(line, index, until - now);
+            self.show_clock(timeline, index, until - now);
         }
         Ok(Some(Begun { slice, entered: now, injecting }))
     }
@@ -64,39 +68,39 @@ impl Machine {
     /// Everything after a processor's exit, which was at the clock's time.
     pub(super) fn left(
         &mut self,
-        line: &mut Line,
+        timeline: &mut Timeline,
         begun: Begun,
         stay: Stay,
     ) -> Result<After, Error> {
         let Begun { slice: Slice { place, index, until, others }, entered, .. } = begun;
         let Stay { exit, overshoot } = stay;
-        let exits = &mut line.statistics.exits;
+        let exits = &mut timeline.statistics.exits;
         exits.total += u64::from(exit != Exit::Interrupted);
         if let Some(over) = overshoot {
             exits.kick += 1;
             exits.total += 1;
-            line.statistics.overshoot.add(line.clock.scale().to_ns(over));
+            timeline.statistics.overshoot.add(timeline.clock.scale().to_ns(over));
         }
         let late = match exit {
             Exit::Interrupted => overshoot.is_some_and(|over| over > 0),
-            _ => line.clock.now() > until,
+            _ => timeline.clock.now() > until,
         };
-        let (left, ran) = (line.clock.now(), line.clock.now() - entered);
+        let (left, ran) = (timeline.clock.now(), timeline.clock.now() - entered);
         self.clock.end(ran);
         let processor = &mut self.processors[index];
         (processor.time, processor.late) = (left, late);
         processor.eoi.take(&mut processor.apic, &self.memory);
         let ahead = left.saturating_sub(others.unwrap_or(left));
-        line.statistics.slice(place, (entered, left), ahead);
+        timeline.statistics.slice(place, (entered, left), ahead);
         match exit {
             Exit::Interrupted => Ok(After::Continue),
             Exit::Halt => {
-                line.statistics.exits.halt += 1;
+                timeline.statistics.exits.halt += 1;
                 processor.state = State::Halted;
                 Ok(After::Continue)
             }
             exit if exit.is_local() || others.is_none_or(|others| others >= left) => {
-                self.act(line, index, exit)
+                self.act(timeline, index, exit)
             }
             exit => {
                 processor.waiting = Some(exit);

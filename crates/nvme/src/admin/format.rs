@@ -6,7 +6,7 @@ use stasis_block::{Command, Operation, Status};
 use crate::command::{location, SubmissionEntry};
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
-use crate::physical::ChunkSet;
+use crate::ocssd::ChunkSet;
 use crate::slots::{CommandId, Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::zoned::ZonedNamespace;
@@ -140,7 +140,7 @@ impl Controller {
             namespace.block_size = block_size;
             namespace.blocks = self.capacities[index] / u64::from(block_size);
             self.zoned[index] = ZonedNamespace::new(namespace);
-            self.physical[index] = namespace.physical.as_ref().map(ChunkSet::new);
+            self.ocssd[index] = namespace.ocssd.as_ref().map(ChunkSet::new);
             if before != block_size {
                 self.namespace_changed(memory, nsid);
             }

@@ -168,9 +168,9 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
     for at in [0, 8, 16] {
         put(page, at, &blocks);
     }
-    if let Some(physical) = &namespace.physical {
+    if let Some(ocssd) = &namespace.ocssd {
         // Addresses have holes.
-        put(page, 0, &physical.bits().span().to_le_bytes());
+        put(page, 0, &ocssd.bits().span().to_le_bytes());
     }
     // What a Copy takes (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
     put(page, 74, &copy::most_blocks_of_source(namespace).to_le_bytes());

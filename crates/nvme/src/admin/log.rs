@@ -7,7 +7,7 @@ use crate::io::{self, ALL_NAMESPACES};
 use crate::slots::CommandId;
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{physical, zoned, Memory};
+use crate::{ocssd, zoned, Memory};
 
 use super::events::EventType;
 use super::opcode;
@@ -213,12 +213,12 @@ impl Controller {
         let mut log = commands_page(&self.config);
         if self.config.has_chunks() && set == 0 {
             let changes = SUPPORTED | CHANGES_CONTENTS;
-            log[usize::from(physical::opcode::GEOMETRY) * 4] = SUPPORTED as u8;
+            log[usize::from(ocssd::opcode::GEOMETRY) * 4] = SUPPORTED as u8;
             for (opcode, effects) in [
-                (physical::opcode::VECTOR_RESET, changes),
-                (physical::opcode::VECTOR_WRITE, changes),
-                (physical::opcode::VECTOR_READ, SUPPORTED),
-                (physical::opcode::VECTOR_COPY, changes),
+                (ocssd::opcode::VECTOR_RESET, changes),
+                (ocssd::opcode::VECTOR_WRITE, changes),
+                (ocssd::opcode::VECTOR_READ, SUPPORTED),
+                (ocssd::opcode::VECTOR_COPY, changes),
             ] {
                 log[1024 + usize::from(opcode) * 4] = effects as u8;
             }

@@ -19,7 +19,7 @@ use crate::io::{FUSE, PSDT};
 use crate::shadow::Shadow;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{physical, vendor};
+use crate::{ocssd, vendor};
 use crate::{Memory, PAGE_SIZE};
 
 /// Opcodes (section 5, "Opcodes for Admin Commands").
@@ -67,7 +67,7 @@ impl Controller {
             opcode::DIRECTIVE_SEND => self.directive_send(command),
             opcode::DIRECTIVE_RECEIVE => self.directive_receive(memory, command),
             opcode::FORMAT_NVM => self.format(memory, command),
-            physical::opcode::GEOMETRY if self.chunks(command.nsid).is_some() => {
+            ocssd::opcode::GEOMETRY if self.chunks(command.nsid).is_some() => {
                 self.geometry(memory, command)
             }
             vendor::FIRST_OPCODE.. => self.vendor_command(memory, command),

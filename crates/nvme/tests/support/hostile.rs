@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use stasis_block::{Health, Operation, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, Memory, Namespace, OutOfMemoryRange, Physical, Placement, Request,
+    Config, Controller, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement, Request,
     ShadowPolicy, VendorRequest, Zones, Zrwa,
 };
 
@@ -148,18 +148,18 @@ fn white_box(flags: u8) -> [Namespace; 2] {
         reads_cross_zones: flags & 128 != 0,
         ..Zones::new(UNIT * 512)
     };
-    let physical = Physical {
+    let ocssd = Ocssd {
         write_min: if flags & 64 != 0 { 2 } else { 1 },
         write_optimal: 4,
         cached: if flags & 128 != 0 { 4 } else { 0 },
         max_open: Some(6),
         max_open_per_unit: Some(2),
-        ..Physical::new(2, 2, 64, UNIT as u32)
+        ..Ocssd::new(2, 2, 64, UNIT as u32)
     };
     let namespace = |start| Namespace { start, ..Namespace::new(BLOCKS, 512) };
     [
         Namespace { zoned: Some(zoned), ..namespace(STARTS[2]) },
-        Namespace { physical: Some(physical), ..namespace(STARTS[3]) },
+        Namespace { ocssd: Some(ocssd), ..namespace(STARTS[3]) },
     ]
 }
 

@@ -1,4 +1,4 @@
-//! The log, its recovery and the carrying, on a host whose power fails at any
+//! The log, its recovery and the checkpointing, on a host whose power fails at any
 //! point, against the plain definition: a list of what was written, and where it
 //! may be cut.
 
@@ -10,13 +10,13 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::append::{append, begin_sync, read, Change};
-use crate::carry::{Carry, Stage};
-use crate::head::{Head, HEADS, UNKNOWN};
+use crate::checkpoint::{Checkpoint, Stage};
 use crate::planted::{Bug, PLANTED};
 use crate::record::{checksum, PAGE};
 use crate::recover;
 use crate::ring::Ring;
 use crate::state::{Point, State};
+use crate::superblock::{Superblock, SUPERBLOCKS, UNKNOWN};
 use host::{File, Power, SECTOR};
 
 const SECTORS: u64 = 96;
@@ -31,7 +31,7 @@ struct World {
     log: File,
     disk: File,
     state: State,
-    carry: Option<Carry>,
+    checkpoint: Option<Checkpoint>,
     sync: Option<Point>,
     boot: u64,
     writes: u64,
@@ -62,9 +62,9 @@ impl World {
     fn new(seed: u64) -> Self {
         let power = Power::new();
         let capacity = SECTORS * SECTOR as u64;
-        let log = vec![0; (HEADS + RING) as usize];
+        let log = vec![0; (SUPERBLOCKS + RING) as usize];
         let log = File::new(log, power.clone(), seed);
-        let head = Head {
+        let superblock = Superblock {
             generation: 0,
             incarnation: 0,
             capacity,
@@ -74,7 +74,7 @@ impl World {
             boot: UNKNOWN,
             clean: true,
         };
-        log.damage(|bytes| bytes[..PAGE as usize].copy_from_slice(&head.encode()));
+        log.damage(|bytes| bytes[..PAGE as usize].copy_from_slice(&superblock.encode()));
         let disk = File::new(vec![0; capacity as usize], power.clone(), !seed);
         let now = vec![0; SECTORS as usize];
         let mut world = Self {
@@ -82,8 +82,8 @@ impl World {
             power,
             log,
             disk,
-            state: State::new(head),
-            carry: None,
+            state: State::new(superblock),
+            checkpoint: None,
             sync: None,
             boot: 0,
             writes: 0,
@@ -104,7 +104,7 @@ impl World {
     fn begin(&mut self) {
         self.cuts = vec![(self.state.boundary(), self.now.clone())];
         self.torn = None;
-        self.carry = None;
+        self.checkpoint = None;
         self.sync = None;
     }
 
@@ -131,7 +131,7 @@ impl World {
             }
             self.sync = None;
             self.sync_all()?;
-            self.carry_on()?;
+            self.checkpoint_on()?;
         }
         let mut next = self.now.clone();
         next[at as usize..(at + long) as usize].fill(value);
@@ -167,19 +167,19 @@ impl World {
         self.end_sync()
     }
 
-    fn carry_on(&mut self) -> std::io::Result<()> {
-        let Some(carry) = &mut self.carry else {
+    fn checkpoint_on(&mut self) -> std::io::Result<()> {
+        let Some(checkpoint) = &mut self.checkpoint else {
             let limit = 1 + self.below(RING);
-            self.carry = self.state.plan(limit).map(Carry::new);
+            self.checkpoint = self.state.plan(limit).map(Checkpoint::new);
             return Ok(());
         };
-        if carry.stage() == Stage::Forget {
-            self.state.forget(carry.plan(), &carry.plan().extents);
+        if checkpoint.stage() == Stage::Forget {
+            self.state.forget(checkpoint.plan(), &checkpoint.plan().extents);
         }
-        carry.step(&self.log, &self.disk)?;
-        if carry.stage() == Stage::Done {
-            self.state.freed(carry.plan());
-            self.carry = None;
+        checkpoint.step(&self.log, &self.disk)?;
+        if checkpoint.stage() == Stage::Done {
+            self.state.freed(checkpoint.plan());
+            self.checkpoint = None;
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl World {
             11 if self.sync.is_none() => self.begin_sync(),
             11..=12 => self.end_sync(),
             13 => self.sync_all(),
-            _ => self.carry_on(),
+            _ => self.checkpoint_on(),
         }
     }
 
@@ -209,8 +209,9 @@ impl World {
     fn recover(&mut self) -> Result<(), String> {
         let found = recover::recover(&self.log, self.log.length(), boot(self.boot));
         let recovery = found.map_err(|why| format!("{why:?}"))?;
-        let head = recover::apply(&self.log, &self.disk, recovery).map_err(|e| e.to_string())?;
-        self.state = State::new(head);
+        let superblock =
+            recover::apply(&self.log, &self.disk, recovery).map_err(|e| e.to_string())?;
+        self.state = State::new(superblock);
         Ok(())
     }
 
@@ -322,7 +323,7 @@ fn cut_off_records_come_back() -> bool {
     put(&mut world, 50, 8, 1);
     // Power fails, and of all that only the second record is torn.
     world.log.cut(255);
-    world.log.damage(|bytes| bytes[(HEADS + begin % RING) as usize + 576 + 100] ^= 1);
+    world.log.damage(|bytes| bytes[(SUPERBLOCKS + begin % RING) as usize + 576 + 100] ^= 1);
     world.boot += 1;
     world.recover().unwrap();
     for _ in 0..7 {
@@ -353,7 +354,7 @@ fn damage_to_durable_records_is_told() {
         world.order();
         world.sync_all().unwrap();
     }
-    let first = HEADS + world.state.tail() % RING;
+    let first = SUPERBLOCKS + world.state.tail() % RING;
     world.log.damage(|bytes| bytes[first as usize + 20] ^= 1);
     let error = world.recover().unwrap_err();
     assert_eq!(error, format!("Damaged {{ offset: {first} }}"));
@@ -367,13 +368,13 @@ fn without_space_a_write_fails_and_the_disk_goes_on() {
     assert!(world.write().is_err());
     assert_eq!(world.read(), bytes(&world.now));
     world.log.set_full(false);
-    // The carrying fails in its middle, and begins again.
+    // The checkpointing fails in its middle, and begins again.
     world.order();
     world.sync_all().unwrap();
-    world.carry_on().unwrap();
-    world.carry_on().unwrap();
+    world.checkpoint_on().unwrap();
+    world.checkpoint_on().unwrap();
     world.disk.set_full(true);
-    assert!((0..20).any(|_| world.carry_on().is_err()));
+    assert!((0..20).any(|_| world.checkpoint_on().is_err()));
     world.disk.set_full(false);
     (0..200).for_each(|_| world.write().unwrap());
     assert_eq!(world.read(), bytes(&world.now));

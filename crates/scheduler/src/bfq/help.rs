@@ -1,17 +1,17 @@
 //! Who asks for help, and who gets it: the coordination of the publication
 //! (vIrtical D3.6, 9.3), with a bound.
 //!
-//! Everyone has a store of help, full at first: while it is given it runs down
-//! with time. All stores together fill at `share` of time, in equal parts for
+//! Everyone has a token bucket of help, full at first: while it is given it runs down
+//! with time. All buckets together fill at `share` of time, in equal parts for
 //! those that are not full. So within any time t one gets at most `burst` +
 //! `share` x t of help, all n together at most n x `burst` + `share` x t, and
-//! one that always asks takes nothing from the stores of those that rarely do.
+//! one that always asks takes nothing from the buckets of those that rarely do.
 
 use stasis_clock::Nanos;
 
-/// A part of time is counted in millionths, a store in millionths of a ns.
+/// A part of time is counted in millionths, a bucket in millionths of a ns.
 const WHOLE: u128 = 1_000_000;
-/// Help that ran out begins again with this part of a full store, so that it
+/// Help that ran out begins again with this part of a full bucket, so that it
 /// does not flicker.
 const RESUME: u128 = 20;
 
@@ -20,7 +20,7 @@ struct Member {
     queue: u32,
     asks: bool,
     given: bool,
-    store: u128,
+    tokens: u128,
     calls: u64,
     helped: Nanos,
     unhelped: Nanos,
@@ -29,7 +29,7 @@ struct Member {
 /// How often and how long: calls, time helped, time asked in vain.
 pub type Account = (u64, Nanos, Nanos);
 
-/// The stores of all that share a drive, for who schedules it himself and who
+/// The token buckets of all that share a drive, for who schedules it himself and who
 /// has another do it.
 #[derive(Debug)]
 pub struct Help {
@@ -53,10 +53,18 @@ impl Help {
         self.advance(now);
         let at = self.members.iter().position(|member| member.queue == queue);
         let at = at.unwrap_or_else(|| {
-            let store = self.full;
+            let tokens = self.full;
             let (calls, helped, unhelped) = (0, 0, 0);
             let asks = false;
-            self.members.push(Member { queue, asks, given: false, store, calls, helped, unhelped });
+            self.members.push(Member {
+                queue,
+                asks,
+                given: false,
+                tokens,
+                calls,
+                helped,
+                unhelped,
+            });
             self.members.len() - 1
         });
         let member = &mut self.members[at];
@@ -67,7 +75,7 @@ impl Help {
         self.decide();
     }
 
-    /// The queue is gone, and its store with it.
+    /// The queue is gone, and its bucket with it.
     pub fn forget(&mut self, now: Nanos, queue: u32) {
         self.advance(now);
         self.members.retain(|member| member.queue != queue);
@@ -111,10 +119,10 @@ impl Help {
     }
 
     fn fills(&self, member: &Member) -> bool {
-        member.given || member.store < self.full
+        member.given || member.tokens < self.full
     }
 
-    /// What a store that fills gains in a ns.
+    /// What a bucket that fills gains in a ns.
     fn gain(&self) -> u128 {
         let filling = self.members.iter().filter(|member| self.fills(member)).count();
         self.share / (filling.max(1) as u128)
@@ -123,10 +131,10 @@ impl Help {
     fn pass(&mut self, time: Nanos) {
         let (gain, full) = (self.gain(), self.full);
         for member in &mut self.members {
-            if member.given || member.store < full {
-                let gained = member.store + gain * u128::from(time);
+            if member.given || member.tokens < full {
+                let gained = member.tokens + gain * u128::from(time);
                 let spent = if member.given { WHOLE * u128::from(time) } else { 0 };
-                member.store = gained.saturating_sub(spent).min(full);
+                member.tokens = gained.saturating_sub(spent).min(full);
             }
             member.helped += if member.given { time } else { 0 };
             member.unhelped += if member.asks && !member.given { time } else { 0 };
@@ -138,7 +146,7 @@ impl Help {
         let enough = self.full / RESUME;
         for member in &mut self.members {
             let lowest = if member.given { 0 } else { enough };
-            let given = member.asks && member.store > lowest;
+            let given = member.asks && member.tokens > lowest;
             if given != member.given {
                 member.given = given;
                 self.changed.push(member.queue);
@@ -148,13 +156,13 @@ impl Help {
         let mut next: Option<u128> = None;
         for member in &self.members {
             let left = if member.given {
-                (gain < WHOLE).then(|| member.store.div_ceil(WHOLE - gain))
+                (gain < WHOLE).then(|| member.tokens.div_ceil(WHOLE - gain))
             } else if !self.fills(member) || gain == 0 {
                 None
             } else if member.asks {
-                Some((enough + 1).saturating_sub(member.store).div_ceil(gain))
+                Some((enough + 1).saturating_sub(member.tokens).div_ceil(gain))
             } else {
-                Some((self.full - member.store).div_ceil(gain))
+                Some((self.full - member.tokens).div_ceil(gain))
             };
             next = left.map_or(next, |left| Some(next.map_or(left, |next| next.min(left))));
         }
@@ -190,7 +198,7 @@ mod tests {
                     let (passed, got) = (now - then, &seen[seen.len() - 1].1);
                     let filled = passed * u64::from(share) / 1_000_000 + 1;
                     let each: Vec<_> = got.iter().zip(before).map(|(new, old)| new - old).collect();
-                    // A store ends at a whole ns: one ns each time it runs out,
+                    // A bucket ends at a whole ns: one ns each time it runs out,
                     // which takes a twentieth of it to begin again.
                     let rounding = 2 + 20 * passed / burst.max(20);
                     for &one in &each {
@@ -202,7 +210,7 @@ mod tests {
             }
         }
 
-        /// Two that always ask get the same, to a store's twentieth.
+        /// Two that always ask get the same, to a bucket's twentieth.
         #[test]
         fn help_is_shared_fairly(share in 1_000u32..=1_000_000, others in 1u32..6) {
             let (burst, mut help) = (1_000_000u64, Help::new(share, 1_000_000));
@@ -216,7 +224,7 @@ mod tests {
             }
         }
 
-        /// One that asks rarely finds its store full, whoever else asks always.
+        /// One that asks rarely finds its bucket full, whoever else asks always.
         #[test]
         fn the_greedy_do_not_drain_the_modest(share in 100_000u32..=1_000_000) {
             let burst = 1_000_000u64;

@@ -17,10 +17,10 @@ pub use spec::BfqSpec;
 use stasis_block::Tag;
 use stasis_clock::Nanos;
 
+use crate::clook_queue::Requests;
 use crate::pool::Pool;
 use crate::priority::{Class, Turns};
 use crate::queues::Slab;
-use crate::sweep::Requests;
 use crate::{GroupId, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler, WEIGHTS};
 use fair::{Entities, Entity, Fair, Owner};
 use help::Help;
@@ -193,7 +193,7 @@ impl Scheduler for Bfq {
         let at = queue::lane(self.pool.get(slot));
         queue.statistics.urgent += u64::from(at == queue::URGENT);
         let lane = &mut queue.lanes[at];
-        lane.patience.arrived(now, self.pool.get(slot), self.spec.idle);
+        lane.anticipation.arrived(now, self.pool.get(slot), self.spec.idle);
         lane.sweep.push(&mut self.requests, &mut self.pool, slot);
         queue.changed(at, false);
         queue.wanted = request.priority.unwrap_or(queue.wanted);
@@ -230,10 +230,10 @@ impl Scheduler for Bfq {
         queue.done(at);
         let lane = &mut queue.lanes[at];
         if lane.is_idle() {
-            lane.patience.idles(now);
+            lane.anticipation.idles(now);
             let current = self.current.as_mut().filter(|c| c.queue == held.queue);
             if let Some(current) = current {
-                let wait = service::patience(&self.spec, queue, at, now);
+                let wait = service::anticipation(&self.spec, queue, at, now);
                 current.idle_until[at] = (wait > 0).then(|| now.saturating_add(wait));
             }
         }

@@ -4,10 +4,10 @@ use stasis_clock::Nanos;
 
 use super::raise::Raise;
 use super::BfqSpec;
-use crate::patience::Patience;
+use crate::anticipation::Anticipation;
+use crate::clook_queue::ClookQueue;
 use crate::pool::{Held, Pool};
 use crate::priority::{Class, Priority};
-use crate::sweep::Sweep;
 use crate::{QueueSpec, QueueStatistics};
 
 /// The largest budget while the drive's rate is not known: 8 MiB (Valente and
@@ -54,8 +54,8 @@ pub(super) const LANES: usize = 3;
 /// that.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub(super) sweep: Sweep,
-    pub(super) patience: Patience,
+    pub(super) sweep: ClookQueue,
+    pub(super) anticipation: Anticipation,
     pub(super) in_flight: usize,
     /// In sectors; 0 until its first turn.
     budget: u64,
@@ -63,7 +63,7 @@ pub(super) struct Lane {
 
 impl Lane {
     fn new(ordered: bool) -> Self {
-        let sweep = if ordered { Sweep::in_batches() } else { Sweep::default() };
+        let sweep = if ordered { ClookQueue::in_batches() } else { ClookQueue::default() };
         Self { sweep, ..Self::default() }
     }
 

@@ -42,7 +42,7 @@ pub(super) enum Decision {
 }
 
 /// How long to idle for a lane with nothing to do; 0: not at all.
-pub(super) fn patience(spec: &BfqSpec, queue: &Queue, lane: usize, now: Nanos) -> Nanos {
+pub(super) fn anticipation(spec: &BfqSpec, queue: &Queue, lane: usize, now: Nanos) -> Nanos {
     if lane == ASYNC || queue.class == Class::Idle || queue.removed {
         return 0;
     }
@@ -51,7 +51,7 @@ pub(super) fn patience(spec: &BfqSpec, queue: &Queue, lane: usize, now: Nanos) -
         URGENT if raised && spec.idle > 0 => spec.idle.max(URGENT_IDLE),
         _ => spec.idle,
     };
-    queue.lanes[lane].patience.wait(window, raised)
+    queue.lanes[lane].anticipation.wait(window, raised)
 }
 
 /// From which lane the next request of the queue that has the drive comes; `None`:
@@ -70,7 +70,8 @@ fn next_lane(
     for lane in [URGENT, SYNC] {
         // Even where budget or time is over: a queue that leaves with nothing
         // waiting comes back without what it is owed.
-        let returns = || queue.lanes[lane].in_flight > 0 && patience(spec, queue, lane, now) > 0;
+        let returns =
+            || queue.lanes[lane].in_flight > 0 && anticipation(spec, queue, lane, now) > 0;
         let expected = || current.lane >= lane && (current.idle_until[lane].is_some() || returns());
         if queue.waits(lane) || expected() {
             let lane = if lane == URGENT && leaves() { SYNC } else { lane };
@@ -228,7 +229,7 @@ impl Bfq {
         let queue = &mut self.queues[number];
         let lane = &mut queue.lanes[current.lane];
         lane.adjust(reason, current.granted, current.served, largest);
-        let seeks = queue.lanes[current.lane].patience.seeks();
+        let seeks = queue.lanes[current.lane].anticipation.seeks();
         let raised = queue.is_raised(now);
         self.measure(reason, elapsed, current.served, seeks);
         if seeks && self.spec.charge_time && !raised {

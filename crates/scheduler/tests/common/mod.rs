@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use stasis_block::{Command, Operation, Tag};
 use stasis_clock::{EventQueue, Nanos, SECOND};
-use stasis_scheduler::{sectors, Gate, QueueId, QueueSpec, Request, Scheduler};
+use stasis_scheduler::{sectors, Dispatcher, QueueId, QueueSpec, Request, Scheduler};
 
 /// A drive that works off one request after the other: `overhead`, `seek` if it
 /// does not begin where the last ended, and its length at `rate` (B/s).
@@ -104,7 +104,7 @@ struct InFlight {
 
 /// Clients on one drive below a scheduler.
 pub struct World {
-    pub gate: Gate,
+    pub dispatcher: Dispatcher,
     drive: Drive,
     pub now: Nanos,
     pub got: Vec<Got>,
@@ -125,7 +125,7 @@ impl World {
     pub fn new(scheduler: Box<dyn Scheduler>, kind: Serial, clients: Vec<Client>) -> Self {
         let in_flight = VecDeque::new();
         let drive = Drive { kind, end: 0, busy_until: 0, in_flight };
-        let mut gate = Gate::new(scheduler, 1);
+        let mut dispatcher = Dispatcher::new(scheduler, 1);
         let mut arrivals = EventQueue::new();
         for (number, client) in clients.iter().enumerate() {
             (0..client.depth).for_each(|_| _ = arrivals.push(client.begin, number));
@@ -133,10 +133,10 @@ impl World {
         let mut queues: Vec<QueueId> = Vec::new();
         for client in &clients {
             let other = client.through.map(|other| queues[other]);
-            queues.push(other.unwrap_or_else(|| gate.scheduler().create(0, &client.spec)));
+            queues.push(other.unwrap_or_else(|| dispatcher.scheduler().create(0, &client.spec)));
         }
         Self {
-            gate,
+            dispatcher,
             drive,
             now: 0,
             got: vec![Got::default(); clients.len()],
@@ -172,11 +172,11 @@ impl World {
         let at = self.now;
         self.in_flight[tag as usize] = Some(InFlight { client: number, at, command });
         let request = Request { urgent: client.urgent, ..Request::new(tag, command) };
-        self.gate.submit(at, self.queues[number], &request).unwrap();
+        self.dispatcher.submit(at, self.queues[number], &request).unwrap();
     }
 
     fn fill(&mut self) {
-        while let Some(tag) = self.gate.next(self.now) {
+        while let Some(tag) = self.dispatcher.next(self.now) {
             let request = self.in_flight[tag as usize].as_ref().unwrap();
             self.drive.submit(self.now, tag, &request.command);
         }
@@ -184,7 +184,7 @@ impl World {
 
     /// A client begins or ends to ask for help.
     pub fn help(&mut self, number: usize, on: bool) {
-        self.gate.scheduler().help(self.now, self.queues[number], on);
+        self.dispatcher.scheduler().help(self.now, self.queues[number], on);
         self.fill();
     }
 
@@ -192,13 +192,13 @@ impl World {
     pub fn run(&mut self, until: Nanos) {
         loop {
             let drive = self.drive.in_flight.front().map(|request| request.0);
-            let next = [self.arrivals.next_at(), drive, self.gate.next_event()];
+            let next = [self.arrivals.next_at(), drive, self.dispatcher.next_event()];
             let Some(at) = next.into_iter().flatten().min().filter(|&at| at <= until) else {
                 break;
             };
             self.now = at;
             while let Some(tag) = self.drive.done(at) {
-                self.gate.complete(at, tag);
+                self.dispatcher.complete(at, tag);
                 let request = self.in_flight[tag as usize].take().unwrap();
                 self.free.push(tag);
                 let (client, got) = (&self.clients[request.client], &mut self.got[request.client]);

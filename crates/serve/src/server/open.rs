@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use super::{finish, NewDrive, OpenStore};
-use crate::door::Door;
-use crate::front::Front;
+use crate::endpoint::Endpoint;
 use crate::served::Served;
 use crate::session::Target;
 use crate::socket::Socket;
 use crate::store::Store;
+use crate::transport::Transport;
 use crate::ublk;
 use crate::worker::{DriveId, Worker};
 use crate::ServeError;
 
 /// A drive on a socket.
-pub(super) fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
+pub(super) fn socket(
+    new: NewDrive,
+    id: DriveId,
+    worker: &Arc<Worker>,
+) -> Result<Endpoint, ServeError> {
     let NewDrive { name, path, listener, own, config, record, open, .. } = new;
     let listener = match listener {
         Some(listener) => listener,
@@ -30,7 +34,7 @@ pub(super) fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result
         config.capacity = store.capacity() / block * block;
         config.discard_zeroes = store.discard_zeroes();
         let served = Served::new(label, config, store, record, state.epoll.clone())?;
-        state.drives.insert(id, Front::Socket(Box::new(served)));
+        state.drives.insert(id, Transport::Socket(Box::new(served)));
         Ok(())
     });
     match opened {
@@ -45,11 +49,15 @@ pub(super) fn socket(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result
     }
     let worker = Arc::clone(worker);
     let target = Target { worker, drive: id, name: shared, queues, queue_size };
-    Ok(Door::Socket(Socket::start(listener, path, own, target)?))
+    Ok(Endpoint::Socket(Socket::start(listener, path, own, target)?))
 }
 
 /// A drive as a block device of the host's.
-pub(super) fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result<Door, ServeError> {
+pub(super) fn device(
+    new: NewDrive,
+    id: DriveId,
+    worker: &Arc<Worker>,
+) -> Result<Endpoint, ServeError> {
     let NewDrive { name, path, config, record, open, .. } = new;
     let wanted = ublk::Wanted {
         name: name.as_str().into(),
@@ -60,8 +68,8 @@ pub(super) fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result
     };
     let opened = worker.call(move |state| {
         let store = opened(open, &wanted.name)?;
-        let (device, front) = ublk::open(&wanted, store, record, state.epoll.clone())?;
-        state.drives.insert(id, Front::Ublk(Box::new(front)));
+        let (device, transport) = ublk::open(&wanted, store, record, state.epoll.clone())?;
+        state.drives.insert(id, Transport::Ublk(Box::new(transport)));
         Ok(device)
     });
     let device = opened.ok_or(ServeError::Missing(name))??;
@@ -71,7 +79,7 @@ pub(super) fn device(new: NewDrive, id: DriveId, worker: &Arc<Worker>) -> Result
         device.remove();
         return Err(error);
     }
-    Ok(Door::Ublk(device))
+    Ok(Endpoint::Ublk(device))
 }
 
 fn opened(open: OpenStore, name: &str) -> Result<Store, ServeError> {

@@ -167,7 +167,7 @@ impl Opening {
         let mut store = Store::new(drive.clone());
         if let Some((opening, settings)) = image {
             let below: Box<dyn Layer> = Box::new(Below::new(&drive));
-            store.top = Some(Box::new(opening.outlive().open(below, settings)?));
+            store.top = Some(Box::new(opening.kill_safe().open(below, settings)?));
         }
         Ok(store)
     }

@@ -14,7 +14,7 @@ mod set;
 mod transfer;
 mod vector;
 
-pub use config::{Physical, PhysicalError};
+pub use config::{Ocssd, OcssdError};
 pub use report::Notifications;
 pub use set::ChunkSet;
 
@@ -42,11 +42,11 @@ pub mod opcode {
 impl Controller {
     /// The chunks of a namespace that has some.
     pub(crate) fn chunks(&self, nsid: u32) -> Option<&ChunkSet> {
-        self.physical.get((nsid as usize).checked_sub(1)?)?.as_ref()
+        self.ocssd.get((nsid as usize).checked_sub(1)?)?.as_ref()
     }
 
     fn chunks_mut(&mut self, nsid: u32) -> Option<&mut ChunkSet> {
-        self.physical.get_mut((nsid as usize).checked_sub(1)?)?.as_mut()
+        self.ocssd.get_mut((nsid as usize).checked_sub(1)?)?.as_mut()
     }
 
     fn chunks_of(&self, command: &SubmissionEntry) -> Result<&ChunkSet, Failure> {
@@ -54,7 +54,7 @@ impl Controller {
     }
 
     /// An I/O command for an Open-Channel namespace, but for Flush.
-    pub(crate) fn execute_physical(
+    pub(crate) fn execute_ocssd(
         &mut self,
         memory: &dyn Memory,
         queue: u16,

@@ -1,5 +1,5 @@
-//! A log of what an image's tables have become and its file does not have yet, for
-//! a program that is killed to lose nothing that it acknowledged.
+//! The redo log of a killed process: what an image's tables have become and its file does
+//! not have yet, so that a program that is killed loses nothing that it acknowledged.
 //!
 //! It lies beside the image, as `IMAGE.unflushed`, and is appended to before a
 //! command that changed tables ends. It needs no flush: it outlives the program
@@ -49,7 +49,7 @@ enum State {
 
 /// A log that is written to.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct RedoLog {
     path: PathBuf,
     file: File,
     head: [u8; HEAD],
@@ -78,7 +78,7 @@ fn head(boot: [u8; 16], image: &Metadata, state: State) -> [u8; HEAD] {
     head
 }
 
-impl Log {
+impl RedoLog {
     /// Begins a log for `image`.
     ///
     /// # Errors

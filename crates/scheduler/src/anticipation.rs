@@ -20,7 +20,7 @@ const SMOOTHING: u64 = 8;
 const ENOUGH: u32 = 4;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Patience {
+pub(crate) struct Anticipation {
     last_end: Option<u64>,
     // The latest in bit 0: set for a seek.
     seeks: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Patience {
     samples: u32,
 }
 
-impl Patience {
+impl Anticipation {
     /// A request arrives; `window` is what is waited at most.
     pub(crate) fn arrived(&mut self, now: Nanos, held: &Held, window: Nanos) {
         if let Some(since) = self.idle_since.take() {

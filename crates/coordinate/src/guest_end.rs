@@ -31,7 +31,7 @@ const HOLDS: Nanos = 3;
 
 /// What a guest has said, and has to say next.
 #[derive(Debug)]
-pub struct Asking {
+pub struct GuestEnd {
     manner: Manner,
     written: [u32; SLOTS],
     written_at: [Nanos; SLOTS],
@@ -44,7 +44,7 @@ pub struct Asking {
     begun: u64,
 }
 
-impl Asking {
+impl GuestEnd {
     /// Nothing has been seen or said yet.
     pub fn new(manner: Manner) -> Self {
         Self {
@@ -144,33 +144,33 @@ mod tests {
 
     #[test]
     fn it_begins_at_once_and_ends_after_a_while() {
-        let mut asking = Asking::new(MANNER);
-        asking.see(0, &slots(0), &slots(0));
-        let first = asking.message(0).unwrap();
+        let mut guest_end = GuestEnd::new(MANNER);
+        guest_end.see(0, &slots(0), &slots(0));
+        let first = guest_end.message(0).unwrap();
         assert_eq!((first.sequence, first.raised, first.valid), (0, 0, 300));
-        assert_eq!((asking.message(1), asking.next(1)), (None, 100));
-        asking.see(10, &slots(2), &slots(1));
-        assert_eq!(asking.message(10).map(|m| (m.sequence, m.raised)), Some((1, 2)));
+        assert_eq!((guest_end.message(1), guest_end.next(1)), (None, 100));
+        guest_end.see(10, &slots(2), &slots(1));
+        assert_eq!(guest_end.message(10).map(|m| (m.sequence, m.raised)), Some((1, 2)));
         // Ended and begun again within the while: nothing to be said.
-        asking.see(30, &slots(0), &slots(2));
-        assert_eq!((asking.message(30), asking.next(30)), (None, 50));
-        asking.see(45, &slots(1), &slots(3));
-        asking.see(60, &slots(0), &slots(4));
-        assert_eq!((asking.message(79), asking.next(79)), (None, 80));
-        asking.see(80, &slots(0), &slots(4));
-        assert_eq!(asking.message(80).map(|m| m.raised), Some(0));
-        assert_eq!((asking.next(81), asking.begun()), (180, 1));
+        guest_end.see(30, &slots(0), &slots(2));
+        assert_eq!((guest_end.message(30), guest_end.next(30)), (None, 50));
+        guest_end.see(45, &slots(1), &slots(3));
+        guest_end.see(60, &slots(0), &slots(4));
+        assert_eq!((guest_end.message(79), guest_end.next(79)), (None, 80));
+        guest_end.see(80, &slots(0), &slots(4));
+        assert_eq!(guest_end.message(80).map(|m| m.raised), Some(0));
+        assert_eq!((guest_end.next(81), guest_end.begun()), (180, 1));
     }
 
     #[test]
     fn it_repeats_itself_and_does_not_believe_for_ever() {
-        let mut asking = Asking::new(MANNER);
+        let mut guest_end = GuestEnd::new(MANNER);
         let mut told = Vec::new();
         let mut now = 0;
         while now < 600 {
-            asking.see(now, &slots(1), &slots(1));
-            told.extend(asking.message(now).map(|m| (now, m.raised)));
-            now = asking.next(now).max(now + 1);
+            guest_end.see(now, &slots(1), &slots(1));
+            told.extend(guest_end.message(now).map(|m| (now, m.raised)));
+            now = guest_end.next(now).max(now + 1);
         }
         // Written at 0, believed until 250; looked at each 100.
         assert_eq!(told[..3], [(0, 1), (100, 1), (200, 1)]);
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn its_numbers_begin_again_at_one() {
-        let mut asking = Asking::new(MANNER);
-        asking.sequence = u32::MAX;
-        let said = [0, 100, 200].map(|now| asking.message(now).unwrap().sequence);
+        let mut guest_end = GuestEnd::new(MANNER);
+        guest_end.sequence = u32::MAX;
+        let said = [0, 100, 200].map(|now| guest_end.message(now).unwrap().sequence);
         assert_eq!(said, [u32::MAX, 1, 2]);
     }
 }

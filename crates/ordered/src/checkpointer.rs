@@ -1,18 +1,18 @@
-//! The thread that carries the log to the disk's own file, and the end of it.
+//! The thread that checkpoints the log to the disk's own file, and the end of it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::carry::{Carry, Stage};
-use crate::head::Head;
+use crate::checkpoint::{Checkpoint, Stage};
 use crate::host::HostFile;
 use crate::shared::{Guard, Shared};
 use crate::state::Plan;
+use crate::superblock::Superblock;
 use crate::DiskError;
 
-/// What is carried at once (bytes of the log): enough for what is written again
-/// and again to be carried once, little enough that a full log has room soon.
+/// What is checkpointed at once (bytes of the log): enough for what is written again
+/// and again to be checkpointed once, little enough that a full log has room soon.
 const PART: u64 = 64 << 20;
 
 /// After this time without a write the log is emptied, so that the next opening
@@ -38,7 +38,7 @@ pub(crate) fn run<L: HostFile, D: HostFile>(shared: &Shared<L, D>) {
             }
         }
         last_end = inner.state.end();
-        let waited = shared.carry.wait_timeout_while(inner, IDLE, |inner| {
+        let waited = shared.checkpoint.wait_timeout_while(inner, IDLE, |inner| {
             let pressed = inner.state.used() > shared.ring / 2 && inner.failure.is_none();
             !inner.stopping && (inner.lost.is_some() || !(pressed || inner.waiting))
         });
@@ -71,7 +71,7 @@ fn pass<'a, L: HostFile, D: HostFile>(
     let part = PART.min(shared.ring / 4);
     let Some(plan) = inner.state.plan(part) else { return (inner, end) };
     drop(inner);
-    let result = carry(shared, plan);
+    let result = checkpoint(shared, plan);
     let mut inner = shared.lock();
     inner.waiting = false;
     match result {
@@ -85,43 +85,51 @@ fn pass<'a, L: HostFile, D: HostFile>(
     (inner, end)
 }
 
-fn carry<L: HostFile, D: HostFile>(shared: &Shared<L, D>, plan: Plan) -> Result<(), DiskError> {
-    let mut carry = Carry::new(plan);
-    while carry.stage() != Stage::Done {
-        let stage = carry.stage();
+fn checkpoint<L: HostFile, D: HostFile>(
+    shared: &Shared<L, D>,
+    plan: Plan,
+) -> Result<(), DiskError> {
+    let mut checkpoint = Checkpoint::new(plan);
+    while checkpoint.stage() != Stage::Done {
+        let stage = checkpoint.stage();
         if stage == Stage::Forget {
-            for extents in carry.plan().extents.chunks(FORGET) {
-                shared.lock().state.forget(carry.plan(), extents);
+            for extents in checkpoint.plan().extents.chunks(FORGET) {
+                shared.lock().state.forget(checkpoint.plan(), extents);
             }
         }
-        carry.step(&shared.log, &shared.disk).map_err(|source| {
+        checkpoint.step(&shared.log, &shared.disk).map_err(|source| {
             let (path, what) = match stage {
-                Stage::WriteHead | Stage::SyncLog => (&shared.log_name, "writing its head"),
+                Stage::WriteSuperblock | Stage::SyncLog => {
+                    (&shared.log_name, "writing its superblock")
+                }
                 Stage::SyncDisk => (&shared.disk_name, "making it durable"),
                 _ => (&shared.disk_name, "writing it"),
             };
             DiskError::Host { path: path.clone(), what, source: Arc::new(source) }
         })?;
     }
-    let bytes = carry.plan().extents.iter().map(|extent| extent.length).sum();
-    shared.carried_bytes.fetch_add(bytes, Relaxed);
-    shared.lock().state.freed(carry.plan());
+    let bytes = checkpoint.plan().extents.iter().map(|extent| extent.length).sum();
+    shared.checkpointed_bytes.fetch_add(bytes, Relaxed);
+    shared.lock().state.freed(checkpoint.plan());
     Ok(())
 }
 
-/// Empties the log and says so in its head.
+/// Empties the log and says so in its superblock.
 pub(crate) fn close<L: HostFile, D: HostFile>(shared: &Shared<L, D>) -> Result<(), DiskError> {
     let mut inner = shared.lock();
     let target = inner.state.order(shared.now());
     inner = shared.sync_until(inner, target)?;
     while let Some(plan) = inner.state.plan(u64::MAX) {
         drop(inner);
-        carry(shared, plan)?;
+        checkpoint(shared, plan)?;
         inner = shared.lock();
     }
-    let head =
-        Head { generation: inner.state.head().generation + 1, clean: true, ..*inner.state.head() };
-    let written = shared.log.write(head.place(), &[&head.encode()]);
+    let superblock = Superblock {
+        generation: inner.state.superblock().generation + 1,
+        clean: true,
+        ..*inner.state.superblock()
+    };
+    let written = shared.log.write(superblock.place(), &[&superblock.encode()]);
     let result = written.and_then(|()| shared.log.sync());
-    result.map_err(|source| shared.log_error("writing its head", source))
+    result.map_err(|source| shared.log_error("writing its superblock", source))
 }

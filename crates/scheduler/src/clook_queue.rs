@@ -13,18 +13,18 @@
 
 use stasis_clock::Nanos;
 
-use crate::forest::{Forest, Root};
 use crate::pool::{Held, Line, Pool};
+use crate::tree_arena::{Root, TreeArena};
 
 // By position and sequence, with their slots.
-pub(crate) type Requests = Forest;
+pub(crate) type Requests = TreeArena;
 
 fn key(position: u64, sequence: u64) -> u128 {
     u128::from(position) << 64 | u128::from(sequence)
 }
 
 #[derive(Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct ClookQueue {
     root: Root,
     // In batches: what waits for the next one.
     batches: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Sweep {
     limit: u64,
 }
 
-impl Default for Sweep {
+impl Default for ClookQueue {
     fn default() -> Self {
         let (root, lines) = (Root::default(), [Line::default(); 2]);
         let (batches, coming) = (false, root);
@@ -51,7 +51,7 @@ impl Default for Sweep {
     }
 }
 
-impl Sweep {
+impl ClookQueue {
     /// With batches.
     pub(crate) fn in_batches() -> Self {
         Self { batches: true, ..Self::default() }

@@ -13,7 +13,7 @@ pub(super) const BATCH: usize = 512;
 pub(super) const BATCH_BYTES: u64 = 4 << 20;
 
 /// The timeline.
-pub(super) struct Line<'j> {
+pub(super) struct Timeline<'j> {
     pub(super) clock: Clock,
     /// How far a processor may be from the others (ticks).
     pub(super) quantum: u64,
@@ -29,7 +29,7 @@ pub(super) struct Line<'j> {
     pub(super) statistics: Statistics,
 }
 
-impl Line<'_> {
+impl Timeline<'_> {
     pub(super) fn flush_records(&mut self) -> Result<(), Error> {
         if self.records.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What carries a drive's requests to it, as its thread sees it.
+//! The transport of a drive's requests, as the drive's thread sees it.
 
 use stasis_clock::Nanos;
 
@@ -9,14 +9,14 @@ use crate::statistics::{InUse, Snapshot};
 use crate::ublk::Ublk;
 
 /// What carries a drive's requests.
-pub(crate) enum Front {
+pub(crate) enum Transport {
     /// A vhost-user-blk socket.
     Socket(Box<Served>),
     /// A block device of the host's.
     Ublk(Box<Ublk>),
 }
 
-impl Front {
+impl Transport {
     pub(crate) fn backend(&self) -> &Backend {
         match self {
             Self::Socket(served) => &served.backend,
@@ -55,7 +55,7 @@ impl Front {
 
     /// What its thread knows of it.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let front = match self {
+        let transport = match self {
             Self::Socket(served) => InUse {
                 capacity: served.device.config().capacity,
                 in_use: served.is_running(),
@@ -64,7 +64,7 @@ impl Front {
             Self::Ublk(ublk) => ublk.in_use(),
         };
         let backend = self.backend();
-        backend.times.snapshot(backend.counts, front)
+        backend.times.snapshot(backend.counts, transport)
     }
 
     /// Takes another store: what `open` makes once the old one is closed. Says

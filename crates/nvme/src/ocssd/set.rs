@@ -4,7 +4,7 @@
 use crate::config::Config;
 use crate::status::StatusCode;
 
-use super::config::{Bits, Physical};
+use super::config::{Bits, Ocssd};
 
 /// State of a chunk, as its descriptor has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Run {
 /// All chunks of a namespace.
 #[derive(Debug)]
 pub struct ChunkSet {
-    pub config: Physical,
+    pub config: Ocssd,
     bits: Bits,
     chunks: Vec<Chunk>,
     open: u32,
@@ -72,15 +72,11 @@ pub struct ChunkSet {
 impl ChunkSet {
     /// Those of all namespaces; `None` where one has none.
     pub fn all(config: &Config) -> Vec<Option<Self>> {
-        config
-            .namespaces
-            .iter()
-            .map(|namespace| namespace.physical.as_ref().map(Self::new))
-            .collect()
+        config.namespaces.iter().map(|namespace| namespace.ocssd.as_ref().map(Self::new)).collect()
     }
 
     /// Free chunks.
-    pub fn new(config: &Physical) -> Self {
+    pub fn new(config: &Ocssd) -> Self {
         let units = usize::from(config.groups) * usize::from(config.units);
         let free = Chunk { state: State::Free, written: 0, resets: 0 };
         Self {

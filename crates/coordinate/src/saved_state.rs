@@ -1,4 +1,4 @@
-//! What a setting was, noted in a file as long as it is another, so that it can
+//! What a setting was, saved in a file as long as it is another, so that it can
 //! be restored by the next process if this one is killed.
 
 use std::fs::{self, File, OpenOptions};
@@ -9,22 +9,22 @@ use rustix::fs::{flock, FlockOperation};
 
 use crate::Error;
 
-/// What a note ends with; one without was cut short.
+/// What saved state ends with; one without was cut short.
 const END: &str = "end\n";
 
-/// The note of a cgroup or drive. Who has it open and locked has that.
+/// The saved state of a cgroup or drive. Who has it open and locked has that.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct SavedState {
     file: File,
     path: PathBuf,
 }
 
-impl Note {
-    /// Opens the note of `owner`, and says what an earlier process has left.
+impl SavedState {
+    /// Opens the saved state of `owner`, and says what an earlier process has left.
     pub(crate) fn open(folder: &Path, owner: &Path) -> Result<(Self, String), Error> {
         let name = owner.to_string_lossy().replace('%', "%25").replace('/', "%2F");
         let path = folder.join(name);
-        let failed = |source| Error::Note { path: path.clone(), source };
+        let failed = |source| Error::SavedState { path: path.clone(), source };
         fs::create_dir_all(folder).map_err(failed)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
@@ -58,6 +58,6 @@ impl Note {
             file.set_len(0)?;
             file.write_all(bytes)
         };
-        put(&mut self.file).map_err(|source| Error::Note { path: self.path.clone(), source })
+        put(&mut self.file).map_err(|source| Error::SavedState { path: self.path.clone(), source })
     }
 }

@@ -10,7 +10,7 @@ use crate::record::{word32, word64, PAGE};
 pub const VERSION: u32 = 1;
 
 /// Bytes in front of the records.
-pub const HEADS: u64 = 2 * PAGE;
+pub const SUPERBLOCKS: u64 = 2 * PAGE;
 
 const MAGIC: [u8; 16] = *b"stasis ordered\r\n";
 const LENGTH: usize = 96;
@@ -22,10 +22,10 @@ pub type Boot = [u8; 16];
 /// Where the host does not tell: no boot is the same.
 pub const UNKNOWN: Boot = [0; 16];
 
-/// What the newest head says.
+/// What the newest superblock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    /// How many heads were written before.
+pub struct Superblock {
+    /// How many superblocks were written before.
     pub generation: u64,
     /// Which opening of the disk the records from `tail` on belong to.
     pub incarnation: u64,
@@ -43,16 +43,16 @@ pub struct Head {
     pub clean: bool,
 }
 
-/// What a page is instead of a head.
+/// What a page is instead of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoHead {
-    /// Nothing that was ever a head, or a torn one.
+pub enum NoSuperblock {
+    /// Nothing that was ever a superblock, or a torn one.
     Damaged,
     /// One of a newer version of the format.
     Newer(u32),
 }
 
-impl Head {
+impl Superblock {
     /// Which of the two pages it belongs into: its offset in the log (bytes).
     pub fn place(&self) -> u64 {
         self.generation % 2 * PAGE
@@ -75,26 +75,26 @@ impl Head {
         page
     }
 
-    /// The head that a page holds.
+    /// The superblock that a page holds.
     ///
     /// # Errors
-    /// [`NoHead`] if it holds none that is understood.
-    pub fn decode(page: &[u8]) -> Result<Self, NoHead> {
+    /// [`NoSuperblock`] if it holds none that is understood.
+    pub fn decode(page: &[u8]) -> Result<Self, NoSuperblock> {
         if page.len() < LENGTH || page[..16] != MAGIC {
-            return Err(NoHead::Damaged);
+            return Err(NoSuperblock::Damaged);
         }
         // Where a newer version has its checksum is not known.
         let version = word32(page, 16);
         if version > VERSION {
-            return Err(NoHead::Newer(version));
+            return Err(NoSuperblock::Newer(version));
         }
         if word32(page, LENGTH - 4) != crc32fast::hash(&page[..LENGTH - 4]) {
-            return Err(NoHead::Damaged);
+            return Err(NoSuperblock::Damaged);
         }
         let word = |index: usize| word64(page, 24 + 8 * index);
         let mut boot = [0; 16];
         boot.copy_from_slice(&page[72..88]);
-        let head = Self {
+        let superblock = Self {
             generation: word(0),
             incarnation: word(1),
             capacity: word(2),
@@ -104,22 +104,22 @@ impl Head {
             boot,
             clean: page[20] == 1,
         };
-        let sound = head.ring >= PAGE && head.ring.is_multiple_of(PAGE);
-        sound.then_some(head).ok_or(NoHead::Damaged)
+        let sound = superblock.ring >= PAGE && superblock.ring.is_multiple_of(PAGE);
+        sound.then_some(superblock).ok_or(NoSuperblock::Damaged)
     }
 
-    /// The newest of the heads in the log's first bytes.
+    /// The newest of the superblocks in the log's first bytes.
     ///
     /// # Errors
-    /// [`NoHead`] if there is none.
-    pub fn newest(bytes: &[u8]) -> Result<Self, NoHead> {
+    /// [`NoSuperblock`] if there is none.
+    pub fn newest(bytes: &[u8]) -> Result<Self, NoSuperblock> {
         let (first, second) = bytes.split_at(bytes.len().min(PAGE as usize));
         match (Self::decode(first), Self::decode(second)) {
-            (Err(NoHead::Newer(version)), _) | (_, Err(NoHead::Newer(version))) => {
-                Err(NoHead::Newer(version))
+            (Err(NoSuperblock::Newer(version)), _) | (_, Err(NoSuperblock::Newer(version))) => {
+                Err(NoSuperblock::Newer(version))
             }
             (Ok(one), Ok(other)) => Ok(if one.generation > other.generation { one } else { other }),
-            (Ok(head), _) | (_, Ok(head)) => Ok(head),
+            (Ok(superblock), _) | (_, Ok(superblock)) => Ok(superblock),
             (Err(why), Err(_)) => Err(why),
         }
     }
@@ -129,9 +129,9 @@ impl Head {
 mod tests {
     use super::*;
 
-    fn head(generation: u64) -> Head {
+    fn superblock(generation: u64) -> Superblock {
         let boot = *b"0123456789abcdef";
-        Head {
+        Superblock {
             generation,
             incarnation: 7,
             capacity: 1 << 30,
@@ -145,19 +145,19 @@ mod tests {
 
     #[test]
     fn the_newest_sound_head_counts() {
-        let mut bytes = [head(4).encode(), head(5).encode()].concat();
-        assert_eq!(Head::newest(&bytes), Ok(head(5)));
+        let mut bytes = [superblock(4).encode(), superblock(5).encode()].concat();
+        assert_eq!(Superblock::newest(&bytes), Ok(superblock(5)));
         bytes[PAGE as usize + 40] ^= 1;
-        assert_eq!(Head::newest(&bytes), Ok(head(4)));
+        assert_eq!(Superblock::newest(&bytes), Ok(superblock(4)));
         bytes[40] ^= 1;
-        assert_eq!(Head::newest(&bytes), Err(NoHead::Damaged));
-        assert_eq!(Head::newest(&bytes[..50]), Err(NoHead::Damaged));
+        assert_eq!(Superblock::newest(&bytes), Err(NoSuperblock::Damaged));
+        assert_eq!(Superblock::newest(&bytes[..50]), Err(NoSuperblock::Damaged));
     }
 
     #[test]
     fn a_newer_version_is_none_of_ours() {
-        let mut bytes = [head(4).encode(), head(5).encode()].concat();
+        let mut bytes = [superblock(4).encode(), superblock(5).encode()].concat();
         bytes[16] = 2;
-        assert_eq!(Head::newest(&bytes), Err(NoHead::Newer(2)));
+        assert_eq!(Superblock::newest(&bytes), Err(NoSuperblock::Newer(2)));
     }
 }

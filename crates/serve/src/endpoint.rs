@@ -1,19 +1,19 @@
-//! Where a drive is found by those who use it.
+//! The endpoint of a drive: a socket, or a block device of the host.
 
 use std::path::PathBuf;
 
 use crate::socket::Socket;
 use crate::ublk::Device;
 
-/// Where a drive is found.
-pub(crate) enum Door {
+/// Where clients find a drive.
+pub(crate) enum Endpoint {
     /// On a socket.
     Socket(Socket),
     /// Among the block devices of the host.
     Ublk(Device),
 }
 
-impl Door {
+impl Endpoint {
     /// Its place in the file system.
     pub(crate) fn path(&self) -> PathBuf {
         match self {

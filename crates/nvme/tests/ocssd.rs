@@ -3,7 +3,7 @@
 mod support;
 
 use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, Namespace, Physical};
+use stasis_nvme::{Config, Namespace, Ocssd};
 use support::*;
 
 const RESET: u8 = 0x90;
@@ -25,8 +25,8 @@ const CLOSED: u8 = 2;
 const OPEN: u8 = 4;
 const OFFLINE: u8 = 8;
 
-fn physical() -> Physical {
-    Physical::new(GROUPS as u16, UNITS as u16, CHUNKS as u32, SECTORS as u32)
+fn ocssd() -> Ocssd {
+    Ocssd::new(GROUPS as u16, UNITS as u16, CHUNKS as u32, SECTORS as u32)
 }
 
 /// An address: 1 bit of group, 2 of unit, 2 of chunk, 4 of sector.
@@ -39,9 +39,9 @@ fn linear(group: u64, unit: u64, chunk: u64, sector: u64) -> u64 {
     (((group * UNITS + unit) * CHUNKS + chunk) * SECTORS + sector) * BLOCK
 }
 
-fn driver_with(physical: Physical) -> Driver {
+fn driver_with(ocssd: Ocssd) -> Driver {
     let blocks = GROUPS * UNITS * CHUNKS * SECTORS;
-    let namespace = Namespace { physical: Some(physical), ..Namespace::new(blocks, BLOCK as u32) };
+    let namespace = Namespace { ocssd: Some(ocssd), ..Namespace::new(blocks, BLOCK as u32) };
     let driver = Driver::with_queues(Config { namespaces: vec![namespace], ..config() }, 1, 64);
     list_pages(&driver);
     driver
@@ -101,13 +101,13 @@ fn sectors(group: u64, unit: u64, chunk: u64, range: std::ops::Range<u64>) -> Ve
 
 #[test]
 fn the_geometry_is_told() {
-    let mut driver = driver_with(Physical {
+    let mut driver = driver_with(Ocssd {
         write_min: 4,
         write_optimal: 8,
         cached: 4,
         max_open: Some(7),
         max_open_per_unit: Some(3),
-        ..physical()
+        ..ocssd()
     });
     let geometry = Sqe { opcode: 0xe2, nsid: 1, prp1: TARGETS, ..Default::default() };
     assert_eq!(driver.admin(geometry).status, 0);
@@ -131,7 +131,7 @@ fn the_geometry_is_told() {
 
 #[test]
 fn vectors_become_requests_for_runs() {
-    let mut driver = driver_with(physical());
+    let mut driver = driver_with(ocssd());
     for page in 0..8 {
         driver.ram.set(DATA + page * PAGE, &[page as u8 + 1; 4096]);
     }
@@ -164,7 +164,7 @@ fn vectors_become_requests_for_runs() {
 
 #[test]
 fn chunks_are_written_in_order_and_reset_when_closed() {
-    let mut driver = driver_with(Physical { write_min: 4, write_optimal: 4, ..physical() });
+    let mut driver = driver_with(Ocssd { write_min: 4, write_optimal: 4, ..ocssd() });
     for (lbas, status, elements) in [
         (sectors(0, 0, 0, 4..8), 0x2f2, 0xf),
         (sectors(0, 0, 0, 0..3), 0x002, 0x7),
@@ -199,7 +199,7 @@ fn chunks_are_written_in_order_and_reset_when_closed() {
 
 #[test]
 fn what_was_not_written_reads_as_zeroes() {
-    let mut driver = driver_with(Physical { cached: 2, ..physical() });
+    let mut driver = driver_with(Ocssd { cached: 2, ..ocssd() });
     driver.disk.fill(9);
     driver.ram.set(DATA, &vec![7; 3 * 4096]);
     assert_eq!(run(&mut driver, WRITE, &sectors(0, 0, 0, 0..3)), (0, 0));
@@ -213,7 +213,7 @@ fn what_was_not_written_reads_as_zeroes() {
 
 #[test]
 fn open_chunks_are_limited() {
-    let limits = Physical { max_open: Some(3), max_open_per_unit: Some(2), ..physical() };
+    let limits = Ocssd { max_open: Some(3), max_open_per_unit: Some(2), ..ocssd() };
     let mut driver = driver_with(limits);
     let firsts = |places: &[(u64, u64)]| -> Vec<u64> {
         places.iter().map(|&(unit, chunk)| address(0, unit, chunk, 0)).collect()
@@ -229,7 +229,7 @@ fn open_chunks_are_limited() {
 
 #[test]
 fn copies_stay_in_the_drive() {
-    let mut driver = driver_with(physical());
+    let mut driver = driver_with(ocssd());
     for page in 0..16 {
         driver.ram.set(DATA + page * PAGE, &[page as u8 + 1; 4096]);
     }
@@ -273,7 +273,7 @@ fn copies_stay_in_the_drive() {
 
 #[test]
 fn scalar_commands_use_the_same_addresses() {
-    let mut driver = driver_with(physical());
+    let mut driver = driver_with(ocssd());
     driver.ram.set(DATA, &[7; 4096]);
     assert_eq!(driver.io(Sqe::io(1, address(1, 0, 1, 0), 16, DATA, SCRATCH)).status, 0);
     assert_eq!(driver.asked.last().unwrap().offset, linear(1, 0, 1, 0));
@@ -309,7 +309,7 @@ fn scalar_commands_use_the_same_addresses() {
 
 #[test]
 fn what_the_medium_loses_is_told() {
-    let mut driver = driver_with(Physical { endurance: Some(2), ..physical() });
+    let mut driver = driver_with(Ocssd { endurance: Some(2), ..ocssd() });
     let event = Sqe { opcode: 0x0c, ..Default::default() };
     driver.submit(0, event);
     let fail = |driver: &mut Driver, sqe: Sqe, which: usize, status: Status| {
@@ -361,7 +361,7 @@ fn what_the_medium_loses_is_told() {
 
 #[test]
 fn lists_and_data_outside_memory_change_nothing() {
-    let mut driver = driver_with(physical());
+    let mut driver = driver_with(ocssd());
     let lbas = sectors(0, 0, 0, 0..2);
     for (sqe, status) in [
         (Sqe { cdw10: RAM as u32 - 8, ..vector(&driver, WRITE, &lbas) }, 0x004),

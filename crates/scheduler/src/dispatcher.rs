@@ -22,7 +22,7 @@ struct Behind {
 /// Bounds what a drive holds, and keeps barriers: what a queue asks after its
 /// barrier is not sent before it, and the barrier not before what the queue
 /// asked earlier. Other queues are not held up.
-pub struct Gate {
+pub struct Dispatcher {
     scheduler: Box<dyn Scheduler>,
     depth: usize,
     in_flight: usize,
@@ -33,7 +33,7 @@ pub struct Gate {
     held: usize,
 }
 
-impl Gate {
+impl Dispatcher {
     /// The drive gets at most `depth` requests at once, and at least 1.
     pub fn new(scheduler: Box<dyn Scheduler>, depth: u32) -> Self {
         let (depth, in_flight, held) = (depth.max(1) as usize, 0, 0);
@@ -92,7 +92,7 @@ impl Gate {
     }
 
     /// The request that the drive gets now. Call it until there is none: after
-    /// a submit, a completion, help, and at [`Gate::next_event`].
+    /// a submit, a completion, help, and at [`Dispatcher::next_event`].
     pub fn next(&mut self, now: Nanos) -> Option<Tag> {
         if self.in_flight >= self.depth {
             return None;
@@ -132,7 +132,7 @@ impl Gate {
         self.scheduler.complete(now, tag);
     }
 
-    /// When to call [`Gate::next`] even if nothing else happens. May be in the
+    /// When to call [`Dispatcher::next`] even if nothing else happens. May be in the
     /// past.
     pub fn next_event(&self) -> Option<Nanos> {
         self.scheduler.next_event().filter(|_| self.in_flight < self.depth)

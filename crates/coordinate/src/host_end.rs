@@ -16,7 +16,7 @@ const RATE: u64 = 4096;
 
 /// What one guest asks.
 #[derive(Debug, Default)]
-pub struct Listener {
+pub struct HostEnd {
     parser: Parser,
     last: Option<u32>,
     until: Option<Nanos>,
@@ -25,7 +25,7 @@ pub struct Listener {
     counts: Counts,
 }
 
-impl Listener {
+impl HostEnd {
     /// Takes in what the guest sent.
     pub fn hear(&mut self, now: Nanos, bytes: &[u8]) {
         let time = bytes.len() as u64 * SECOND / RATE;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_holds_ends() {
-        let mut guest = Listener::default();
+        let mut guest = HostEnd::default();
         guest.hear(5, &say(9, 1, 3_000));
         assert!(guest.asks(3 * SECOND) && guest.next() == Some(3 * SECOND + 5));
         assert!(!guest.asks(3 * SECOND + 5) && guest.counts().expired == 1);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn numbers_tell_what_was_lost_and_what_is_old() {
-        let mut guest = Listener::default();
+        let mut guest = HostEnd::default();
         for sequence in [4, 5, 9, 8, 9, 0, 1, 0] {
             guest.hear(0, &say(sequence, 1, 1));
         }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_flood_waits_and_a_talker_does_not() {
-        let (mut flood, mut talker) = (Listener::default(), Listener::default());
+        let (mut flood, mut talker) = (HostEnd::default(), HostEnd::default());
         let (mut read, mut now) = (0, 0);
         while now < 100 * SECOND {
             match flood.wait(now) {
@@ -170,7 +170,7 @@ mod tests {
                 0..40,
             ),
         ) {
-            let (mut guest, mut now, mut bytes) = (Listener::default(), 0, 0);
+            let (mut guest, mut now, mut bytes) = (HostEnd::default(), 0, 0);
             for (garbage, message, pause) in pieces {
                 now += pause;
                 guest.hear(now, &garbage);

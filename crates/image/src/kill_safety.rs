@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use imago::FormatAccess;
 
 use crate::core::{lock, Core, End};
+use crate::redo_log::RedoLog;
 use crate::storage::Handle;
 use crate::tables::Write;
-use crate::unflushed::Log;
 
 /// What of an image's tables outlives the program.
 #[derive(Debug, Default)]
-pub(crate) struct Outlive {
+pub(crate) struct KillSafety {
     way: Way,
     changes: Mutex<Changes>,
 }
@@ -24,7 +24,7 @@ enum Way {
     #[default]
     Flushed,
     /// What is in the log. `None` once the image is closed.
-    Logged(Mutex<Option<Log>>),
+    Logged(Mutex<Option<RedoLog>>),
     /// Tables are written before a command that changed them ends.
     Written,
 }
@@ -38,7 +38,7 @@ struct Changes {
 
 /// A change of tables that is under way.
 #[must_use]
-pub(crate) struct Change<'a>(&'a Outlive);
+pub(crate) struct Change<'a>(&'a KillSafety);
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
@@ -48,13 +48,13 @@ impl Drop for Change<'_> {
     }
 }
 
-impl Outlive {
+impl KillSafety {
     /// Everything that is acknowledged outlives the program that has the image at
     /// `path`. `log`: whether its format has room for the mark that a log needs;
     /// where it has not, or no file can be made beside it, tables are written
     /// early.
     pub(crate) fn everything(path: &Path, log: bool) -> Self {
-        let log = log.then(|| Log::create(path).ok()).flatten();
+        let log = log.then(|| RedoLog::create(path).ok()).flatten();
         let way = log.map_or(Way::Written, |log| Way::Logged(Mutex::new(Some(log))));
         Self { way, ..Self::default() }
     }
@@ -83,16 +83,16 @@ impl Core {
     /// Sees to it that the tables outlive the program as they are, those that
     /// others changed included: what was written in place may lie where another
     /// command is about to have allocated.
-    pub(crate) async fn outlive(&self) -> io::Result<()> {
+    pub(crate) async fn make_kill_safe(&self) -> io::Result<()> {
         let pending = || {
-            let changes = lock(&self.outlive.changes);
+            let changes = lock(&self.kill_safety.changes);
             changes.any || changes.under_way > 0
         };
-        if matches!(self.outlive.way, Way::Flushed) || !pending() {
+        if matches!(self.kill_safety.way, Way::Flushed) || !pending() {
             return Ok(());
         }
         let access = self.access().await;
-        if self.outlive.is_logged() && self.settled(&access, || self.log_changes()).await? {
+        if self.kill_safety.is_logged() && self.settled(&access, || self.log_changes()).await? {
             return Ok(());
         }
         self.write_tables(&access, End::Ordered).await
@@ -100,13 +100,13 @@ impl Core {
 
     /// Logs what has changed; `false` if the tables had better be written.
     pub(crate) fn log_changes(&self) -> bool {
-        let Way::Logged(log) = &self.outlive.way else { return true };
+        let Way::Logged(log) = &self.kill_safety.way else { return true };
         let unlogged = self.shared.lock().tables.unlogged();
         let mut log = lock(log);
         let Some(log) = log.as_mut() else { return true };
         let logged = log.append(&unlogged).is_ok() && !log.is_long();
         if logged {
-            lock(&self.outlive.changes).any = false;
+            lock(&self.kill_safety.changes).any = false;
         }
         logged
     }
@@ -118,10 +118,10 @@ impl Core {
         access: &FormatAccess<Handle>,
         freed: bool,
     ) -> io::Result<()> {
-        match &self.outlive.way {
+        match &self.kill_safety.way {
             Way::Flushed => Ok(()),
             Way::Written => {
-                let mut changes = lock(&self.outlive.changes);
+                let mut changes = lock(&self.kill_safety.changes);
                 changes.any = changes.under_way > 0;
                 Ok(())
             }
@@ -142,7 +142,7 @@ impl Core {
 
     /// Ends the log, for the image to be closed: what takes its mark away.
     pub(crate) fn end_log(&self) -> Option<Write> {
-        let logged = self.outlive.is_logged();
+        let logged = self.kill_safety.is_logged();
         logged.then(|| self.shared.lock().tables.end_log()).flatten()
     }
 }

@@ -1,9 +1,9 @@
-//! Carrying what the log says to the disk's own file, so that the log's
+//! Checkpointing: writing what the log says to the disk's own file, so that the log's
 //! first records are no longer needed.
 //!
 //! The order is what makes it sound: records are durable before anything of
-//! them is written to the disk's file; that is durable before the head that
-//! leaves them out is written; and the head is durable before their place in
+//! them is written to the disk's file; that is durable before the superblock that
+//! leaves them out is written; and the superblock is durable before their place in
 //! the log is used again.
 
 use std::io;
@@ -24,8 +24,8 @@ pub enum Stage {
     SyncDisk,
     /// Reads may go to the disk's file: [`State::forget`](crate::state::State::forget).
     Forget,
-    /// Write the new head.
-    WriteHead,
+    /// Write the new superblock.
+    WriteSuperblock,
     /// Make the log durable.
     SyncLog,
     /// Nothing: [`State::freed`](crate::state::State::freed).
@@ -34,13 +34,13 @@ pub enum Stage {
 
 /// A plan that is carried out, step by step.
 #[derive(Debug)]
-pub struct Carry {
+pub struct Checkpoint {
     plan: Plan,
     stage: Stage,
     buffer: Vec<u8>,
 }
 
-impl Carry {
+impl Checkpoint {
     /// Nothing of `plan` is done.
     pub fn new(plan: Plan) -> Self {
         Self { plan, stage: Stage::Write(0), buffer: Vec::new() }
@@ -72,7 +72,7 @@ impl Carry {
     fn try_step<L: HostFile, D: HostFile>(&mut self, log: &L, disk: &D) -> io::Result<()> {
         self.stage = match self.stage {
             Stage::Write(from) if from < self.plan.extents.len() => {
-                let ring = Ring { file: log, size: self.plan.head.ring };
+                let ring = Ring { file: log, size: self.plan.superblock.ring };
                 Stage::Write(from + self.write(from, &ring, disk)?)
             }
             Stage::Write(_) => Stage::SyncDisk,
@@ -82,9 +82,9 @@ impl Carry {
                 }
                 Stage::Forget
             }
-            Stage::Forget => Stage::WriteHead,
-            Stage::WriteHead => {
-                log.write(self.plan.head.place(), &[&self.plan.head.encode()])?;
+            Stage::Forget => Stage::WriteSuperblock,
+            Stage::WriteSuperblock => {
+                log.write(self.plan.superblock.place(), &[&self.plan.superblock.encode()])?;
                 Stage::SyncLog
             }
             Stage::SyncLog => {

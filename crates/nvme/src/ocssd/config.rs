@@ -12,7 +12,7 @@ const MOST_CHUNKS: u64 = 1 << 20;
 /// Chunk `c` of unit `u` of group `g` lies at byte
 /// `((g * units + u) * chunks + c) * sectors * block_size` of the drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Physical {
+pub struct Ocssd {
     /// Groups.
     pub groups: u16,
     /// Parallel units in each group.
@@ -37,7 +37,7 @@ pub struct Physical {
     pub endurance: Option<u32>,
 }
 
-impl Physical {
+impl Ocssd {
     /// A geometry in which every sector can be written and read alone.
     pub fn new(groups: u16, units: u16, chunks: u32, sectors: u32) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Physical {
 
 /// Why a geometry cannot be as asked, and what it can be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PhysicalError {
+pub enum OcssdError {
     /// A count of zero.
     #[error("{field} is 0, but must be at least 1")]
     Zero {
@@ -107,9 +107,9 @@ pub enum PhysicalError {
     },
 }
 
-impl Physical {
+impl Ocssd {
     /// Whether a namespace of `blocks` blocks of `block` bytes can be this.
-    pub(crate) fn check(&self, blocks: u64, block: u64) -> Result<(), PhysicalError> {
+    pub(crate) fn check(&self, blocks: u64, block: u64) -> Result<(), OcssdError> {
         for (field, value) in [
             ("groups", self.groups.into()),
             ("units", self.units.into()),
@@ -122,7 +122,7 @@ impl Physical {
             ("endurance", self.endurance.unwrap_or(1)),
         ] {
             if value == 0 {
-                return Err(PhysicalError::Zero { field });
+                return Err(OcssdError::Zero { field });
             }
         }
         let units = u64::from(self.groups) * u64::from(self.units);
@@ -133,11 +133,11 @@ impl Physical {
         }
         let chunks = chunks as u64;
         if chunks > MOST_CHUNKS {
-            return Err(PhysicalError::Count { chunks, nearest: blocks.div_ceil(MOST_CHUNKS) });
+            return Err(OcssdError::Count { chunks, nearest: blocks.div_ceil(MOST_CHUNKS) });
         }
         let Self { sectors, write_min, write_optimal, cached, .. } = *self;
         let wrong = |field, value, expected, nearest| {
-            Err(PhysicalError::Unit { field, value, expected, nearest })
+            Err(OcssdError::Unit { field, value, expected, nearest })
         };
         if !sectors.is_multiple_of(write_min) || write_min > 64 {
             let nearest = (1..=write_min.min(64)).rev().find(|&min| sectors.is_multiple_of(min));
@@ -157,7 +157,7 @@ impl Physical {
     }
 
     /// `stripe`: sectors of one chunk of every unit.
-    fn wrong_size(&self, stripe: u64, blocks: u64, block: u64) -> PhysicalError {
+    fn wrong_size(&self, stripe: u64, blocks: u64, block: u64) -> OcssdError {
         let fitting = blocks / stripe;
         let advice = if blocks.is_multiple_of(stripe) && u32::try_from(fitting).is_ok() {
             format!("make the chunks {fitting}")
@@ -171,7 +171,7 @@ impl Physical {
             )
         };
         let chunk = u64::from(self.sectors) * block;
-        PhysicalError::Drive {
+        OcssdError::Drive {
             groups: self.groups,
             units: self.units,
             chunks: self.chunks,
@@ -219,30 +219,29 @@ mod tests {
 
     #[test]
     fn refusals_name_a_value_that_works() {
-        let good = Physical::new(4, 2, 16, 1024);
+        let good = Ocssd::new(4, 2, 16, 1024);
         let blocks = 4 * 2 * 16 * 1024;
         assert_eq!(good.check(blocks, 4096), Ok(()));
-        let text =
-            |physical: Physical, blocks| physical.check(blocks, 4096).unwrap_err().to_string();
+        let text = |ocssd: Ocssd, blocks| ocssd.check(blocks, 4096).unwrap_err().to_string();
         assert!(text(good.clone(), 2 * blocks).ends_with("make the chunks 32"));
         let message = text(good.clone(), blocks + 4096);
         let expected = "make the chunks 16 and the drive 512MiB, or 17 and 544MiB";
         assert!(message.ends_with(expected), "{message}");
         assert_eq!(
-            text(Physical { groups: 0, ..good.clone() }, blocks),
+            text(Ocssd { groups: 0, ..good.clone() }, blocks),
             "groups is 0, but must be at least 1"
         );
-        assert!(text(Physical::new(1, 1, 1 << 21, 1), 1 << 21).ends_with("at least 2 sectors"));
-        assert!(text(Physical { write_min: 24, ..good.clone() }, blocks).ends_with("is 16"));
-        let optimal = Physical { write_min: 4, write_optimal: 6, ..good.clone() };
+        assert!(text(Ocssd::new(1, 1, 1 << 21, 1), 1 << 21).ends_with("at least 2 sectors"));
+        assert!(text(Ocssd { write_min: 24, ..good.clone() }, blocks).ends_with("is 16"));
+        let optimal = Ocssd { write_min: 4, write_optimal: 6, ..good.clone() };
         assert!(text(optimal, blocks).ends_with("is 4"));
-        let cached = Physical { write_min: 4, write_optimal: 4, cached: 7, ..good };
+        let cached = Ocssd { write_min: 4, write_optimal: 4, cached: 7, ..good };
         assert!(text(cached, blocks).ends_with("is 4"));
     }
 
     #[test]
     fn addresses_have_just_enough_bits() {
-        let bits = Physical::new(3, 1, 5, 4096).bits();
+        let bits = Ocssd::new(3, 1, 5, 4096).bits();
         assert_eq!(bits, Bits { sector: 12, chunk: 3, unit: 0, group: 2 });
         assert_eq!(bits.span(), 1 << 17);
     }

@@ -1,11 +1,11 @@
-//! One machine: what it has, and what happens to it between entries.
+//! A virtual machine: what it has, and what happens to it between entries.
 
 use std::time::Duration;
 
 use stasis_clock::Nanos;
 use stasis_journal::Ending;
 
-use super::line::{Line, BATCH, BATCH_BYTES};
+use super::timeline::{Timeline, BATCH, BATCH_BYTES};
 use crate::apic::Expiry;
 use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, Serial, Told};
 use crate::error::Error;
@@ -73,10 +73,10 @@ pub(super) enum After {
 
 impl Machine {
     /// Lets everything happen that is due.
-    pub(super) fn happen(&mut self, line: &mut Line) -> Result<(), Error> {
-        self.look_for_help(line);
-        let now = line.clock.now();
-        let scale = line.clock.scale();
+    pub(super) fn run_due_events(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
+        self.look_for_help(timeline);
+        let now = timeline.clock.now();
+        let scale = timeline.clock.scale();
         let now_ns = scale.to_ns(now);
         let clock = self.clock.is_used().then(|| self.clock.with(self.busy()));
         for processor in &mut self.processors {
@@ -99,42 +99,42 @@ impl Machine {
                 drive.poll(&self.memory, now_ns);
             }
         }
-        if self.holding(line) {
+        if self.holding(timeline) {
             return Ok(());
         }
-        self.deliver(line, now_ns)
+        self.deliver(timeline, now_ns)
     }
 
-    fn holding(&self, line: &Line) -> bool {
-        self.rewind.as_ref().is_some_and(|rewind| line.clock.now() < rewind.hold_until)
+    fn holding(&self, timeline: &Timeline) -> bool {
+        self.rewind.as_ref().is_some_and(|rewind| timeline.clock.now() < rewind.hold_until)
     }
 
-    fn deliver(&mut self, line: &mut Line, now_ns: Nanos) -> Result<(), Error> {
+    fn deliver(&mut self, timeline: &mut Timeline, now_ns: Nanos) -> Result<(), Error> {
         let boot = self.started.is_none();
         for index in 0..self.drives.len() {
             let drive = &mut self.drives[index];
             if drive.next_event().is_some_and(|at| at <= now_ns) {
-                let (records, bytes) = (&mut line.records, &mut line.recorded_bytes);
+                let (records, bytes) = (&mut timeline.records, &mut timeline.recorded_bytes);
                 drive.advance(&self.memory, now_ns, boot, |record| {
                     *bytes += record.bytes;
                     records.push(record);
                 });
             }
-            self.interrupts(line, index)?;
+            self.interrupts(timeline, index)?;
         }
-        if line.records.len() >= BATCH || line.recorded_bytes >= BATCH_BYTES {
-            line.flush_records()?;
+        if timeline.records.len() >= BATCH || timeline.recorded_bytes >= BATCH_BYTES {
+            timeline.flush_records()?;
         }
         Ok(())
     }
 
     /// The next event of its devices, and of the timers of processors that are
     /// not busy (ticks).
-    pub(super) fn next_event(&self, line: &Line) -> Option<u64> {
-        let scale = line.clock.scale();
+    pub(super) fn next_event(&self, timeline: &Timeline) -> Option<u64> {
+        let scale = timeline.clock.scale();
         let idle = (0..self.processors.len()).filter(|&index| !self.processors[index].is_busy());
-        let timers = idle.filter_map(|index| self.timer(line, index));
-        let held = self.holding(line);
+        let timers = idle.filter_map(|index| self.timer(timeline, index));
+        let held = self.holding(timeline);
         let hold_until = self.rewind.as_ref().map_or(0, |rewind| rewind.hold_until);
         let drives = self.drives.iter().filter_map(|drive| {
             let at = scale.to_ticks(drive.next_event()?);
@@ -144,7 +144,7 @@ impl Machine {
     }
 
     /// When a processor's timer expires (ticks): of a busy one, on its own time.
-    pub(super) fn timer(&self, line: &Line, index: usize) -> Option<u64> {
+    pub(super) fn timer(&self, timeline: &Timeline, index: usize) -> Option<u64> {
         let processor = &self.processors[index];
         Some(match processor.apic.expiry()? {
             Expiry::Tsc(at) if processor.is_busy() && self.clock.is_used() => {
@@ -153,7 +153,7 @@ impl Machine {
                 processor.time.saturating_add(at.saturating_sub(mean).saturating_mul(count))
             }
             Expiry::Tsc(at) => at,
-            Expiry::At(at) => line.clock.scale().to_ticks(at),
+            Expiry::At(at) => timeline.clock.scale().to_ticks(at),
         })
     }
 
@@ -168,9 +168,10 @@ impl Machine {
 
     /// Writes what processor `index` reads as the time in a slice of at most
     /// `ticks`, which begins now.
-    pub(super) fn show_clock(&mut self, line: &Line, index: usize, ticks: u64) {
+    pub(super) fn show_clock(&mut self, timeline: &Timeline, index: usize, ticks: u64) {
         self.clock.begin(ticks, self.busy());
-        for (address, page) in self.clock.pages(index, line.clock.now(), line.clock.scale()) {
+        for (address, page) in self.clock.pages(index, timeline.clock.now(), timeline.clock.scale())
+        {
             // Not in memory: the guest has no clock there.
             let _ = self.memory.write(address, &page);
         }
@@ -178,17 +179,17 @@ impl Machine {
 
     /// With rewind, and every processor idle: time goes back to a completion
     /// that is past, if one is. Whether completions were held back.
-    pub(super) fn go_back(&mut self, line: &mut Line) -> bool {
-        let now = line.clock.now();
+    pub(super) fn go_back(&mut self, timeline: &mut Timeline) -> bool {
+        let now = timeline.clock.now();
         let Some(rewind) = self.rewind.as_mut().filter(|rewind| now < rewind.hold_until) else {
             return false;
         };
         rewind.hold_until = 0;
-        let scale = line.clock.scale();
+        let scale = timeline.clock.scale();
         let first = self.drives.iter().filter_map(DriveDevice::next_event).min();
         if let Some(at) = first.map(|at| scale.to_ticks(at).max(rewind.floor)) {
             if at <= now {
-                line.clock.set(at);
+                timeline.clock.set(at);
                 self.clock.rewind(at);
                 for processor in &mut self.processors {
                     processor.time = processor.time.min(at);

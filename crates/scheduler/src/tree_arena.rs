@@ -32,12 +32,12 @@ impl Root {
 
 /// An arena of trees of keys, each with a value. Keys are unique within their tree.
 #[derive(Debug, Default)]
-pub(crate) struct Forest {
+pub(crate) struct TreeArena {
     nodes: Vec<Node>,
     free: Vec<u32>,
 }
 
-impl Forest {
+impl TreeArena {
     fn node(&self, at: u32) -> &Node {
         &self.nodes[at as usize]
     }
@@ -198,7 +198,7 @@ mod tests {
 
     /// That a tree is one: entries in order, nodes filled; how
     /// many entries it has.
-    fn check(forest: &Forest, at: u32, height: u32, root: bool) -> usize {
+    fn check(forest: &TreeArena, at: u32, height: u32, root: bool) -> usize {
         let node = forest.node(at);
         let fewest = if height > 0 && root { 2 } else { 1 };
         assert!(node.len >= if root { fewest } else { FEWEST }, "{}", node.len);
@@ -226,7 +226,7 @@ mod tests {
             bias in 1u32..=3,
             steps in prop::collection::vec((0u32..4, 0u128..700, any::<u32>()), 0..2500),
         ) {
-            let (mut forest, mut root) = (Forest::default(), Root::default());
+            let (mut forest, mut root) = (TreeArena::default(), Root::default());
             let (mut map, mut other) = (BTreeMap::new(), Root::default());
             forest.insert(&mut other, 7, 7);
             let half = steps.len() / 2;
@@ -255,7 +255,7 @@ mod tests {
     /// used again.
     #[test]
     fn trees_are_shallow_and_leave_nothing_behind() {
-        let (mut forest, mut root) = (Forest::default(), Root::default());
+        let (mut forest, mut root) = (TreeArena::default(), Root::default());
         let count = 100_000;
         for round in 0..3u128 {
             let key = |number: u128| if round == 1 { count - number } else { number };

@@ -2,9 +2,9 @@
 
 use stasis_clock::Nanos;
 
-/// Longest lead (ns). Making a completion visible takes a microsecond or so.
+/// Longest compensation (ns). Making a completion visible takes a microsecond or so.
 const MOST: Nanos = 5_000;
-/// How much one completion changes the lead (ns).
+/// How much one completion changes it (ns).
 const STEP: Nanos = 8;
 
 /// The way from a completion whose time has come to the guest's memory takes
@@ -12,9 +12,9 @@ const STEP: Nanos = 8;
 /// early as too late, which is the median, and which what interrupts the thread
 /// now and then does not move.
 #[derive(Debug, Default)]
-pub(crate) struct Lead(Nanos);
+pub(crate) struct LatencyCompensation(Nanos);
 
-impl Lead {
+impl LatencyCompensation {
     /// How much earlier to begin (ns).
     pub(crate) fn nanos(&self) -> Nanos {
         self.0
@@ -38,28 +38,28 @@ mod tests {
 
     #[test]
     fn it_becomes_the_median_of_the_way_whatever_interrupts() {
-        let mut lead = Lead::default();
+        let mut compensation = LatencyCompensation::default();
         let mut early = 0;
         for round in 0..20_000u64 {
             let due = 1_000_000 * round + 100_000;
             // A way of 600 to 1,000 ns, and a stop of 60 us at times.
             let way = 600 + round * 7919 % 401 + if round % 50 == 0 { 60_000 } else { 0 };
-            let seen = due - lead.nanos() + way;
+            let seen = due - compensation.nanos() + way;
             if round >= 10_000 {
                 early += u32::from(seen < due);
             }
-            lead.learn(due, seen);
+            compensation.learn(due, seen);
         }
-        assert!((780..=820).contains(&lead.nanos()), "{lead:?}");
+        assert!((780..=820).contains(&compensation.nanos()), "{compensation:?}");
         assert!((4_500..=5_500).contains(&early), "{early}");
     }
 
     #[test]
     fn a_slow_medium_teaches_nothing() {
-        let mut lead = Lead::default();
-        (0..10_000).for_each(|round| lead.learn(round, round + 1_000_000));
-        assert_eq!(lead.nanos(), 0);
-        (0..10_000).for_each(|round| lead.learn(round, round + 4_000));
-        assert_eq!(lead.nanos(), MOST);
+        let mut compensation = LatencyCompensation::default();
+        (0..10_000).for_each(|round| compensation.learn(round, round + 1_000_000));
+        assert_eq!(compensation.nanos(), 0);
+        (0..10_000).for_each(|round| compensation.learn(round, round + 4_000));
+        assert_eq!(compensation.nanos(), MOST);
     }
 }
