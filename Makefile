@@ -13,7 +13,7 @@ STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
 # What `build` builds. Tests build all at once: cargo chooses the features of dependencies
 # by what it is told to build, and would compile everything again for another choice.
 SCOPE ?= --package stasis
-unit-test system-test test-on: export SCOPE = --workspace --lib --bins --tests
+unit-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace
 
 # What results and `stasis --version` say of the program.
@@ -23,7 +23,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test test-on conformance bench install clean
+.PHONY: help setup build guest demo test lint unit-test system-test slow-test test-on conformance bench install clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,13 @@ system-test: guest ## Tests that boot guests
 	$(TEST) --test function --test ublk -- --ignored
 	$(TEST) --test coordinate help -- --ignored
 	$(TEST) --test vm -- --ignored --test-threads=1
+
+slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
+	$(TEST) --test boot -- --ignored --test-threads=1
+	$(TEST) --test vmm -- --ignored
+	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1
+	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
+	$(TEST) --test coordinate start_up -- --ignored --nocapture
 
 test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
 	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]

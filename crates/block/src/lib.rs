@@ -6,6 +6,7 @@
 pub mod blkparse;
 mod link;
 mod model;
+pub mod splitmix;
 pub mod units;
 
 pub use link::{Link, LinkError};
@@ -72,7 +73,7 @@ impl Operation {
         }
     }
 
-    /// The operation of a number as written in a journal.
+    /// The operation of a number as written in an event stream.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }

@@ -10,7 +10,7 @@
 //!
 //! A change that is not durable can be lost, whole, or torn between sectors.
 
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{splitmix, Command, Operation, Status};
 use stasis_clock::Nanos;
 
 /// What a drive writes as a whole or not at all (bytes).
@@ -190,7 +190,7 @@ impl Cut<'_> {
             };
             for (index, sector) in copied.chunks(SECTOR as usize).enumerate() {
                 let whole = match survival {
-                    Survival::Torn(seed) => hash(seed, index as u64) & 1 == 0,
+                    Survival::Torn(seed) => splitmix::nth(seed, index as u64) & 1 == 0,
                     _ => true,
                 };
                 let at = start + index * SECTOR as usize;
@@ -200,12 +200,4 @@ impl Cut<'_> {
             }
         }
     }
-}
-
-/// Numbers of which every bit depends on every bit (splitmix64).
-fn hash(seed: u64, index: u64) -> u64 {
-    let mut value = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }

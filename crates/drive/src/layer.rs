@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use stasis_block::{Command, Health, Refused, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_journal::IoRecord;
 use stasis_media::MediumError;
+use stasis_run_events::IoRecord;
 
 use crate::Statistics;
 

@@ -1,5 +1,7 @@
 //! A program that is killed at any moment loses no acknowledged flush.
 
+#![allow(clippy::disallowed_methods, reason = "the test kills a process that writes")]
+
 mod common;
 
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,8 @@
 //! Prints how many NAND operations a second of its thread's processor time the
 //! array serves: `cargo run --release -p stasis-flash --example nand_speed`.
 
+#![allow(clippy::disallowed_methods, reason = "a measurement has a clock")]
+
 use std::time::Instant;
 
 use stasis_flash::nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling};

@@ -6,6 +6,8 @@
 //! 8 channels of 16 LUNs with 2 planes; uniformly random 4 KiB at queue depth
 //! 256; reads, and 70 % reads with 30 % writes in steady state.
 
+#![allow(clippy::disallowed_methods, reason = "a measurement has a clock")]
+
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Completion, Model, Operation};

@@ -182,7 +182,7 @@ fn shell(script: &str) -> Job {
 }
 
 #[test]
-#[ignore = "builds a guest and boots it"]
+#[ignore = "builds a guest and boots it: make slow-test"]
 fn a_command_runs_in_the_guest() {
     let mut job = shell(
         "set -e; grep dax /proc/fs/ext4/pmem0/options; date +%Y; hostname; pwd; echo $GREETING
@@ -220,7 +220,7 @@ fn a_command_runs_in_the_guest() {
 }
 
 #[test]
-#[ignore = "builds a guest and boots it"]
+#[ignore = "builds a guest and boots it: make slow-test"]
 fn what_cannot_start_is_told() {
     let missing = run(&Job::new(vec!["no-such-program".into()]), &[]);
     let (status, message) = missing.ending.unwrap();
@@ -236,7 +236,7 @@ fn what_cannot_start_is_told() {
 }
 
 #[test]
-#[ignore = "builds a guest and boots it"]
+#[ignore = "builds a guest and boots it: make slow-test"]
 fn without_a_channel_the_guest_says_so_and_stops() {
     let guest = guest();
     let output = Command::new("timeout")
@@ -257,7 +257,7 @@ fn without_a_channel_the_guest_says_so_and_stops() {
 /// Prints what the agent costs before the command, in guest instructions (QEMU's
 /// `-icount shift=0`: one is 1 ns).
 #[test]
-#[ignore = "builds a guest and boots it"]
+#[ignore = "builds a guest and boots it: make slow-test"]
 fn cost_of_the_start() {
     let job = shell("echo stasis-command >/dev/kmsg; cat /proc/uptime; fio --version; exec dmesg");
     let machine = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"];

@@ -1,17 +1,17 @@
 //! Boots a kernel and shows what it says: `boot VMLINUX INITRAMFS [VCPUS]`.
-use stasis_journal::{Entry, Journal};
 use stasis_machine::{run, Command, Config, MachineConfig, Speed};
+use stasis_run_events::{EventSink, RunEvent};
 
 struct Terminal(std::time::Instant);
-impl Journal for Terminal {
-    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
+impl EventSink for Terminal {
+    fn event(&mut self, event: RunEvent) -> std::io::Result<()> {
         let t = self.0.elapsed().as_secs_f64();
-        match entry {
-            Entry::Console(b) | Entry::Output(b) | Entry::ErrorOutput(b) => {
+        match event {
+            RunEvent::Console(b) | RunEvent::Output(b) | RunEvent::ErrorOutput(b) => {
                 print!("[{t:.2}] {}", String::from_utf8_lossy(&b))
             }
-            Entry::Progress(v) => println!("[{t:.2}] virtual {:.3} s", v as f64 / 1e9),
-            Entry::Ios(v) => println!("[{t:.2}] {} ios, first {:?}", v.len(), v.first()),
+            RunEvent::Progress(v) => println!("[{t:.2}] virtual {:.3} s", v as f64 / 1e9),
+            RunEvent::Ios(v) => println!("[{t:.2}] {} ios, first {:?}", v.len(), v.first()),
             other => println!("[{t:.2}] {other:?}"),
         }
         Ok(())

@@ -33,9 +33,9 @@ pub enum Error {
     /// The host gives no more threads.
     #[error("cannot make a thread for processors: {0}")]
     Threads(#[source] std::io::Error),
-    /// The journal could not be written.
+    /// The event stream could not be written.
     #[error("cannot write the results: {0}")]
-    Journal(#[source] std::io::Error),
+    EventSink(#[source] std::io::Error),
     /// What a machine is made of, or is to do, could not be read.
     #[error("cannot read what the machine needs: {0}")]
     Input(#[source] std::io::Error),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use stasis_clock::Nanos;
-use stasis_journal::{Ending, Exits, Outcome, Overshoot, ProcessorOutcome, Processors};
+use stasis_run_events::{Ending, Exits, Outcome, Overshoot, ProcessorOutcome, Processors};
 
 use crate::clock::Clock;
 use crate::utilization::Utilization;

@@ -260,7 +260,7 @@ fn pieces_are_where_they_can_be() {
 /// On a device that may be overwritten: `STASIS_TEST_DEVICE=/dev/loop0 cargo
 /// test -p stasis-media -- --ignored`.
 #[test]
-#[ignore = "overwrites the block device named by STASIS_TEST_DEVICE"]
+#[ignore = "overwrites the block device named by STASIS_TEST_DEVICE: make slow-test"]
 fn a_device() {
     let device = std::env::var("STASIS_TEST_DEVICE").expect("STASIS_TEST_DEVICE names a device");
     let clear = Io {

@@ -1,6 +1,8 @@
 //! Prints how many I/Os a second of its thread's processor time each named
 //! model serves: `cargo run --release -p stasis-models --example speed`.
 
+#![allow(clippy::disallowed_methods, reason = "a measurement has a clock")]
+
 use std::time::Instant;
 
 use stasis_block::{Command, Operation};

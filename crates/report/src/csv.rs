@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 use zstd::stream::write::Encoder;
 
 use crate::{Drive, ReportError};

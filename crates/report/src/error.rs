@@ -47,7 +47,7 @@ pub enum ReportError {
     },
     /// A record names a drive that the experiment does not have.
     #[error(
-        "results: a record names drive {index}, but there are {drives}; the journal is damaged"
+        "results: a record names drive {index}, but there are {drives}; the stream of events is damaged"
     )]
     NoSuchDrive {
         /// The record's index.

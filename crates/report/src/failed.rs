@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::statistics::DriveStatistics;
     use stasis_block::Operation;
-    use stasis_journal::IoRecord;
+    use stasis_run_events::IoRecord;
 
     fn summary(interface: &str, code: u16) -> DriveSummary {
         let [name, model, medium] = ["d", "fixed:1us", "file:x.img"].map(str::to_owned);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stasis_block::Operation;
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 
 use crate::statistics::OperationStatistics;
 use crate::summary::OperationSummary;

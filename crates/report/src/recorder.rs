@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use stasis_journal::{IoRecord, Outcome};
+use stasis_run_events::{IoRecord, Outcome};
 
 use crate::csv::{IoCsv, Ios};
 use crate::distribution::EXACT_BOUND;

@@ -1,7 +1,7 @@
 //! What is kept of a drive's I/Os until the end of a run.
 
 use stasis_block::Operation;
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 
 use crate::distribution::Distribution;
 use crate::summary::{DriveSummary, FirstError, OperationSummary};

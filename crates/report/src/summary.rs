@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_block::Operation;
-use stasis_journal::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
+use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
 
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
@@ -181,7 +181,7 @@ impl DriveSummary {
 pub struct FirstError {
     /// Its operation.
     pub operation: String,
-    /// What the guest was told: [`stasis_journal::IoRecord::code`].
+    /// What the guest was told: [`stasis_run_events::IoRecord::code`].
     pub code: u16,
     /// What failed first of the drive's medium, and why. None where the model let it fail.
     #[serde(skip_serializing_if = "Option::is_none", default)]

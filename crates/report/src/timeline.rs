@@ -2,6 +2,8 @@
 //! slice of time its extremes and a fair sample; the rate, the bandwidth and the queue
 //! depth of each slice.
 
+use stasis_block::splitmix;
+
 /// Points kept one by one.
 const POINTS: usize = 2048;
 /// Slices of time; their width doubles whenever the run outgrows them.
@@ -246,13 +248,9 @@ impl Timeline {
     }
 }
 
-/// A number that looks drawn at random, the same for the same input
-/// (SplitMix64: Steele, Lea, Flood, OOPSLA 2014, figure 11).
+/// A number that looks drawn at random, the same for the same input.
 fn scramble(number: u64) -> u64 {
-    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    splitmix::nth(0, number.wrapping_add(1))
 }
 
 #[cfg(test)]

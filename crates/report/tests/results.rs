@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use stasis_block::Operation;
-use stasis_journal::{Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot};
 use stasis_report::{
     comparable, text_summary, Drive, Ios, Recorder, ReportError, ResultsFolder, Summary,
 };
+use stasis_run_events::{Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot};
 
 const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write-zeroes"];
 

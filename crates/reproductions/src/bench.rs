@@ -10,8 +10,8 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stasis_experiment::Experiment;
-use stasis_image::CreateOptions;
 use stasis_media::MediumSpec;
+use stasis_qcow2::CreateOptions;
 use stasis_report::{Summary, SUMMARY_FILE};
 use stasis_runner::{failure, Runner, OUTPUT_FILE};
 use stasis_terminal::Terminal;
@@ -160,7 +160,7 @@ impl Bench {
             let MediumSpec::Qcow2 { path, .. } = &drive.medium else { continue };
             let path = self.folder.join(path);
             gone(&path, std::fs::remove_file(&path))?;
-            stasis_image::create(&path, &options)?;
+            stasis_qcow2::create(&path, &options)?;
             disks.push(path);
         }
         Ok(disks)

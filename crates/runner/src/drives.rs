@@ -9,10 +9,10 @@ use anyhow::{anyhow, Context, Result};
 use stasis_crash::{Level, Planted, Stream};
 use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared};
 use stasis_experiment::{Doorbells, Interface};
-use stasis_image::{Opening, Settings};
 use stasis_machine::{Controller, DriveConfig};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions, Pieces};
 use stasis_models::BuildContext;
+use stasis_qcow2::{Opening, Settings};
 use stasis_virtio::NotifyPolicy;
 use stasis_workload::JobFile;
 
@@ -95,7 +95,7 @@ impl<'a> Drives<'a> {
             if place.drive != number {
                 continue;
             }
-            let (opening, medium) = stasis_image::open_links(disk.links.clone(), true, &options)
+            let (opening, medium) = stasis_qcow2::open_links(disk.links.clone(), true, &options)
                 .with_context(|| format!("disk {}", disk.name))?;
             pieces.push((place.offset, medium));
             self.images.insert(index, (opening, *settings));
@@ -137,7 +137,7 @@ impl<'a> Drives<'a> {
         let (image, mut medium) = match &drive.medium {
             MediumSpec::Qcow2 { settings, .. } => {
                 let (opening, medium) =
-                    stasis_image::open_links(drive.links.clone(), true, &options)?;
+                    stasis_qcow2::open_links(drive.links.clone(), true, &options)?;
                 (Some((opening, *settings)), medium)
             }
             medium => (None, medium.open(&options)?),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 use stasis_experiment::Engine;
-use stasis_journal::{Ending, Exits, Outcome, Overshoot};
-use stasis_qemu::probe::{self, KvmState};
+use stasis_qemu_vm::probe::{self, KvmState};
+use stasis_run_events::{Ending, Exits, Outcome, Overshoot};
 
 /// Why a run has no outcome of its own.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 
 use stasis_clock::Nanos;
-use stasis_journal::Stage;
+use stasis_run_events::Stage;
 
 /// Something that happened.
 #[derive(Debug, Clone, Copy)]

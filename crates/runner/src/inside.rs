@@ -1,9 +1,9 @@
 //! The inner side of the software KVM host: runs the machine there.
 
 use anyhow::{Context, Result};
-use stasis_journal::{Ending, Entry, Journal};
 use stasis_machine::Stop;
 use stasis_media::MediumSpec;
+use stasis_run_events::{Ending, EventSink, RunEvent};
 use stasis_softkvm::inside::{Inside, Later, StopReason};
 
 use crate::failure;
@@ -13,16 +13,16 @@ use crate::software_host::InnerJob;
 
 /// Runs the job and tells how it ended.
 pub fn run(inside: &mut Inside, job: Vec<u8>) {
-    let mut journal = inside.journal_handle();
-    let entry = match execute(inside, &job) {
-        Ok(entry) => entry,
-        Err(error) => Entry::Failed(failure::told(&error)),
+    let mut events = inside.event_sink();
+    let event = match execute(inside, &job) {
+        Ok(event) => event,
+        Err(error) => RunEvent::Failed(failure::told(&error)),
     };
     // A port write: it cannot fail.
-    let _ = journal.entry(entry);
+    let _ = events.event(event);
 }
 
-fn execute(inside: &mut Inside, job: &[u8]) -> Result<Entry> {
+fn execute(inside: &mut Inside, job: &[u8]) -> Result<RunEvent> {
     let InnerJob { mut plan, passed } =
         serde_json::from_slice(job).context("cannot read the job")?;
     for (drive, place) in plan.media_mut().zip(passed) {
@@ -39,12 +39,12 @@ fn execute(inside: &mut Inside, job: &[u8]) -> Result<Entry> {
         }
     }
     let stop = Stop { flag: inside.stop_flag(), look: inside.look_for_stop(), wall_limit: None };
-    let mut journal = inside.journal_handle();
-    let mut outcome = local::run(plan, &mut Items(inside), &mut journal, stop)?;
+    let mut events = inside.event_sink();
+    let mut outcome = local::run(plan, &mut Items(inside), &mut events, stop)?;
     if outcome.ending == Ending::Cancelled && inside.stop_reason() == Some(StopReason::WallLimit) {
         outcome.ending = Ending::WallLimit;
     }
-    Ok(Entry::Outcome(Box::new(outcome)))
+    Ok(RunEvent::Outcome(Box::new(outcome)))
 }
 
 struct Items<'a>(&'a mut Inside);

@@ -11,8 +11,8 @@ use stasis_channel::Job;
 use stasis_crash::Stream;
 use stasis_experiment::CpuSpeed;
 use stasis_guest_image::Guest;
-use stasis_journal::{Journal, Outcome};
 use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop};
+use stasis_run_events::{EventSink, Outcome};
 
 use crate::drives::Drives;
 use crate::plan::{input, Plan};
@@ -117,7 +117,7 @@ fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
 pub fn run(
     plan: Plan,
     inputs: &mut dyn Inputs,
-    journal: &mut dyn Journal,
+    events: &mut dyn EventSink,
     stop: Stop,
 ) -> Result<Outcome> {
     let vmlinux = whole(inputs, input::VMLINUX)?;
@@ -161,7 +161,7 @@ pub fn run(
         true => 1,
         false => first.threads.map_or(1, |threads| threads as usize),
     };
-    let mut journal = Drained { stream: stream.clone().unwrap_or_default(), journal };
+    let mut events = Drained { stream: stream.clone().unwrap_or_default(), events };
     let outcome = stasis_machine::run(
         Config {
             machines,
@@ -179,7 +179,7 @@ pub fn run(
             virtual_limit: plan.virtual_limit,
             stop,
         },
-        &mut journal,
+        &mut events,
     )?;
     Ok(outcome)
 }

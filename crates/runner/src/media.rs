@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use stasis_experiment::DiskSpec;
-use stasis_image::ImageError;
 use stasis_media::{Durability, Execution, ImageSettings, Medium, MediumSpec, OpenOptions};
 use stasis_models::BuildContext;
+use stasis_qcow2::ImageError;
 
 use crate::plan::PlannedDrive;
 
@@ -19,7 +19,7 @@ pub struct Held {
     /// What the guest sees (bytes).
     pub capacity: u64,
     /// For an image: its files, from the top.
-    pub links: Vec<stasis_image::Link>,
+    pub links: Vec<stasis_qcow2::Link>,
     /// What the user should know of it.
     pub warnings: Vec<String>,
 }
@@ -30,9 +30,9 @@ impl Held {
         let options =
             OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
         if let MediumSpec::Qcow2 { path, .. } = medium {
-            let (opening, medium) = stasis_image::open_files(path, written, &options)?;
+            let (opening, medium) = stasis_qcow2::open_files(path, written, &options)?;
             let newer = opening.found().newer_below()?;
-            let warnings = newer.iter().map(|path| stasis_image::newer_below(path)).collect();
+            let warnings = newer.iter().map(|path| stasis_qcow2::newer_below(path)).collect();
             let mut links = opening.found().links.clone();
             for link in &mut links {
                 link.path = whole(&link.path)?;

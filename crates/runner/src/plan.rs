@@ -121,7 +121,7 @@ pub struct PlannedDrive {
     pub medium: MediumSpec,
     /// For an image: its files, from the top.
     #[serde(default)]
-    pub links: Vec<stasis_image::Link>,
+    pub links: Vec<stasis_qcow2::Link>,
     /// What a barrier costs (ns), where the model does not say.
     pub barrier: Option<Nanos>,
     /// A real wait for each I/O on the medium (ns).

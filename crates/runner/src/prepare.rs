@@ -373,14 +373,14 @@ fn on_kvm(
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
     use crate::local;
-    use stasis_journal::{Entry, Journal};
+    use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     let commands = local::Commands { jobs, files: setting.input.to_vec() };
     let mut files = local::Files::new(setting.guest, commands);
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), look: None, wall_limit };
     let outcome = local::run(plan, &mut files, relay, stop)?;
-    relay.entry(Entry::Outcome(Box::new(outcome)))?;
+    relay.event(RunEvent::Outcome(Box::new(outcome)))?;
     Ok(())
 }
 

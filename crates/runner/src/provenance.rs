@@ -34,7 +34,7 @@ pub struct Provenance {
 impl Provenance {
     /// Of what begins now; `qemu`: whether QEMU has a part in it.
     pub fn begin(qemu: bool) -> Self {
-        let qemu = qemu.then(|| std::thread::spawn(stasis_qemu::process::version_line));
+        let qemu = qemu.then(|| std::thread::spawn(stasis_qemu_vm::process::version_line));
         Self { started: Timestamp::now(), qemu }
     }
 

@@ -11,9 +11,9 @@ use anyhow::{bail, Context, Result};
 use nix::errno::Errno;
 use nix::unistd::{lseek, Whence};
 use stasis_crash::{Head, HeadDrive, Plant};
-use stasis_image::Format;
-use stasis_journal::{Entry, Journal};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
+use stasis_qcow2::Format;
+use stasis_run_events::{EventSink, RunEvent};
 
 use crate::plan::PlannedDrive;
 
@@ -79,8 +79,8 @@ impl Recording {
                 delay: Duration::ZERO,
                 base: Path::new(""),
             };
-            drop(stasis_image::open_links(drive.links.clone(), true, &options)?);
-            stasis_image::make_room(&drive.links)?;
+            drop(stasis_qcow2::open_links(drive.links.clone(), true, &options)?);
+            stasis_qcow2::make_room(&drive.links)?;
         }
         let copy = tempfile::Builder::new()
             .prefix("working-copy-")
@@ -136,10 +136,10 @@ pub fn head(command: &[String], seed: u64, drives: Vec<HeadDrive>, plant: Option
     Head { command: command.to_vec(), seed, drives, plant }
 }
 
-/// A journal before whose entries goes what the drives were asked until then.
+/// A sink of events before each of which goes what the drives were asked until then.
 pub(crate) struct Drained<'a> {
     pub stream: stasis_crash::Stream,
-    pub journal: &'a mut dyn Journal,
+    pub events: &'a mut dyn EventSink,
 }
 
 impl Drained<'_> {
@@ -148,13 +148,13 @@ impl Drained<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.journal.entry(Entry::Record(bytes))
+        self.events.event(RunEvent::Record(bytes))
     }
 }
 
-impl Journal for Drained<'_> {
-    fn entry(&mut self, entry: Entry) -> io::Result<()> {
+impl EventSink for Drained<'_> {
+    fn event(&mut self, event: RunEvent) -> io::Result<()> {
         self.drain()?;
-        self.journal.entry(entry)
+        self.events.event(event)
     }
 }

@@ -1,4 +1,4 @@
-//! Takes a run's journal: output to the observer or to its file, I/Os to the recorder,
+//! Takes a run's events: output to the observer or to its file, I/Os to the recorder,
 //! results to their folder.
 
 use std::fs::File;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Context, Result};
 use stasis_clock::Nanos;
 use stasis_crash::{Frame, RecordWriter};
-use stasis_journal::{Entry, IoRecord, Journal, Outcome, Stage};
 use stasis_report::{Recorder, ResultsFolder};
+use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::engine::RunError;
 use crate::event::{Event, Tell};
@@ -19,7 +19,7 @@ use crate::run::OUTPUT_FILE;
 /// How many bytes of the kernel's console are kept for a failure's message.
 const LAST_WORDS: usize = 4096;
 
-/// The outer end of a journal.
+/// The outer end of a run's events.
 pub struct Relay<'a> {
     recorder: Recorder,
     tell: &'a Tell<'a>,
@@ -147,13 +147,13 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// What the record has of an entry that is not only for it.
-    fn note(&mut self, entry: &Entry) -> io::Result<()> {
+    /// What the record has of an event that is not only for it.
+    fn note(&mut self, event: &RunEvent) -> io::Result<()> {
         let at = self.virtual_ns;
-        let frame = match entry {
-            Entry::Output(bytes) => Frame::Output { at, bytes },
-            Entry::Stage(Stage::Running) => Frame::Began { at },
-            Entry::Stage(Stage::Collecting) => Frame::Over { at },
+        let frame = match event {
+            RunEvent::Output(bytes) => Frame::Output { at, bytes },
+            RunEvent::Stage(Stage::Running) => Frame::Began { at },
+            RunEvent::Stage(Stage::Collecting) => Frame::Over { at },
             _ => return Ok(()),
         };
         self.record.as_mut().map_or(Ok(()), |record| record.frame(&frame))
@@ -222,33 +222,33 @@ fn unpack(
     Ok(())
 }
 
-impl Journal for Relay<'_> {
-    fn entry(&mut self, entry: Entry) -> io::Result<()> {
-        self.note(&entry)?;
-        match entry {
-            Entry::Record(bytes) => {
+impl EventSink for Relay<'_> {
+    fn event(&mut self, event: RunEvent) -> io::Result<()> {
+        self.note(&event)?;
+        match event {
+            RunEvent::Record(bytes) => {
                 if let Some(record) = &mut self.record {
                     record.piece(&bytes)?;
                 }
             }
-            Entry::From(machine) => {
+            RunEvent::From(machine) => {
                 self.from = usize::from(machine).min(self.results.len() - 1);
             }
-            Entry::Output(bytes) => {
+            RunEvent::Output(bytes) => {
                 let bytes = self.marked(bytes, false);
                 self.say(&bytes, false)?;
             }
-            Entry::ErrorOutput(bytes) => {
+            RunEvent::ErrorOutput(bytes) => {
                 let bytes = self.marked(bytes, true);
                 self.say(&bytes, true)?;
             }
-            Entry::Console(bytes) => {
+            RunEvent::Console(bytes) => {
                 self.tell.event(Event::Console(&bytes))?;
                 self.console.extend_from_slice(&bytes);
                 let excess = self.console.len().saturating_sub(LAST_WORDS);
                 self.console.drain(..excess);
             }
-            Entry::Stage(stage) => {
+            RunEvent::Stage(stage) => {
                 match stage {
                     Stage::Running => self.running = Some(Instant::now()),
                     Stage::Collecting => {
@@ -259,15 +259,15 @@ impl Journal for Relay<'_> {
                 self.stage = stage;
                 self.tell.event(Event::Stage(stage))?;
             }
-            Entry::Progress(now) => {
+            RunEvent::Progress(now) => {
                 self.virtual_ns = now;
                 if self.stage == Stage::Running {
                     self.started.get_or_insert(now);
                 }
                 self.tell.event(Event::VirtualTime(now))?;
             }
-            Entry::Ios(records) => self.ios(&records)?,
-            Entry::Results(bytes) => {
+            RunEvent::Ios(records) => self.ios(&records)?,
+            RunEvent::Results(bytes) => {
                 let results = &mut self.results[self.from];
                 if results.is_none() {
                     *results = Some(tempfile::tempfile()?);
@@ -276,8 +276,8 @@ impl Journal for Relay<'_> {
                     file.write_all(&bytes)?;
                 }
             }
-            Entry::Outcome(outcome) => self.outcome = Some(*outcome),
-            Entry::Failed(message) => self.failed = Some(message),
+            RunEvent::Outcome(outcome) => self.outcome = Some(*outcome),
+            RunEvent::Failed(message) => self.failed = Some(message),
         }
         Ok(())
     }

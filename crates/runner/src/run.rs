@@ -13,8 +13,8 @@ use stasis_block::units;
 use stasis_crash::RecordWriter;
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
-use stasis_journal::{Ending, Outcome, Stage};
 use stasis_report::{Ios, Recorder, ResultsFolder, Summary};
+use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::engine::{self, RunError};
 use crate::event::{Observer, Tell};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use stasis_experiment::Engine;
-use stasis_journal::Ending;
 use stasis_media::MediumSpec;
+use stasis_run_events::Ending;
 use stasis_softkvm::{Control, Form, Host, Input, Job, PassedDrive};
 
 use crate::engine::RunError;
@@ -65,7 +65,7 @@ pub fn run(
             MediumSpec::Qcow2 { .. } => {
                 let first = drives.len();
                 // A device inside does not grow.
-                stasis_image::make_room(&drive.links).context("cannot make room in an image")?;
+                stasis_qcow2::make_room(&drive.links).context("cannot make room in an image")?;
                 for (depth, link) in drive.links.iter().enumerate() {
                     let read_only = depth > 0;
                     drives.push(PassedDrive { path: link.path.clone(), read_only });
@@ -137,7 +137,7 @@ pub fn run(
     };
     let outcome = stasis_softkvm::run(&host, &job, relay, &control, &mut progress);
     for image in images {
-        stasis_image::trim(&image).context("cannot give an image's room back")?;
+        stasis_qcow2::trim(&image).context("cannot give an image's room back")?;
     }
     match outcome {
         Ok(()) => Ok(()),

@@ -2,6 +2,8 @@
 //! of queues: `cargo run --release -p stasis-scheduler --example scheduler_speed`.
 //! Words after `--` choose lines by what their names begin with.
 
+#![allow(clippy::disallowed_methods, reason = "a measurement has a clock")]
+
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stasis_block::{Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::Done;
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 
 use crate::compensation::LatencyCompensation;
 use crate::record::Record;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
 
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 
 /// Records that wait at most.
 const ROOM: usize = 1 << 16;

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use stasis_block::Operation;
 use stasis_clock::Nanos;
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 
 /// Counts since the server began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -273,7 +273,7 @@ fn distribution(mut nanos: Vec<u64>) -> String {
 /// error of a model is where the thread has a core; and what that of a loop is which does
 /// nothing but wait until 100 us have passed: no server can be more on time.
 #[test]
-#[ignore = "a measurement, which needs a core of its own"]
+#[ignore = "a measurement, which needs a core of its own: make slow-test"]
 fn timing_errors_are_measured() {
     const COUNT: u64 = 20_000;
     let folder = tempfile::tempdir().unwrap();

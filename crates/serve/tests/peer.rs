@@ -74,7 +74,7 @@ fn daemon(folder: &Path) -> Daemon {
 }
 
 #[test]
-#[ignore = "a measurement, which needs two cores"]
+#[ignore = "a measurement, which needs two cores: make slow-test"]
 fn ahead_of_the_storage_daemon() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let server = Server::new(1, Poll::Adaptive).unwrap();

@@ -9,7 +9,7 @@
 
 use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit};
-use stasis_journal::{Entry, Journal};
+use stasis_run_events::{EventSink, RunEvent};
 use stasis_softkvm::inside::{self, Inside};
 use stasis_softkvm::{run, Control, Form, Host, Job};
 use std::time::Instant;
@@ -62,7 +62,7 @@ fn inner(inside: &mut Inside, _job: Vec<u8>) {
             costs.push(clock() - before);
         }
         let text = format!("round {round} done\n");
-        inside.journal().entry(Entry::Output(text.into_bytes())).unwrap();
+        inside.events().event(RunEvent::Output(text.into_bytes())).unwrap();
     }
     costs.sort_unstable();
     let at = |share: f64| costs[(share * (EXITS - 1) as f64) as usize];
@@ -74,15 +74,15 @@ fn inner(inside: &mut Inside, _job: Vec<u8>) {
         at(0.999),
         at(1.0)
     );
-    inside.journal().entry(Entry::Output(text.into_bytes())).unwrap();
-    inside.journal().entry(Entry::Failed("done".into())).unwrap();
+    inside.events().event(RunEvent::Output(text.into_bytes())).unwrap();
+    inside.events().event(RunEvent::Failed("done".into())).unwrap();
 }
 
 struct Printer(Instant);
 
-impl Journal for Printer {
-    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
-        if let Entry::Output(bytes) = entry {
+impl EventSink for Printer {
+    fn event(&mut self, event: RunEvent) -> std::io::Result<()> {
+        if let RunEvent::Output(bytes) = event {
             print!("{:7.3} {}", self.0.elapsed().as_secs_f64(), String::from_utf8_lossy(&bytes));
         }
         Ok(())
@@ -104,7 +104,7 @@ fn outer() -> Result<(), Box<dyn std::error::Error>> {
         snapshot: true,
         log: None,
     };
-    let mut journal = Printer(Instant::now());
-    run(&host, &Job::default(), &mut journal, &Control::default(), &mut |_, _| {})?;
+    let mut events = Printer(Instant::now());
+    run(&host, &Job::default(), &mut events, &Control::default(), &mut |_, _| {})?;
     Ok(())
 }

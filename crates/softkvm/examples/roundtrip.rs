@@ -8,8 +8,8 @@
 //!   CACHE exact|fast MEMORY-MIB JOB [INPUT] [DRIVE]
 //! ```
 
-use stasis_journal::{Entry, Journal};
-use stasis_qemu::probe;
+use stasis_qemu_vm::probe;
+use stasis_run_events::{EventSink, RunEvent};
 use stasis_softkvm::inside::{self, Inside};
 use stasis_softkvm::{run, Control, Form, Host, Input, Job, PassedDrive};
 use std::io::Write;
@@ -35,7 +35,7 @@ fn clock() -> u64 {
 
 fn inner(inside: &mut Inside, job: Vec<u8>) {
     let say = |inside: &mut Inside, text: String| {
-        inside.journal().entry(Entry::Output(text.into_bytes())).unwrap();
+        inside.events().event(RunEvent::Output(text.into_bytes())).unwrap();
     };
     say(inside, format!("started at {}\n", clock()));
     let job = String::from_utf8_lossy(&job).into_owned();
@@ -82,7 +82,7 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
         if job == job_name {
             let before = clock();
             for _ in 0..count {
-                inside.journal().entry(Entry::Results(vec![b'x'; size])).unwrap();
+                inside.events().event(RunEvent::Results(vec![b'x'; size])).unwrap();
             }
             say(inside, format!("{count} x {size} bytes in {} ns\n", clock() - before));
         }
@@ -100,21 +100,21 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
         }
     }
     say(inside, format!("ended at {}\n", clock()));
-    inside.journal().entry(Entry::Failed("no outcome: this is an example".into())).unwrap();
+    inside.events().event(RunEvent::Failed("no outcome: this is an example".into())).unwrap();
 }
 
 struct Printer(Instant);
 
-impl Journal for Printer {
-    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
+impl EventSink for Printer {
+    fn event(&mut self, event: RunEvent) -> std::io::Result<()> {
         print!("{:7.3} ", self.0.elapsed().as_secs_f64());
-        match entry {
-            Entry::Results(bytes) => {
+        match event {
+            RunEvent::Results(bytes) => {
                 assert!(bytes.iter().all(|byte| *byte == b'x'));
                 println!("results: {} bytes", bytes.len());
                 Ok(())
             }
-            Entry::Output(bytes) => std::io::stdout().write_all(&bytes),
+            RunEvent::Output(bytes) => std::io::stdout().write_all(&bytes),
             other => writeln!(std::io::stdout(), "{other:?}"),
         }
     }

@@ -136,12 +136,12 @@ pub enum Error {
     /// The wall-clock limit came before the job had ended.
     #[error("the wall-clock limit of {0} s was reached")]
     WallLimit(u64),
-    /// The inner side's journal is damaged.
+    /// The inner side's event stream is damaged.
     #[error("from the software host: {0}")]
-    Frame(#[from] stasis_journal::FrameError),
-    /// The caller's journal could not take an entry.
+    Frame(#[from] stasis_run_events::FrameError),
+    /// The caller's event stream could not take an event.
     #[error("cannot keep the run's results: {0}")]
-    Journal(io::Error),
+    EventSink(io::Error),
 }
 
 impl Error {

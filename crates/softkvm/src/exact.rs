@@ -7,7 +7,7 @@ use crate::qemu::{machine, JobFiles, Purpose};
 use crate::relay::{pump, Sent};
 use crate::snapshot::{convert, make_folder, restore, save, write, Machine, MOVE_LIMIT};
 use crate::{Control, Error, Host, Job};
-use stasis_qemu::process::find_qemu;
+use stasis_qemu_vm::process::find_qemu;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! program itself.
 //!
 //! Promises:
-//! - [`run`] hands a job to the inner side and its journal back, and leaves no
+//! - [`run`] hands a job to the inner side and its event stream back, and leaves no
 //!   process behind, however it ends.
 //! - In [`Form::Exact`] one instruction is one nanosecond, and nothing from
 //!   outside reaches the inner side while it runs, but for a stop and for

@@ -6,8 +6,8 @@ use crate::packet::{Packet, Packets};
 use crate::qemu::{machine, Purpose, Qemu};
 use crate::snapshot::{convert, make_folder, save, write};
 use crate::{initramfs, Error, Host, Kernel};
-use stasis_qemu::process::find_qemu;
-use stasis_qemu::qmp::{Qmp, QmpError};
+use stasis_qemu_vm::process::find_qemu;
+use stasis_qemu_vm::qmp::{Qmp, QmpError};
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -88,7 +88,7 @@ fn build(
 fn place(qemu: &mut Qemu) -> Result<u64, Error> {
     let mut packets = Packets::default();
     let mut bytes = [0; 64];
-    let length = qemu.journal.read(&mut bytes).map_err(Error::system("read from QEMU"))?;
+    let length = qemu.events.read(&mut bytes).map_err(Error::system("read from QEMU"))?;
     packets.push(&bytes[..length]);
     match packets.next() {
         Ok(Some(Packet::Place { address, .. })) => Ok(address),
@@ -103,16 +103,16 @@ fn place(qemu: &mut Qemu) -> Result<u64, Error> {
 /// A message of the inner side from before it was ready.
 fn inner_failure(qemu: &mut Qemu) -> Option<Error> {
     let mut bytes = Vec::new();
-    qemu.journal.read_to_end(&mut bytes).ok()?;
+    qemu.events.read_to_end(&mut bytes).ok()?;
     let mut packets = Packets::default();
     packets.push(&bytes);
-    let mut decoder = stasis_journal::Decoder::new();
+    let mut decoder = stasis_run_events::Decoder::new();
     // So early all packets are short.
     while let Ok(Some(Packet::Short(bytes))) = packets.next() {
         decoder.push(&bytes);
     }
-    while let Ok(Some(entry)) = decoder.next_entry() {
-        if let stasis_journal::Entry::Failed(message) = entry {
+    while let Ok(Some(event)) = decoder.next_event() {
+        if let stasis_run_events::RunEvent::Failed(message) = event {
             return Some(Error::Died { status: message, detail: qemu.detail() });
         }
     }

@@ -1,4 +1,4 @@
-//! How the journal's bytes cross the boundary.
+//! How the event stream's bytes cross the boundary.
 //!
 //! A byte on the debug console costs about 1 µs. So only short entries go out
 //! there (a *short* packet: kind 0, length in 2 bytes, bytes). Long ones lie in
@@ -31,7 +31,7 @@ const PLACE_HEAD: usize = 13;
 /// What the outer side has to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
-    /// These bytes belong to the journal.
+    /// These bytes belong to the event stream.
     Short(Vec<u8>),
     /// So do so many at the start of the buffer; the inner side waits.
     Bulk { length: usize },

@@ -2,8 +2,8 @@
 
 use crate::fd::narrow;
 use crate::{Error, Form, Host, Input};
-use stasis_qemu::fd::pipe;
-use stasis_qemu::process::{with_path, Process, QEMU};
+use stasis_qemu_vm::fd::pipe;
+use stasis_qemu_vm::process::{with_path, Process, QEMU};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -33,7 +33,7 @@ const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc
      rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off \
      transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 rdinit=/init STASIS_SOFTKVM=1";
 
-/// Where the journal leaves: QEMU's debug console, at its usual port.
+/// Where the event stream leaves: QEMU's debug console, at its usual port.
 pub(crate) const JOURNAL_PORT: u16 = 0xe9;
 /// Where a handshake is made: a second one beside it.
 pub(crate) const HANDSHAKE_PORT: u16 = 0xea;
@@ -116,7 +116,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
         "-device",
         "isa-debug-exit,iobase=0x501,iosize=1",
         "-device",
-        "isa-debugcon,iobase=0xe9,chardev=journal",
+        "isa-debugcon,iobase=0xe9,chardev=events",
         "-device",
         "isa-debugcon,iobase=0xea,chardev=handshake",
         "-serial",
@@ -140,7 +140,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
 
 /// All arguments but those of [`machine`].
 fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsString> {
-    let [journal, stop, qmp, handshake] = fds;
+    let [events, stop, qmp, handshake] = fds;
     let mut arguments = Vec::new();
     if matches!(purpose, Purpose::Exact { .. }) {
         // Paused until `Machine::go`.
@@ -159,7 +159,7 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     let size = host.megabytes();
     // `reserve=off`: most of it is never touched.
     add("-object", format!("{backend},size={size}M,share={share},reserve=off").into());
-    add("-chardev", format!("file,id=journal,path=/proc/self/fd/{journal}").into());
+    add("-chardev", format!("file,id=events,path=/proc/self/fd/{events}").into());
     add("-chardev", with_path("file,id=log,append=on,path=", log));
     add("-chardev", format!("socket,id=stop,fd={stop}").into());
     add("-chardev", format!("socket,id=qmp,fd={qmp}").into());
@@ -240,8 +240,8 @@ fn absolute(path: &Path) -> PathBuf {
 /// A running QEMU; dropping it kills it.
 pub(crate) struct Qemu {
     process: Process,
-    /// What the inner side writes to its journal.
-    pub journal: File,
+    /// What the inner side writes to its event stream.
+    pub events: File,
     /// A byte written here asks the inner side to stop.
     pub stop: UnixStream,
     /// Read to end a handshake; see `packet.rs`.
@@ -256,12 +256,12 @@ impl Qemu {
         folder: &Path,
         log_path: &Path,
     ) -> Result<(Self, UnixStream), Error> {
-        let (journal, journal_end) = pipe().map_err(Error::system("make a pipe"))?;
+        let (events, events_end) = pipe().map_err(Error::system("make a pipe"))?;
         let (stop, stop_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
         let (qmp, qmp_end) = UnixStream::pair().map_err(Error::system("make a socket"))?;
         let (handshake, handshake_end) = narrow().map_err(Error::system("make a socket"))?;
         let ends: [OwnedFd; 4] =
-            [journal_end, stop_end.into(), qmp_end.into(), handshake_end.into()];
+            [events_end, stop_end.into(), qmp_end.into(), handshake_end.into()];
         let fds = [0, 1, 2, 3].map(|index: usize| ends[index].as_raw_fd());
         let mut command = Command::new(QEMU);
         command
@@ -276,7 +276,7 @@ impl Qemu {
                     _ => Error::System { what: "start qemu-system-x86_64", source },
                 }
             })?;
-        Ok((Self { process, journal: journal.into(), stop, handshake }, qmp))
+        Ok((Self { process, events: events.into(), stop, handshake }, qmp))
     }
 
     /// Takes the process's end, after its descriptors have closed.

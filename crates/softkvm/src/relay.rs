@@ -3,8 +3,8 @@
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
 use crate::snapshot::Machine;
 use crate::{items, Control, Error};
-use stasis_journal::{Decoder, Entry, FrameError, Journal};
-use stasis_qemu::fd::readable;
+use stasis_qemu_vm::fd::readable;
+use stasis_run_events::{Decoder, EventSink, FrameError, RunEvent};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// Something that the inner side has sent.
 pub(crate) enum Sent {
-    /// The journal's next bytes.
+    /// The event stream's next bytes.
     Bytes(Vec<u8>),
     /// Where its buffer is, as a physical address.
     Place(u64),
@@ -24,19 +24,19 @@ pub(crate) enum Sent {
     Pause,
 }
 
-/// Hands the journal on, `told` before anything else, until the job has ended.
+/// Hands the event stream on, `told` before anything else, until the job has ended.
 pub(crate) fn relay(
     mut machine: Machine,
     told: &[u8],
-    journal: &mut dyn Journal,
+    events: &mut dyn EventSink,
     control: &Control,
 ) -> Result<(), Error> {
     let mut decoder = Decoder::new();
     let mut hand_on = |bytes: &[u8]| -> Result<bool, Error> {
         decoder.push(bytes);
-        while let Some(entry) = decoder.next_entry()? {
-            let last = matches!(entry, Entry::Outcome(_) | Entry::Failed(_));
-            journal.entry(entry).map_err(Error::Journal)?;
+        while let Some(event) = decoder.next_event()? {
+            let last = matches!(event, RunEvent::Outcome(_) | RunEvent::Failed(_));
+            events.event(event).map_err(Error::EventSink)?;
             if last {
                 return Ok(true);
             }
@@ -69,12 +69,12 @@ pub(crate) fn pump(
         _ => Error::Stopped,
     };
     loop {
-        let [ready] = readable([machine.qemu.journal.as_fd()], 50)
+        let [ready] = readable([machine.qemu.events.as_fd()], 50)
             .map_err(Error::system("wait for the software host"))?;
         if ready {
             let length = machine
                 .qemu
-                .journal
+                .events
                 .read(&mut piece)
                 .map_err(Error::system("read from the software host"))?;
             if length == 0 {
@@ -114,7 +114,7 @@ pub(crate) fn pump(
                 } else {
                     continue;
                 };
-                // If QEMU is gone, the journal's end tells.
+                // If QEMU is gone, the event stream's end tells.
                 let _ = machine.qemu.stop.write_all(&[why]);
                 asked = Some((why, Instant::now()));
             }

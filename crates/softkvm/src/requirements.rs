@@ -3,7 +3,7 @@
 use crate::host::available_memory;
 use crate::linux;
 use crate::{Form, Host, Kernel};
-use stasis_qemu::process::find_qemu;
+use stasis_qemu_vm::process::find_qemu;
 use std::path::PathBuf;
 use std::process::Command;
 

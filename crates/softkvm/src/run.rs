@@ -5,27 +5,27 @@ use crate::qemu::{JobFiles, Purpose};
 use crate::relay::relay;
 use crate::snapshot::{restore, Machine};
 use crate::{linux, prepare, Control, Error, Form, Host, Job, Kernel};
-use stasis_journal::{Entry, Journal};
-use stasis_qemu::process::find_qemu;
+use stasis_qemu_vm::process::find_qemu;
+use stasis_run_events::{EventSink, RunEvent};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Runs `job` inside a software host. What the inner side writes to its
-/// journal goes to `journal`; the call returns when that was
-/// [`Entry::Outcome`] or [`Entry::Failed`], or with the error that kept it
+/// event stream goes to `events`; the call returns when that was
+/// [`RunEvent::Outcome`] or [`RunEvent::Failed`], or with the error that kept it
 /// from coming. `progress` hears of long steps.
 pub fn run(
     host: &Host,
     job: &Job,
-    journal: &mut dyn Journal,
+    events: &mut dyn EventSink,
     control: &Control,
     progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<(), Error> {
     let files = Files::new(host, job)?;
     let (machine, told) = ready(host, job, &files, control, progress)?;
-    let result = relay(machine, &told, journal, control);
+    let result = relay(machine, &told, events, control);
     if result.is_ok() {
         files.remove_log(host);
     }
@@ -72,11 +72,11 @@ struct Said {
     failure: Option<String>,
 }
 
-impl Journal for Said {
-    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
-        match entry {
-            Entry::Stage(_) => self.ready = true,
-            Entry::Failed(message) => self.failure = Some(message),
+impl EventSink for Said {
+    fn event(&mut self, event: RunEvent) -> std::io::Result<()> {
+        match event {
+            RunEvent::Stage(_) => self.ready = true,
+            RunEvent::Failed(message) => self.failure = Some(message),
             _ => {}
         }
         Ok(())

@@ -10,7 +10,7 @@
 use crate::qemu::{Purpose, Qemu};
 use crate::{Error, Host};
 use serde_json::json;
-use stasis_qemu::qmp::{Qmp, QmpError};
+use stasis_qemu_vm::qmp::{Qmp, QmpError};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

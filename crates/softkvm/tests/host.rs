@@ -9,8 +9,8 @@
 //! Built otherwise it checks only that this is said. The cache is
 //! `$STASIS_CACHE`, or a temporary folder.
 
-use stasis_journal::{Entry, Journal};
-use stasis_qemu::probe;
+use stasis_qemu_vm::probe;
+use stasis_run_events::{EventSink, RunEvent};
 use stasis_softkvm::inside::{self, Inside, Later};
 use stasis_softkvm::{run, Control, Error, Form, Host, Input, Job, PassedDrive};
 use std::io::{BufRead, BufReader, Write};
@@ -107,12 +107,12 @@ fn offers_avx() -> bool {
 
 fn inner(inside: &mut Inside, job: Vec<u8>) {
     fn say(inside: &mut Inside, text: String) {
-        inside.journal().entry(Entry::Output(text.into_bytes())).unwrap();
+        inside.events().event(RunEvent::Output(text.into_bytes())).unwrap();
     }
     match job.as_slice() {
         b"probe" => say(inside, format!("{:?}, AVX {}\n", probe::probe(), offers_avx())),
         b"clock" => {
-            inside.journal().entry(Entry::Results(vec![1; 100_000])).unwrap();
+            inside.events().event(RunEvent::Results(vec![1; 100_000])).unwrap();
             say(inside, format!("{}\n", clock()));
         }
         b"data" => {
@@ -127,7 +127,7 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
             assert!(inside.read_input("none", 0, &mut []).is_err());
             assert_eq!(inside.input_length("none"), None);
             // More than one bulk packet.
-            inside.journal().entry(Entry::Results(data[..5_000_000].to_vec())).unwrap();
+            inside.events().event(RunEvent::Results(data[..5_000_000].to_vec())).unwrap();
         }
         b"drive" => {
             assert_eq!(inside.drive_path(2), None);
@@ -183,7 +183,7 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
             }
         }
     }
-    inside.journal().entry(Entry::Failed("done".into())).unwrap();
+    inside.events().event(RunEvent::Failed("done".into())).unwrap();
 }
 
 // ---- outside ----
@@ -197,10 +197,10 @@ struct Collector {
     started: Option<Arc<AtomicBool>>,
 }
 
-impl Journal for Collector {
-    fn entry(&mut self, entry: Entry) -> std::io::Result<()> {
-        match entry {
-            Entry::Output(bytes) => {
+impl EventSink for Collector {
+    fn event(&mut self, event: RunEvent) -> std::io::Result<()> {
+        match event {
+            RunEvent::Output(bytes) => {
                 self.output.push_str(&String::from_utf8_lossy(&bytes));
                 if let Some(flag) = &self.started {
                     flag.store(true, Ordering::Relaxed);
@@ -209,8 +209,8 @@ impl Journal for Collector {
                     println!("hanging");
                 }
             }
-            Entry::Results(bytes) => self.results.extend_from_slice(&bytes),
-            Entry::Failed(message) => self.failed = Some(message),
+            RunEvent::Results(bytes) => self.results.extend_from_slice(&bytes),
+            RunEvent::Failed(message) => self.failed = Some(message),
             other => panic!("{other:?}"),
         }
         Ok(())
@@ -218,18 +218,18 @@ impl Journal for Collector {
 }
 
 fn run_job(host: &Host, job: &str) -> (Result<(), Error>, Collector) {
-    let mut journal = Collector::default();
+    let mut events = Collector::default();
     // A software host that hangs is to fail the test, not to hold it up.
     let control = Control { wall_limit: Some(Duration::from_secs(180)), ..Control::default() };
-    let result = run(host, &Job::new(job), &mut journal, &control, &mut |_, _| {});
-    (result, journal)
+    let result = run(host, &Job::new(job), &mut events, &control, &mut |_, _| {});
+    (result, events)
 }
 
 fn done(host: &Host, job: &str) -> Collector {
-    let (result, journal) = run_job(host, job);
+    let (result, events) = run_job(host, job);
     result.unwrap();
-    assert_eq!(journal.failed.as_deref(), Some("done"));
-    journal
+    assert_eq!(events.failed.as_deref(), Some("done"));
+    events
 }
 
 fn in_exact(cache: &Path) -> Host {
@@ -273,9 +273,9 @@ fn takes_inputs(host: Host) {
         .collect();
     file.write_all(&data).unwrap();
     let input = Input { name: "data".into(), path: file.path().to_owned(), late: false };
-    let journal = done(&Host { inputs: vec![input], ..host }, "data");
-    assert_eq!(journal.output, format!("{:016x}\n", sum(&data)));
-    assert!(journal.results == data[..5_000_000], "results differ");
+    let events = done(&Host { inputs: vec![input], ..host }, "data");
+    assert_eq!(events.output, format!("{:016x}\n", sum(&data)));
+    assert!(events.results == data[..5_000_000], "results differ");
 }
 
 fn flushes(cache: &Path) {
@@ -298,9 +298,9 @@ fn takes_drives(host: Host) {
 }
 
 fn panics(cache: &Path) {
-    let (result, journal) = run_job(&host(cache), "panic");
+    let (result, events) = run_job(&host(cache), "panic");
     result.unwrap();
-    assert!(journal.failed.unwrap().contains("as asked"));
+    assert!(events.failed.unwrap().contains("as asked"));
 }
 
 fn crashes(cache: &Path) {
@@ -316,14 +316,14 @@ fn ends(cache: &Path) {
 fn stops(cache: &Path) {
     let ask = |job: &str, limit: Option<Duration>| {
         let control = Control { stop: Arc::default(), wall_limit: limit };
-        let mut journal = Collector::default();
+        let mut events = Collector::default();
         if limit.is_none() {
             // The first output is at once the request to stop.
-            journal.started = Some(Arc::clone(&control.stop));
+            events.started = Some(Arc::clone(&control.stop));
         }
         let start = Instant::now();
-        let result = run(&host(cache), &Job::new(job), &mut journal, &control, &mut |_, _| {});
-        (result, journal.output, start.elapsed())
+        let result = run(&host(cache), &Job::new(job), &mut events, &control, &mut |_, _| {});
+        (result, events.output, start.elapsed())
     };
     let (result, output, _) = ask("wait", None);
     result.unwrap();
@@ -364,9 +364,9 @@ fn kept(cache: &Path) {
         file.as_file_mut().set_len(0).unwrap();
         file.as_file_mut().write_all_at(word.as_bytes(), 0).unwrap();
         let job = Job { machine: "later".into(), later: word.into(), keeps: true };
-        let mut journal = Collector::default();
-        run(&host, &job, &mut journal, &Control::default(), &mut |_, _| {}).unwrap();
-        assert_eq!(journal.output, format!("before\n{word} {word}"));
+        let mut events = Collector::default();
+        run(&host, &job, &mut events, &Control::default(), &mut |_, _| {}).unwrap();
+        assert_eq!(events.output, format!("before\n{word} {word}"));
         seen.push(machines().len());
         if word == "four" {
             std::fs::write(machines()[0].join("state"), b"noise").unwrap();
@@ -400,9 +400,9 @@ fn exact(cache: &Path) {
     takes_inputs(in_exact(cache));
     takes_drives(in_exact(cache));
     let control = Control { stop: Arc::default(), wall_limit: Some(Duration::from_secs(1)) };
-    let mut journal = Collector::default();
-    run(&in_exact(cache), &Job::new(b"wait"), &mut journal, &control, &mut |_, _| {}).unwrap();
-    assert_eq!(journal.output, "waiting\nSome(WallLimit)\n");
+    let mut events = Collector::default();
+    run(&in_exact(cache), &Job::new(b"wait"), &mut events, &control, &mut |_, _| {}).unwrap();
+    assert_eq!(events.output, "waiting\nSome(WallLimit)\n");
 }
 
 /// Processes whose parent is `parent`.

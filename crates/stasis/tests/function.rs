@@ -143,7 +143,7 @@ fn written(folder: &Path) -> u64 {
 }
 
 #[test]
-#[ignore = "boots a guest"]
+#[ignore = "boots a guest: make system-test"]
 fn a_killed_and_a_frozen_function_lose_nothing_and_stop_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -210,7 +210,7 @@ const ENDS: &str = r"case $i in
   esac";
 
 #[test]
-#[ignore = "boots a guest"]
+#[ignore = "boots a guest: make system-test"]
 fn a_guest_that_panics_or_hangs_is_noticed_and_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -53,10 +53,45 @@ fn dependencies_point_to_lower_layers() {
     assert_eq!(documented, crates, "ARCHITECTURE.md names crates that there are not");
 }
 
+/// The crates that the table calls pure.
+fn pure(text: &str) -> Vec<&str> {
+    let rows = text.lines().filter(|line| line.ends_with("| pure |"));
+    let mut pure: Vec<_> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+    pure.sort_unstable();
+    pure
+}
+
+#[test]
+fn pure_crates_are_forbidden_clocks_threads_and_io() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut forbidden = Vec::new();
+    let mut rules: Option<String> = None;
+    for entry in fs::read_dir(root.join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(text) = fs::read_to_string(folder.join("clippy.toml")) else { continue };
+        assert!(text.contains("std::time::Instant::now") && text.contains("std::fs::read"));
+        let first = rules.get_or_insert_with(|| text.clone());
+        assert_eq!(*first, text, "{}: all pure crates have the same rules", folder.display());
+        forbidden.push(folder.file_name().unwrap().to_str().unwrap().to_owned());
+    }
+    forbidden.sort();
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    assert_eq!(
+        forbidden,
+        pure(&text),
+        "the table in ARCHITECTURE.md, and the crates with a clippy.toml"
+    );
+    assert!(forbidden.contains(&"flash".to_owned()));
+}
+
 #[test]
 fn the_table_and_the_manifests_are_read() {
     let table = "| layer | crate | what |\n|---|---|---|\n| 3 | `drive` | a drive |\ntext | 4 |\n";
     assert_eq!(documented(table), BTreeMap::from([("drive".to_owned(), 3)]));
+    assert_eq!(
+        pure("| 1 | `b` | x | pure |\n| 1 | `c` | y | |\n| 0 | `a` | z | pure |"),
+        ["a", "b"]
+    );
     let manifest = "[dependencies]\nstasis-block.workspace = true\nlibc = '1'\n\
                     [dev-dependencies]\nstasis-media = { path = '../media' }\n";
     assert_eq!(dependencies(manifest), ["block", "media"]);

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stasis_guest_image::{build, default_cache, Recipe};
-use stasis_qemu::{Config, Job, Piece, Vm};
+use stasis_qemu_vm::{Config, Job, Piece, Vm};
 
 #[test]
-#[ignore = "boots a guest with another kernel"]
+#[ignore = "boots a guest with another kernel: make system-test"]
 fn drives_are_block_devices_of_a_host() {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();

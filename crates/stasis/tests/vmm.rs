@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::json;
-use stasis_qemu::qmp::Qmp;
+use stasis_qemu_vm::qmp::Qmp;
 
 use compile::compile;
 use server::{serve, Process};
@@ -150,7 +150,7 @@ fn stamp(block: usize, data: &[u8]) -> u64 {
 }
 
 #[test]
-#[ignore = "boots a guest under QEMU"]
+#[ignore = "boots a guest under QEMU: make slow-test"]
 fn a_killed_vmm_loses_nothing_that_its_guest_acknowledged() {
     let kills = std::env::var("KILLS").map_or(5, |count| count.parse().expect("a number"));
     let medium = std::env::var("MEDIUM").unwrap_or_else(|_| "file:disk".into());

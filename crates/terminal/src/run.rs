@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use stasis_clock::Nanos;
-use stasis_journal::Stage;
 use stasis_report::units;
+use stasis_run_events::Stage;
 use stasis_runner::{Event, Observer};
 
 use crate::heard;

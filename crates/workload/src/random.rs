@@ -2,6 +2,7 @@
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use stasis_block::splitmix;
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
@@ -23,13 +24,9 @@ impl Random {
     }
 }
 
-/// A mixing of two words into a seed (the finalizer of SplitMix64: Steele, Lea
-/// and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// A mixing of two words into a seed.
 pub(crate) fn mix(one: u64, other: u64) -> u64 {
-    let mut z = one.wrapping_add(other.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    splitmix::nth(one, other.wrapping_add(1))
 }
 
 /// A permutation of `0..count` in constant memory: a Feistel network over the

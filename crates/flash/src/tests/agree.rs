@@ -1,5 +1,7 @@
 //! Whatever is asked of a drive, and whatever breaks: mapping and data agree.
 
+#![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

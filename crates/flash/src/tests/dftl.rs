@@ -1,6 +1,8 @@
 //! DFTL: whatever is asked, the map in flash and in the cache is the map; and
 //! what a cache of its size costs.
 
+#![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
+
 use proptest::prelude::*;
 use stasis_block::{Completion, Operation};
 

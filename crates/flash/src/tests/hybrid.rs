@@ -1,6 +1,8 @@
 //! Log blocks: whatever is asked and whatever breaks, mapping and data agree;
 //! and which writes merge how.
 
+#![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
+
 use proptest::prelude::*;
 use stasis_block::{Command, Fate, Model, Operation};
 

@@ -1,5 +1,7 @@
 //! Zones and chunks: written in order, erased as a whole, whatever breaks.
 
+#![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use stasis_channel::{Host, Job, Mailbox, Refusal, Request, Response, Stream, MAILBOX_SIZE};
-use stasis_journal::{Entry, Journal};
+use stasis_run_events::{EventSink, RunEvent};
 
 use crate::error::Error;
 use crate::memory::Mapping;
@@ -31,7 +31,7 @@ pub enum Told {
 }
 
 /// Refused requests that are told one by one; more are only counted, so that a
-/// guest cannot fill the journal.
+/// guest cannot fill the event stream.
 const TOLD: u64 = 16;
 
 /// What is to run in a guest that is set up.
@@ -107,25 +107,25 @@ impl ChannelDevice {
     /// is the guest's memory.
     ///
     /// # Errors
-    /// The journal's ([`Error::Journal`]), and those of what is read for the guest ([`Error::Input`]).
+    /// The event stream's ([`Error::EventSink`]), and those of what is read for the guest ([`Error::Input`]).
     pub fn doorbell(
         &mut self,
-        journal: &mut dyn Journal,
+        events: &mut dyn EventSink,
         ready: bool,
         is_memory: impl Fn(u64) -> bool,
     ) -> Result<Told, Error> {
-        let mut say = |entry| journal.entry(entry).map_err(Error::Journal);
+        let mut say = |event| events.event(event).map_err(Error::EventSink);
         let mut mailbox = MailboxMemory(&self.mailbox);
         let request = match self.host.receive(&mut mailbox) {
             Ok(request) => request,
             Err(error) => {
                 self.refused += 1;
                 if self.refused <= TOLD {
-                    say(Entry::Console(format!("{error}\n").into_bytes()))?;
+                    say(RunEvent::Console(format!("{error}\n").into_bytes()))?;
                 }
                 if self.refused == TOLD {
                     let more = "further refused requests are only counted\n";
-                    say(Entry::Console(more.into()))?;
+                    say(RunEvent::Console(more.into()))?;
                 }
                 return Ok(Told::Nothing);
             }
@@ -171,17 +171,17 @@ impl ChannelDevice {
             Request::Help { on } => told = Told::Help(on),
             Request::Started => told = Told::Started,
             Request::Output { stream: Stream::Output, bytes } => {
-                say(Entry::Output(bytes.to_vec()))?;
+                say(RunEvent::Output(bytes.to_vec()))?;
             }
             Request::Output { stream: Stream::Error, bytes } => {
-                say(Entry::ErrorOutput(bytes.to_vec()))?;
+                say(RunEvent::ErrorOutput(bytes.to_vec()))?;
             }
             Request::Exited { status } => told = Told::Exited(i32::from(status)),
             Request::NotStarted { status, message } => {
                 told = Told::NotStarted(i32::from(status), message.into_owned());
             }
-            Request::Results { bytes } => say(Entry::Results(bytes.to_vec()))?,
-            Request::Log { text } => say(Entry::Console(format!("{text}\n").into_bytes()))?,
+            Request::Results { bytes } => say(RunEvent::Results(bytes.to_vec()))?,
+            Request::Log { text } => say(RunEvent::Console(format!("{text}\n").into_bytes()))?,
             Request::Finished => told = Told::Finished,
         }
         Host::respond(&mut mailbox, Response::Done);

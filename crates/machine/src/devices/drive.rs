@@ -2,7 +2,7 @@
 
 use stasis_clock::Nanos;
 use stasis_drive::Layer;
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 
 use super::{NvmeDevice, VirtioDevice};
 use crate::memory::GuestMemory;

@@ -3,8 +3,8 @@
 use stasis_block::{Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
-use stasis_journal::IoRecord;
 use stasis_nvme::{Controller, Memory, OutOfMemoryRange, VendorRequest};
+use stasis_run_events::IoRecord;
 
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};

@@ -3,7 +3,7 @@
 use stasis_block::Refused;
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
-use stasis_journal::IoRecord;
+use stasis_run_events::IoRecord;
 use stasis_virtio::PciDevice;
 
 use crate::memory::GuestMemory;

@@ -1,7 +1,7 @@
 //! What the agents in the guests tell, and what the run makes of it.
 
 use stasis_channel::help;
-use stasis_journal::{Ending, Entry, Stage};
+use stasis_run_events::{Ending, RunEvent, Stage};
 
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
@@ -18,14 +18,14 @@ impl Machine {
         timeline.flush_records()?;
         timeline.say_from(self.number)?;
         // What the guest tells has a time.
-        timeline.tell(Entry::Progress(timeline.clock.now_ns()))?;
+        timeline.tell(RunEvent::Progress(timeline.clock.now_ns()))?;
         let others = timeline.preparing - usize::from(!self.prepared);
         let memory = &self.memory;
         let is_memory = |address: u64| {
             address.is_multiple_of(help::PAGE as u64)
                 && memory.read(address, &mut [0; help::PAGE]).is_ok()
         };
-        Ok(match self.channel.doorbell(timeline.journal, others == 0, is_memory)? {
+        Ok(match self.channel.doorbell(timeline.events, others == 0, is_memory)? {
             Told::Nothing => After::Continue,
             Told::Ready => {
                 self.prepare(timeline);
@@ -105,7 +105,7 @@ impl Run<'_> {
                         frozen,
                         self.processors.len(),
                     );
-                    self.timeline.tell(Entry::Stage(Stage::Running))?;
+                    self.timeline.tell(RunEvent::Stage(Stage::Running))?;
                     self.shared.iter().for_each(|shared| shared.start(now));
                 }
             }
@@ -136,7 +136,7 @@ impl Run<'_> {
         // What follows is the agents' own work, not the commands'.
         let frozen = self.frozen();
         self.timeline.statistics.finish(&self.timeline.clock, frozen);
-        self.timeline.tell(Entry::Stage(Stage::Collecting))
+        self.timeline.tell(RunEvent::Stage(Stage::Collecting))
     }
 
     /// How it ended for all: as the first that failed, if one did.

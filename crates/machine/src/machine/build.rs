@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
-use stasis_block::Link;
-use stasis_journal::{Entry, Journal, Stage};
+use stasis_block::{splitmix, Link};
 use stasis_nvme::ShadowPolicy;
+use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::{NotifyPolicy, PciDevice};
 
 use super::config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
@@ -41,7 +41,7 @@ const CHANNEL: Identity = Identity {
 };
 
 impl<'j> Run<'j> {
-    pub(super) fn new(config: Config<'_>, journal: &'j mut dyn Journal) -> Result<Self, Error> {
+    pub(super) fn new(config: Config<'_>, events: &'j mut dyn EventSink) -> Result<Self, Error> {
         let born = Instant::now();
         let several = config.machines.len() > 1;
         for machine in &config.machines {
@@ -49,7 +49,7 @@ impl<'j> Run<'j> {
                 Error::Limit(if several { format!("{}: {text}", machine.name) } else { text })
             })?;
         }
-        journal.entry(Entry::Stage(Stage::Preparing)).map_err(Error::Journal)?;
+        events.event(RunEvent::Stage(Stage::Preparing)).map_err(Error::EventSink)?;
         let mut engine = engine::open()?;
         let (mut machines, mut kernels, mut processors) = (Vec::new(), Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
@@ -69,7 +69,7 @@ impl<'j> Run<'j> {
             Speed::Khz(khz) => khz,
             Speed::Times(times) => (host_khz as f64 * times) as u64,
         });
-        journal.entry(Entry::Stage(Stage::Calibrating)).map_err(Error::Journal)?;
+        events.event(RunEvent::Stage(Stage::Calibrating)).map_err(Error::EventSink)?;
         let mut clock = Clock::new(scale);
         clock.costs = engine.calibrate(&one.memory)?;
         let vcpus = engine.processors()?;
@@ -92,7 +92,7 @@ impl<'j> Run<'j> {
             };
             machine.load(vcpus, &kernel)?;
         }
-        journal.entry(Entry::Stage(Stage::Booting)).map_err(Error::Journal)?;
+        events.event(RunEvent::Stage(Stage::Booting)).map_err(Error::EventSink)?;
         let window = |rewind: Rewind| scale.to_ticks(rewind.window);
         let machines: Vec<Machine> = machines
             .into_iter()
@@ -108,7 +108,7 @@ impl<'j> Run<'j> {
             quantum: scale.to_ticks(config.quantum).max(LATENESS_IN_QUANTUM * lateness).max(1),
             lateness,
             preparing: machines.len(),
-            journal,
+            events,
             from: several.then_some(0),
             records: Vec::with_capacity(BATCH),
             recorded_bytes: 0,
@@ -262,16 +262,11 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
     })
 }
 
-/// Stretches a seed to what the kernel takes: splitmix64 (Steele, Lea, Flood:
-/// Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
-fn expand_seed(mut seed: u64) -> [u8; 32] {
+/// Stretches a seed to what the kernel takes.
+fn expand_seed(seed: u64) -> [u8; 32] {
     let mut out = [0; 32];
-    for chunk in out.chunks_mut(8) {
-        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+    for (word, index) in out.chunks_mut(8).zip(1..) {
+        word.copy_from_slice(&splitmix::nth(seed, index).to_le_bytes());
     }
     out
 }

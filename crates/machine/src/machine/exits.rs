@@ -1,6 +1,6 @@
 //! What the exits of a processor ask for.
 
-use stasis_journal::Entry;
+use stasis_run_events::RunEvent;
 
 use super::access::{put, within, PIT};
 use super::timeline::Timeline;
@@ -116,7 +116,7 @@ impl Machine {
         if Serial::owns(port) {
             for &byte in &*data {
                 if let Some(text) = self.serial.write(port, byte) {
-                    timeline.tell_from(self.number, Entry::Console(text))?;
+                    timeline.tell_from(self.number, RunEvent::Console(text))?;
                 }
             }
         } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {

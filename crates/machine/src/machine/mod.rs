@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use stasis_clock::Nanos;
 use stasis_drive::Shared;
-use stasis_journal::{Ending, Entry, Journal, Outcome};
+use stasis_run_events::{Ending, EventSink, Outcome, RunEvent};
 
 use crate::crew::{Crew, Stint};
 use crate::error::Error;
@@ -30,15 +30,15 @@ use vm::{After, Machine};
 
 pub use config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
 
-/// How often the journal hears of progress.
+/// How often progress is told.
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Runs machines from their making to their end.
 ///
 /// # Errors
 /// See [`Error`]; a guest that fails is an [`Outcome`], not an error.
-pub fn run(config: Config<'_>, journal: &mut dyn Journal) -> Result<Outcome, Error> {
-    let mut run = Run::new(config, journal)?;
+pub fn run(config: Config<'_>, events: &mut dyn EventSink) -> Result<Outcome, Error> {
+    let mut run = Run::new(config, events)?;
     let ending = run.run()?;
     run.outcome(ending)
 }
@@ -141,7 +141,7 @@ impl Run<'_> {
             if now - timeline.statistics.reported >= PROGRESS {
                 timeline.statistics.reported = now;
                 timeline.flush_records()?;
-                timeline.tell(Entry::Progress(timeline.clock.now_ns()))?;
+                timeline.tell(RunEvent::Progress(timeline.clock.now_ns()))?;
             }
         }
         Ok(None)
@@ -190,7 +190,7 @@ impl Run<'_> {
                     "vCPU {index}: {state:?}, rip {rip:#x}, rsp {rsp:#x}, rflags {rflags:#x}, cr2 {cr2:#x}\n"
                 );
             }
-            self.timeline.tell_from(machine.number, Entry::Console(text.into_bytes()))?;
+            self.timeline.tell_from(machine.number, RunEvent::Console(text.into_bytes()))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! A run's end, told.
 
-use stasis_journal::{Ending, Entry, MachineOutcome, Outcome};
+use stasis_run_events::{Ending, MachineOutcome, Outcome, RunEvent};
 
 use super::Run;
 use crate::error::Error;
@@ -11,14 +11,14 @@ impl Run<'_> {
         self.timeline.statistics.finish(&self.timeline.clock, frozen);
         self.timeline.flush_records()?;
         // The last that is told of the drives: what their end does is not a guest's.
-        self.timeline.tell(Entry::Progress(self.timeline.clock.now_ns()))?;
+        self.timeline.tell(RunEvent::Progress(self.timeline.clock.now_ns()))?;
         if matches!(ending, Ending::Hung | Ending::Panicked | Ending::VirtualLimit) {
             self.show_processors()?;
         }
         for machine in &mut self.machines {
             let rest = machine.serial.rest();
             if !rest.is_empty() {
-                self.timeline.tell_from(machine.number, Entry::Console(rest))?;
+                self.timeline.tell_from(machine.number, RunEvent::Console(rest))?;
             }
         }
         let now = self.timeline.clock.now_ns();

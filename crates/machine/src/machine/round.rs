@@ -1,7 +1,7 @@
 //! One round: processors of which each can go on without the others are in guest
 //! mode at the same time, on several threads of the host.
 
-use stasis_journal::Ending;
+use stasis_run_events::Ending;
 
 use super::slice::Begun;
 use super::vm::After;

@@ -1,15 +1,15 @@
 //! What all machines of a run share: the clock, the host's processor, the
-//! journal.
+//! event stream.
 
-use stasis_journal::{Entry, IoRecord, Journal};
+use stasis_run_events::{EventSink, IoRecord, RunEvent};
 
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::statistics::Statistics;
 
-/// I/O records that go to the journal together.
+/// I/O records that go to the event stream together.
 pub(super) const BATCH: usize = 512;
-/// What those I/Os moved at most (bytes): a journal may want to know of it.
+/// What those I/Os moved at most (bytes): an event stream may want to know of it.
 pub(super) const BATCH_BYTES: u64 = 4 << 20;
 
 /// The timeline.
@@ -21,8 +21,8 @@ pub(super) struct Timeline<'j> {
     pub(super) lateness: u64,
     /// Machines that are still preparing.
     pub(super) preparing: usize,
-    pub(super) journal: &'j mut dyn Journal,
-    /// Whose entries the journal takes now, where there are several machines.
+    pub(super) events: &'j mut dyn EventSink,
+    /// Whose events are told now, where there are several machines.
     pub(super) from: Option<u16>,
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
@@ -36,24 +36,24 @@ impl Timeline<'_> {
         }
         self.recorded_bytes = 0;
         let records = std::mem::replace(&mut self.records, Vec::with_capacity(BATCH));
-        self.tell(Entry::Ios(records))
+        self.tell(RunEvent::Ios(records))
     }
 
-    pub(super) fn tell(&mut self, entry: Entry) -> Result<(), Error> {
-        self.journal.entry(entry).map_err(Error::Journal)
+    pub(super) fn tell(&mut self, event: RunEvent) -> Result<(), Error> {
+        self.events.event(event).map_err(Error::EventSink)
     }
 
     /// Says whose entries follow, if that is not known.
     pub(super) fn say_from(&mut self, machine: u16) -> Result<(), Error> {
         if self.from.is_some_and(|from| from != machine) {
             self.from = Some(machine);
-            self.tell(Entry::From(machine))?;
+            self.tell(RunEvent::From(machine))?;
         }
         Ok(())
     }
 
-    pub(super) fn tell_from(&mut self, machine: u16, entry: Entry) -> Result<(), Error> {
+    pub(super) fn tell_from(&mut self, machine: u16, event: RunEvent) -> Result<(), Error> {
         self.say_from(machine)?;
-        self.tell(entry)
+        self.tell(event)
     }
 }

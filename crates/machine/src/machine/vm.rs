@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stasis_clock::Nanos;
-use stasis_journal::Ending;
+use stasis_run_events::Ending;
 
 use super::timeline::{Timeline, BATCH, BATCH_BYTES};
 use crate::apic::Expiry;

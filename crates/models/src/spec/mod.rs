@@ -291,6 +291,10 @@ impl ModelSpec {
     ///
     /// # Errors
     /// [`ResolveError`], which names the file.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is read becomes part of the description, before a model is built"
+    )]
     pub fn resolve(&mut self, base: &Path) -> Result<(), ResolveError> {
         let ModelTable::Profile(spec) = &mut self.table else { return Ok(()) };
         let (Some(file), None) = (&spec.file, &spec.profile) else { return Ok(()) };

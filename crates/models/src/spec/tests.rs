@@ -1,3 +1,4 @@
+#![allow(clippy::disallowed_methods, reason = "files that descriptions name")]
 use super::*;
 use crate::named::NAMED;
 

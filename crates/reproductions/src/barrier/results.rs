@@ -1,7 +1,7 @@
 //! What a workload did, from what its run left.
 
 use anyhow::{Context, Result};
-use stasis_image::Counters;
+use stasis_qcow2::Counters;
 use stasis_report::DriveSummary;
 
 use super::load::Outcome;

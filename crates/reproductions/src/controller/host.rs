@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use stasis_guest_image::Guest;
-use stasis_qemu::{Accelerator, Backend, Cache, Config, Drive, Job, Piece, Stream, Vm};
+use stasis_qemu_vm::{Accelerator, Backend, Cache, Config, Drive, Job, Piece, Stream, Vm};
 
 use super::measured::Measured;
 

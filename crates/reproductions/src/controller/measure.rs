@@ -8,12 +8,12 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use stasis_function::network::Network;
-use stasis_function::{pin, scripts, Definition, Plan, Polling};
 use stasis_guest_image::{Guest, Recipe};
-use stasis_qemu::process::Process;
-use stasis_qemu::{readiness, Accelerator, Vm};
+use stasis_qemu_vm::process::Process;
+use stasis_qemu_vm::{readiness, Accelerator, Vm};
 use stasis_runner::failure;
+use stasis_storage_function::network::Network;
+use stasis_storage_function::{pin, scripts, Definition, Plan, Polling};
 
 use super::measured::Measured;
 use super::shell::{here, inside};
@@ -145,7 +145,7 @@ impl Bench<'_> {
             };
             eprintln!("{what}: {}", failure::told(&error));
             let ended = error.chain().filter_map(|cause| cause.downcast_ref()).any(|cause| {
-                use stasis_qemu::Error::{Boot, Ended, Silent};
+                use stasis_qemu_vm::Error::{Boot, Ended, Silent};
                 matches!(cause, Ended { .. } | Boot { .. } | Silent { .. })
             });
             if !ended || left == 0 {
@@ -252,7 +252,7 @@ impl Bench<'_> {
         })
     }
 
-    fn boot(&self, plan: &Plan, config: &stasis_qemu::Config) -> Result<Vm> {
+    fn boot(&self, plan: &Plan, config: &stasis_qemu_vm::Config) -> Result<Vm> {
         let mut config = config.clone();
         config.boot_limit = BOOT;
         let mut vm = Vm::start(&config).context("the guest does not start")?;

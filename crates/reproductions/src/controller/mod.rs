@@ -19,8 +19,8 @@ mod steady;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use stasis_function::Definition;
-use stasis_qemu::probe::{probe, KvmState};
+use stasis_qemu_vm::probe::{probe, KvmState};
+use stasis_storage_function::Definition;
 use stasis_terminal::ensure_guest;
 
 use crate::publication::{Findings, Publication, Request};

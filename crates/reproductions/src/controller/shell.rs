@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{bail, Context, Result};
-use stasis_qemu::{Job, Piece, Vm};
+use stasis_qemu_vm::{Job, Piece, Vm};
 
 /// Longest that a script in a guest may take (ms).
 const LIMIT: u64 = 300_000;
@@ -36,7 +36,7 @@ pub fn inside(vm: &mut Vm, script: &str) -> Result<String> {
     job.limit_ms = LIMIT;
     let (mut said, mut errors) = (Vec::new(), Vec::new());
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| match piece {
-        Piece::Output(stasis_qemu::Stream::Output, bytes) => said.extend_from_slice(bytes),
+        Piece::Output(stasis_qemu_vm::Stream::Output, bytes) => said.extend_from_slice(bytes),
         Piece::Output(_, bytes) => errors.extend_from_slice(bytes),
         Piece::Results(_) => {}
     })?;

@@ -2,7 +2,7 @@
 
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::{Layer, Submission};
-use stasis_image::CreateOptions;
+use stasis_qcow2::CreateOptions;
 
 use super::*;
 use crate::drives::Drives;
@@ -37,11 +37,11 @@ fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let size = Some(4 << 20);
     std::fs::write(folder.path().join("base.raw"), vec![1; 4 * MIB]).unwrap();
-    let backing = Some(("base.raw".into(), Some(stasis_image::Format::Raw)));
+    let backing = Some(("base.raw".into(), Some(stasis_qcow2::Format::Raw)));
     let top = CreateOptions { size, backing, ..CreateOptions::default() };
-    stasis_image::create(&folder.path().join("top.qcow2"), &top).unwrap();
+    stasis_qcow2::create(&folder.path().join("top.qcow2"), &top).unwrap();
     let other = CreateOptions { size, ..CreateOptions::default() };
-    stasis_image::create(&folder.path().join("other.qcow2"), &other).unwrap();
+    stasis_qcow2::create(&folder.path().join("other.qcow2"), &other).unwrap();
     folder
 }
 
@@ -118,7 +118,7 @@ fn regions_and_images_lie_side_by_side_on_a_drive() {
     let base = std::fs::read(folder.path().join("base.raw")).unwrap();
     assert!(base.iter().all(|&byte| byte == 1), "a file below is only read");
     for image in ["top.qcow2", "other.qcow2"] {
-        let (header, report, _) = stasis_image::check(&folder.path().join(image)).unwrap();
+        let (header, report, _) = stasis_qcow2::check(&folder.path().join(image)).unwrap();
         assert!(report.is_sound() && !header.dirty(), "{image}: {report:?}");
     }
 }

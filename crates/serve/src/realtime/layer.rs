@@ -157,7 +157,7 @@ impl Layer for RealTime {
         }
     }
 
-    // Guests of a server ask its host's scheduler, see `stasis-coordinate`.
+    // Guests of a server ask its host's scheduler, see `stasis-guest-hints`.
     fn help(&mut self, _: Nanos, _: bool) {}
 
     fn urge(&mut self, _: &mut dyn Iterator<Item = u64>) {}

@@ -1,7 +1,7 @@
 //! The inner side: the program as `/init` of the software host.
 //!
 //! Everything that crosses the boundary does so synchronously, within one
-//! instruction of the emulated processor: the journal leaves through QEMU's
+//! instruction of the emulated processor: the event stream leaves through QEMU's
 //! debug console (long entries: see `packet.rs`), inputs arrive by fw_cfg's DMA. Only a stop, and passed
 //! drives, are asynchronous.
 
@@ -16,7 +16,7 @@ use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, SAVE_ITEM};
 use crate::packet::PAUSE;
 use fwcfg::FwCfg;
 use output::Port;
-use stasis_journal::{Entry, Journal, Stage};
+use stasis_run_events::{EventSink, RunEvent, Stage};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -65,7 +65,7 @@ pub fn is_here() -> bool {
 
 /// Does everything that `/init` has to do, calls `run` with the job, and ends
 /// the software host when it returns. A panic in `run` becomes
-/// [`Entry::Failed`].
+/// [`RunEvent::Failed`].
 pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
     let ended = std::panic::catch_unwind(|| {
         let (mut inside, job) = Inside::start()?;
@@ -86,7 +86,7 @@ pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
     };
     if let Some(message) = message {
         // Cannot fail: it is a port write.
-        let _ = Port.entry(Entry::Failed(message));
+        let _ = Port.event(RunEvent::Failed(message));
     }
     port::end()
 }
@@ -94,7 +94,7 @@ pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
 /// What the inner side has of the outer world.
 pub struct Inside {
     items: FwCfg,
-    journal: Port,
+    events: Port,
     stop: stop::Listener,
     drives: Vec<PathBuf>,
 }
@@ -105,7 +105,7 @@ impl Inside {
     fn start() -> Result<(Self, Vec<u8>), InsideError> {
         let buffer = || {
             output::prepare().map_err(|source| InsideError::Start {
-                what: "reserve memory for the journal".into(),
+                what: "reserve memory for the events".into(),
                 source,
             })
         };
@@ -116,7 +116,7 @@ impl Inside {
             let drives = drives.collect();
             let job = items.whole(JOB_ITEM)?;
             let stop = stop::Listener::polled();
-            return Ok((Self { items, journal: Port, stop, drives }, job));
+            return Ok((Self { items, events: Port, stop, drives }, job));
         }
         boot::before_pause()?;
         buffer()?;
@@ -127,7 +127,7 @@ impl Inside {
         let drives = boot::load_drives(drives(&mut items)?)?;
         let job = items.whole(JOB_ITEM)?;
         let stop = stop::Listener::start()?;
-        Ok((Self { items, journal: Port, stop, drives }, job))
+        Ok((Self { items, events: Port, stop, drives }, job))
     }
 
     /// Tells that a job could run here.
@@ -140,7 +140,7 @@ impl Inside {
             }
         }
         // Cannot fail: it is a port write.
-        let _ = self.journal.entry(Entry::Stage(Stage::Calibrating));
+        let _ = self.events.event(RunEvent::Stage(Stage::Calibrating));
         Ok(())
     }
 
@@ -166,12 +166,12 @@ impl Inside {
 
     /// Where entries for the outer side go. Entries are out when the call
     /// returns.
-    pub fn journal(&mut self) -> &mut dyn Journal {
-        &mut self.journal
+    pub fn events(&mut self) -> &mut dyn EventSink {
+        &mut self.events
     }
 
-    /// A second way to the journal, for a caller that needs this value too.
-    pub fn journal_handle(&self) -> impl Journal + Send + 'static {
+    /// A second way to the events, for a caller that needs this value too.
+    pub fn event_sink(&self) -> impl EventSink + Send + 'static {
         Port
     }
 

@@ -1,9 +1,9 @@
-//! The journal's way out; see `packet.rs`.
+//! The event stream's way out; see `packet.rs`.
 
 use super::memory::{populate, PageMap};
 use super::port;
 use crate::packet::{bulk, place, short_head, BULK, SHORT};
-use stasis_journal::{encode, Entry, Journal};
+use stasis_run_events::{encode, EventSink, RunEvent};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,15 +17,15 @@ struct Output {
     bulk: Option<&'static mut [u8]>,
 }
 
-/// A handle on the journal.
+/// A handle on the event stream.
 pub(super) struct Port;
 
-impl Journal for Port {
-    fn entry(&mut self, entry: Entry) -> io::Result<()> {
+impl EventSink for Port {
+    fn event(&mut self, event: RunEvent) -> io::Result<()> {
         let Output { bytes, bulk: buffer } =
             &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
         bytes.clear();
-        encode(&entry, bytes);
+        encode(&event, bytes);
         match buffer {
             Some(memory) if bytes.len() > SHORT => {
                 for piece in bytes.chunks(memory.len()) {

@@ -14,7 +14,7 @@ pub(super) fn allow() -> io::Result<()> {
     Ok(())
 }
 
-/// Sends bytes to the journal.
+/// Sends bytes to the event stream.
 pub(super) fn write_journal(bytes: &[u8]) {
     write_bytes(JOURNAL_PORT, bytes);
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use stasis_block::units::format_size;
 use stasis_experiment::{GuestSpec, MachineSpec};
 use stasis_guest_image as guest_image;
-use stasis_qemu::probe::{self, KvmState};
+use stasis_qemu_vm::probe::{self, KvmState};
 use stasis_runner::free_space::free_space;
 use stasis_runner::{program, software_host};
 use stasis_softkvm::{Control, Form, Host, Requirements};

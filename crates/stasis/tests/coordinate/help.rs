@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use stasis_qemu::{Cache, Drive};
+use stasis_qemu_vm::{Cache, Drive};
 
 use crate::support::{run, start, Host, PATIENCE, WATCH};
 
@@ -26,7 +26,7 @@ fn weight(cgroup: &Path) -> String {
 const READ: &str = "dd if=/dev/vda of=/dev/null bs=4k count=2000 iflag=direct 2>/dev/null";
 
 #[test]
-#[ignore = "boots a guest"]
+#[ignore = "boots a guest: make system-test"]
 fn a_guests_bfq_raises_the_weight_of_its_cgroup() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
@@ -91,7 +91,7 @@ const VERSION_2: &str = "mkdir /tmp/cg; mount -t cgroup2 none /tmp/cg; mkdir /tm
     host guest; cat /tmp/cg/guest/io.bfq.weight; cat /tmp/state/*guest; true";
 
 #[test]
-#[ignore = "boots a guest"]
+#[ignore = "boots a guest: make system-test"]
 fn weights_of_cgroup_v2_are_understood() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use stasis_qemu::{Backend, Drive, Vm};
+use stasis_qemu_vm::{Backend, Drive, Vm};
 
 use crate::support::{run, start, Host, PATIENCE, WATCH};
 
@@ -180,7 +180,7 @@ fn median(times: &[f64]) -> f64 {
 }
 
 #[test]
-#[ignore = "boots a guest, changes cgroups and a loop device, takes minutes"]
+#[ignore = "boots a guest, changes cgroups and a loop device, takes minutes: make slow-test"]
 fn start_up_beside_readers() {
     let folder = tempfile::tempdir().unwrap();
     let slow = Slow::new(folder.path());

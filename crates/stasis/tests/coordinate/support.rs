@@ -7,7 +7,7 @@ use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
-use stasis_qemu::{Accelerator, Config, Drive, Job, Vm};
+use stasis_qemu_vm::{Accelerator, Config, Drive, Job, Vm};
 
 pub const STASIS: &str = env!("CARGO_BIN_EXE_stasis");
 /// Longer than any wait here takes on a busy machine.
@@ -99,7 +99,7 @@ pub fn run(vm: &mut Vm, script: &str) -> String {
     (job.keep_processes, job.send_results) = (true, false);
     let mut said = Vec::new();
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| {
-        if let stasis_qemu::Piece::Output(_, bytes) = piece {
+        if let stasis_qemu_vm::Piece::Output(_, bytes) = piece {
             said.extend_from_slice(bytes);
         }
     });

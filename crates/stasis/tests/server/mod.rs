@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use stasis_qemu::readiness::Readiness;
+use stasis_qemu_vm::readiness::Readiness;
 
 /// A process that is killed where its test ends.
 pub struct Process(pub Child);

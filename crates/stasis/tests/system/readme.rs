@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use stasis_qemu::readiness::Readiness;
+use stasis_qemu_vm::readiness::Readiness;
 
 use crate::support::Bench;
 
@@ -32,7 +32,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("blktrace ", "measures a real drive"),
     ("nvme ", "is for the guest"),
     ("nfs-ls ", "a program of somebody else"),
-    ("cargo run ", "compiles: crates/ordered/tests"),
+    ("cargo run ", "compiles: crates/ordered-disk/tests"),
     ("qemu-system-x86_64 ", "has an ellipsis: tests/vmm.rs"),
     ("cloud-hypervisor ", "has an ellipsis"),
     ("systemd-run ", "has an ellipsis"),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use stasis_qemu::Vm;
+use stasis_qemu_vm::Vm;
 
 use super::super::blocks::Rate;
 use super::super::measured::Way;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{bail, Result};
 use stasis_block::units::format_duration;
 use stasis_clock::{MILLISECOND, SECOND};
-use stasis_coordinate::guest::{run, Said};
-use stasis_coordinate::guest_end::Manner;
-use stasis_coordinate::PORT_NAME;
+use stasis_guest_hints::guest::{run, Said};
+use stasis_guest_hints::guest_end::Manner;
+use stasis_guest_hints::PORT_NAME;
 use stasis_report::units::duration as shown;
 use stasis_serve::systemd;
 
@@ -69,11 +69,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     let ready = || {
-        systemd::notify("READY=1");
+        systemd::ready();
         say("watching bfq");
     };
     let said = run(port, manner, stop.as_fd(), &mut { ready }, &mut tell)?;
-    systemd::notify("STOPPING=1");
+    systemd::stopping();
     if !arguments.quiet {
         say(&summary(&said));
     }

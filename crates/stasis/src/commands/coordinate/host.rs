@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::PoisonError;
 
 use anyhow::{Context, Result};
-use stasis_coordinate::drive;
-use stasis_coordinate::host::{Guest, Host, Settings};
-use stasis_coordinate::report;
+use stasis_guest_hints::drive;
+use stasis_guest_hints::host::{Guest, Host, Settings};
+use stasis_guest_hints::report;
 use stasis_scheduler::WEIGHTS;
 use stasis_serve::systemd;
 
@@ -104,7 +104,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         })
         .with_context(|| format!("cannot listen on {address}"))?;
     }
-    systemd::notify("READY=1");
+    systemd::ready();
     let usual = ["connected", "disconnected", "helped", "not helped any more"];
     let mut tell = |socket: &str, news: &str| {
         if !(arguments.quiet && usual.contains(&news)) {
@@ -112,7 +112,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     let reports = host.run(stop.as_fd(), &mut tell)?;
-    systemd::notify("STOPPING=1");
+    systemd::stopping();
     if !arguments.quiet {
         reports.iter().for_each(|guest| say(&guest.summary()));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use stasis_crash::{Check, StateReader, Verdict};
 use stasis_guest_image::Guest;
-use stasis_qemu::{Checker, Config, Disks, Finding, Task};
+use stasis_qemu_vm::{Checker, Config, Disks, Finding, Task};
 
 /// Longest that a check may take, in its guest's time.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -14,8 +14,8 @@ use nix::sys::memfd::{memfd_create, MFdFlags};
 use stasis_block::{Command, Operation, Status};
 use stasis_crash::{Content, Contents, HeadDrive, Remains, Walk, SECTOR};
 use stasis_drive::{Drive, Layer};
-use stasis_image::{Extent, Format, Image, ImageError, Kind, Link, Settings, Timeless};
 use stasis_media::{Execution, OpenOptions};
+use stasis_qcow2::{Extent, Format, Image, ImageError, Kind, Link, Settings, Timeless};
 use stasis_runner::recording::copy_sparse;
 
 /// A drive's disk in the state that is looked at.
@@ -391,7 +391,7 @@ impl ImageDisk {
             return Ok(Ok(())); // nothing has changed
         }
         let opened = || -> Result<(Image, Vec<Extent>), ImageError> {
-            let (opening, medium) = stasis_image::open_links(self.links.clone(), false, &options)?;
+            let (opening, medium) = stasis_qcow2::open_links(self.links.clone(), false, &options)?;
             let drive = Drive::new(0, "state".into(), Box::new(Timeless::default()), medium);
             let mut image = opening.open(Box::new(drive), Settings::default())?;
             let extents = image.map()?;

@@ -12,7 +12,7 @@ use stasis_crash::{
     Check, Contents, Cut, Judge, Plan, Position, Promise, Remains, StateReader, Story, Verdict,
     Walk,
 };
-use stasis_image::Durability;
+use stasis_qcow2::Durability;
 
 use super::disks::{after_cut, Disk};
 

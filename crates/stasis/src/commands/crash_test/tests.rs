@@ -11,8 +11,8 @@ use stasis_crash::{
     Verdict,
 };
 use stasis_drive::{Drive, Layer, Submission};
-use stasis_image::{CreateOptions, Durability, Settings};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
+use stasis_qcow2::{CreateOptions, Durability, Settings};
 
 use super::session::{Kind, Looks, Outcome, Session};
 
@@ -133,10 +133,10 @@ fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u6
         let create =
             CreateOptions { size: Some(SIZE), cluster_size: 4096, ..CreateOptions::default() };
         let _ = std::fs::remove_file(&base);
-        stasis_image::create(&base, &create).unwrap();
+        stasis_qcow2::create(&base, &create).unwrap();
         let copy = folder.join("copy");
         std::fs::copy(&base, &copy).unwrap();
-        let (opened, files) = stasis_image::open_files(&copy, true, &options).unwrap();
+        let (opened, files) = stasis_qcow2::open_files(&copy, true, &options).unwrap();
         (opening, medium) = (Some(opened), files);
         (head.base, head.image) = (Some("disk.before".into()), Some(settings));
     } else {

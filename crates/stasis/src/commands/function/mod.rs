@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use stasis_block::units::{format_duration, parse_size};
-use stasis_function::network::Network;
-use stasis_function::plan::huge_pages_free;
-use stasis_function::status::{self, Place, State, Status};
-use stasis_function::supervisor::{supervise, Event};
-use stasis_function::{pin, shipped, Plan, Polling};
-use stasis_qemu::probe::{probe, KvmState};
-use stasis_qemu::Accelerator;
+use stasis_qemu_vm::probe::{probe, KvmState};
+use stasis_qemu_vm::Accelerator;
+use stasis_storage_function::network::Network;
+use stasis_storage_function::plan::huge_pages_free;
+use stasis_storage_function::status::{self, Place, State, Status};
+use stasis_storage_function::supervisor::{supervise, Event};
+use stasis_storage_function::{pin, shipped, Plan, Polling};
 use stasis_terminal::{ensure_guest, print, stop_on_signals};
 
 /// What `stasis function` does.
@@ -296,7 +296,7 @@ fn note(plan: &Plan, known: &mut Status, event: &Event) {
             known.state = State::Well;
             known.machine = *machine;
             known.kvm = *kvm;
-            stasis_serve::systemd::notify("READY=1");
+            stasis_serve::systemd::ready();
             let ports: Vec<_> =
                 known.ports.iter().map(|(name, at)| format!("{name} at {at}")).collect();
             let by = if *kvm { "KVM" } else { "emulation" };

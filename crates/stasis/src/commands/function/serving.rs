@@ -14,11 +14,11 @@ use anyhow::{bail, Context, Result};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use stasis_experiment::{DriveSpec, Experiment};
-use stasis_function::Polling;
 use stasis_media::MediumSpec;
-use stasis_qemu::process::Process;
-use stasis_qemu::readiness;
+use stasis_qemu_vm::process::Process;
+use stasis_qemu_vm::readiness;
 use stasis_runner::{failure, program};
+use stasis_storage_function::Polling;
 
 use super::RunArguments;
 

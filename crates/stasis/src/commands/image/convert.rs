@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{bail, Context, Result};
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::Layer;
-use stasis_image::{CreateOptions, Image, Kind};
+use stasis_qcow2::{CreateOptions, Image, Kind};
 
 use super::{open, ConvertArguments, ImageFormat};
 
@@ -129,7 +129,7 @@ fn to_image(source: &mut From, size: u64, to: &Path) -> Result<()> {
     // A raw file may end within a sector.
     let whole = size.next_multiple_of(512);
     let options = CreateOptions { size: Some(whole), ..CreateOptions::default() };
-    stasis_image::create(to, &options)?;
+    stasis_qcow2::create(to, &options)?;
     let mut image = open(to, true, None)?;
     source.copy(size, |at, data| {
         let mut data = data.to_vec();

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 use stasis_block::units::parse_size;
 use stasis_drive::Drive;
-use stasis_image::{CreateOptions, Format, Image, Settings, Timeless};
 use stasis_media::{Execution, OpenOptions};
+use stasis_qcow2::{CreateOptions, Format, Image, Settings, Timeless};
 
 /// What can be done with an image.
 #[derive(Debug, Subcommand)]
@@ -170,7 +170,7 @@ fn create(arguments: &CreateArguments) -> Result<ExitCode> {
         lazy_refcounts: arguments.lazy_refcounts,
         backing: arguments.backing.clone().map(|name| (name, format)),
     };
-    stasis_image::create(&arguments.file, &options)?;
+    stasis_qcow2::create(&arguments.file, &options)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -188,7 +188,7 @@ fn open(path: &Path, writable: bool, snapshot: Option<&str>) -> Result<Image> {
         delay: Duration::ZERO,
         base: Path::new(""),
     };
-    let (opening, medium) = stasis_image::open_files(path, writable, &options)?;
+    let (opening, medium) = stasis_qcow2::open_files(path, writable, &options)?;
     let model = Box::new(Timeless::default());
     let drive = Box::new(Drive::new(0, "image".into(), model, medium));
     let image = match snapshot {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::json;
 use stasis_block::units::format_size;
-use stasis_image::{ImageError, Kind};
+use stasis_qcow2::{ImageError, Kind};
 use stasis_terminal::print;
 
 use super::open;
@@ -19,7 +19,7 @@ const LEAKS: u8 = 3;
 
 /// `stasis image info`.
 pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
-    let found = match stasis_image::find(path) {
+    let found = match stasis_qcow2::find(path) {
         Err(ImageError::NotQcow2(_)) => return raw(path, json),
         found => found?,
     };
@@ -66,7 +66,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
             writeln!(text, "below: {name}")?;
         }
         for path in newer {
-            writeln!(text, "{}", stasis_image::newer_below(&path))?;
+            writeln!(text, "{}", stasis_qcow2::newer_below(&path))?;
         }
         for one in &found.snapshots {
             writeln!(text, "snapshot: {} ({}), {}", one.name, one.id, format_size(one.size))?;
@@ -101,7 +101,7 @@ fn raw(path: &Path, json: bool) -> Result<ExitCode> {
 
 /// `stasis image check`.
 pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
-    let (header, report, _) = stasis_image::check(path)?;
+    let (header, report, _) = stasis_qcow2::check(path)?;
     let text = if json {
         let value = json!({
             "file": path.display().to_string(),

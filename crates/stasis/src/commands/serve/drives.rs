@@ -9,7 +9,7 @@ use stasis_drive::Layer;
 use stasis_experiment::DriveSpec;
 use stasis_media::{Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions};
 use stasis_models::{BuildContext, Model, ModelSpec, ModelTable};
-use stasis_ordered::{Disk, OrderedMedium};
+use stasis_ordered_disk::{Disk, OrderedMedium};
 use stasis_runner::failure;
 use stasis_serve::{Below, NewDrive, RealTime, Shared, Store};
 use stasis_virtio::{Config, NotifyPolicy};
@@ -131,7 +131,7 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 fn is_taken(error: &anyhow::Error) -> bool {
-    use stasis_image::ImageError;
+    use stasis_qcow2::ImageError;
     error.chain().any(|cause| {
         // An image's error speaks for the medium's, which is not in the chain then.
         matches!(cause.downcast_ref(), Some(OpenError::Locked(_) | OpenError::Busy(_)))
@@ -139,7 +139,7 @@ fn is_taken(error: &anyhow::Error) -> bool {
                 cause.downcast_ref(),
                 Some(ImageError::Open(OpenError::Locked(_) | OpenError::Busy(_)))
             )
-            || matches!(cause.downcast_ref(), Some(stasis_ordered::OpenError::Locked(_)))
+            || matches!(cause.downcast_ref(), Some(stasis_ordered_disk::OpenError::Locked(_)))
     })
 }
 
@@ -152,7 +152,7 @@ impl Opening {
             MediumSpec::Qcow2 { path, settings } => {
                 let path = base.join(path);
                 let (opening, medium) =
-                    patiently(|| Ok(stasis_image::open_files(&path, true, &options)?))?;
+                    patiently(|| Ok(stasis_qcow2::open_files(&path, true, &options)?))?;
                 (Some((opening, *settings)), medium)
             }
             MediumSpec::Ordered { path, size, settings } => {
@@ -179,11 +179,11 @@ fn open_ordered(path: &Path, size: Option<u64>, settings: &ImageSettings) -> Res
         Disk::create(path, size)?;
     }
     let ImageSettings { durability, max_lag, max_lag_bytes } = *settings;
-    let usual = stasis_ordered::Options::default();
-    let options = stasis_ordered::Options { durability, max_lag, max_lag_bytes, ..usual };
+    let usual = stasis_ordered_disk::Options::default();
+    let options = stasis_ordered_disk::Options { durability, max_lag, max_lag_bytes, ..usual };
     let (disk, recovered) = Disk::open(path, options)?;
     if recovered.replayed > 0 || recovered.cut > 0 {
-        let stasis_ordered::Recovered { replayed, cut } = recovered;
+        let stasis_ordered_disk::Recovered { replayed, cut } = recovered;
         let told = format!("recovered: {replayed} bytes of the log carried, {cut} cut off");
         stasis_serve::log::warn(&path.display().to_string(), &told);
     }

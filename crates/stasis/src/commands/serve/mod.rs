@@ -211,9 +211,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if !serve.unconfined {
         confine::calls()?;
     }
-    systemd::notify("READY=1");
+    systemd::ready();
     signals.read_exact(&mut [0]).context("cannot wait for signals")?;
-    systemd::notify("STOPPING=1");
+    systemd::stopping();
     let report = server.report();
     // A large model takes its time to tell: only where it is written down.
     let inside = results.as_ref().map(|_| server.inside()).unwrap_or_default();

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use stasis_journal::{Ending, IoRecord};
 use stasis_report::{Drive, Recorder, ReportError};
+use stasis_run_events::{Ending, IoRecord};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
 use stasis_serve::{confine, NewDrive, Records};

@@ -1,0 +1,39 @@
+//! A file that may be anything, taken for an image: it is refused, or it works.
+
+use std::path::Path;
+use std::time::Duration;
+
+use stasis_block::{Command, Operation};
+use stasis_drive::{Drive, Layer};
+use stasis_media::{Execution, OpenOptions};
+use stasis_qcow2::{Settings, Timeless};
+
+/// Looks at it, and where it can be opened, writes, reads, discards and flushes.
+/// `true` if it could be opened.
+pub fn exercise(path: &Path) -> bool {
+    let _ = stasis_qcow2::check(path);
+    let base = Path::new("");
+    let options = OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
+    let Ok((opening, medium)) = stasis_qcow2::open_files(path, true, &options) else {
+        return false;
+    };
+    let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+    let Ok(mut image) = opening.open(Box::new(drive), Settings::default()) else { return false };
+    let size = image.capacity().min(1 << 20);
+    let half = size / 2 / 512 * 512;
+    for (operation, offset, length) in [
+        (Operation::Write, 0, size.min(1024)),
+        (Operation::Read, 0, size),
+        (Operation::Discard, 1024, size.saturating_sub(1024)),
+        (Operation::Write, half, half.min(4096)),
+        (Operation::Flush, 0, 0),
+    ] {
+        let data = match operation {
+            Operation::Write | Operation::Read => vec![1; length as usize],
+            _ => vec![],
+        };
+        let _ = image.instant(Command::new(operation, offset, length), data);
+    }
+    let _ = image.map();
+    true
+}

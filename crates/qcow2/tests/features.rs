@@ -1,0 +1,176 @@
+//! What images can be made of: files below, snapshots, growth, compression.
+
+mod common;
+
+use std::path::Path;
+
+use common::*;
+use stasis_block::Status;
+use stasis_drive::{Drive, Layer};
+use stasis_qcow2::{create, CreateOptions, Durability, Format, Kind, Timeless};
+
+const CLUSTER: usize = 64 << 10;
+
+fn make(path: &Path, size: u64) {
+    create(path, &CreateOptions { size: Some(size), ..CreateOptions::default() }).unwrap();
+}
+
+fn driver(path: &Path) -> Driver<stasis_qcow2::Image> {
+    Driver::new(open(path, 1, settings(Durability::Flush)).unwrap())
+}
+
+#[test]
+fn a_relative_path_starts_from_its_base() {
+    // Itself relative, as a folder of results is.
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let base = Path::new(folder.path().file_name().unwrap());
+    make(&base.join("below.qcow2"), 1 << 20);
+    let backing = Some(("below.qcow2".into(), None));
+    create(&base.join("top.qcow2"), &CreateOptions { backing, ..CreateOptions::default() })
+        .unwrap();
+    let options = stasis_media::OpenOptions { base, ..options() };
+    let (opening, _) = stasis_qcow2::open_files(Path::new("top.qcow2"), true, &options).unwrap();
+    assert_eq!(opening.found().links.len(), 2);
+}
+
+#[test]
+fn a_new_image_is_as_qemu_makes_them() {
+    let folder = folder();
+    for (cluster_size, refcount_bits, lazy) in
+        [(64 << 10, 16, false), (512, 1, true), (2 << 20, 64, false), (4096, 8, true)]
+    {
+        let path = name(&folder, &format!("{cluster_size}.qcow2"));
+        let options = CreateOptions {
+            size: Some(20 << 20),
+            cluster_size,
+            refcount_bits,
+            lazy_refcounts: lazy,
+            backing: None,
+        };
+        create(&path, &options).unwrap();
+        qemu_agrees(&path);
+        let info = qemu_img(&["info", path.to_str().unwrap()]);
+        for part in [
+            format!("cluster_size: {cluster_size}"),
+            format!("refcount bits: {refcount_bits}"),
+            format!("lazy refcounts: {lazy}"),
+            "20971520 bytes".into(),
+        ] {
+            assert!(info.contains(&part), "{info}");
+        }
+        // There is one already.
+        assert!(create(&path, &options).is_err());
+    }
+}
+
+#[test]
+fn a_file_below_is_read_and_never_written() {
+    let folder = folder();
+    for format in [Format::Raw, Format::Qcow2] {
+        let [base, top] = ["base", "top"].map(|n| name(&folder, &format!("{n}-{format:?}")));
+        let size = 10 * CLUSTER;
+        let mut disk: Vec<u8> = (0..size).map(|at| (at / 512) as u8).collect();
+        match format {
+            Format::Raw => std::fs::write(&base, &disk).unwrap(),
+            Format::Qcow2 => {
+                make(&base, size as u64);
+                assert_eq!(driver(&base).write(0, disk.clone()), Status::Ok);
+            }
+        }
+        let below = std::fs::read(&base).unwrap();
+        let file = base.file_name().unwrap().to_str().unwrap().to_owned();
+        let options = CreateOptions { backing: Some((file, None)), ..CreateOptions::default() };
+        create(&top, &options).unwrap();
+        let mut image = driver(&top);
+        assert_eq!(image.layer.capacity(), size as u64);
+        assert_same(&image.read(0, size as u64), &disk, "all from below");
+        // Part of a cluster: the rest comes from below.
+        assert_eq!(image.write(CLUSTER as u64 + 1024, vec![0xaa; 512]), Status::Ok);
+        disk[CLUSTER + 1024..][..512].fill(0xaa);
+        assert_same(&image.read(0, size as u64), &disk, "one cluster of its own");
+        let map = image.layer.map().unwrap();
+        let own = map.iter().filter(|extent| matches!(extent.kind, Kind::Data(_)));
+        assert_eq!(own.map(|extent| extent.length).sum::<u64>(), CLUSTER as u64);
+        drop(image);
+        qemu_agrees(&top);
+        assert_same(&qemu_contents(&top), &disk, "as qemu-img reads it");
+        assert_same(&std::fs::read(&base).unwrap(), &below, "the file below");
+    }
+}
+
+#[test]
+fn snapshots_are_read_and_kept() {
+    let folder = folder();
+    let path = name(&folder, "disk.qcow2");
+    make(&path, 1 << 20);
+    let mut disk = vec![0; 1 << 20];
+    let mut states = Vec::new();
+    for round in 1..=3u8 {
+        let mut image = driver(&path);
+        for at in [0, 100_000 / 512 * 512, 500_000 / 512 * 512] {
+            let data = vec![round; 70 << 10];
+            assert_eq!(image.write(at, data), Status::Ok);
+            disk[at as usize..][..70 << 10].fill(round);
+        }
+        drop(image);
+        qemu_agrees(&path);
+        let tag = format!("after-{round}");
+        qemu_img(&["snapshot", "-c", &tag, path.to_str().unwrap()]);
+        states.push((tag, disk.clone()));
+    }
+    for (tag, state) in &states {
+        let (opening, medium) = open_files(&path, false, &options()).unwrap();
+        let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+        let image = opening.open_snapshot(Box::new(drive), tag).unwrap();
+        let mut image = Driver::new(image);
+        assert_same(&image.read(0, 1 << 20), state, tag);
+        assert_eq!(image.write(0, vec![9; 512]), Status::WriteError);
+    }
+    let (opening, medium) = open_files(&path, false, &options()).unwrap();
+    let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+    let message = opening.open_snapshot(Box::new(drive), "none").map(drop).unwrap_err().to_string();
+    assert!(message.contains("after-2"), "{message}");
+    assert_same(&qemu_contents(&path), &disk, "the active state");
+}
+
+#[test]
+fn disks_grow_and_keep_what_they_have() {
+    let folder = folder();
+    let path = name(&folder, "disk.qcow2");
+    let options =
+        CreateOptions { size: Some(1 << 20), cluster_size: 512, ..CreateOptions::default() };
+    create(&path, &options).unwrap();
+    let mut image = driver(&path);
+    assert_eq!(image.write(1000 * 512, vec![5; 1024]), Status::Ok);
+    // Far more tables than there were.
+    image.layer.grow(40 << 20).unwrap();
+    assert!(image.layer.grow(1 << 20).is_err());
+    image.layer.close().unwrap();
+    drop(image);
+    let mut image = driver(&path);
+    assert_eq!(image.layer.capacity(), 40 << 20);
+    assert_eq!(image.write((40 << 20) - 512, vec![6; 512]), Status::Ok);
+    assert_eq!(image.read(1000 * 512, 1024), vec![5; 1024]);
+    drop(image);
+    qemu_agrees(&path);
+}
+
+#[test]
+fn compressed_clusters_are_read_and_replaced() {
+    let folder = folder();
+    let [raw, path] = ["disk.raw", "disk.qcow2"].map(|n| name(&folder, n));
+    let mut disk: Vec<u8> = (0..1 << 20).map(|at: usize| (at / 1000) as u8).collect();
+    std::fs::write(&raw, &disk).unwrap();
+    let [from, to] = [&raw, &path].map(|p| p.to_str().unwrap());
+    qemu_img(&["convert", "-c", "-O", "qcow2", from, to]);
+    let mut image = driver(&path);
+    assert_same(&image.read(0, 1 << 20), &disk, "compressed");
+    for at in [0usize, 200_192, 900_096] {
+        assert_eq!(image.write(at as u64, vec![0xbb; 80_384]), Status::Ok);
+        disk[at..at + 80_384].fill(0xbb);
+    }
+    assert_same(&image.read(0, 1 << 20), &disk, "in part");
+    drop(image);
+    qemu_agrees(&path);
+    assert_same(&qemu_contents(&path), &disk, "as qemu-img reads it");
+}

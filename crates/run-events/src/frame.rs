@@ -1,0 +1,219 @@
+//! Entries as a stream of bytes: kind (1 byte), length (4 bytes, little
+//! endian), payload.
+
+use crate::{IoRecord, RunEvent, Stage};
+
+/// Longest payload of a frame; longer entries go out as several frames.
+const LIMIT: usize = 1 << 20;
+const HEADER: usize = 5;
+
+/// A stream that is not a events, or a damaged one.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FrameError {
+    /// The kind byte is none of ours.
+    #[error("events: unknown kind of frame {0:#04x}")]
+    Kind(u8),
+    /// A frame longer than any that is written.
+    #[error("events: frame of {0} bytes, more than the limit of {LIMIT}")]
+    Length(u32),
+    /// The payload does not fit its kind.
+    #[error("events: damaged {0} frame")]
+    Payload(&'static str),
+}
+
+/// Appends `event` to `out` as one or more frames.
+pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
+    let mut frames = |kind: u8, payload: &[u8], limit: usize| {
+        // An empty payload is still a frame: the event was made.
+        let mut rest = payload;
+        loop {
+            let (head, tail) = rest.split_at(rest.len().min(limit));
+            out.push(kind);
+            out.extend_from_slice(&(head.len() as u32).to_le_bytes());
+            out.extend_from_slice(head);
+            rest = tail;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    };
+    match event {
+        RunEvent::From(machine) => frames(b'm', &machine.to_le_bytes(), LIMIT),
+        RunEvent::Output(bytes) => frames(b'o', bytes, LIMIT),
+        RunEvent::ErrorOutput(bytes) => frames(b'x', bytes, LIMIT),
+        RunEvent::Console(bytes) => frames(b'c', bytes, LIMIT),
+        RunEvent::Stage(stage) => frames(b's', &[*stage as u8], LIMIT),
+        RunEvent::Progress(now) => frames(b'p', &now.to_le_bytes(), LIMIT),
+        RunEvent::Ios(records) => {
+            let mut payload = Vec::with_capacity(records.len() * IoRecord::ENCODED);
+            for record in records {
+                record.encode(&mut payload);
+            }
+            frames(b'i', &payload, LIMIT / IoRecord::ENCODED * IoRecord::ENCODED);
+        }
+        RunEvent::Results(bytes) => frames(b'r', bytes, LIMIT),
+        RunEvent::Record(bytes) => frames(b'd', bytes, LIMIT),
+        RunEvent::Outcome(outcome) => {
+            let json = serde_json::to_vec(outcome).expect("an outcome is plain data");
+            frames(b'e', &json, LIMIT);
+        }
+        RunEvent::Failed(message) => {
+            let cut = floor_char_boundary(message, LIMIT);
+            frames(b'f', &message.as_bytes()[..cut], LIMIT);
+        }
+    }
+}
+
+/// The longest cut of `text` that is no more than `limit` bytes and whole.
+fn floor_char_boundary(text: &str, limit: usize) -> usize {
+    let mut cut = text.len().min(limit);
+    while !text.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    cut
+}
+
+/// Reads frames back, however the stream was cut into pieces.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the stream's next piece.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole event, `None` until more is pushed.
+    pub fn next_event(&mut self) -> Result<Option<RunEvent>, FrameError> {
+        let rest = &self.buffer[self.start..];
+        let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
+        let [kind, length @ ..] = *header;
+        let length = u32::from_le_bytes(length);
+        if length as usize > LIMIT {
+            return Err(FrameError::Length(length));
+        }
+        let Some(payload) = rest.get(HEADER..HEADER + length as usize) else { return Ok(None) };
+        let event = decode(kind, payload)?;
+        self.start += HEADER + length as usize;
+        Ok(Some(event))
+    }
+}
+
+fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
+    Ok(match kind {
+        b'm' => RunEvent::From(u16::from_le_bytes(
+            payload.try_into().map_err(|_| FrameError::Payload("machine"))?,
+        )),
+        b'o' => RunEvent::Output(payload.to_vec()),
+        b'x' => RunEvent::ErrorOutput(payload.to_vec()),
+        b'c' => RunEvent::Console(payload.to_vec()),
+        b's' => RunEvent::Stage(match payload {
+            [0] => Stage::Preparing,
+            [1] => Stage::Calibrating,
+            [2] => Stage::Booting,
+            [3] => Stage::Running,
+            [4] => Stage::Collecting,
+            _ => return Err(FrameError::Payload("stage")),
+        }),
+        b'p' => RunEvent::Progress(u64::from_le_bytes(
+            payload.try_into().map_err(|_| FrameError::Payload("progress"))?,
+        )),
+        b'i' => {
+            let chunks = payload.chunks_exact(IoRecord::ENCODED);
+            if !chunks.remainder().is_empty() {
+                return Err(FrameError::Payload("ios"));
+            }
+            let records: Option<Vec<_>> = chunks
+                .map(|chunk| IoRecord::decode(chunk.try_into().expect("an exact chunk")))
+                .collect();
+            RunEvent::Ios(records.ok_or(FrameError::Payload("ios"))?)
+        }
+        b'r' => RunEvent::Results(payload.to_vec()),
+        b'd' => RunEvent::Record(payload.to_vec()),
+        b'e' => RunEvent::Outcome(
+            serde_json::from_slice(payload).map_err(|_| FrameError::Payload("outcome"))?,
+        ),
+        b'f' => RunEvent::Failed(String::from_utf8_lossy(payload).into_owned()),
+        other => return Err(FrameError::Kind(other)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stasis_block::Operation;
+
+    fn entries() -> impl Strategy<Value = RunEvent> {
+        let record = (any::<[u16; 5]>(), 0u8..8, any::<[bool; 4]>(), any::<[u64; 7]>()).prop_map(
+            |(
+                [drive, queue, stream, priority, code],
+                operation,
+                [failed, boot, fua, refused],
+                numbers,
+            )| {
+                let [offset, bytes, source, order, submit, target, delivered] = numbers;
+                IoRecord {
+                    drive,
+                    queue,
+                    operation: Operation::from_number(operation).unwrap(),
+                    failed,
+                    refused,
+                    code,
+                    boot,
+                    fua,
+                    stream,
+                    priority,
+                    offset,
+                    bytes,
+                    source,
+                    order,
+                    submit,
+                    target,
+                    delivered,
+                }
+            },
+        );
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Output),
+            prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Results),
+            prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Record),
+            any::<u64>().prop_map(RunEvent::Progress),
+            prop::collection::vec(record, 0..9).prop_map(RunEvent::Ios),
+            ".*".prop_map(RunEvent::Failed),
+            Just(RunEvent::Stage(Stage::Running)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn entries_survive_any_cutting(all in prop::collection::vec(entries(), 0..9), piece in 1usize..40) {
+            let mut stream = Vec::new();
+            for event in &all { encode(event, &mut stream); }
+            let mut decoder = Decoder::new();
+            let mut seen = Vec::new();
+            for bytes in stream.chunks(piece) {
+                decoder.push(bytes);
+                while let Some(event) = decoder.next_event().unwrap() { seen.push(event); }
+            }
+            prop_assert_eq!(seen, all);
+        }
+
+        #[test]
+        fn noise_never_panics(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut decoder = Decoder::new();
+            decoder.push(&noise);
+            while let Ok(Some(_)) = decoder.next_event() {}
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a run tells while it goes on: the guest's output, one record per I/O,
+//! progress, and how it ended.
+//!
+//! A machine writes [`RunEvent`]s into a [`EventSink`]. Where the machine runs
+//! inside the software KVM host, its events leave as a stream of frames
+//! ([`encode`], [`Decoder`]) that the program outside reads back into entries,
+//! so whoever writes results does not know where the machine ran.
+
+mod frame;
+mod outcome;
+mod record;
+
+pub use frame::{encode, Decoder, FrameError};
+pub use outcome::{
+    Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
+};
+pub use record::IoRecord;
+
+use stasis_clock::Nanos;
+
+/// One thing that a run tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEvent {
+    /// Where there are several machines: output, console and results that
+    /// follow are this one's. Before the first, they are machine 0's.
+    From(u16),
+    /// Bytes the command in the guest wrote to its standard output.
+    Output(Vec<u8>),
+    /// Bytes the command in the guest wrote to its standard error.
+    ErrorOutput(Vec<u8>),
+    /// Bytes the guest's kernel wrote to its console.
+    Console(Vec<u8>),
+    /// The run reached a new stage.
+    Stage(Stage),
+    /// Virtual time is at least so far (ns).
+    Progress(Nanos),
+    /// I/Os that have completed.
+    Ios(Vec<IoRecord>),
+    /// A piece of the tar stream of the guest's `/results`.
+    Results(Vec<u8>),
+    /// A piece of the stream of what the drives were asked, where that is
+    /// recorded.
+    Record(Vec<u8>),
+    /// The run is over.
+    Outcome(Box<Outcome>),
+    /// The run could not start or go on: a message for the user.
+    Failed(String),
+}
+
+/// The stages of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Stage {
+    /// The machine is being built, its memory filled.
+    Preparing = 0,
+    /// The exit costs are being measured.
+    Calibrating = 1,
+    /// The guest's kernel boots.
+    Booting = 2,
+    /// The command runs.
+    Running = 3,
+    /// The command has ended; its results are being fetched.
+    Collecting = 4,
+}
+
+/// Where a run's entries go.
+pub trait EventSink {
+    /// Takes one event. Errors are the writer's (a full disk, a closed pipe)
+    /// and end the run.
+    fn event(&mut self, event: RunEvent) -> std::io::Result<()>;
+}
+
+impl EventSink for Vec<RunEvent> {
+    fn event(&mut self, event: RunEvent) -> std::io::Result<()> {
+        self.push(event);
+        Ok(())
+    }
+}

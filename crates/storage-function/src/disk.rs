@@ -1,0 +1,87 @@
+//! A function's NBD export as a file of the host: qemu-storage-daemon carries it
+//! over FUSE, so that whatever takes a file takes it, `stasis serve` too.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::mount::{umount2, MntFlags};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use stasis_qemu_vm::process::{with_path, Process};
+
+use crate::Error;
+
+const DAEMON: &str = "qemu-storage-daemon";
+/// How long I/Os wait for the function to come back before they fail (s).
+const RECONNECT: u32 = 120;
+/// How long it may take to appear, or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A disk that a function offers. Dropping it takes the file away.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    process: Option<Process>,
+    path: PathBuf,
+}
+
+impl Disk {
+    /// Shows the export `name` at `address` as a file in `folder`.
+    pub(crate) fn new(folder: &Path, name: &str, address: &(String, u16)) -> Result<Self, Error> {
+        let path = folder.join(name);
+        // What a killed supervisor has left; usually there is nothing.
+        let _ = umount2(&path, MntFlags::MNT_DETACH);
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(Error::file("create", &path))?;
+        let (host, port) = address;
+        let mut command = Command::new(DAEMON);
+        command
+            .arg("--blockdev")
+            .arg(format!(
+                "driver=nbd,node-name=disk,export={name},server.type=inet,server.host={host},\
+                 server.port={port},reconnect-delay={RECONNECT},discard=unmap"
+            ))
+            .arg("--export")
+            .arg(with_path("type=fuse,id=disk,node-name=disk,writable=on,mountpoint=", &path));
+        let process = Process::start(command, &[], &folder.join("disk.log"))
+            .map_err(Error::file("start (Debian's package qemu-system-common has it)", DAEMON))?;
+        let mut disk = Self { process: Some(process), path };
+        let start = Instant::now();
+        // The empty file below has no bytes, the disk has.
+        while !fs::metadata(&disk.path).is_ok_and(|file| file.len() > 0) {
+            let ended = disk.process.as_mut().and_then(Process::ended).is_some();
+            if ended || start.elapsed() > PATIENCE {
+                let detail = disk.process.as_mut().map(Process::detail).unwrap_or_default();
+                return Err(Error::Plan(format!(
+                    "{DAEMON} does not show the disk {}{detail}",
+                    disk.path.display()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(disk)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // It flushes, and takes its mount away.
+            let _ = kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM);
+            let start = Instant::now();
+            while process.ended().is_none() && start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,79 @@
+//! What can go wrong with a function, each with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a definition is refused, or a function does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No shipped function has the name, and no file is there.
+    #[error("there is no function `{word}`: the nearest that is shipped is `{nearest}` (`stasis function list`); a file of your own needs its path, such as ./function.toml")]
+    Unknown {
+        /// The word given.
+        word: String,
+        /// The nearest right one.
+        nearest: &'static str,
+    },
+    /// A definition is not as it should be.
+    #[error("{place}: {cause}")]
+    Definition {
+        /// The file, or the shipped function.
+        place: String,
+        /// What is wrong, and what would be right.
+        cause: String,
+    },
+    /// What was asked for does not go together.
+    #[error("{0}")]
+    Plan(String),
+    /// A file could not be used.
+    #[error("cannot {what} {path}: {source}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The same function runs already.
+    #[error("the function {name} runs already, as process {process}: stop it, or give this one another name by --name")]
+    Running {
+        /// Its name.
+        name: String,
+        /// Its supervisor.
+        process: u32,
+    },
+    /// It never was well.
+    #[error(
+        "the function {name} did not become well in {attempts} attempts; the last one: {reason}"
+    )]
+    NeverWell {
+        /// Its name.
+        name: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// Why not.
+        reason: String,
+    },
+    /// The machine cannot be made, now or later.
+    #[error(transparent)]
+    Machine(#[from] stasis_qemu_vm::Error),
+    /// The system refuses something that is not about a file.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn file(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { what, path, source }
+    }
+}

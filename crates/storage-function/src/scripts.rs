@@ -1,0 +1,123 @@
+//! What runs in the guest besides a function's own script.
+
+use std::io;
+use std::path::Path;
+
+use stasis_qemu_vm::Job;
+
+use crate::definition::GuestFile;
+use crate::{Error, Plan, Polling};
+
+/// How long a socket's reader looks at the network card before it waits, in us:
+/// the kernel's own recommendation (Documentation/admin-guide/sysctl/net.rst,
+/// `busy_read` and `busy_poll`).
+const BUSY_US: u32 = 50;
+
+/// The script that brings the network up.
+pub fn network(plan: &Plan) -> String {
+    let (guest, host, prefix) = plan.network.addresses();
+    let mut text = "set -e\nmodprobe virtio_net\n\
+        for link in /sys/class/net/*; do link=${link##*/}; [ \"$link\" = lo ] || break; done\n"
+        .to_owned();
+    if plan.polling != Polling::Never {
+        text +=
+            &format!("sysctl -q -w net.core.busy_poll={BUSY_US} net.core.busy_read={BUSY_US}\n");
+    }
+    text += &format!(
+        "ip address add {guest}/{prefix} dev \"$link\"\nip link set \"$link\" up\n\
+         ip route add default via {host}\nset +e\n"
+    );
+    text
+}
+
+/// The job that starts the function.
+pub(crate) fn init(plan: &Plan, has_input: bool) -> Job {
+    let script = format!("{}\n(\n{}\n)", network(plan), plan.definition.init);
+    let mut job = job(plan, &script, plan.definition.init_deadline);
+    job.has_input = has_input;
+    job.hostname = plan.name.chars().filter(|c| *c != '_').collect();
+    // Seconds and below of the host's clock: services take keys from it.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    job.seed = now.map_or(1, |now| now.as_nanos() as u64);
+    job
+}
+
+/// A job of the function; what it leaves running goes on.
+pub(crate) fn job(plan: &Plan, script: &str, limit: std::time::Duration) -> Job {
+    let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
+    job.environment = plan.definition.settings.clone();
+    job.environment.insert("FUNCTION".into(), plan.name.clone());
+    job.keep_processes = true;
+    job.send_results = false;
+    job.limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
+    job
+}
+
+/// The function's files as a tar stream.
+pub(crate) fn archive(files: &[GuestFile], base: &Path) -> Result<Vec<u8>, Error> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for file in files {
+        let content = match (&file.content, &file.source) {
+            (Some(text), _) => text.clone().into_bytes(),
+            (None, Some(source)) => {
+                let path = base.join(source);
+                std::fs::read(&path).map_err(Error::file("read", &path))?
+            }
+            (None, None) => Vec::new(),
+        };
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(u32::from_str_radix(&file.mode, 8).unwrap_or(0o644));
+        let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
+        let added = archive.append_data(&mut header, inside, io::Cursor::new(content));
+        added.map_err(Error::file("pack", &file.path))?;
+    }
+    archive.into_inner().map_err(|source| Error::System { what: "pack the guest's files", source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plan;
+
+    #[test]
+    fn the_network_is_polled_where_anything_is() {
+        let mut plan = plan("nfs");
+        let script = init(&plan, true).command[2].clone();
+        assert!(script.contains("net.core.busy_poll=50 net.core.busy_read=50"));
+        assert!(script.contains("ip address add 10.0.2.15/24"));
+        plan.polling = Polling::Never;
+        assert!(!init(&plan, true).command[2].contains("busy"));
+        let status = std::process::Command::new("sh").args(["-n", "-c", &script]).status();
+        assert!(status.unwrap().success());
+    }
+
+    #[test]
+    fn files_are_packed_with_their_modes() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("here"), "from a file").unwrap();
+        let file = |path: &str, content: Option<&str>, source: Option<&str>| GuestFile {
+            path: path.into(),
+            content: content.map(String::from),
+            source: source.map(Into::into),
+            mode: "0755".into(),
+        };
+        let files = [file("/etc/a", Some("text"), None), file("/b", None, Some("here"))];
+        let bytes = archive(&files, folder.path()).unwrap();
+        let mut seen = Vec::new();
+        for entry in tar::Archive::new(&bytes[..]).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let mut text = String::new();
+            io::Read::read_to_string(&mut entry, &mut text).unwrap();
+            let path = entry.path().unwrap().display().to_string();
+            seen.push((path, text, entry.header().mode().unwrap()));
+        }
+        assert_eq!(
+            seen,
+            [("etc/a".into(), "text".into(), 0o755), ("b".into(), "from a file".into(), 0o755)]
+        );
+        let missing = [file("/c", None, Some("gone"))];
+        let error = archive(&missing, folder.path()).unwrap_err().to_string();
+        assert!(error.contains("gone"), "{error}");
+    }
+}

@@ -1,0 +1,285 @@
+//! Starts a function, watches it, and starts it again.
+
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use stasis_guest_image::Guest;
+use stasis_qemu_vm::fd::readable;
+use stasis_qemu_vm::{Outcome, Piece, Vm};
+
+use crate::backoff::{Backoff, Decision};
+use crate::disk::Disk;
+use crate::{pin, scripts, Error, Plan};
+
+/// Most that is kept of what a script says (bytes).
+const SAID: usize = 4096;
+
+/// What happens to a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Its machine is started.
+    Starting,
+    /// It is well, for the first time since its start.
+    Well {
+        /// Process id of its QEMU.
+        machine: u32,
+        /// Whether KVM runs it.
+        kvm: bool,
+        /// How long its start took.
+        took: Duration,
+    },
+    /// Its own report.
+    Report(String),
+    /// A disk of it is there as a file of the host.
+    Disk(std::path::PathBuf),
+    /// It failed and has been ended; it is started again after the pause.
+    Failed {
+        /// Why.
+        reason: String,
+        /// How long until it is started again.
+        pause: Duration,
+        /// How often it has failed.
+        restarts: u64,
+    },
+    /// It has ended in order.
+    Stopped,
+}
+
+/// How a life of the function ended.
+enum End {
+    /// As asked.
+    Asked,
+    /// By itself, or because it was not well.
+    Failed(String),
+}
+
+/// Runs the function until `stop` is set.
+///
+/// # Errors
+/// It cannot run at all, or has never been well.
+pub fn supervise(
+    plan: &Plan,
+    guest: &Guest,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<(), Error> {
+    let mut backoff = Backoff::default();
+    let _forwards = plan.network.forward(&plan.definition.ports)?;
+    let mut disks = Vec::new();
+    loop {
+        tell(&Event::Starting);
+        let mut well = None;
+        let reason = match live(plan, guest, stop, &mut well, &mut disks, tell)? {
+            End::Asked => {
+                tell(&Event::Stopped);
+                return Ok(());
+            }
+            End::Failed(reason) => reason,
+        };
+        let well = well.map(|since: Instant| since.elapsed());
+        match backoff.failed(well) {
+            Decision::Wait(pause) => {
+                tell(&Event::Failed { reason, pause, restarts: backoff.restarts });
+                wait(stop, pause, || Ok(false))?;
+                if stop.load(Ordering::Relaxed) {
+                    tell(&Event::Stopped);
+                    return Ok(());
+                }
+            }
+            Decision::GiveUp => {
+                let attempts = u32::try_from(backoff.restarts).unwrap_or(u32::MAX);
+                return Err(Error::NeverWell { name: plan.name.clone(), attempts, reason });
+            }
+        }
+    }
+}
+
+/// One life: start, watch, end. The machine is gone when it returns.
+fn live(
+    plan: &Plan,
+    guest: &Guest,
+    stop: &AtomicBool,
+    well: &mut Option<Instant>,
+    disks: &mut Vec<Disk>,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<End, Error> {
+    let begun = Instant::now();
+    let mut vm = match Vm::start(&plan.config(guest.clone())) {
+        Ok(vm) => vm,
+        // Another attempt would not find more.
+        Err(error @ (stasis_qemu_vm::Error::QemuMissing | stasis_qemu_vm::Error::Kvm(_))) => {
+            return Err(error.into())
+        }
+        Err(error) => return Ok(End::Failed(format!("it did not boot: {error}"))),
+    };
+    plan.network.up()?;
+    pin::pin(&mut vm, &plan.processors)?;
+    let files = scripts::archive(&plan.definition.files, &plan.base)?;
+    let init = scripts::init(plan, !plan.definition.files.is_empty());
+    if let Some(reason) = failure("its start", run(&mut vm, &init, &files)) {
+        return Ok(End::Failed(reason));
+    }
+    let process = pidfd(vm.process_id())?;
+    let health = &plan.definition.health;
+    let check = scripts::job(plan, &health.command, health.deadline);
+    loop {
+        if let Some(reason) = failure("its health check", run(&mut vm, &check, &[])) {
+            return Ok(End::Failed(reason));
+        }
+        if well.is_none() {
+            // Who waits for the function may take its disks at once.
+            show(plan, disks, tell)?;
+            *well = Some(Instant::now());
+            let (machine, kvm) = (vm.process_id(), vm.uses_kvm());
+            tell(&Event::Well { machine, kvm, took: begun.elapsed() });
+        }
+        if !plan.definition.report.is_empty() {
+            let report = scripts::job(plan, &plan.definition.report, health.deadline);
+            match run(&mut vm, &report, &[]) {
+                Ok((_, said)) => tell(&Event::Report(said)),
+                Err(error) => return Ok(End::Failed(format!("its report: {error}"))),
+            }
+        }
+        let gone = || Ok(readable([process.as_fd()], 50).map_err(poll_failed)? == [true]);
+        if wait(stop, health.every, gone)? {
+            let end = vm.shell("true").err().map(|error| error.to_string());
+            return Ok(End::Failed(end.unwrap_or_else(|| "its machine ended".into())));
+        }
+        if stop.load(Ordering::Relaxed) {
+            // The disks' own flushes come before the function's end.
+            disks.clear();
+            return Ok(end(plan, vm));
+        }
+    }
+}
+
+/// Shows the disks that the function offers; they outlive its machine, and I/Os
+/// wait for the next one.
+fn show(plan: &Plan, disks: &mut Vec<Disk>, tell: &mut dyn FnMut(&Event)) -> Result<(), Error> {
+    if !disks.is_empty() {
+        return Ok(());
+    }
+    for port in &plan.definition.ports {
+        let Some(name) = &port.disk else { continue };
+        let disk = Disk::new(&plan.folder, name, &plan.network.reached(port))?;
+        tell(&Event::Disk(disk.path().to_owned()));
+        disks.push(disk);
+    }
+    Ok(())
+}
+
+/// Ends the function in order; if it does not end so, at once.
+fn end(plan: &Plan, mut vm: Vm) -> End {
+    if !plan.definition.stop.is_empty() {
+        let job = scripts::job(plan, &plan.definition.stop, plan.definition.init_deadline);
+        if run(&mut vm, &job, &[]).is_err() {
+            return End::Asked;
+        }
+    }
+    // Dropped, it is ended; its drives are the server's.
+    let _ = vm.stop();
+    End::Asked
+}
+
+/// Runs a job; its outcome, and the end of what it said.
+fn run(
+    vm: &mut Vm,
+    job: &stasis_qemu_vm::Job,
+    input: &[u8],
+) -> Result<(Outcome, String), stasis_qemu_vm::Error> {
+    let mut said = Vec::new();
+    let outcome = vm.run(job, &mut &input[..], &mut |piece| {
+        if let Piece::Output(_, bytes) = piece {
+            said.extend_from_slice(bytes);
+            let above = said.len().saturating_sub(SAID);
+            said.drain(..above);
+        }
+    })?;
+    Ok((outcome, String::from_utf8_lossy(&said).trim().to_owned()))
+}
+
+/// Why a job that must succeed did not; `None` if it did.
+fn failure(what: &str, ended: Result<(Outcome, String), stasis_qemu_vm::Error>) -> Option<String> {
+    match ended {
+        Ok((outcome, _)) if outcome.status == 0 => None,
+        Ok((outcome, said)) => {
+            let message = outcome.message.trim();
+            Some(format!("{what} ended with status {}: {message} {said}", outcome.status))
+        }
+        Err(error) => Some(format!("{what}: {error}")),
+    }
+}
+
+/// Waits so long, or until `stop` is set or `gone` says so; whether it did.
+fn wait(
+    stop: &AtomicBool,
+    time: Duration,
+    mut gone: impl FnMut() -> Result<bool, Error>,
+) -> Result<bool, Error> {
+    let start = Instant::now();
+    while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        let before = Instant::now();
+        if gone()? {
+            return Ok(true);
+        }
+        if before.elapsed() < Duration::from_millis(5) {
+            std::thread::sleep(Duration::from_millis(20).min(time));
+        }
+    }
+    Ok(false)
+}
+
+fn poll_failed(source: io::Error) -> Error {
+    Error::System { what: "wait for QEMU's end", source }
+}
+
+/// A descriptor that can be read once the process has ended (pidfd_open(2)).
+fn pidfd(process: u32) -> Result<OwnedFd, Error> {
+    // SAFETY: takes a process id and flags, and gives a descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(poll_failed(io::Error::last_os_error()));
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_for_its_reasons() {
+        let stop = AtomicBool::new(false);
+        let begun = Instant::now();
+        assert!(!wait(&stop, Duration::from_millis(30), || Ok(false)).unwrap());
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        assert!(wait(&stop, Duration::from_secs(1000), || Ok(true)).unwrap());
+        stop.store(true, Ordering::Relaxed);
+        assert!(!wait(&stop, Duration::from_secs(1000), || Ok(false)).unwrap());
+    }
+
+    #[test]
+    fn a_process_that_ends_is_seen() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let fd = pidfd(child.id()).unwrap();
+        assert_eq!(readable([fd.as_fd()], 0).unwrap(), [false]);
+        child.kill().unwrap();
+        assert_eq!(readable([fd.as_fd()], 10_000).unwrap(), [true]);
+        child.wait().unwrap();
+        assert!(pidfd(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn failures_say_what_and_why() {
+        let ended = |status, message: &str, said: &str| {
+            Ok((Outcome { status, message: message.into() }, said.to_owned()))
+        };
+        assert_eq!(failure("x", ended(0, "", "all well")), None);
+        let told = failure("its start", ended(124, "longer than 5 ms", "half")).unwrap();
+        assert_eq!(told, "its start ended with status 124: longer than 5 ms half");
+        assert_eq!(failure("x", Err(stasis_qemu_vm::Error::Stopped)).unwrap(), "x: stopped");
+    }
+}
