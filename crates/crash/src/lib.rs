@@ -10,14 +10,12 @@
 //! Promises:
 //! - No I/O but that of the readers and writers that it is given, no threads, no
 //!   clock; the same record and seed give the same states.
-//! - A state is never one that the drive's cache does not allow: see
-//!   [`stasis_drive::History`].
+//! - A state is never one that the drive's model does not permit: see
+//!   [`stasis_drive::power_cut`].
 //! - A judge never blames a disk that the drive's promise allows.
 
-mod cache;
 mod check;
 mod disk;
-mod draw;
 mod file;
 mod frame;
 mod judge;
@@ -30,7 +28,6 @@ mod witness;
 
 pub use check::{Check, StateReader, Verdict};
 pub use disk::Disk;
-pub use draw::Manner;
 pub use file::{FileError, Head, HeadDrive, RecordReader, RecordWriter};
 pub use frame::{Damaged, Frame, Level};
 pub use judge::{Judge, Promise, Violation};

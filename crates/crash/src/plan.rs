@@ -2,8 +2,9 @@
 //! and instants at random.
 
 use stasis_block::Operation;
+use stasis_drive::power_cut::hash;
+use stasis_drive::Sampling;
 
-use crate::draw::{hash, Manner};
 use crate::story::{Position, Story};
 
 /// A state: a power cut, and what it leaves.
@@ -14,7 +15,7 @@ pub struct Cut {
     /// After so many moments.
     pub position: Position,
     /// What is left.
-    pub manner: Manner,
+    pub sampling: Sampling,
 }
 
 /// Draws states from a record; the same seed and number give the same one.
@@ -78,11 +79,11 @@ impl Plan {
             2 => anywhere,
             _ => story.position(from + draw(3) % (to - from + 1)).clamp(first, last),
         };
-        let manner = match (draw(4) % 8, number % 4) {
-            (0..=5, 0) | (0, _) => Manner::Least,
-            (1, 1..) => Manner::Most,
-            _ => Manner::Random(draw(5)),
+        let sampling = match (draw(4) % 8, number % 4) {
+            (0..=5, 0) | (0, _) => Sampling::Least,
+            (1, 1..) => Sampling::Most,
+            _ => Sampling::Random(draw(5)),
         };
-        Cut { number, position, manner }
+        Cut { number, position, sampling }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{Command, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;
 
 use crate::file::{FileError, Head, RecordReader};
@@ -40,6 +40,8 @@ pub struct Trace {
     pub capacity: u64,
     /// Whether discarded ranges read as zeroes.
     pub discard_zeroes: bool,
+    /// What a power cut can take from the drive.
+    pub power_loss: PowerLoss,
     /// Commands in the order of submission.
     pub asked: Vec<Asked>,
     contents: Vec<Content>,
@@ -205,9 +207,10 @@ impl Loader<'_> {
 
     fn take(&mut self, frame: Frame) -> Result<(), StoryError> {
         match frame {
-            Frame::Drive { drive, level, capacity, discard_zeroes } => {
+            Frame::Drive { drive, level, capacity, discard_zeroes, power_loss } => {
                 let trace = self.trace(drive, level);
                 (trace.capacity, trace.discard_zeroes) = (capacity, discard_zeroes);
+                trace.power_loss = power_loss;
             }
             Frame::Submitted { drive, level, place, at, command, data } => {
                 let wrong = |what: &str| StoryError::Command { drive, what: what.into() };

@@ -3,16 +3,17 @@
 
 use std::collections::HashMap;
 
-use crate::cache::Cache;
+use stasis_drive::power_cut::hash;
+use stasis_drive::{Sampling, Survival, VolatileCache};
+
 use crate::disk::Disk;
-use crate::draw::{draw, hash, Manner};
 use crate::sectors::Content;
 use crate::story::{Position, Story, What};
 
 /// A drive at the present instant.
 #[derive(Debug)]
-struct Present<'a> {
-    cache: Cache<'a>,
+struct Present {
+    cache: VolatileCache,
     // What cannot be lost, together with everything before it.
     settled: Disk,
 }
@@ -34,7 +35,7 @@ pub struct Remains {
 pub struct Walk<'a> {
     story: &'a Story,
     position: Position,
-    drives: Vec<Present<'a>>,
+    drives: Vec<Present>,
     // Sectors that became certain since they were last asked for, by drive.
     news: Vec<(usize, u64, Content)>,
 }
@@ -42,10 +43,11 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// At the beginning.
     pub fn new(story: &'a Story) -> Self {
-        let drives = story
-            .drives
-            .iter()
-            .map(|drive| Present { cache: Cache::new(drive.cached()), settled: Disk::default() });
+        let drives = story.drives.iter().map(|drive| {
+            let trace = drive.cached();
+            let cache = VolatileCache::new(trace.power_loss, trace.discard_zeroes);
+            Present { cache, settled: Disk::default() }
+        });
         Self { story, position: 0, drives: drives.collect(), news: Vec::new() }
     }
 
@@ -69,13 +71,17 @@ impl<'a> Walk<'a> {
             };
             if level == self.story.drives[drive].cached_level() {
                 let Present { cache, settled } = &mut self.drives[drive];
+                let trace = self.story.drives[drive].cached();
+                let asked = &trace.asked[place];
                 if let What::Submitted(..) = moment.what {
-                    cache.submitted(place);
+                    cache.submitted(place, &asked.command);
                 } else {
-                    let news = &mut self.news;
-                    cache.ended(place, self.position, |sector, content| {
-                        settled.set(sector, Some(content));
-                        news.push((drive, sector, content));
+                    let (news, well) = (&mut self.news, asked.well_by(self.position + 1));
+                    cache.ended(place, asked.command.operation, well, |place| {
+                        for (sector, content) in trace.sectors(place) {
+                            settled.set(sector, Some(content));
+                            news.push((drive, sector, content));
+                        }
                     });
                 }
             }
@@ -96,34 +102,34 @@ impl<'a> Walk<'a> {
 
     /// How many changes of `drive` can be lost now.
     pub fn unsettled(&self, drive: usize) -> usize {
-        self.drives[drive].cache.held().filter(|held| !held.durable).count()
+        self.drives[drive].cache.unsettled().filter(|(_, durable)| !durable).count()
     }
 
     /// What a power cut now leaves of each drive.
-    pub fn cut(&self, manner: Manner) -> Vec<Remains> {
+    pub fn cut(&self, sampling: Sampling) -> Vec<Remains> {
         let each = self.drives.iter().enumerate().map(|(index, present)| {
-            let manner = match manner {
-                Manner::Random(seed) => Manner::Random(hash(seed, index as u64)),
+            let sampling = match sampling {
+                Sampling::Random(seed) => Sampling::Random(hash(seed, index as u64)),
                 other => other,
             };
-            self.remains(index, present, manner)
+            self.remains(index, present, sampling)
         });
         each.collect()
     }
 
-    fn remains(&self, index: usize, present: &Present, manner: Manner) -> Remains {
+    fn remains(&self, index: usize, present: &Present, sampling: Sampling) -> Remains {
         let trace = self.story.drives[index].cached();
-        let chosen = draw(&present.cache, manner);
+        let chosen = present.cache.sample(sampling);
         let mut chosen = chosen.iter().peekable();
         let mut remains = Remains { print: present.settled.print(), ..Remains::default() };
-        for held in present.cache.held() {
-            let left = match chosen.next_if(|(place, _)| *place == held.place) {
-                Some((_, left)) => *left,
-                None if held.durable => crate::draw::Left::All,
+        for (place, durable) in present.cache.unsettled() {
+            let survival = match chosen.next_if(|(chosen, _)| *chosen == place) {
+                Some((_, survival)) => survival,
+                None if durable => &Survival::Whole,
                 None => continue,
             };
-            for (within, (sector, content)) in trace.sectors(held.place).enumerate() {
-                if left.has(within as u64) {
+            for (within, (sector, content)) in trace.sectors(place).enumerate() {
+                if survival.has(within) {
                     remains.set(sector, content, &present.settled);
                 }
             }

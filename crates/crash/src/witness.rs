@@ -26,8 +26,10 @@ impl Stream {
     pub fn record(&self, lower: Box<dyn Layer>, level: Level) -> Recorder {
         let (drive, capacity) = (lower.index(), lower.capacity());
         let discard_zeroes = lower.discard_zeroes();
-        Frame::Drive { drive, level, capacity, discard_zeroes }.encode(&mut self.lock());
-        Recorder::to(lower, Box::new(End { stream: self.clone(), drive, level }))
+        let power_loss = lower.power_loss();
+        let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
+        frame.encode(&mut self.lock());
+        Recorder::new(lower, Box::new(End { stream: self.clone(), drive, level }))
     }
 }
 

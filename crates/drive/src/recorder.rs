@@ -1,12 +1,11 @@
 //! Writes down what a layer is asked and how it answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::{Command, Operation, Status, Tag};
 use stasis_clock::Nanos;
 
-use crate::{Decorator, Done, History, Layer, Submission};
+use crate::{Decorator, Done, Layer, Submission};
 
 /// Who is told of a layer's changes, flushes and barriers.
 pub trait Witness {
@@ -15,20 +14,6 @@ pub trait Witness {
 
     /// The command `place` has ended at `at` (ns).
     fn ended(&mut self, place: u64, at: Nanos, status: Status);
-}
-
-impl Witness for Arc<Mutex<History>> {
-    fn submitted(&mut self, _: u64, at: Nanos, command: &Command, data: &[u8]) {
-        lock(self).submitted(at, *command, data.to_vec());
-    }
-
-    fn ended(&mut self, place: u64, at: Nanos, status: Status) {
-        lock(self).ended(place as usize, at, status);
-    }
-}
-
-fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
-    history.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A layer, and a witness of its changes, flushes and barriers.
@@ -41,15 +26,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records what `lower` is asked from now on; the second value is the
-    /// history, as far as it has come.
-    pub fn new(lower: Box<dyn Layer>) -> (Self, Arc<Mutex<History>>) {
-        let history = Arc::<Mutex<History>>::default();
-        (Self::to(lower, Box::new(Arc::clone(&history))), history)
-    }
-
     /// Tells `witness` what `lower` is asked from now on.
-    pub fn to(lower: Box<dyn Layer>, witness: Box<dyn Witness>) -> Self {
+    pub fn new(lower: Box<dyn Layer>, witness: Box<dyn Witness>) -> Self {
         Self { lower, witness, places: HashMap::new(), next: 0, now: 0 }
     }
 

@@ -10,7 +10,8 @@ use anyhow::{bail, Result};
 use stasis_block::units::{format_duration, parse_duration};
 use stasis_block::Operation;
 use stasis_clock::Nanos;
-use stasis_crash::{Cut, Manner, Plan, Position, Story, What};
+use stasis_crash::{Cut, Plan, Position, Story, What};
+use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
 use stasis_report::ResultsFolder;
 
@@ -146,7 +147,7 @@ pub fn run(
         .enumerate()
         .map(|(index, position)| {
             let number = index as u64;
-            Cut { number, position, manner: Manner::Random(experiment.seed ^ number << 32) }
+            Cut { number, position, sampling: Sampling::Random(experiment.seed ^ number << 32) }
         })
         .collect();
     let mut check = match &experiment.check {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stasis_block::units::format_duration;
+use stasis_block::PowerLoss;
 use stasis_crash::Plant;
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::plot::{Axis, Quantity, Scale, Scatter, ScatterSeries};
@@ -38,6 +39,8 @@ pub struct Report<'a> {
     /// Of the record: commands of the guest, and of the drives below images.
     guest_commands: u64,
     drive_commands: u64,
+    /// What a power cut can take from each drive.
+    drives: Vec<DriveLoss<'a>>,
     /// How many power cuts were to be looked at.
     asked: u64,
     #[serde(flatten)]
@@ -51,11 +54,18 @@ pub struct Report<'a> {
     provenance: Map<String, Value>,
 }
 
+/// A drive, and what a power cut can take from it.
+#[derive(Debug, Serialize)]
+struct DriveLoss<'a> {
+    name: &'a str,
+    power_loss: PowerLoss,
+}
+
 impl<'a> Report<'a> {
     /// What came out of `session`, in so many seconds.
     pub fn new(
         arguments: &'a Arguments,
-        session: &Session,
+        session: &'a Session,
         outcome: &'a Outcome,
         seconds: f64,
         recording: &Recording,
@@ -74,12 +84,17 @@ impl<'a> Report<'a> {
                 check.unwrap_or_default()
             )
         };
+        let named = drives.iter().zip(&session.story.head.drives).map(|(drive, head)| DriveLoss {
+            name: &head.name,
+            power_loss: drive.cached().power_loss,
+        });
         Self {
             experiment: &arguments.experiment,
             seed: arguments.seed,
             plant: session.story.head.plant.as_deref().and_then(Plant::parse),
             guest_commands: count(drives.iter().map(|drive| drive.guest.asked.len()).sum()),
             drive_commands: count(drives.iter().map(|drive| drive.cached().asked.len()).sum()),
+            drives: named.collect(),
             asked: if arguments.state.is_some() { 1 } else { arguments.states },
             outcome,
             seconds,
@@ -102,6 +117,9 @@ impl<'a> Report<'a> {
                 self.guest_commands, self.drive_commands
             ),
         );
+        for DriveLoss { name, power_loss } in &self.drives {
+            line(&format!("drive {name}"), power_loss.to_string());
+        }
         if let Some(plant) = self.plant {
             line("planted mistake", plant.name().into());
         }
@@ -166,7 +184,11 @@ impl<'a> Report<'a> {
             facts.push(("Checked in a guest", units::count(outcome.checked)));
             facts.push(("Repaired by it", units::count(outcome.repaired)));
         }
-        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut facts: Vec<(String, String)> =
+            facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let loss =
+            |drive: &DriveLoss| (format!("Drive {}", drive.name), drive.power_loss.to_string());
+        facts.extend(self.drives.iter().map(loss));
         let mut sections = vec![Section::new("").with(Block::Facts(facts))];
         if !outcome.findings.is_empty() {
             sections.push(self.findings());

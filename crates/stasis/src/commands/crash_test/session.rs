@@ -164,7 +164,7 @@ impl Session {
             for (drive, sector, content) in walk.news() {
                 disks[drive].settle(sector, content, contents)?;
             }
-            let remains = walk.cut(cut.manner);
+            let remains = walk.cut(cut.sampling);
             let at = story.time(cut.position);
             let promised: Vec<_> =
                 judges.iter().map(|(judge, _)| judge.promised(cut.position, at)).collect();

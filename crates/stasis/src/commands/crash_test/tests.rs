@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
+use stasis_block::{CacheKind, Command, Completion, Model, Operation, PowerLoss, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
 use stasis_crash::{
     Check, Frame, Head, HeadDrive, Level, Plant, Planted, RecordWriter, StateReader, Stream,
@@ -31,7 +31,7 @@ impl Random {
 }
 
 /// Random latencies; a flush takes long and a barrier hardly any time.
-struct Latencies(Random, EventQueue<Tag>);
+struct Latencies(Random, EventQueue<Tag>, PowerLoss);
 
 impl Model for Latencies {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
@@ -51,6 +51,10 @@ impl Model for Latencies {
 
     fn barrier(&self) -> Option<Nanos> {
         Some(500)
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.2
     }
 }
 
@@ -117,6 +121,17 @@ fn step(
 
 /// Records a load on an image of that way, or on a raw drive.
 fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u64) -> Session {
+    record_on(PowerLoss::default(), folder, way, plant, seed)
+}
+
+/// The same on a drive of which a power cut takes `power_loss`.
+fn record_on(
+    power_loss: PowerLoss,
+    folder: &Path,
+    way: Option<Durability>,
+    plant: Option<Plant>,
+    seed: u64,
+) -> Session {
     let stream = Stream::default();
     let options = OpenOptions {
         execution: Execution::Synchronous,
@@ -142,7 +157,7 @@ fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u6
     } else {
         medium = MediumSpec::Ram { size: SIZE }.open(&options).unwrap();
     }
-    let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new()));
+    let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new(), power_loss));
     let mut layer: Box<dyn Layer> = Box::new(Drive::new(0, "disk".into(), model, medium));
     layer = Box::new(stream.record(layer, Level::Drive));
     if let Some(plant) = plant {
@@ -200,6 +215,44 @@ fn each_planted_mistake_is_found_within_200_states() {
                 assert!(!outcome.findings.is_empty(), "{way:?} {plant:?} {seed}");
             }
         }
+    }
+}
+
+/// A flash drive's: a buffer, and units of 4 KiB.
+const BUFFERED: PowerLoss = PowerLoss { cache: CacheKind::Volatile(256 << 10), atomic_unit: 4096 };
+
+#[test]
+fn each_planted_mistake_is_found_on_a_drive_with_a_small_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in WAYS {
+        for seed in 0..2 {
+            let mut sound = record_on(BUFFERED, folder.path(), way, None, seed);
+            assert_eq!(sound.story.drives[0].cached().power_loss, BUFFERED, "in the record");
+            let outcome = explore(&mut sound, seed, 200);
+            assert!(outcome.findings.is_empty(), "{way:?} {seed}: {:#?}", outcome.findings);
+            for plant in Plant::ALL {
+                let mut session = record_on(BUFFERED, folder.path(), way, Some(plant), seed);
+                let outcome = explore(&mut session, seed ^ 5, 400);
+                assert!(!outcome.findings.is_empty(), "{way:?} {plant:?} {seed}");
+            }
+        }
+    }
+}
+
+/// What a drive with power-loss protection acknowledged is there, so a dropped
+/// flush does no harm on a raw drive; a durable write that is said to be over
+/// before the drive has it does.
+#[test]
+fn with_protection_a_dropped_flush_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let protected = PowerLoss { cache: CacheKind::Protected, ..BUFFERED };
+    for (plant, harm) in [(Plant::DroppedBarrier, false), (Plant::EarlyAcknowledgement, true)] {
+        let mut findings = 0;
+        for seed in 0..4 {
+            let mut session = record_on(protected, folder.path(), None, Some(plant), seed);
+            findings += explore(&mut session, seed, 300).findings.len();
+        }
+        assert_eq!(findings > 0, harm, "{plant:?}: {findings}");
     }
 }
 
