@@ -43,8 +43,10 @@ const PAGE: &str = "crash-test.html";
 #[command(
     after_help = "The experiment runs once, with everything recorded that its drives are asked. Then the power is cut
 at many instants; of what the drive's cache may lose, something is lost: nothing, all, some, in
-any order that flushes, barriers and durable writes allow, or torn between sectors. Each state is
-compared with what was promised to the guest.
+any order that flushes, barriers and durable writes allow, or torn between atomic units. The
+drive's model says how much: nothing acknowledged with power-loss protection (plp) or without a
+volatile cache, no more than the cache holds where it has a size, and anything since the last
+flush where the model says nothing. Each state is compared with what was promised to the guest.
 
 The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The record and
 the disks before the run are in the results' folder, and --record uses them again.
