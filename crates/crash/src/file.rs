@@ -27,8 +27,9 @@ pub struct Head {
     pub seed: u64,
     /// The drives, in order.
     pub drives: Vec<HeadDrive>,
-    /// What lied, if anything was made to.
-    pub plant: Option<String>,
+    /// The fault that was injected, if any.
+    #[serde(alias = "plant")]
+    pub fault: Option<String>,
 }
 
 /// What has to be known of a drive.

@@ -30,7 +30,7 @@ pub enum Frame<'a> {
         power_loss: PowerLoss,
     },
     /// A command was submitted.
-    Submitted {
+    Request {
         /// The drive.
         drive: u16,
         /// Its end.
@@ -45,7 +45,7 @@ pub enum Frame<'a> {
         data: &'a [u8],
     },
     /// A command ended.
-    Ended {
+    Completion {
         /// The drive.
         drive: u16,
         /// Its end.
@@ -84,8 +84,8 @@ pub struct Damaged;
 // Without what a power cut can take: in records of version 1.
 const FORMER_DRIVE: u8 = b'd';
 const DRIVE: u8 = b'D';
-const SUBMITTED: u8 = b's';
-const ENDED: u8 = b'e';
+const REQUEST: u8 = b's';
+const COMPLETION: u8 = b'e';
 const OUTPUT: u8 = b'o';
 const BEGAN: u8 = b'b';
 const OVER: u8 = b'v';
@@ -113,8 +113,8 @@ impl Frame<'_> {
                 out.extend_from_slice(&size.to_le_bytes());
                 out.extend_from_slice(&power_loss.atomic_unit.to_le_bytes());
             }
-            Frame::Submitted { drive, level, place, at, command, data } => {
-                ends(out, SUBMITTED, drive, level);
+            Frame::Request { drive, level, place, at, command, data } => {
+                ends(out, REQUEST, drive, level);
                 for number in [place, at, command.offset, command.length, command.source] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
@@ -125,8 +125,8 @@ impl Frame<'_> {
                 out.extend_from_slice(&(data.len() as u32).to_le_bytes());
                 out.extend_from_slice(data);
             }
-            Frame::Ended { drive, level, place, at, status } => {
-                ends(out, ENDED, drive, level);
+            Frame::Completion { drive, level, place, at, status } => {
+                ends(out, COMPLETION, drive, level);
                 out.extend_from_slice(&place.to_le_bytes());
                 out.extend_from_slice(&at.to_le_bytes());
                 out.push(match status {
@@ -224,7 +224,7 @@ impl<'a> Cursor<'a> {
                 };
                 Frame::Drive { drive, level, capacity, discard_zeroes, power_loss }
             }
-            SUBMITTED => {
+            REQUEST => {
                 let (drive, level) = self.end()?;
                 let (place, at) = (self.long()?, self.long()?);
                 let (offset, length, source) = (self.long()?, self.long()?, self.long()?);
@@ -240,9 +240,9 @@ impl<'a> Cursor<'a> {
                 let data = self.take(size as usize)?;
                 let command =
                     Command { source, fua, priority, ..Command::new(operation, offset, length) };
-                Frame::Submitted { drive, level, place, at, command, data }
+                Frame::Request { drive, level, place, at, command, data }
             }
-            ENDED => {
+            COMPLETION => {
                 let (drive, level) = self.end()?;
                 let (place, at) = (self.long()?, self.long()?);
                 let status = match self.number(1)? {
@@ -251,7 +251,7 @@ impl<'a> Cursor<'a> {
                     2 => Status::WriteError,
                     _ => return Err(Missing::Sense),
                 };
-                Frame::Ended { drive, level, place, at, status }
+                Frame::Completion { drive, level, place, at, status }
             }
             OUTPUT => {
                 let at = self.long()?;
@@ -283,9 +283,9 @@ mod tests {
             drive_with(CacheKind::Volatile(8 << 20), 4096),
             drive_with(CacheKind::Protected, 1 << 14),
             drive_with(CacheKind::None, 512),
-            Frame::Submitted { drive, level, place, at, command: write, data: b"abc" },
-            Frame::Submitted { drive, level, place, at, command: Command::flush(), data: b"" },
-            Frame::Ended { drive, level, place, at, status: Status::WriteError },
+            Frame::Request { drive, level, place, at, command: write, data: b"abc" },
+            Frame::Request { drive, level, place, at, command: Command::flush(), data: b"" },
+            Frame::Completion { drive, level, place, at, status: Status::WriteError },
             Frame::Output { at, bytes: b"line\n" },
             Frame::Began { at },
             Frame::Over { at },

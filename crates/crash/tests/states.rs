@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_crash::{
-    Content, Frame, Head, HeadDrive, Judge, Level, Promise, RecordWriter, Story, Walk, What,
+    Content, Enumerator, EventKind, Frame, Head, HeadDrive, Level, Oracle, Promise, RecordWriter,
+    Trace,
 };
 use stasis_drive::Sampling;
 
@@ -53,7 +54,7 @@ fn power_losses() -> impl Strategy<Value = PowerLoss> {
 }
 
 /// The same as a record.
-fn story(steps: &[Step], power_loss: PowerLoss) -> Story {
+fn trace(steps: &[Step], power_loss: PowerLoss) -> Trace {
     let mut stream = Vec::new();
     let (drive, level) = (0, Level::Guest);
     let capacity = SECTORS * 512;
@@ -82,38 +83,38 @@ fn story(steps: &[Step], power_loss: PowerLoss) -> Story {
     }
     for (at, place, command, data) in submits {
         let place = place as u64;
-        let frame = Frame::Submitted { drive, level, place, at, command, data: &data };
+        let frame = Frame::Request { drive, level, place, at, command, data: &data };
         frame.encode(&mut stream);
     }
     for (at, place, status) in ends {
-        Frame::Ended { drive, level, place: place as u64, at, status }.encode(&mut stream);
+        Frame::Completion { drive, level, place: place as u64, at, status }.encode(&mut stream);
     }
     let mut file = Vec::new();
     let head = Head { drives: vec![HeadDrive::default()], ..Head::default() };
     let mut writer = RecordWriter::new(&mut file, &head).unwrap();
     writer.piece(&stream).unwrap();
     writer.finish().unwrap();
-    Story::load(&file[..], &mut |_, _, _| Ok(())).unwrap()
+    Trace::load(&file[..], &mut |_, _, _| Ok(())).unwrap()
 }
 
 /// What each sector holds in a state.
-fn disk(walk: &Walk, sampling: Sampling) -> Vec<Content> {
-    let remains = &walk.cut(sampling)[0];
+fn disk(enumerator: &Enumerator, sampling: Sampling) -> Vec<Content> {
+    let remains = &enumerator.cut(sampling)[0];
     (0..SECTORS)
         .map(|sector| {
-            let held = remains.get(sector).or_else(|| walk.settled(0).get(sector));
+            let held = remains.get(sector).or_else(|| enumerator.settled(0).get(sector));
             held.unwrap_or(Content::ZERO)
         })
         .collect()
 }
 
 /// Every disk that a drive can have, in the order of sectors.
-fn disks(story: &Story, reference: &Permitted) -> HashSet<Vec<Content>> {
-    let trace = &story.drives[0].guest;
+fn disks(trace: &Trace, reference: &Permitted) -> HashSet<Vec<Content>> {
+    let log = &trace.drives[0].guest;
     let content = |sector: usize, from: usize| match from.checked_sub(1) {
         None => Content::ZERO,
         Some(place) => {
-            let mut sectors = trace.sectors(place);
+            let mut sectors = log.sectors(place);
             sectors.find(|(other, _)| *other == sector as u64).unwrap().1
         }
     };
@@ -126,7 +127,7 @@ fn disks(story: &Story, reference: &Permitted) -> HashSet<Vec<Content>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No state is made that a drive cannot leave, and no judge blames one of a
+    /// No state is made that a drive cannot leave, and no oracle blames one of a
     /// drive that keeps its word.
     #[test]
     fn states_are_permitted_and_not_blamed(
@@ -142,29 +143,29 @@ proptest! {
             .map(well)
             .map(|step| Step { count: step.count.min(4 - step.sector), ..step })
             .collect();
-        let story = story(&steps, power_loss);
-        let judge = Judge::new(&story.drives[0].guest, Promise::Durable, true);
+        let trace = trace(&steps, power_loss);
+        let oracle = Oracle::new(&trace.drives[0].guest, Promise::Durable, true);
         let mut reference = Permitted::new(power_loss, SECTORS as usize);
-        let mut walk = Walk::new(&story);
-        for position in 0..=story.moments.len() as u32 {
-            walk.go_to(position);
-            if let Some(last) = position.checked_sub(1) {
-                match story.moments[last as usize].what {
-                    What::Submitted(_, _, place) => {
-                        let asked = &story.drives[0].guest.asked[place as usize];
-                        reference.submit(asked.command);
+        let mut enumerator = Enumerator::new(&trace);
+        for point in 0..=trace.events.len() as u32 {
+            enumerator.go_to(point);
+            if let Some(last) = point.checked_sub(1) {
+                match trace.events[last as usize].kind {
+                    EventKind::Request(_, _, place) => {
+                        let request = &trace.drives[0].guest.requests[place as usize];
+                        reference.submit(request.command);
                     }
-                    What::Ended(_, _, place) => reference.end(place as usize),
-                    What::Output => {}
+                    EventKind::Completion(_, _, place) => reference.end(place as usize),
+                    EventKind::Output => {}
                 }
             }
-            let permitted = disks(&story, &reference);
-            let at = story.time(position);
+            let permitted = disks(&trace, &reference);
+            let at = trace.time(point);
             let random = draws.iter().map(|&draw| Sampling::Random(draw));
             for sampling in [Sampling::Least, Sampling::Most].into_iter().chain(random) {
-                let disk = disk(&walk, sampling);
+                let disk = disk(&enumerator, sampling);
                 let place = |sector: u64| disk[sector as usize];
-                prop_assert_eq!(judge.judge(position, at, |_, sector| place(sector)), Ok(()));
+                prop_assert_eq!(oracle.check(point, at, |_, sector| place(sector)), Ok(()));
                 prop_assert!(permitted.contains(&disk), "{sampling:?} at {at}");
             }
         }
@@ -173,14 +174,14 @@ proptest! {
     /// A print tells disks apart by their contents alone.
     #[test]
     fn prints_are_those_of_contents(steps in steps(), draws in prop::collection::vec(any::<u64>(), 4)) {
-        let story = story(&steps, PowerLoss::default());
-        let mut walk = Walk::new(&story);
+        let trace = trace(&steps, PowerLoss::default());
+        let mut enumerator = Enumerator::new(&trace);
         let mut seen: Vec<(u128, Vec<Option<Content>>)> = Vec::new();
-        for position in 0..=story.moments.len() as u32 {
-            walk.go_to(position);
+        for point in 0..=trace.events.len() as u32 {
+            enumerator.go_to(point);
             for &draw in &draws {
-                let remains = &walk.cut(Sampling::Random(draw))[0];
-                let held = |sector| remains.get(sector).or_else(|| walk.settled(0).get(sector));
+                let remains = &enumerator.cut(Sampling::Random(draw))[0];
+                let held = |sector| remains.get(sector).or_else(|| enumerator.settled(0).get(sector));
                 let disk: Vec<_> = (0..SECTORS).map(held).collect();
                 for (print, other) in &seen {
                     prop_assert_eq!(*print == remains.print, *other == disk);
@@ -210,20 +211,20 @@ proptest! {
                 all
             })
             .collect();
-        let story = story(&steps, PowerLoss::default());
-        let judge = Judge::new(&story.drives[0].guest, Promise::Ordered(u64::MAX), true);
-        let trace = &story.drives[0].guest;
-        let places: Vec<usize> = (0..steps.len()).filter(|&p| trace.changes(p)).collect();
+        let trace = trace(&steps, PowerLoss::default());
+        let oracle = Oracle::new(&trace.drives[0].guest, Promise::Ordered(u64::MAX), true);
+        let log = &trace.drives[0].guest;
+        let places: Vec<usize> = (0..steps.len()).filter(|&p| log.changes(p)).collect();
         let cut = chosen.index(places.len() + 1);
         let mut disk = vec![Content::ZERO; SECTORS as usize];
         for &place in &places[..cut] {
-            for (sector, content) in trace.sectors(place) {
+            for (sector, content) in log.sectors(place) {
                 disk[sector as usize] = content;
             }
         }
-        let (position, at) = (story.moments.len() as u32, 1 << 40);
-        let judged = |disk: &[Content]| judge.judge(position, at, |_, s| disk[s as usize]);
-        prop_assert_eq!(judged(&disk), Ok(()));
+        let (point, at) = (trace.events.len() as u32, 1 << 40);
+        let verdict = |disk: &[Content]| oracle.check(point, at, |_, s| disk[s as usize]);
+        prop_assert_eq!(verdict(&disk), Ok(()));
         // One write of an earlier epoch than the newest is taken away, for good.
         let epoch = |place: usize| steps[..place].iter().filter(|step| step.kind == 7).count();
         let Some(&newest) = places[..cut].last() else { return Ok(()) };
@@ -238,9 +239,9 @@ proptest! {
             return Ok(()); // overwritten: nobody sees it
         }
         let older = places[..cut].iter().rev().find(|&&p| p < lost && steps[p].sector == sector);
-        let before = older.and_then(|&p| trace.sectors(p).next());
+        let before = older.and_then(|&p| log.sectors(p).next());
         disk[sector as usize] = before.map_or(Content::ZERO, |(_, content)| content);
-        prop_assert!(judged(&disk).is_err(), "without {lost}");
+        prop_assert!(verdict(&disk).is_err(), "without {lost}");
     }
 }
 
@@ -256,12 +257,12 @@ fn what_is_lost_after_its_flush_is_named() {
         failed: false,
     };
     let flush = Step { kind: 7, ..write(0) };
-    let story = story(&[write(3), flush, write(4)], PowerLoss::default());
-    let judge = Judge::new(&story.drives[0].guest, Promise::Durable, true);
-    let position = story.moments.len() as u32;
-    let wrong = judge.judge(position, 100, |_, _| Content::ZERO).unwrap_err().to_string();
+    let trace = trace(&[write(3), flush, write(4)], PowerLoss::default());
+    let oracle = Oracle::new(&trace.drives[0].guest, Promise::Durable, true);
+    let point = trace.events.len() as u32;
+    let wrong = oracle.check(point, 100, |_, _| Content::ZERO).unwrap_err().to_string();
     assert!(wrong.contains("byte 0x600") && wrong.contains("durable"), "{wrong}");
     // Before the flush had ended, nothing was promised.
-    let early = story.position(24);
-    assert_eq!(judge.judge(early, 24, |_, _| Content::ZERO), Ok(()));
+    let early = trace.point_at(24);
+    assert_eq!(oracle.check(early, 24, |_, _| Content::ZERO), Ok(()));
 }

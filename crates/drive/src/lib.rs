@@ -29,7 +29,7 @@ pub use decorator::Decorator;
 pub use drive::Drive;
 pub use layer::{Done, Layer, Submission};
 pub use power_cut::{Sampling, Survival, VolatileCache};
-pub use recorder::{Recorder, Witness};
+pub use recorder::{Recorder, Tap};
 pub use scheduled::{Scheduled, Tenant};
 pub use shared::{Disk, LoadSpec, Region, Shared};
 pub use statistics::{Counter, Statistics};

@@ -7,28 +7,28 @@ use stasis_clock::Nanos;
 
 use crate::{Decorator, Done, Layer, Submission};
 
-/// Who is told of a layer's changes, flushes and barriers.
-pub trait Witness {
+/// An I/O tap: it is told of a layer's changes, flushes and barriers.
+pub trait Tap {
     /// A command is submitted at `at` (ns); `place` is its number, from 0.
-    fn submitted(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]);
+    fn request(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]);
 
     /// The command `place` has ended at `at` (ns).
-    fn ended(&mut self, place: u64, at: Nanos, status: Status);
+    fn completion(&mut self, place: u64, at: Nanos, status: Status);
 }
 
-/// A layer, and a witness of its changes, flushes and barriers.
+/// A layer with a tap on its changes, flushes and barriers.
 pub struct Recorder {
     lower: Box<dyn Layer>,
-    witness: Box<dyn Witness>,
+    tap: Box<dyn Tap>,
     places: HashMap<Tag, u64>,
     next: u64,
     now: Nanos,
 }
 
 impl Recorder {
-    /// Tells `witness` what `lower` is asked from now on.
-    pub fn new(lower: Box<dyn Layer>, witness: Box<dyn Witness>) -> Self {
-        Self { lower, witness, places: HashMap::new(), next: 0, now: 0 }
+    /// Tells `tap` what `lower` is asked from now on.
+    pub fn new(lower: Box<dyn Layer>, tap: Box<dyn Tap>) -> Self {
+        Self { lower, tap, places: HashMap::new(), next: 0, now: 0 }
     }
 
     fn submitted(&mut self, command: &Command, data: &[u8]) -> Option<u64> {
@@ -37,7 +37,7 @@ impl Recorder {
         }
         let place = self.next;
         self.next += 1;
-        self.witness.submitted(place, self.now, command, data);
+        self.tap.request(place, self.now, command, data);
         Some(place)
     }
 }
@@ -65,7 +65,7 @@ impl Decorator for Recorder {
         self.lower.advance(now, done);
         for done in &done[before..] {
             if let Some(place) = self.places.remove(&done.tag) {
-                self.witness.ended(place, done.at, done.status);
+                self.tap.completion(place, done.at, done.status);
             }
         }
     }
@@ -75,7 +75,7 @@ impl Decorator for Recorder {
         let place = self.submitted(&Command { fua: true, ..command }, &data);
         let (status, data) = self.lower.instant(command, data);
         if let Some(place) = place {
-            self.witness.ended(place, self.now, status);
+            self.tap.completion(place, self.now, status);
         }
         (status, data)
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::{Command, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Layer, Recorder, Sampling, Survival, VolatileCache, Witness};
+use stasis_drive::{Layer, Recorder, Sampling, Survival, Tap, VolatileCache};
 
 const SECTOR: usize = stasis_block::SECTOR as usize;
 
@@ -35,8 +35,8 @@ impl Writer {
     }
 }
 
-impl Witness for Writer {
-    fn submitted(&mut self, _: u64, at: Nanos, command: &Command, data: &[u8]) {
+impl Tap for Writer {
+    fn request(&mut self, _: u64, at: Nanos, command: &Command, data: &[u8]) {
         let event = Event { command: *command, data: data.to_vec(), submit: at, done: None };
         let mut history = self.history();
         let place = history.events.len();
@@ -44,7 +44,7 @@ impl Witness for Writer {
         history.log.push((at, place, false));
     }
 
-    fn ended(&mut self, place: u64, at: Nanos, status: Status) {
+    fn completion(&mut self, place: u64, at: Nanos, status: Status) {
         let mut history = self.history();
         history.events[place as usize].done = Some((at, status));
         history.log.push((at, place as usize, true));

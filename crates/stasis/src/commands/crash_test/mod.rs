@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, Context, Result};
-use stasis_crash::Plant;
+use stasis_crash::Fault;
 use stasis_experiment::{Engine, Experiment};
 use stasis_report::ResultsFolder;
 
@@ -61,7 +61,7 @@ Examples:
   stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda' --check-every 10
   stasis crash-test crash.toml --states 10000 --record results
   stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
-  stasis crash-test crash.toml --plant dropped-barrier    tests the test
+  stasis crash-test crash.toml --inject dropped-barrier   tests the test
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
 stopped."
@@ -80,7 +80,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Use the record of an earlier test, in this folder, instead of a run
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["plant", "engine"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["fault", "engine"])]
     record: Option<PathBuf>,
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
@@ -95,9 +95,9 @@ pub struct Arguments {
     /// How many guests check at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     checkers: Option<std::num::NonZeroUsize>,
-    /// Make a mistake below the guest: dropped-barrier, early-acknowledgement or swapped-tables
-    #[arg(long, value_name = "MISTAKE", value_parser = plant)]
-    plant: Option<Plant>,
+    /// Inject a fault below the guest: dropped-barrier, early-acknowledgement or swapped-tables
+    #[arg(long = "inject", alias = "plant", value_name = "FAULT", value_parser = fault)]
+    fault: Option<Fault>,
     /// Where the machine runs: auto, kvm, softkvm or exact
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
@@ -106,9 +106,9 @@ pub struct Arguments {
     json: bool,
 }
 
-fn plant(word: &str) -> Result<Plant, String> {
-    Plant::parse(word).ok_or_else(|| {
-        let names = Plant::ALL.map(Plant::name);
+fn fault(word: &str) -> Result<Fault, String> {
+    Fault::parse(word).ok_or_else(|| {
+        let names = Fault::ALL.map(Fault::name);
         format!("must be one of {}", names.join(", "))
     })
 }
@@ -133,7 +133,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let stop = run::stop_on_signals()?;
     let provenance = Provenance::begin(true);
-    let mut recording = Recording { folder: folder.clone(), plant: arguments.plant };
+    let mut recording = Recording { folder: folder.clone(), fault: arguments.fault };
     match &arguments.record {
         Some(earlier) => recording.folder.clone_from(earlier),
         None => record(&experiment, &base, &stop, &recording)?,
@@ -190,7 +190,7 @@ fn cuts(arguments: &Arguments, session: &Session) -> Vec<stasis_crash::Cut> {
         Some(number) => number..number.saturating_add(1),
         None => 0..arguments.states,
     };
-    session.cuts(arguments.seed, session.story.span(), numbers)
+    session.cuts(arguments.seed, session.trace.span(), numbers)
 }
 
 fn explore(

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use stasis_block::units::format_duration;
 use stasis_block::PowerLoss;
-use stasis_crash::Plant;
+use stasis_crash::Fault;
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::plot::{Axis, Quantity, Scale, Scatter, ScatterSeries};
 use stasis_report::{units, Column, Table};
@@ -35,7 +35,8 @@ const KINDS: [(Kind, &str, &str); 5] = [
 pub struct Report<'a> {
     experiment: &'a Path,
     seed: u64,
-    plant: Option<Plant>,
+    #[serde(rename = "plant")]
+    fault: Option<Fault>,
     /// Of the record: commands of the guest, and of the drives below images.
     guest_commands: u64,
     drive_commands: u64,
@@ -71,7 +72,7 @@ impl<'a> Report<'a> {
         recording: &Recording,
         provenance: Provenance,
     ) -> Self {
-        let drives = &session.story.drives;
+        let drives = &session.trace.drives;
         let count = |commands: usize| commands as u64;
         let repeat = |finding: &Finding| {
             let check = arguments.check.as_ref().map(|check| format!(" --check '{check}'"));
@@ -84,16 +85,16 @@ impl<'a> Report<'a> {
                 check.unwrap_or_default()
             )
         };
-        let named = drives.iter().zip(&session.story.head.drives).map(|(drive, head)| DriveLoss {
+        let named = drives.iter().zip(&session.trace.head.drives).map(|(drive, head)| DriveLoss {
             name: &head.name,
             power_loss: drive.cached().power_loss,
         });
         Self {
             experiment: &arguments.experiment,
             seed: arguments.seed,
-            plant: session.story.head.plant.as_deref().and_then(Plant::parse),
-            guest_commands: count(drives.iter().map(|drive| drive.guest.asked.len()).sum()),
-            drive_commands: count(drives.iter().map(|drive| drive.cached().asked.len()).sum()),
+            fault: session.trace.head.fault.as_deref().and_then(Fault::parse),
+            guest_commands: count(drives.iter().map(|drive| drive.guest.requests.len()).sum()),
+            drive_commands: count(drives.iter().map(|drive| drive.cached().requests.len()).sum()),
             drives: named.collect(),
             asked: if arguments.state.is_some() { 1 } else { arguments.states },
             outcome,
@@ -120,8 +121,8 @@ impl<'a> Report<'a> {
         for DriveLoss { name, power_loss } in &self.drives {
             line(&format!("drive {name}"), power_loss.to_string());
         }
-        if let Some(plant) = self.plant {
-            line("planted mistake", plant.name().into());
+        if let Some(fault) = self.fault {
+            line("injected fault", fault.name().into());
         }
         line(
             "power cuts",
@@ -202,8 +203,8 @@ impl<'a> Report<'a> {
             (false, 1) => "One state was found that a power cut must not leave.".to_owned(),
             (false, many) => format!("{many} findings of what a power cut must not leave."),
         };
-        let subtitle = match self.plant {
-            Some(plant) => format!("{subtitle} With a planted mistake: {}.", plant.name()),
+        let subtitle = match self.fault {
+            Some(fault) => format!("{subtitle} With an injected fault: {}.", fault.name()),
             None => subtitle,
         };
         Page { title: format!("Crash test of {}", self.experiment.display()), subtitle, sections }

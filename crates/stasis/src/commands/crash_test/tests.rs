@@ -7,7 +7,7 @@ use std::time::Duration;
 use stasis_block::{CacheKind, Command, Completion, Model, Operation, PowerLoss, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
 use stasis_crash::{
-    Check, Frame, Head, HeadDrive, Level, Plant, Planted, RecordWriter, StateReader, Stream,
+    Check, Fault, FaultInjector, Frame, Head, HeadDrive, Level, RecordWriter, StateReader, Stream,
     Verdict,
 };
 use stasis_drive::{Drive, Layer, Submission};
@@ -120,8 +120,8 @@ fn step(
 }
 
 /// Records a load on an image of that way, or on a raw drive.
-fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u64) -> Session {
-    record_on(PowerLoss::default(), folder, way, plant, seed)
+fn record(folder: &Path, way: Option<Durability>, fault: Option<Fault>, seed: u64) -> Session {
+    record_on(PowerLoss::default(), folder, way, fault, seed)
 }
 
 /// The same on a drive of which a power cut takes `power_loss`.
@@ -129,7 +129,7 @@ fn record_on(
     power_loss: PowerLoss,
     folder: &Path,
     way: Option<Durability>,
-    plant: Option<Plant>,
+    fault: Option<Fault>,
     seed: u64,
 ) -> Session {
     let stream = Stream::default();
@@ -160,8 +160,8 @@ fn record_on(
     let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new(), power_loss));
     let mut layer: Box<dyn Layer> = Box::new(Drive::new(0, "disk".into(), model, medium));
     layer = Box::new(stream.record(layer, Level::Drive));
-    if let Some(plant) = plant {
-        layer = Box::new(Planted::new(layer, plant));
+    if let Some(fault) = fault {
+        layer = Box::new(FaultInjector::new(layer, fault));
     }
     if let Some(opening) = opening {
         layer = Box::new(opening.open(layer, settings).unwrap());
@@ -181,7 +181,7 @@ fn record_on(
 }
 
 fn explore(session: &mut Session, seed: u64, states: u64) -> Outcome {
-    let cuts = session.cuts(seed, session.story.span(), 0..states);
+    let cuts = session.cuts(seed, session.trace.span(), 0..states);
     let mut looks = Looks { native: true, ..Looks::default() };
     let mut outcome = Outcome::default();
     session.explore(&cuts, &mut looks, &mut outcome, |_| true).unwrap();
@@ -205,14 +205,14 @@ fn no_way_breaks_its_promise() {
 }
 
 #[test]
-fn each_planted_mistake_is_found_within_200_states() {
+fn each_injected_fault_is_found_within_200_states() {
     let folder = tempfile::tempdir().unwrap();
     for way in WAYS {
-        for plant in Plant::ALL {
+        for fault in Fault::ALL {
             for seed in 0..4 {
-                let mut session = record(folder.path(), way, Some(plant), seed);
+                let mut session = record(folder.path(), way, Some(fault), seed);
                 let outcome = explore(&mut session, seed ^ 5, 200);
-                assert!(!outcome.findings.is_empty(), "{way:?} {plant:?} {seed}");
+                assert!(!outcome.findings.is_empty(), "{way:?} {fault:?} {seed}");
             }
         }
     }
@@ -222,18 +222,18 @@ fn each_planted_mistake_is_found_within_200_states() {
 const BUFFERED: PowerLoss = PowerLoss { cache: CacheKind::Volatile(256 << 10), atomic_unit: 4096 };
 
 #[test]
-fn each_planted_mistake_is_found_on_a_drive_with_a_small_cache() {
+fn each_injected_fault_is_found_on_a_drive_with_a_small_cache() {
     let folder = tempfile::tempdir().unwrap();
     for way in WAYS {
         for seed in 0..2 {
             let mut sound = record_on(BUFFERED, folder.path(), way, None, seed);
-            assert_eq!(sound.story.drives[0].cached().power_loss, BUFFERED, "in the record");
+            assert_eq!(sound.trace.drives[0].cached().power_loss, BUFFERED, "in the record");
             let outcome = explore(&mut sound, seed, 200);
             assert!(outcome.findings.is_empty(), "{way:?} {seed}: {:#?}", outcome.findings);
-            for plant in Plant::ALL {
-                let mut session = record_on(BUFFERED, folder.path(), way, Some(plant), seed);
+            for fault in Fault::ALL {
+                let mut session = record_on(BUFFERED, folder.path(), way, Some(fault), seed);
                 let outcome = explore(&mut session, seed ^ 5, 400);
-                assert!(!outcome.findings.is_empty(), "{way:?} {plant:?} {seed}");
+                assert!(!outcome.findings.is_empty(), "{way:?} {fault:?} {seed}");
             }
         }
     }
@@ -246,13 +246,13 @@ fn each_planted_mistake_is_found_on_a_drive_with_a_small_cache() {
 fn with_protection_a_dropped_flush_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();
     let protected = PowerLoss { cache: CacheKind::Protected, ..BUFFERED };
-    for (plant, harm) in [(Plant::DroppedBarrier, false), (Plant::EarlyAcknowledgement, true)] {
+    for (fault, harm) in [(Fault::DroppedBarrier, false), (Fault::EarlyAcknowledgement, true)] {
         let mut findings = 0;
         for seed in 0..4 {
-            let mut session = record_on(protected, folder.path(), None, Some(plant), seed);
+            let mut session = record_on(protected, folder.path(), None, Some(fault), seed);
             findings += explore(&mut session, seed, 300).findings.len();
         }
-        assert_eq!(findings > 0, harm, "{plant:?}: {findings}");
+        assert_eq!(findings > 0, harm, "{fault:?}: {findings}");
     }
 }
 
@@ -260,10 +260,10 @@ fn with_protection_a_dropped_flush_does_no_harm() {
 fn a_state_is_the_same_alone_as_among_others() {
     let folder = tempfile::tempdir().unwrap();
     let way = Some(Durability::Ordered);
-    let mut session = record(folder.path(), way, Some(Plant::SwappedTables), 3);
+    let mut session = record(folder.path(), way, Some(Fault::SwappedTables), 3);
     let all = explore(&mut session, 8, 200).findings;
     let one = all.last().unwrap();
-    let cuts = session.cuts(8, session.story.span(), one.state..one.state + 1);
+    let cuts = session.cuts(8, session.trace.span(), one.state..one.state + 1);
     let mut looks = Looks { native: true, ..Looks::default() };
     let mut alone = Outcome::default();
     session.explore(&cuts, &mut looks, &mut alone, |_| true).unwrap();
@@ -289,8 +289,8 @@ impl Check for Stopped {
 #[test]
 fn what_was_looked_at_stays_when_a_check_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    let mut session = record(folder.path(), None, Some(Plant::EarlyAcknowledgement), 0);
-    let cuts = session.cuts(5, session.story.span(), 0..300);
+    let mut session = record(folder.path(), None, Some(Fault::EarlyAcknowledgement), 0);
+    let cuts = session.cuts(5, session.trace.span(), 0..300);
     let mut check = Stopped(150);
     let mut looks = Looks { native: true, check: Some(&mut check), ..Looks::default() };
     let mut outcome = Outcome::default();

@@ -1,5 +1,5 @@
-//! From instant to instant through a record: the disks that a power cut can
-//! leave at each.
+//! The crash-state enumerator: from cut point to cut point through a record, the
+//! disks that a power cut can leave at each.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use stasis_drive::{Sampling, Survival, VolatileCache};
 
 use crate::disk::Disk;
 use crate::sectors::Content;
-use crate::story::{Position, Story, What};
+use crate::trace::{CutPoint, EventKind, Trace};
 
 /// A drive at the present instant.
 #[derive(Debug)]
@@ -30,62 +30,63 @@ pub struct Remains {
     pub print: u128,
 }
 
-/// A walk through a record, forwards.
+/// Enumerates the crash states of a record, cut point after cut point, forwards.
 #[derive(Debug)]
-pub struct Walk<'a> {
-    story: &'a Story,
-    position: Position,
+pub struct Enumerator<'a> {
+    trace: &'a Trace,
+    point: CutPoint,
     drives: Vec<Present>,
     // Sectors that became certain since they were last asked for, by drive.
     news: Vec<(usize, u64, Content)>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Enumerator<'a> {
     /// At the beginning.
-    pub fn new(story: &'a Story) -> Self {
-        let drives = story.drives.iter().map(|drive| {
-            let trace = drive.cached();
-            let cache = VolatileCache::new(trace.power_loss, trace.discard_zeroes);
+    pub fn new(trace: &'a Trace) -> Self {
+        let drives = trace.drives.iter().map(|drive| {
+            let log = drive.cached();
+            let cache = VolatileCache::new(log.power_loss, log.discard_zeroes);
             Present { cache, settled: Disk::default() }
         });
-        Self { story, position: 0, drives: drives.collect(), news: Vec::new() }
+        Self { trace, point: 0, drives: drives.collect(), news: Vec::new() }
     }
 
-    /// After how many moments it is.
-    pub fn position(&self) -> Position {
-        self.position
+    /// After how many events it is.
+    pub fn point(&self) -> CutPoint {
+        self.point
     }
 
-    /// Goes on until `position` moments have happened.
-    pub fn go_to(&mut self, position: Position) {
-        while self.position < position {
-            let Some(moment) = self.story.moments.get(self.position as usize) else { break };
-            let (drive, level, place) = match moment.what {
-                What::Submitted(drive, level, place) | What::Ended(drive, level, place) => {
+    /// Goes on until `point` events have happened.
+    pub fn go_to(&mut self, point: CutPoint) {
+        while self.point < point {
+            let Some(event) = self.trace.events.get(self.point as usize) else { break };
+            let (drive, level, place) = match event.kind {
+                EventKind::Request(drive, level, place)
+                | EventKind::Completion(drive, level, place) => {
                     (usize::from(drive), level, place as usize)
                 }
-                What::Output => {
-                    self.position += 1;
+                EventKind::Output => {
+                    self.point += 1;
                     continue;
                 }
             };
-            if level == self.story.drives[drive].cached_level() {
+            if level == self.trace.drives[drive].cached_level() {
                 let Present { cache, settled } = &mut self.drives[drive];
-                let trace = self.story.drives[drive].cached();
-                let asked = &trace.asked[place];
-                if let What::Submitted(..) = moment.what {
-                    cache.submitted(place, &asked.command);
+                let log = self.trace.drives[drive].cached();
+                let request = &log.requests[place];
+                if let EventKind::Request(..) = event.kind {
+                    cache.submitted(place, &request.command);
                 } else {
-                    let (news, well) = (&mut self.news, asked.well_by(self.position + 1));
-                    cache.ended(place, asked.command.operation, well, |place| {
-                        for (sector, content) in trace.sectors(place) {
+                    let (news, well) = (&mut self.news, request.well_by(self.point + 1));
+                    cache.ended(place, request.command.operation, well, |place| {
+                        for (sector, content) in log.sectors(place) {
                             settled.set(sector, Some(content));
                             news.push((drive, sector, content));
                         }
                     });
                 }
             }
-            self.position += 1;
+            self.point += 1;
         }
     }
 
@@ -118,7 +119,7 @@ impl<'a> Walk<'a> {
     }
 
     fn remains(&self, index: usize, present: &Present, sampling: Sampling) -> Remains {
-        let trace = self.story.drives[index].cached();
+        let log = self.trace.drives[index].cached();
         let chosen = present.cache.sample(sampling);
         let mut chosen = chosen.iter().peekable();
         let mut remains = Remains { print: present.settled.print(), ..Remains::default() };
@@ -128,7 +129,7 @@ impl<'a> Walk<'a> {
                 None if durable => &Survival::Whole,
                 None => continue,
             };
-            for (within, (sector, content)) in trace.sectors(place).enumerate() {
+            for (within, (sector, content)) in log.sectors(place).enumerate() {
                 if survival.has(within) {
                     remains.set(sector, content, &present.settled);
                 }
