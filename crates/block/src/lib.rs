@@ -6,11 +6,13 @@
 pub mod blkparse;
 mod link;
 mod model;
+mod power;
 pub mod splitmix;
 pub mod units;
 
 pub use link::{Link, LinkError};
 pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
+pub use power::{CacheKind, PowerLoss, SECTOR};
 
 use serde::{Deserialize, Serialize};
 

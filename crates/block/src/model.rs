@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
-use crate::{Command, Status, Tag};
+use crate::{Command, PowerLoss, Status, Tag};
 
 /// How the modelled drive ended a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,6 +103,12 @@ pub trait Model: Send {
     /// model never sees one.
     fn barrier(&self) -> Option<Nanos> {
         None
+    }
+
+    /// What a power cut can take from the drive. A model that says nothing has
+    /// a volatile cache without a limit.
+    fn power_loss(&self) -> PowerLoss {
+        PowerLoss::default()
     }
 
     /// What the drive's SMART log says.

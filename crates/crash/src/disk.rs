@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use stasis_block::splitmix;
+
 use crate::sectors::Content;
 
 /// Sectors that are kept together.
@@ -18,12 +20,9 @@ pub struct Disk {
 /// What one sector adds to the print of a disk.
 pub(crate) fn print(sector: u64, content: Content) -> u128 {
     let half = |seed: u64| {
-        let mut value = sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
+        let mut value = sector.wrapping_mul(splitmix::GAMMA) ^ seed;
         value = value.wrapping_add(content.number().wrapping_mul(0xd6e8_feb8_6659_fd93));
-        // splitmix64's finish.
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u128::from(value ^ (value >> 31))
+        u128::from(splitmix::mix(value))
     };
     half(0x243f_6a88_85a3_08d3) << 64 | half(0x1319_8a2e_0370_7344)
 }

@@ -8,8 +8,13 @@ use stasis_media::ImageSettings;
 
 use crate::frame::{Damaged, Frame};
 
-/// The first bytes of the file.
-const MAGIC: &[u8; 16] = b"stasis record 1\n";
+/// The first bytes of the file, with its version.
+const MAGIC: &[u8; 16] = b"stasis record 2\n";
+/// Those of records that do not say what a power cut can take from a drive; they
+/// are read as if each had a volatile cache without a limit.
+const FORMER: &[u8; 16] = b"stasis record 1\n";
+/// Those of every version.
+const ANY: &[u8] = b"stasis record ";
 /// Longest piece (bytes).
 const LIMIT: usize = 64 << 20;
 
@@ -22,8 +27,9 @@ pub struct Head {
     pub seed: u64,
     /// The drives, in order.
     pub drives: Vec<HeadDrive>,
-    /// What lied, if anything was made to.
-    pub plant: Option<String>,
+    /// The fault that was injected, if any.
+    #[serde(alias = "plant")]
+    pub fault: Option<String>,
 }
 
 /// What has to be known of a drive.
@@ -49,6 +55,12 @@ pub enum FileError {
     /// It begins with other bytes.
     #[error("it is no record of a run; `stasis crash-test` makes one")]
     NoRecord,
+    /// It is a record of another version.
+    #[error(
+        "it is a record of a version that this program does not know: read it with the version of \
+         Stasis that wrote it, or record again"
+    )]
+    Version,
     /// A checksum is wrong, or a piece is cut off.
     #[error(
         "it is damaged or cut off at byte {0}: the run was ended while it was written; record again"
@@ -133,8 +145,10 @@ impl<R: Read> RecordReader<R> {
         let mut magic = [0; MAGIC.len()];
         match from.read_exact(&mut magic) {
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
-            _ if magic != *MAGIC => return Err(FileError::NoRecord),
-            _ => {}
+            Err(_) => return Err(FileError::NoRecord),
+            _ if magic == *MAGIC || magic == *FORMER => {}
+            _ if magic.starts_with(ANY) => return Err(FileError::Version),
+            _ => return Err(FileError::NoRecord),
         }
         let at = MAGIC.len() as u64;
         let mut reader = Self { from, at, buffer: Vec::new(), start: 0, over: false };
@@ -223,6 +237,18 @@ mod tests {
     fn frames_come_back_however_they_were_cut() {
         let expected: Vec<_> = (0..9).map(|at| (at, at as usize * 7)).collect();
         assert_eq!(read(&file()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_former_version_is_read_and_a_later_one_is_named() {
+        let mut other = file();
+        other[14] = b'1';
+        assert_eq!(read(&other).unwrap(), read(&file()).unwrap());
+        other[14] = b'3';
+        let wrong = read(&other).unwrap_err().to_string();
+        assert!(wrong.contains("version") && wrong.contains("record again"), "{wrong}");
+        other[0] = b'x';
+        assert!(matches!(read(&other), Err(FileError::NoRecord)));
     }
 
     #[test]

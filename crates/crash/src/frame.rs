@@ -1,7 +1,7 @@
 //! What happened to the drives of a run, as a stream of frames: the form in
 //! which it leaves the machine (docs/power-cuts.md).
 
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;
 
 /// Which end of a drive saw a command.
@@ -26,9 +26,11 @@ pub enum Frame<'a> {
         capacity: u64,
         /// Whether discarded ranges read as zeroes.
         discard_zeroes: bool,
+        /// What a power cut can take from the drive at the bottom.
+        power_loss: PowerLoss,
     },
     /// A command was submitted.
-    Submitted {
+    Request {
         /// The drive.
         drive: u16,
         /// Its end.
@@ -43,7 +45,7 @@ pub enum Frame<'a> {
         data: &'a [u8],
     },
     /// A command ended.
-    Ended {
+    Completion {
         /// The drive.
         drive: u16,
         /// Its end.
@@ -79,9 +81,11 @@ pub enum Frame<'a> {
 #[error("a frame of it is damaged")]
 pub struct Damaged;
 
-const DRIVE: u8 = b'd';
-const SUBMITTED: u8 = b's';
-const ENDED: u8 = b'e';
+// Without what a power cut can take: in records of version 1.
+const FORMER_DRIVE: u8 = b'd';
+const DRIVE: u8 = b'D';
+const REQUEST: u8 = b's';
+const COMPLETION: u8 = b'e';
 const OUTPUT: u8 = b'o';
 const BEGAN: u8 = b'b';
 const OVER: u8 = b'v';
@@ -95,13 +99,22 @@ impl Frame<'_> {
             out.push(level as u8);
         };
         match *self {
-            Frame::Drive { drive, level, capacity, discard_zeroes } => {
+            Frame::Drive { drive, level, capacity, discard_zeroes, power_loss } => {
                 ends(out, DRIVE, drive, level);
                 out.extend_from_slice(&capacity.to_le_bytes());
                 out.push(u8::from(discard_zeroes));
+                let (kind, size) = match power_loss.cache {
+                    CacheKind::Unbounded => (0, 0),
+                    CacheKind::Volatile(size) => (1, size),
+                    CacheKind::Protected => (2, 0),
+                    CacheKind::None => (3, 0),
+                };
+                out.push(kind);
+                out.extend_from_slice(&size.to_le_bytes());
+                out.extend_from_slice(&power_loss.atomic_unit.to_le_bytes());
             }
-            Frame::Submitted { drive, level, place, at, command, data } => {
-                ends(out, SUBMITTED, drive, level);
+            Frame::Request { drive, level, place, at, command, data } => {
+                ends(out, REQUEST, drive, level);
                 for number in [place, at, command.offset, command.length, command.source] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
@@ -112,8 +125,8 @@ impl Frame<'_> {
                 out.extend_from_slice(&(data.len() as u32).to_le_bytes());
                 out.extend_from_slice(data);
             }
-            Frame::Ended { drive, level, place, at, status } => {
-                ends(out, ENDED, drive, level);
+            Frame::Completion { drive, level, place, at, status } => {
+                ends(out, COMPLETION, drive, level);
                 out.extend_from_slice(&place.to_le_bytes());
                 out.extend_from_slice(&at.to_le_bytes());
                 out.push(match status {
@@ -188,14 +201,30 @@ impl<'a> Cursor<'a> {
         Ok((drive, level))
     }
 
+    fn power_loss(&mut self) -> Result<PowerLoss, Missing> {
+        let (kind, size, atomic_unit) = (self.number(1)?, self.long()?, self.long()?);
+        let cache = match kind {
+            0 => CacheKind::Unbounded,
+            1 => CacheKind::Volatile(size),
+            2 => CacheKind::Protected,
+            3 => CacheKind::None,
+            _ => return Err(Missing::Sense),
+        };
+        Ok(PowerLoss::new(cache, atomic_unit))
+    }
+
     fn frame(&mut self) -> Result<Frame<'a>, Missing> {
         Ok(match self.number(1)? as u8 {
-            DRIVE => {
+            kind @ (DRIVE | FORMER_DRIVE) => {
                 let (drive, level) = self.end()?;
-                let capacity = self.long()?;
-                Frame::Drive { drive, level, capacity, discard_zeroes: self.number(1)? != 0 }
+                let (capacity, discard_zeroes) = (self.long()?, self.number(1)? != 0);
+                let power_loss = match kind {
+                    DRIVE => self.power_loss()?,
+                    _ => PowerLoss::default(),
+                };
+                Frame::Drive { drive, level, capacity, discard_zeroes, power_loss }
             }
-            SUBMITTED => {
+            REQUEST => {
                 let (drive, level) = self.end()?;
                 let (place, at) = (self.long()?, self.long()?);
                 let (offset, length, source) = (self.long()?, self.long()?, self.long()?);
@@ -211,9 +240,9 @@ impl<'a> Cursor<'a> {
                 let data = self.take(size as usize)?;
                 let command =
                     Command { source, fua, priority, ..Command::new(operation, offset, length) };
-                Frame::Submitted { drive, level, place, at, command, data }
+                Frame::Request { drive, level, place, at, command, data }
             }
-            ENDED => {
+            COMPLETION => {
                 let (drive, level) = self.end()?;
                 let (place, at) = (self.long()?, self.long()?);
                 let status = match self.number(1)? {
@@ -222,7 +251,7 @@ impl<'a> Cursor<'a> {
                     2 => Status::WriteError,
                     _ => return Err(Missing::Sense),
                 };
-                Frame::Ended { drive, level, place, at, status }
+                Frame::Completion { drive, level, place, at, status }
             }
             OUTPUT => {
                 let at = self.long()?;
@@ -245,11 +274,18 @@ mod tests {
         let mut write = Command::new(Operation::Write, 512, 3);
         write.fua = true;
         let (drive, level, place, at) = (3, Level::Drive, 7, 9);
+        let drive_with = |cache, unit| {
+            let power_loss = PowerLoss::new(cache, unit);
+            Frame::Drive { drive, level, capacity: 1 << 30, discard_zeroes: true, power_loss }
+        };
         let all = [
-            Frame::Drive { drive, level, capacity: 1 << 30, discard_zeroes: true },
-            Frame::Submitted { drive, level, place, at, command: write, data: b"abc" },
-            Frame::Submitted { drive, level, place, at, command: Command::flush(), data: b"" },
-            Frame::Ended { drive, level, place, at, status: Status::WriteError },
+            drive_with(CacheKind::Unbounded, 512),
+            drive_with(CacheKind::Volatile(8 << 20), 4096),
+            drive_with(CacheKind::Protected, 1 << 14),
+            drive_with(CacheKind::None, 512),
+            Frame::Request { drive, level, place, at, command: write, data: b"abc" },
+            Frame::Request { drive, level, place, at, command: Command::flush(), data: b"" },
+            Frame::Completion { drive, level, place, at, status: Status::WriteError },
             Frame::Output { at, bytes: b"line\n" },
             Frame::Began { at },
             Frame::Over { at },
@@ -272,6 +308,17 @@ mod tests {
                 assert_eq!(Frame::decode(&bytes[..length]), Ok(None));
             }
         }
+    }
+
+    #[test]
+    fn a_drive_of_a_former_record_has_a_cache_without_a_limit() {
+        let (drive, level, capacity) = (2, Level::Guest, 4096);
+        let mut bytes = vec![FORMER_DRIVE, 2, 0, 0];
+        bytes.extend_from_slice(&4096u64.to_le_bytes());
+        bytes.push(1);
+        let power_loss = PowerLoss::default();
+        let frame = Frame::Drive { drive, level, capacity, discard_zeroes: true, power_loss };
+        assert_eq!(Frame::decode(&bytes), Ok(Some((frame, bytes.len()))));
     }
 
     proptest! {

@@ -3,40 +3,39 @@
 //!
 //! A run is recorded once, at both ends of each drive ([`Stream`],
 //! [`RecordWriter`]): what the guest asked and was told, and what the drive
-//! below an image was asked. From the record ([`Story`]) a [`Walk`] makes the
-//! disks that a power cut can leave at each instant, and a [`Judge`] says
-//! whether the guest may find such a disk.
+//! below an image was asked. From the record ([`Trace`]) an [`Enumerator`] makes
+//! the crash states of each [`CutPoint`], the disks that a power cut can leave
+//! there, and an [`Oracle`] says whether the guest may find such a disk.
 //!
 //! Promises:
 //! - No I/O but that of the readers and writers that it is given, no threads, no
 //!   clock; the same record and seed give the same states.
-//! - A state is never one that the drive's cache does not allow: see
-//!   [`stasis_drive::History`].
-//! - A judge never blames a disk that the drive's promise allows.
+//! - A state is never one that the drive's model does not permit: see
+//!   [`stasis_drive::power_cut`].
+//! - An oracle never blames a disk that the drive's promise allows.
 
-mod cache;
 mod check;
 mod disk;
-mod draw;
+mod enumerator;
+mod fault;
 mod file;
 mod frame;
-mod judge;
+mod oracle;
 mod plan;
-mod plant;
 mod sectors;
-mod story;
-mod walk;
-mod witness;
+mod tap;
+mod trace;
 
 pub use check::{Check, StateReader, Verdict};
 pub use disk::Disk;
-pub use draw::Manner;
+pub use enumerator::{Enumerator, Remains};
+pub use fault::{Fault, FaultInjector};
 pub use file::{FileError, Head, HeadDrive, RecordReader, RecordWriter};
 pub use frame::{Damaged, Frame, Level};
-pub use judge::{Judge, Promise, Violation};
+pub use oracle::{Oracle, Promise, Violation};
 pub use plan::{Cut, Plan};
-pub use plant::{Plant, Planted};
 pub use sectors::{Content, Contents, SECTOR};
-pub use story::{Asked, BaseReader, DriveStory, Moment, Position, Story, StoryError, Trace, What};
-pub use walk::{Remains, Walk};
-pub use witness::Stream;
+pub use tap::Stream;
+pub use trace::{
+    BaseReader, CutPoint, DriveTrace, Event, EventKind, Request, RequestLog, Trace, TraceError,
+};

@@ -1,71 +1,71 @@
 //! Which states are looked at: instants where something happens that matters,
 //! and instants at random.
 
+use stasis_block::splitmix::nth as hash;
 use stasis_block::Operation;
+use stasis_drive::Sampling;
 
-use crate::draw::{hash, Manner};
-use crate::story::{Position, Story};
+use crate::trace::{CutPoint, Trace};
 
 /// A state: a power cut, and what it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// Its number; with the seed it says everything else.
     pub number: u64,
-    /// After so many moments.
-    pub position: Position,
+    /// After so many events.
+    pub point: CutPoint,
     /// What is left.
-    pub manner: Manner,
+    pub sampling: Sampling,
 }
 
 /// Draws states from a record; the same seed and number give the same one.
 #[derive(Debug)]
 pub struct Plan {
     seed: u64,
-    span: (Position, Position),
+    span: (CutPoint, CutPoint),
     times: (u64, u64),
     // Just after the guest was told that something is durable.
-    told: Vec<Position>,
+    told: Vec<CutPoint>,
     // Just after the drive finished something.
-    finished: Vec<Position>,
+    finished: Vec<CutPoint>,
 }
 
 /// The golden ratio, as a part of 2^64: its multiples fill a range evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Plan {
-    /// States of power cuts between the positions `span`.
-    pub fn new(story: &Story, seed: u64, span: (Position, Position)) -> Self {
-        let inside = |position: &Position| (span.0..=span.1).contains(position);
+    /// States of power cuts between the points `span`.
+    pub fn new(trace: &Trace, seed: u64, span: (CutPoint, CutPoint)) -> Self {
+        let inside = |point: &CutPoint| (span.0..=span.1).contains(point);
         let (mut told, mut finished) = (Vec::new(), Vec::new());
-        for drive in &story.drives {
-            let ends = |asked: &crate::Asked| asked.end.map(|(_, moment, _)| moment + 1);
-            let orders =
-                drive.guest.asked.iter().filter(|asked| {
-                    asked.command.operation == Operation::Flush || asked.command.fua
-                });
+        for drive in &trace.drives {
+            let ends = |request: &crate::Request| request.end.map(|(_, event, _)| event + 1);
+            let orders = drive.guest.requests.iter().filter(|request| {
+                request.command.operation == Operation::Flush || request.command.fua
+            });
             told.extend(orders.filter_map(ends).filter(inside));
-            finished.extend(drive.cached().asked.iter().filter_map(ends).filter(inside));
+            finished.extend(drive.cached().requests.iter().filter_map(ends).filter(inside));
         }
         told.sort_unstable();
         finished.sort_unstable();
-        let times = (story.time(span.0), story.time(span.1));
+        let times = (trace.time(span.0), trace.time(span.1));
         Self { seed, span, times, told, finished }
     }
 
     /// The state `number`.
-    pub fn cut(&self, story: &Story, number: u64) -> Cut {
+    pub fn cut(&self, trace: &Trace, number: u64) -> Cut {
         let draw = |index: u64| hash(self.seed ^ number.wrapping_mul(GOLDEN), index);
         // Evenly over a list, in an order that is even wherever it ends.
         let turn = number / 4;
-        let pick = |list: &[Position]| {
+        let pick = |list: &[CutPoint]| {
             let place = turn.wrapping_mul(GOLDEN).wrapping_add(hash(self.seed, 77));
             let index = (u128::from(place) * list.len() as u128) >> 64;
             list.get(index as usize).copied()
         };
         let (first, last) = self.span;
-        let anywhere = first + (draw(1) % u64::from(last - first + 1)) as Position;
+        let anywhere = first + (draw(1) % u64::from(last - first + 1)) as CutPoint;
         let (from, to) = self.times;
-        let position = match number % 4 {
+        let point = match number % 4 {
             0 => pick(&self.told).unwrap_or(anywhere),
             // Just after an end, or just before it.
             1 => pick(&self.finished).map_or(anywhere, |after| {
@@ -76,13 +76,13 @@ impl Plan {
                 }
             }),
             2 => anywhere,
-            _ => story.position(from + draw(3) % (to - from + 1)).clamp(first, last),
+            _ => trace.point_at(from + draw(3) % (to - from + 1)).clamp(first, last),
         };
-        let manner = match (draw(4) % 8, number % 4) {
-            (0..=5, 0) | (0, _) => Manner::Least,
-            (1, 1..) => Manner::Most,
-            _ => Manner::Random(draw(5)),
+        let sampling = match (draw(4) % 8, number % 4) {
+            (0..=5, 0) | (0, _) => Sampling::Least,
+            (1, 1..) => Sampling::Most,
+            _ => Sampling::Random(draw(5)),
         };
-        Cut { number, position, manner }
+        Cut { number, point, sampling }
     }
 }

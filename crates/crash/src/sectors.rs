@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 
 /// What a disk is written in as a whole or not at all (bytes).
-pub const SECTOR: usize = stasis_drive::SECTOR as usize;
+pub const SECTOR: usize = stasis_block::SECTOR as usize;
 
 /// Contents of a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

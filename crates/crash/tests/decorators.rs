@@ -4,13 +4,13 @@
 mod probe;
 
 use probe::{every_method_reaches_the_layer_below, Probe};
-use stasis_crash::{Plant, Planted};
+use stasis_crash::{Fault, FaultInjector};
 
 #[test]
-fn a_planted_mistake_loses_nothing() {
-    for plant in Plant::ALL {
+fn an_injected_fault_loses_nothing() {
+    for fault in Fault::ALL {
         let (probe, asked) = Probe::new();
-        let mut planted = Planted::new(Box::new(probe), plant);
-        every_method_reaches_the_layer_below(&mut planted, &asked);
+        let mut injector = FaultInjector::new(Box::new(probe), fault);
+        every_method_reaches_the_layer_below(&mut injector, &asked);
     }
 }

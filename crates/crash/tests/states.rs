@@ -1,11 +1,19 @@
 //! States of power cuts and their judgement, against the simplest reference.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_crash::{
-    Content, Frame, Head, HeadDrive, Judge, Level, Manner, Promise, RecordWriter, Story, Walk,
+    Content, Enumerator, EventKind, Frame, Head, HeadDrive, Level, Oracle, Promise, RecordWriter,
+    Trace,
 };
-use stasis_drive::History;
+use stasis_drive::Sampling;
+
+#[path = "../../drive/tests/common/permitted.rs"]
+mod permitted;
+
+use permitted::Permitted;
 
 const SECTORS: u64 = 12;
 
@@ -36,12 +44,21 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..25)
 }
 
-/// The same as a record and as a history.
-fn story(steps: &[Step]) -> (Story, History) {
-    let (mut stream, mut history) = (Vec::new(), History::default());
+fn power_losses() -> impl Strategy<Value = PowerLoss> {
+    let cache = prop_oneof![
+        2 => Just(CacheKind::Unbounded),
+        3 => (1..8u64).prop_map(|sectors| CacheKind::Volatile(sectors * 512)),
+        1 => Just(CacheKind::Protected),
+    ];
+    (cache, 1..4u64).prop_map(|(cache, unit)| PowerLoss::new(cache, unit * 512))
+}
+
+/// The same as a record.
+fn trace(steps: &[Step], power_loss: PowerLoss) -> Trace {
+    let mut stream = Vec::new();
     let (drive, level) = (0, Level::Guest);
     let capacity = SECTORS * 512;
-    Frame::Drive { drive, level, capacity, discard_zeroes: true }.encode(&mut stream);
+    Frame::Drive { drive, level, capacity, discard_zeroes: true, power_loss }.encode(&mut stream);
     let mut now = 0;
     let mut ends = Vec::new();
     let mut submits = Vec::new();
@@ -58,103 +75,98 @@ fn story(steps: &[Step]) -> (Story, History) {
             Operation::Write => vec![place as u8 + 1; command.length as usize],
             _ => Vec::new(),
         };
-        history.submitted(now, command, data.clone());
         submits.push((now, place, command, data));
         if let Some(duration) = step.duration {
             let status = if step.failed { Status::WriteError } else { Status::Ok };
             ends.push((now + duration, place, status));
-            history.ended(place, now + duration, status);
         }
     }
     for (at, place, command, data) in submits {
         let place = place as u64;
-        let frame = Frame::Submitted { drive, level, place, at, command, data: &data };
+        let frame = Frame::Request { drive, level, place, at, command, data: &data };
         frame.encode(&mut stream);
     }
     for (at, place, status) in ends {
-        Frame::Ended { drive, level, place: place as u64, at, status }.encode(&mut stream);
+        Frame::Completion { drive, level, place: place as u64, at, status }.encode(&mut stream);
     }
     let mut file = Vec::new();
     let head = Head { drives: vec![HeadDrive::default()], ..Head::default() };
     let mut writer = RecordWriter::new(&mut file, &head).unwrap();
     writer.piece(&stream).unwrap();
     writer.finish().unwrap();
-    (Story::load(&file[..], &mut |_, _, _| Ok(())).unwrap(), history)
+    Trace::load(&file[..], &mut |_, _, _| Ok(())).unwrap()
 }
 
 /// What each sector holds in a state.
-fn disk(walk: &Walk, manner: Manner) -> Vec<Content> {
-    let remains = &walk.cut(manner)[0];
+fn disk(enumerator: &Enumerator, sampling: Sampling) -> Vec<Content> {
+    let remains = &enumerator.cut(sampling)[0];
     (0..SECTORS)
         .map(|sector| {
-            let held = remains.get(sector).or_else(|| walk.settled(0).get(sector));
+            let held = remains.get(sector).or_else(|| enumerator.settled(0).get(sector));
             held.unwrap_or(Content::ZERO)
         })
         .collect()
 }
 
-/// Whether a history allows a disk that was zeroes, tried by brute force: by
-/// epoch, each sector anything that a subset of its writes leaves.
-fn allows(story: &Story, history: &History, at: u64, disk: &[Content]) -> bool {
-    let cut = history.cut(at);
-    let changes: Vec<usize> = cut.changes().collect();
-    let trace = &story.drives[0].guest;
-    // Sectors are torn each by itself, so each is asked alone, but for the
-    // newest epoch that is left.
-    let epochs: Vec<usize> = (0..history.events().len())
-        .map(|place| {
-            let before = &history.events()[..place];
-            before.iter().filter(|e| e.command.operation == Operation::Barrier).count()
-        })
-        .collect();
-    (0..=epochs.last().copied().unwrap_or(0)).any(|newest| {
-        let must = |place: usize| cut.is_durable(place) || epochs[place] < newest;
-        let may = |place: usize| epochs[place] <= newest;
-        changes.iter().all(|&place| !cut.is_durable(place) || may(place))
-            && (0..SECTORS).all(|sector| {
-                // What can be the last that is left of the sector.
-                let mut possible = vec![Content::ZERO];
-                for &place in changes.iter().filter(|&&place| may(place)) {
-                    let Some((_, content)) = trace.sectors(place).find(|(s, _)| *s == sector)
-                    else {
-                        continue;
-                    };
-                    if must(place) {
-                        possible.clear();
-                    }
-                    possible.push(content);
-                }
-                possible.contains(&disk[sector as usize])
-            })
-    })
+/// Every disk that a drive can have, in the order of sectors.
+fn disks(trace: &Trace, reference: &Permitted) -> HashSet<Vec<Content>> {
+    let log = &trace.drives[0].guest;
+    let content = |sector: usize, from: usize| match from.checked_sub(1) {
+        None => Content::ZERO,
+        Some(place) => {
+            let mut sectors = log.sectors(place);
+            sectors.find(|(other, _)| *other == sector as u64).unwrap().1
+        }
+    };
+    let disk = |medium: &Vec<usize>| {
+        medium.iter().enumerate().map(|(sector, &from)| content(sector, from)).collect()
+    };
+    reference.media().iter().map(disk).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No state is made that the drive's cache does not allow, and no judge
-    /// blames one of a drive that keeps its word.
+    /// No state is made that a drive cannot leave, and no oracle blames one of a
+    /// drive that keeps its word.
     #[test]
-    fn states_are_allowed_and_not_blamed(steps in steps(), draws in prop::collection::vec(any::<u64>(), 6)) {
-        // What failed may be there or not; History says nothing of it.
-        let steps: Vec<Step> = steps.into_iter().map(|step| Step { failed: false, ..step }).collect();
-        let (story, history) = story(&steps);
-        let judge = Judge::new(&story.drives[0].guest, Promise::Durable, true);
-        let last = story.moments.len() as u32;
-        let mut walk = Walk::new(&story);
-        for position in 0..=last {
-            walk.go_to(position);
-            let at = story.time(position);
-            let whole = story.position(at) == position;
-            let random = draws.iter().map(|&draw| Manner::Random(draw));
-            for manner in [Manner::Least, Manner::Most].into_iter().chain(random) {
-                let disk = disk(&walk, manner);
-                let place = |sector: u64| disk[sector as usize];
-                prop_assert_eq!(judge.judge(position, at, |_, sector| place(sector)), Ok(()));
-                // History knows only instants after all that happens at a time.
-                if whole && position > 0 {
-                    prop_assert!(allows(&story, &history, at, &disk), "{manner:?} at {at}");
+    fn states_are_permitted_and_not_blamed(
+        steps in steps(),
+        power_loss in power_losses(),
+        draws in prop::collection::vec(any::<u64>(), 6),
+    ) {
+        // What failed may be there or not; the reference does not know of it.
+        let well = |step: Step| Step { failed: false, sector: step.sector % 4, ..step };
+        let steps: Vec<Step> = steps
+            .into_iter()
+            .take(9)
+            .map(well)
+            .map(|step| Step { count: step.count.min(4 - step.sector), ..step })
+            .collect();
+        let trace = trace(&steps, power_loss);
+        let oracle = Oracle::new(&trace.drives[0].guest, Promise::Durable, true);
+        let mut reference = Permitted::new(power_loss, SECTORS as usize);
+        let mut enumerator = Enumerator::new(&trace);
+        for point in 0..=trace.events.len() as u32 {
+            enumerator.go_to(point);
+            if let Some(last) = point.checked_sub(1) {
+                match trace.events[last as usize].kind {
+                    EventKind::Request(_, _, place) => {
+                        let request = &trace.drives[0].guest.requests[place as usize];
+                        reference.submit(request.command);
+                    }
+                    EventKind::Completion(_, _, place) => reference.end(place as usize),
+                    EventKind::Output => {}
                 }
+            }
+            let permitted = disks(&trace, &reference);
+            let at = trace.time(point);
+            let random = draws.iter().map(|&draw| Sampling::Random(draw));
+            for sampling in [Sampling::Least, Sampling::Most].into_iter().chain(random) {
+                let disk = disk(&enumerator, sampling);
+                let place = |sector: u64| disk[sector as usize];
+                prop_assert_eq!(oracle.check(point, at, |_, sector| place(sector)), Ok(()));
+                prop_assert!(permitted.contains(&disk), "{sampling:?} at {at}");
             }
         }
     }
@@ -162,14 +174,14 @@ proptest! {
     /// A print tells disks apart by their contents alone.
     #[test]
     fn prints_are_those_of_contents(steps in steps(), draws in prop::collection::vec(any::<u64>(), 4)) {
-        let (story, _) = story(&steps);
-        let mut walk = Walk::new(&story);
+        let trace = trace(&steps, PowerLoss::default());
+        let mut enumerator = Enumerator::new(&trace);
         let mut seen: Vec<(u128, Vec<Option<Content>>)> = Vec::new();
-        for position in 0..=story.moments.len() as u32 {
-            walk.go_to(position);
+        for point in 0..=trace.events.len() as u32 {
+            enumerator.go_to(point);
             for &draw in &draws {
-                let remains = &walk.cut(Manner::Random(draw))[0];
-                let held = |sector| remains.get(sector).or_else(|| walk.settled(0).get(sector));
+                let remains = &enumerator.cut(Sampling::Random(draw))[0];
+                let held = |sector| remains.get(sector).or_else(|| enumerator.settled(0).get(sector));
                 let disk: Vec<_> = (0..SECTORS).map(held).collect();
                 for (print, other) in &seen {
                     prop_assert_eq!(*print == remains.print, *other == disk);
@@ -199,20 +211,20 @@ proptest! {
                 all
             })
             .collect();
-        let (story, _) = story(&steps);
-        let judge = Judge::new(&story.drives[0].guest, Promise::Ordered(u64::MAX), true);
-        let trace = &story.drives[0].guest;
-        let places: Vec<usize> = (0..steps.len()).filter(|&p| trace.changes(p)).collect();
+        let trace = trace(&steps, PowerLoss::default());
+        let oracle = Oracle::new(&trace.drives[0].guest, Promise::Ordered(u64::MAX), true);
+        let log = &trace.drives[0].guest;
+        let places: Vec<usize> = (0..steps.len()).filter(|&p| log.changes(p)).collect();
         let cut = chosen.index(places.len() + 1);
         let mut disk = vec![Content::ZERO; SECTORS as usize];
         for &place in &places[..cut] {
-            for (sector, content) in trace.sectors(place) {
+            for (sector, content) in log.sectors(place) {
                 disk[sector as usize] = content;
             }
         }
-        let (position, at) = (story.moments.len() as u32, 1 << 40);
-        let judged = |disk: &[Content]| judge.judge(position, at, |_, s| disk[s as usize]);
-        prop_assert_eq!(judged(&disk), Ok(()));
+        let (point, at) = (trace.events.len() as u32, 1 << 40);
+        let verdict = |disk: &[Content]| oracle.check(point, at, |_, s| disk[s as usize]);
+        prop_assert_eq!(verdict(&disk), Ok(()));
         // One write of an earlier epoch than the newest is taken away, for good.
         let epoch = |place: usize| steps[..place].iter().filter(|step| step.kind == 7).count();
         let Some(&newest) = places[..cut].last() else { return Ok(()) };
@@ -227,9 +239,9 @@ proptest! {
             return Ok(()); // overwritten: nobody sees it
         }
         let older = places[..cut].iter().rev().find(|&&p| p < lost && steps[p].sector == sector);
-        let before = older.and_then(|&p| trace.sectors(p).next());
+        let before = older.and_then(|&p| log.sectors(p).next());
         disk[sector as usize] = before.map_or(Content::ZERO, |(_, content)| content);
-        prop_assert!(judged(&disk).is_err(), "without {lost}");
+        prop_assert!(verdict(&disk).is_err(), "without {lost}");
     }
 }
 
@@ -245,12 +257,12 @@ fn what_is_lost_after_its_flush_is_named() {
         failed: false,
     };
     let flush = Step { kind: 7, ..write(0) };
-    let (story, _) = story(&[write(3), flush, write(4)]);
-    let judge = Judge::new(&story.drives[0].guest, Promise::Durable, true);
-    let position = story.moments.len() as u32;
-    let wrong = judge.judge(position, 100, |_, _| Content::ZERO).unwrap_err().to_string();
+    let trace = trace(&[write(3), flush, write(4)], PowerLoss::default());
+    let oracle = Oracle::new(&trace.drives[0].guest, Promise::Durable, true);
+    let point = trace.events.len() as u32;
+    let wrong = oracle.check(point, 100, |_, _| Content::ZERO).unwrap_err().to_string();
     assert!(wrong.contains("byte 0x600") && wrong.contains("durable"), "{wrong}");
     // Before the flush had ended, nothing was promised.
-    let early = story.position(24);
-    assert_eq!(judge.judge(early, 24, |_, _| Content::ZERO), Ok(()));
+    let early = trace.point_at(24);
+    assert_eq!(oracle.check(early, 24, |_, _| Content::ZERO), Ok(()));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Status, VendorCommand, VendorError};
+use stasis_block::{Command, Health, PowerLoss, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
 
@@ -36,6 +36,10 @@ pub trait Decorator {
 
     fn barrier(&self) -> Option<Nanos> {
         self.lower().barrier()
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.lower().power_loss()
     }
 
     fn in_flight(&self) -> usize {
@@ -110,6 +114,10 @@ impl<D: Decorator> Layer for D {
 
     fn barrier(&self) -> Option<Nanos> {
         Decorator::barrier(self)
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        Decorator::power_loss(self)
     }
 
     fn in_flight(&self) -> usize {

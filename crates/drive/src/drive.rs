@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use stasis_block::{Command, Fate, Health, Operation, Status, VendorCommand, VendorError};
+use stasis_block::{
+    Command, Fate, Health, Operation, PowerLoss, Status, VendorCommand, VendorError,
+};
 use stasis_clock::Nanos;
 use stasis_media::{Finished, Medium, MediumError};
 use stasis_models::{Completion, Model};
@@ -143,6 +145,10 @@ impl Layer for Drive {
 
     fn barrier(&self) -> Option<Nanos> {
         self.barrier
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.model.power_loss()
     }
 
     fn in_flight(&self) -> usize {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Refused, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Health, PowerLoss, Refused, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
 use stasis_run_events::IoRecord;
@@ -67,6 +67,9 @@ pub trait Layer {
     /// What a barrier costs (ns); `None` where it is not offered and ends with
     /// an error.
     fn barrier(&self) -> Option<Nanos>;
+
+    /// What a power cut can take from the drive at the bottom.
+    fn power_loss(&self) -> PowerLoss;
 
     /// How many commands are in flight.
     fn in_flight(&self) -> usize;

@@ -10,12 +10,14 @@
 //!   durable everything that was submitted before it.
 //! - An error of the medium is the status of its command, at the command's own
 //!   time, and of no other.
+//! - What a power cut can leave is said in one place, [`power_cut`], for every
+//!   drive by what its model says.
 //! - Once it has seen its deepest queue, a drive allocates nothing per command.
 
 mod decorator;
 mod drive;
-mod history;
 mod layer;
+pub mod power_cut;
 mod recorder;
 mod scheduled;
 mod shared;
@@ -25,9 +27,9 @@ mod urgent;
 
 pub use decorator::Decorator;
 pub use drive::Drive;
-pub use history::{Cut, Event, History, Survival, SECTOR};
 pub use layer::{Done, Layer, Submission};
-pub use recorder::{Recorder, Witness};
+pub use power_cut::{Sampling, Survival, VolatileCache};
+pub use recorder::{Recorder, Tap};
 pub use scheduled::{Scheduled, Tenant};
 pub use shared::{Disk, LoadSpec, Region, Shared};
 pub use statistics::{Counter, Statistics};

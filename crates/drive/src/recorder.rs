@@ -1,56 +1,34 @@
 //! Writes down what a layer is asked and how it answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::{Command, Operation, Status, Tag};
 use stasis_clock::Nanos;
 
-use crate::{Decorator, Done, History, Layer, Submission};
+use crate::{Decorator, Done, Layer, Submission};
 
-/// Who is told of a layer's changes, flushes and barriers.
-pub trait Witness {
+/// An I/O tap: it is told of a layer's changes, flushes and barriers.
+pub trait Tap {
     /// A command is submitted at `at` (ns); `place` is its number, from 0.
-    fn submitted(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]);
+    fn request(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]);
 
     /// The command `place` has ended at `at` (ns).
-    fn ended(&mut self, place: u64, at: Nanos, status: Status);
+    fn completion(&mut self, place: u64, at: Nanos, status: Status);
 }
 
-impl Witness for Arc<Mutex<History>> {
-    fn submitted(&mut self, _: u64, at: Nanos, command: &Command, data: &[u8]) {
-        lock(self).submitted(at, *command, data.to_vec());
-    }
-
-    fn ended(&mut self, place: u64, at: Nanos, status: Status) {
-        lock(self).ended(place as usize, at, status);
-    }
-}
-
-fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
-    history.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A layer, and a witness of its changes, flushes and barriers.
+/// A layer with a tap on its changes, flushes and barriers.
 pub struct Recorder {
     lower: Box<dyn Layer>,
-    witness: Box<dyn Witness>,
+    tap: Box<dyn Tap>,
     places: HashMap<Tag, u64>,
     next: u64,
     now: Nanos,
 }
 
 impl Recorder {
-    /// Records what `lower` is asked from now on; the second value is the
-    /// history, as far as it has come.
-    pub fn new(lower: Box<dyn Layer>) -> (Self, Arc<Mutex<History>>) {
-        let history = Arc::<Mutex<History>>::default();
-        (Self::to(lower, Box::new(Arc::clone(&history))), history)
-    }
-
-    /// Tells `witness` what `lower` is asked from now on.
-    pub fn to(lower: Box<dyn Layer>, witness: Box<dyn Witness>) -> Self {
-        Self { lower, witness, places: HashMap::new(), next: 0, now: 0 }
+    /// Tells `tap` what `lower` is asked from now on.
+    pub fn new(lower: Box<dyn Layer>, tap: Box<dyn Tap>) -> Self {
+        Self { lower, tap, places: HashMap::new(), next: 0, now: 0 }
     }
 
     fn submitted(&mut self, command: &Command, data: &[u8]) -> Option<u64> {
@@ -59,7 +37,7 @@ impl Recorder {
         }
         let place = self.next;
         self.next += 1;
-        self.witness.submitted(place, self.now, command, data);
+        self.tap.request(place, self.now, command, data);
         Some(place)
     }
 }
@@ -87,7 +65,7 @@ impl Decorator for Recorder {
         self.lower.advance(now, done);
         for done in &done[before..] {
             if let Some(place) = self.places.remove(&done.tag) {
-                self.witness.ended(place, done.at, done.status);
+                self.tap.completion(place, done.at, done.status);
             }
         }
     }
@@ -97,7 +75,7 @@ impl Decorator for Recorder {
         let place = self.submitted(&Command { fua: true, ..command }, &data);
         let (status, data) = self.lower.instant(command, data);
         if let Some(place) = place {
-            self.witness.ended(place, self.now, status);
+            self.tap.completion(place, self.now, status);
         }
         (status, data)
     }

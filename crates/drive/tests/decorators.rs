@@ -1,16 +1,18 @@
 //! Layers on layers lose nothing of the one below.
 
+#[path = "common/history.rs"]
+mod history;
 #[path = "common/probe.rs"]
 mod probe;
 
 use probe::{every_method_reaches_the_layer_below, Probe};
-use stasis_drive::{Recorder, Scheduled};
+use stasis_drive::Scheduled;
 use stasis_scheduler::SchedulerSpec;
 
 #[test]
 fn a_recorder_loses_nothing() {
     let (probe, asked) = Probe::new();
-    let (mut recorder, _) = Recorder::new(Box::new(probe));
+    let (mut recorder, _) = history::record(Box::new(probe));
     every_method_reaches_the_layer_below(&mut recorder, &asked);
 }
 

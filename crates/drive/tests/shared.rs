@@ -1,6 +1,8 @@
 //! Disks and workloads on one shared drive.
 
 mod common;
+#[path = "common/history.rs"]
+mod history;
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +10,7 @@ use std::time::Duration;
 use common::Latencies;
 use serde_json::Value;
 use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Disk, Drive, Layer, LoadSpec, Recorder, Region, Shared, Submission};
+use stasis_drive::{Disk, Drive, Layer, LoadSpec, Region, Shared, Submission};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
@@ -100,7 +102,7 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
     let mut alone = 0;
     for (kind, _) in KINDS {
         let run = |covering: bool| {
-            let (recorder, history) = Recorder::new(drive());
+            let (recorder, history) = history::record(drive());
             let spec = SchedulerSpec { depth: 2, ..spec(kind) };
             let shared = Shared::new(&spec, Box::new(recorder));
             let region = Region { offset: 0, length: 2 * PART };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use stasis_block::{
-    Command, Completion, Fate, Health, Model, Operation, Tag, VendorCommand, VendorError,
+    Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
 };
 use stasis_clock::Nanos;
 
@@ -279,6 +279,10 @@ impl Model for Ssd {
             }
         }
         self.now = self.now.max(now);
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.ftl.power_loss()
     }
 
     fn health(&self) -> Health {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use stasis_block::{Command, Operation, Tag};
+use stasis_block::{Command, Operation, PowerLoss, Tag};
 use stasis_clock::{EventQueue, Nanos};
 
 use crate::random::{Random, Span};
@@ -25,6 +25,7 @@ pub struct Independent<L> {
     due: EventQueue<Tag>,
     servers: Option<Servers>,
     barrier: Option<Nanos>,
+    power_loss: PowerLoss,
 }
 
 /// When each server is free again. Because the queue before them is first
@@ -50,13 +51,26 @@ impl<L: Latency> Independent<L> {
     pub fn new(latency: L, parallelism: Option<u32>) -> Self {
         let servers = parallelism
             .map(|limit| Servers { limit: limit.max(1) as usize, free_at: BinaryHeap::new() });
-        Self { latency, due: EventQueue::new(), servers, barrier: None }
+        Self {
+            latency,
+            due: EventQueue::new(),
+            servers,
+            barrier: None,
+            power_loss: PowerLoss::default(),
+        }
     }
 
     /// The same with a barrier that costs `cost` (ns), or none.
     #[must_use]
     pub fn with_barrier(mut self, cost: Option<Nanos>) -> Self {
         self.barrier = cost;
+        self
+    }
+
+    /// The same for a drive of which a power cut takes `power_loss`.
+    #[must_use]
+    pub fn with_power_loss(mut self, power_loss: PowerLoss) -> Self {
+        self.power_loss = power_loss;
         self
     }
 }
@@ -83,6 +97,10 @@ impl<L: Latency> Model for Independent<L> {
 
     fn barrier(&self) -> Option<Nanos> {
         self.barrier
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.power_loss
     }
 }
 

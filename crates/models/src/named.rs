@@ -323,6 +323,8 @@ fn rating(latency: RatedLatency, iops: u64, megabytes: u64) -> Rating {
     Rating { latency, iops, bandwidth: Rate::per_second(megabytes * 1_000_000) }
 }
 
+/// A drive that loses nothing of what it acknowledged: no volatile cache, or one
+/// with power-loss protection.
 fn rated(read: Rating, write: Rating, flush: Nanos) -> ModelTable {
     let (flush, discard) = (Span::fixed(flush), Span::fixed(flush));
     ModelTable::Rated(Box::new(RatedSpec {
@@ -332,6 +334,7 @@ fn rated(read: Rating, write: Rating, flush: Nanos) -> ModelTable {
         discard,
         write_zeroes: None,
         cache: None,
+        plp: true,
     }))
 }
 
@@ -368,6 +371,8 @@ fn dcpmm() -> ModelTable {
         profile: Some(profile),
         flush: Some(Span::default()),
         discard: Some(Span::default()),
+        // What the module has taken is in the power-fail protected domain.
+        plp: true,
         ..ProfileSpec::default()
     }))
 }

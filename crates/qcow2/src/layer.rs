@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Operation, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{
+    Command, Health, Operation, PowerLoss, Status, Tag, VendorCommand, VendorError, SECTOR,
+};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Statistics, Submission, Urgent, SECTOR};
+use stasis_drive::{Done, Layer, Statistics, Submission, Urgent};
 use stasis_media::MediumError;
 
 use crate::core::{lock, Core};
@@ -243,6 +245,10 @@ impl Layer for Image {
 
     fn barrier(&self) -> Option<Nanos> {
         self.lower.barrier()
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.lower.power_loss()
     }
 
     fn in_flight(&self) -> usize {

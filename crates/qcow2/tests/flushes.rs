@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use stasis_block::{Operation, Status};
-use stasis_drive::{Drive, Layer, Recorder};
+use stasis_drive::{Drive, Layer};
 use stasis_qcow2::{Counters, CreateOptions, Durability, Settings};
 
 const FSYNCS: u64 = 100;
@@ -133,7 +133,7 @@ fn an_order_beside_a_flush_under_way_is_one_of_its_own() {
     stasis_qcow2::create(&path, &size).unwrap();
     let (opening, medium) = open_files(&path, true, &options()).unwrap();
     let drive = Drive::new(0, "d".into(), Latencies::new(1), medium);
-    let (recorder, history) = Recorder::new(Box::new(drive));
+    let (recorder, history) = history::record(Box::new(drive));
     let mut driver =
         Driver::new(opening.open(Box::new(recorder), settings(Durability::Ordered)).unwrap());
     assert_eq!(driver.write(0, vec![1; CLUSTER as usize]), Status::Ok);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
-use stasis_crash::{Level, Planted, Stream};
+use stasis_crash::{FaultInjector, Level, Stream};
 use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared};
 use stasis_experiment::{Doorbells, Interface};
 use stasis_machine::{Controller, DriveConfig};
@@ -155,12 +155,12 @@ impl<'a> Drives<'a> {
         }
         let mut layer: Box<dyn Layer> = Box::new(layer);
         // Without anything between them both ends are one.
-        let between = image.is_some() || self.plan.plant.is_some() || drive.scheduler.is_some();
+        let between = image.is_some() || self.plan.fault.is_some() || drive.scheduler.is_some();
         if let Some(stream) = self.stream.filter(|_| between) {
             layer = Box::new(stream.record(layer, Level::Drive));
         }
-        if let Some(plant) = self.plan.plant {
-            layer = Box::new(Planted::new(layer, plant));
+        if let Some(fault) = self.plan.fault {
+            layer = Box::new(FaultInjector::new(layer, fault));
         }
         if let Some((opening, settings)) = image {
             layer = Box::new(opening.open(layer, settings)?);

@@ -44,9 +44,9 @@ pub struct Plan {
     /// Whether it tells what the drives are asked.
     #[serde(default)]
     pub record: bool,
-    /// A mistake below what the guest sees.
+    /// A fault to inject below what the guest sees.
     #[serde(default)]
-    pub plant: Option<stasis_crash::Plant>,
+    pub fault: Option<stasis_crash::Fault>,
     /// Drives below a scheduler.
     pub shared: Vec<PlannedDrive>,
     /// Host workloads on them.

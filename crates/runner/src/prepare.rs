@@ -129,7 +129,7 @@ impl<'a> Setting<'a> {
             seed: experiment.seed,
             virtual_limit: experiment.virtual_limit,
             record: self.recording.is_some(),
-            plant: self.recording.and_then(|recording| recording.plant),
+            fault: self.recording.and_then(|recording| recording.fault),
             shared: sharing.into_drives(),
             workloads,
         };
@@ -345,7 +345,7 @@ impl Prepared<'_> {
     /// What has to be known of the run beside what its drives are asked.
     pub fn head(&self) -> Head {
         let experiment = self.setting.experiment;
-        recording::head(&experiment.command, experiment.seed, self.heads.clone(), self.plan.plant)
+        recording::head(&experiment.command, experiment.seed, self.heads.clone(), self.plan.fault)
     }
 
     /// Runs it to its end.

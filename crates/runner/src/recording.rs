@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use nix::errno::Errno;
 use nix::unistd::{lseek, Whence};
-use stasis_crash::{Head, HeadDrive, Plant};
+use stasis_crash::{Fault, Head, HeadDrive};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_qcow2::Format;
 use stasis_run_events::{EventSink, RunEvent};
@@ -22,8 +22,8 @@ use crate::plan::PlannedDrive;
 pub struct Recording {
     /// The folder of the record; copies of media are made there.
     pub folder: PathBuf,
-    /// A mistake to make.
-    pub plant: Option<Plant>,
+    /// A fault to inject.
+    pub fault: Option<Fault>,
 }
 
 /// The file of the record in its folder.
@@ -131,9 +131,9 @@ pub fn copy_sparse(from: &Path, to: &File) -> io::Result<()> {
 }
 
 /// The head of the record of a run.
-pub fn head(command: &[String], seed: u64, drives: Vec<HeadDrive>, plant: Option<Plant>) -> Head {
-    let plant = plant.map(|plant| plant.name().to_owned());
-    Head { command: command.to_vec(), seed, drives, plant }
+pub fn head(command: &[String], seed: u64, drives: Vec<HeadDrive>, fault: Option<Fault>) -> Head {
+    let fault = fault.map(|fault| fault.name().to_owned());
+    Head { command: command.to_vec(), seed, drives, fault }
 }
 
 /// A sink of events before each of which goes what the drives were asked until then.

@@ -206,8 +206,9 @@ What COMMAND leaves in /results in the guest is in the results folder afterwards
 KEYS.
 
 With --power-cut the run works on copies of its media: the files of file: and qcow2: stay as they
-are. What is durable according to the drive's model is kept, of the rest some is lost or torn, as
---seed draws it; the disks after the cut are in the results folder as NAME.after-cut.img or .qcow2.
+are. What is durable according to the drive's model (its volatile cache, power-loss protection and
+atomic unit) is kept, of the rest some is lost or torn, as --seed draws it; the disks after the cut
+are in the results folder as NAME.after-cut.img or .qcow2.
 See also `stasis crash-test`, which cuts the power of one run thousands of times.
 
 Examples:

@@ -313,7 +313,9 @@ fn wrong_words_of_power_cuts_are_named() {
     assert!(failure(&words(&file, &[]), 125).contains("e.toml"));
     std::fs::write(&file, "command = ['true']\n").unwrap();
     assert!(failure(&words(&file, &[]), 125).contains("no drives"));
-    assert!(failure(&words(&file, &["--plant", "bug"]), 2).contains("dropped-barrier"));
+    for option in ["--inject", "--plant"] {
+        assert!(failure(&words(&file, &[option, "bug"]), 2).contains("dropped-barrier"));
+    }
     let drive = "[[drive]]\nmodel = 'fixed:1us'\nmedium = { device = '/dev/null' }\n";
     std::fs::write(&file, format!("command = ['true']\n{drive}")).unwrap();
     let from = folder.path().to_str().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Operation, Status, VendorCommand, VendorError};
+use stasis_block::{Command, Health, Operation, PowerLoss, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
 
@@ -88,6 +88,10 @@ impl Layer for Disk {
 
     fn barrier(&self) -> Option<Nanos> {
         self.shared.0.borrow().scheduled.barrier()
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.shared.0.borrow().scheduled.power_loss()
     }
 
     fn in_flight(&self) -> usize {

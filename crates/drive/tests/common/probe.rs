@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Operation, Status, VendorCommand, VendorError};
+use stasis_block::{
+    CacheKind, Command, Health, Operation, PowerLoss, Status, VendorCommand, VendorError,
+};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Statistics, Submission};
 use stasis_media::MediumError;
@@ -57,6 +59,11 @@ impl Layer for Probe {
     fn barrier(&self) -> Option<Nanos> {
         self.note("barrier");
         Some(5)
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.note("power_loss");
+        PowerLoss::new(CacheKind::Volatile(7), 1024)
     }
 
     fn in_flight(&self) -> usize {
@@ -133,6 +140,8 @@ pub fn every_method_reaches_the_layer_below(layer: &mut dyn Layer, asked: &Asked
     };
     assert_eq!((layer.index(), layer.capacity(), layer.barrier()), (3, 1 << 20, Some(5)));
     reached("barrier");
+    assert_eq!(layer.power_loss(), PowerLoss::new(CacheKind::Volatile(7), 1024));
+    reached("power_loss");
     assert_eq!((layer.name(), layer.discard_zeroes()), ("probe", true));
     reached("discard_zeroes");
     layer.submit(0, submission);

@@ -12,7 +12,7 @@ mod shape;
 use std::fmt::Debug;
 use std::ops::Range;
 
-use stasis_block::Health;
+use stasis_block::{Health, PowerLoss};
 use stasis_clock::Nanos;
 
 pub use self::context::{Context, Dropped, Request, RequestId};
@@ -68,6 +68,12 @@ pub trait Ftl: Debug + Send {
         lost: &mut Vec<Range<u64>>,
         context: &mut Context,
     );
+
+    /// The most that [`Ftl::power_cut`] ever takes, for who has to reckon with
+    /// it. One that says nothing has a volatile cache without a limit.
+    fn power_loss(&self) -> PowerLoss {
+        PowerLoss::default()
+    }
 
     /// The drive begins as if this had happened to it.
     fn precondition(&mut self, _state: crate::spec::Precondition, _context: &mut Context) {}

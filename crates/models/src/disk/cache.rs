@@ -50,6 +50,11 @@ impl WriteCache {
         }
     }
 
+    /// Bytes that it holds at most.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     fn extent(&self, index: usize) -> &Extent {
         &self.slots[usize::from(self.order[index])]
     }

@@ -13,7 +13,7 @@ mod spec;
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Operation, Tag};
+use stasis_block::{CacheKind, Command, Operation, PowerLoss, Tag, SECTOR};
 use stasis_clock::{EventQueue, Nanos};
 
 use self::cache::WriteCache;
@@ -378,6 +378,15 @@ impl Model for Disk {
         while let Some((at, tag)) = self.due.pop_due(now) {
             done.push(Completion::done(tag, at));
         }
+    }
+
+    // A sector is what a disk writes as a whole.
+    fn power_loss(&self) -> PowerLoss {
+        let cache = match self.cache.limit() {
+            0 => CacheKind::None,
+            size => CacheKind::Volatile(size),
+        };
+        PowerLoss::new(cache, SECTOR)
     }
 }
 

@@ -150,5 +150,6 @@ fn drive(
         discard,
         write_zeroes: None,
         cache: Some(cache(usual)),
+        plp: false,
     }))
 }

@@ -40,11 +40,38 @@ pub struct SpansSpec {
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
+    /// Whether what is acknowledged survives a power cut, without a flush; no if
+    /// not given. It changes no time.
+    #[serde(skip_serializing_if = "is_false")]
+    pub plp: bool,
+}
+
+fn is_false(plp: &bool) -> bool {
+    !plp
+}
+
+/// A volatile cache is not protected.
+fn not_both(from: &Reader, plp: bool, cache: Option<&CacheSpec>) -> Result<(), SpecError> {
+    if plp && cache.is_some() {
+        let problem = "`cache` is a volatile write cache, which a power cut empties: leave one of \
+                       `plp` and `cache` out";
+        return Err(from.bad("plp", &problem));
+    }
+    Ok(())
 }
 
 impl SpansSpec {
-    pub(super) const KEYS: &'static [&'static str] =
-        &["latency", "read", "write", "flush", "discard", "write_zeroes", "parallelism", "cache"];
+    pub(super) const KEYS: &'static [&'static str] = &[
+        "latency",
+        "read",
+        "write",
+        "flush",
+        "discard",
+        "write_zeroes",
+        "parallelism",
+        "cache",
+        "plp",
+    ];
 
     /// Every operation takes `latency`.
     pub fn all(latency: Span) -> Self {
@@ -71,7 +98,9 @@ impl SpansSpec {
             write_zeroes: span("write_zeroes")?,
             parallelism: from.optional("parallelism", Reader::count)?,
             cache: from.optional("cache", CacheSpec::read)?,
+            plp: from.or("plp", Reader::number, false)?,
         };
+        not_both(from, spec.plp, spec.cache.as_ref())?;
         if spec.latency.is_none() && spec.read.is_none() && spec.write.is_none() {
             from.required("latency", Reader::span)?;
         }
@@ -121,11 +150,15 @@ pub struct ProfileSpec {
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
+    /// Whether what is acknowledged survives a power cut, without a flush; no if
+    /// not given. It changes no time.
+    #[serde(skip_serializing_if = "is_false")]
+    pub plp: bool,
 }
 
 impl ProfileSpec {
     pub(super) const KEYS: &'static [&'static str] =
-        &["file", "profile", "flush", "discard", "write_zeroes", "parallelism", "cache"];
+        &["file", "profile", "flush", "discard", "write_zeroes", "parallelism", "cache", "plp"];
 
     pub(super) fn read(from: &mut Reader) -> Result<Self, SpecError> {
         let profile = from.optional("profile", |from, key| {
@@ -137,7 +170,7 @@ impl ProfileSpec {
         if profile.is_none() && file.is_none() {
             from.required("file", Reader::string)?;
         }
-        Ok(Self {
+        let spec = Self {
             file,
             profile,
             flush: from.optional("flush", Reader::span)?,
@@ -145,7 +178,10 @@ impl ProfileSpec {
             write_zeroes: from.optional("write_zeroes", Reader::span)?,
             parallelism: from.optional("parallelism", Reader::count)?,
             cache: from.optional("cache", CacheSpec::read)?,
-        })
+            plp: from.or("plp", Reader::number, false)?,
+        };
+        not_both(from, spec.plp, spec.cache.as_ref())?;
+        Ok(spec)
     }
 
     pub(super) fn costs(&self) -> [Option<Span>; Operation::ALL.len()] {
@@ -192,21 +228,28 @@ pub struct RatedSpec {
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
+    /// Whether what is acknowledged survives a power cut, without a flush; no if
+    /// not given. It changes no time.
+    #[serde(skip_serializing_if = "is_false")]
+    pub plp: bool,
 }
 
 impl RatedSpec {
     pub(super) const KEYS: &'static [&'static str] =
-        &["read", "write", "flush", "discard", "write_zeroes", "cache"];
+        &["read", "write", "flush", "discard", "write_zeroes", "cache", "plp"];
 
     pub(super) fn read(from: &mut Reader) -> Result<Self, SpecError> {
-        Ok(Self {
+        let spec = Self {
             read: from.required("read", Rating::read)?,
             write: from.required("write", Rating::read)?,
             flush: from.or("flush", Reader::span, Span::default())?,
             discard: from.or("discard", Reader::span, Span::default())?,
             write_zeroes: from.optional("write_zeroes", Reader::span)?,
             cache: from.optional("cache", CacheSpec::read)?,
-        })
+            plp: from.or("plp", Reader::number, false)?,
+        };
+        not_both(from, spec.plp, spec.cache.as_ref())?;
+        Ok(spec)
     }
 }
 

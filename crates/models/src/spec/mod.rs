@@ -37,7 +37,7 @@ use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_block::units::format_size;
-use stasis_block::{Link, LinkError, Operation};
+use stasis_block::{CacheKind, Link, LinkError, Operation, PowerLoss, SECTOR};
 use stasis_clock::Nanos;
 use stasis_flash::Ssd;
 
@@ -342,7 +342,7 @@ impl ModelSpec {
             }
             ModelTable::Fixed(spec) | ModelTable::Uniform(spec) => {
                 let spans = Spans::new(spec.spans(), seed);
-                behind(spec.cache.as_ref(), spans, spec.parallelism, seed)
+                behind(spec.cache.as_ref(), spec.plp, spans, spec.parallelism, seed)
             }
             ModelTable::Profile(spec) => {
                 let Some(profile) = &spec.profile else {
@@ -350,13 +350,13 @@ impl ModelSpec {
                     return Err(BuildError::Unresolved { file });
                 };
                 let empirical = Empirical::new(profile, context.path, spec.costs(), seed);
-                behind(spec.cache.as_ref(), empirical, spec.parallelism, seed)
+                behind(spec.cache.as_ref(), spec.plp, empirical, spec.parallelism, seed)
             }
             ModelTable::Rated(spec) => {
                 let directions = [spec.read.direction(), spec.write.direction()];
                 let costs = [spec.flush, spec.discard];
                 let rated = Rated::new(directions, costs, spec.write_zeroes, seed);
-                behind(spec.cache.as_ref(), rated, None, seed)
+                behind(spec.cache.as_ref(), spec.plp, rated, None, seed)
             }
             ModelTable::Disk(spec) => {
                 let disk = Disk::new(spec, seed).ok_or_else(|| BuildError::Contradiction {
@@ -374,18 +374,26 @@ impl ModelSpec {
     }
 }
 
-/// A model in closed form, behind a write cache if it has one.
+/// A model in closed form, behind a write cache if it has one; `plp`: what it
+/// acknowledges survives a power cut.
 fn behind(
     cache: Option<&CacheSpec>,
+    plp: bool,
     latency: impl Latency + 'static,
     parallelism: Option<u32>,
     seed: u64,
 ) -> Box<dyn Model> {
     match cache {
-        None => Box::new(Independent::new(latency, parallelism)),
+        None => {
+            let known = if plp { CacheKind::Protected } else { CacheKind::Unbounded };
+            let power_loss = PowerLoss::new(known, SECTOR);
+            Box::new(Independent::new(latency, parallelism).with_power_loss(power_loss))
+        }
         Some(cache) => {
             let cached = Cached::new(latency, cache, seed);
-            Box::new(Independent::new(cached, parallelism).with_barrier(cache.barrier))
+            let power_loss = PowerLoss::new(CacheKind::Volatile(cache.size), SECTOR);
+            let model = Independent::new(cached, parallelism).with_barrier(cache.barrier);
+            Box::new(model.with_power_loss(power_loss))
         }
     }
 }

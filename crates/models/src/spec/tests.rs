@@ -67,6 +67,7 @@ fn no_key_is_forgotten() {
         write_zeroes: span,
         parallelism: Some(3),
         cache: cache.clone(),
+        plp: false,
     };
     let mut profile = ModelSpec::parse("dcpmm").unwrap();
     if let ModelTable::Profile(p) = &mut profile.table {
@@ -74,6 +75,7 @@ fn no_key_is_forgotten() {
         p.write_zeroes = span;
         p.parallelism = Some(1);
         p.cache.clone_from(&cache);
+        p.plp = false;
     }
     let mut disk = ModelSpec::parse("jpt39c").unwrap();
     if let ModelTable::Disk(d) = &mut disk.table {
@@ -84,6 +86,7 @@ fn no_key_is_forgotten() {
     if let ModelTable::Rated(r) = &mut rated.table {
         r.write_zeroes = span;
         r.cache = cache;
+        r.plp = false;
     }
     for (spec, keys) in [
         (ModelSpec::new("x", ModelTable::Uniform(spans)), SpansSpec::KEYS),
@@ -100,9 +103,43 @@ fn no_key_is_forgotten() {
         let mut keys = keys.to_vec();
         written.sort_unstable();
         keys.sort_unstable();
+        // `plp` and `cache` exclude one another.
+        keys.retain(|key| *key != "plp");
         assert_eq!(written, keys);
         assert_eq!(ModelSpec::of_table(map).unwrap(), spec);
     }
+}
+
+#[test]
+fn models_say_what_a_power_cut_takes() {
+    let of = |text: &str| from_toml(text).unwrap().build(&CONTEXT).unwrap().power_loss();
+    let sector = |cache| PowerLoss::new(cache, 512);
+    let cache = r#"cache = { size = "64MiB", drain = "500MB/s" }"#;
+    let cases = [
+        (r#""null""#, PowerLoss::default()),
+        (r#""fixed:1us""#, PowerLoss::default()),
+        (r#"{ kind = "fixed", latency = "1us", plp = true }"#, sector(CacheKind::Protected)),
+        (r#""intel-p4500""#, sector(CacheKind::Protected)),
+        (r#""dcpmm""#, sector(CacheKind::Protected)),
+        (r#""850-pro""#, sector(CacheKind::Volatile(256 << 20))),
+        (r#""samsung-980-pro""#, sector(CacheKind::Volatile(64 << 20))),
+        (r#""jpt39c""#, sector(CacheKind::Volatile(32 << 20))),
+        (r#"{ base = "jpt39c", write_cache = "0" }"#, sector(CacheKind::None)),
+        (r#""sdhc-class-6""#, PowerLoss::default()),
+        (r#""flash-tlc""#, PowerLoss::new(CacheKind::Volatile(8 << 20), 4096)),
+        (r#"{ base = "flash-tlc", plp = true }"#, PowerLoss::new(CacheKind::Protected, 4096)),
+        (r#"{ base = "flash-tlc", buffer = "0" }"#, PowerLoss::new(CacheKind::None, 4096)),
+        (
+            &format!(r#"{{ kind = "uniform", latency = "1us", {cache} }}"#),
+            sector(CacheKind::Volatile(64 << 20)),
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(of(text), expected, "{text}");
+    }
+    let both = format!(r#"{{ kind = "fixed", latency = "1us", plp = true, {cache} }}"#);
+    let wrong = from_toml(&both).unwrap_err().to_string();
+    assert!(wrong.contains("`plp`") && wrong.contains("leave one of"), "{wrong}");
 }
 
 #[test]

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Drive, History, Layer, LoadSpec, Recorder, Region, Shared};
+use stasis_drive::{Drive, Layer, LoadSpec, Region, Sampling, Shared};
 use stasis_media::{Medium, Pieces, Ram};
 use stasis_qcow2::{check, Durability, Settings, Timeless};
 use stasis_scheduler::{QueueSpec, SchedulerSpec};
 use stasis_workload::JobFile;
 
+use super::history::{record, History};
 use super::*;
 
 pub const SECTOR: usize = 512;
@@ -52,7 +53,7 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
     let base = std::fs::read(path).unwrap();
     let (opening, medium) = open_files(path, true, &options()).unwrap();
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
-    let (recorder, history) = Recorder::new(Box::new(drive));
+    let (recorder, history) = record(Box::new(drive));
     let image = opening.open(Box::new(recorder), settings).unwrap();
     let size = image.capacity() as usize;
     let (history, seen, end) = work(image, history, seed, count);
@@ -76,7 +77,7 @@ pub fn run_on_shared(
     let whole = Box::new(Ram::new(place + length + (1 << 20)));
     let medium = Pieces::new(whole, vec![(place, medium)]).unwrap();
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), Box::new(medium));
-    let (recorder, history) = Recorder::new(Box::new(drive));
+    let (recorder, history) = record(Box::new(drive));
     let spec = SchedulerSpec { depth: 2, ..SchedulerSpec::parse(scheduler).unwrap() };
     let shared = Shared::new(&spec, Box::new(recorder));
     let region = Region { offset: place, length };
@@ -187,11 +188,8 @@ impl Run {
     pub fn cut(&self, path: &Path, draw: u64, second_opinion: bool) -> Result<(), String> {
         let mut random = random(draw);
         let at = random.next_u64() % (self.end + 1);
-        let cut = self.history.cut(at);
-        let left = cut.choose(|| random.next_u64());
-        assert!(cut.allows(&left));
         let mut disk = self.base.clone();
-        cut.apply(&left, &mut disk);
+        self.history.cut(at, Sampling::Random(random.next_u64()), &mut disk);
         std::fs::write(path, &disk[self.place as usize..]).unwrap();
         let (_, report, _) = check(path).map_err(|error| error.to_string())?;
         if !report.is_sound() {

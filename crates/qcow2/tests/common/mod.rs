@@ -2,6 +2,8 @@
 #![allow(dead_code)] // each test takes what it needs
 
 pub mod cut;
+#[path = "../../../drive/tests/common/history.rs"]
+pub mod history;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use stasis_block::{Command, Fate, Health, Operation, Status, VendorCommand, VendorError};
+use stasis_block::{
+    Command, Fate, Health, Operation, PowerLoss, Status, VendorCommand, VendorError,
+};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Statistics, Submission};
 use stasis_media::{Finished, MediumError};
@@ -28,6 +30,11 @@ impl Layer for RealTime {
 
     fn barrier(&self) -> Option<Nanos> {
         self.barriers.then_some(0)
+    }
+
+    // What the host's file loses is for the host to say.
+    fn power_loss(&self) -> PowerLoss {
+        PowerLoss::default()
     }
 
     fn in_flight(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use stasis_block::{Command, Health, Status, VendorCommand, VendorError};
+use stasis_block::{Command, Health, PowerLoss, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Statistics, Submission};
 use stasis_media::MediumError;
@@ -61,6 +61,10 @@ impl Layer for Below {
 
     fn barrier(&self) -> Option<Nanos> {
         self.shared.lock().barrier()
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.shared.lock().power_loss()
     }
 
     fn in_flight(&self) -> usize {

@@ -27,7 +27,7 @@ fsck.ext4 -fn /dev/vda
 ";
 
 #[test]
-fn ext4_on_an_image_survives_power_cuts_and_planted_mistakes_are_found() {
+fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     let bench = Bench::new();
     let image = bench.path("disk.qcow2");
     let create = bench.command(&["image", "create", image.to_str().unwrap(), "32MiB"]);
@@ -59,7 +59,7 @@ fn ext4_on_an_image_survives_power_cuts_and_planted_mistakes_are_found() {
 
     // A drive that lies, and the command line that repeats what was found.
     test(&[
-        "--plant",
+        "--inject",
         "early-acknowledgement",
         "--states",
         "200",
@@ -70,11 +70,11 @@ fn ext4_on_an_image_survives_power_cuts_and_planted_mistakes_are_found() {
     ])
     .expect(1);
     let report = bench.json("p/crash-test.json");
-    assert!(report["command_line"].as_str().unwrap().contains("--plant early-acknowledgement"));
+    assert!(report["command_line"].as_str().unwrap().contains("--inject early-acknowledgement"));
     let page = bench.text("p/crash-test.html");
     for word in [
         "durable data lost",
-        "With a planted mistake: early-acknowledgement",
+        "With an injected fault: early-acknowledgement",
         "crash-test crash.toml --record p",
     ] {
         assert!(page.contains(word), "{word}");

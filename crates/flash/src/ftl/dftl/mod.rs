@@ -22,7 +22,7 @@ mod updates;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use stasis_block::Health;
+use stasis_block::{Health, PowerLoss};
 use stasis_clock::Nanos;
 
 use self::cache::Cache;
@@ -190,6 +190,10 @@ impl Ftl for Dftl {
         self.forget_cache();
         self.page.power_cut(now, dropped, lost, context);
         self.settle(now, context);
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.page.power_loss()
     }
 
     fn precondition(&mut self, state: Precondition, context: &mut Context) {

@@ -19,7 +19,7 @@ mod recover;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use stasis_block::{Health, Operation};
+use stasis_block::{CacheKind, Health, Operation, PowerLoss};
 use stasis_clock::Nanos;
 
 use self::host::Waiting;
@@ -219,6 +219,10 @@ impl Ftl for Hybrid {
         context: &mut Context,
     ) {
         self.recover(now, dropped, context);
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        PowerLoss::new(CacheKind::None, u64::from(self.shape.unit))
     }
 
     fn precondition(&mut self, state: Precondition, _context: &mut Context) {

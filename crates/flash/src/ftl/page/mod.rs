@@ -16,7 +16,7 @@ mod writes;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use stasis_block::Health;
+use stasis_block::{CacheKind, Health, PowerLoss};
 use stasis_clock::Nanos;
 
 pub(super) use self::above::{Above, Change, Event};
@@ -263,6 +263,17 @@ impl Ftl for PageFtl {
         context: &mut Context,
     ) {
         self.recover(now, dropped, lost, context);
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        let unit = u64::from(self.shape.unit);
+        let cache = match self.room {
+            0 => CacheKind::None,
+            _ if self.protected => CacheKind::Protected,
+            room => CacheKind::Volatile(u64::from(room) * unit),
+        };
+        // A unit is mapped when all of it is programmed.
+        PowerLoss::new(cache, unit)
     }
 
     fn precondition(&mut self, state: Precondition, _context: &mut Context) {

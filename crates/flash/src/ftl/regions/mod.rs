@@ -18,7 +18,7 @@ mod write;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use stasis_block::{Health, Operation};
+use stasis_block::{CacheKind, Health, Operation, PowerLoss, SECTOR};
 use stasis_clock::Nanos;
 
 use self::layout::Layout;
@@ -299,6 +299,17 @@ impl Ftl for Regions {
         context: &mut Context,
     ) {
         self.recover(now, dropped, lost, context);
+    }
+
+    // A page that a cut ends the program of takes with it what was acknowledged
+    // of it, and pages in memory follow one another without a bound.
+    fn power_loss(&self) -> PowerLoss {
+        let protected = PowerLoss::new(CacheKind::Protected, SECTOR);
+        if self.protected {
+            protected
+        } else {
+            PowerLoss::default()
+        }
     }
 
     fn precondition(&mut self, state: Precondition, _context: &mut Context) {

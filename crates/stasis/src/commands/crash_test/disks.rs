@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use stasis_block::{Command, Operation, Status};
-use stasis_crash::{Content, Contents, HeadDrive, Remains, Walk, SECTOR};
+use stasis_crash::{Content, Contents, Enumerator, HeadDrive, Remains, SECTOR};
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, OpenOptions};
 use stasis_qcow2::{Extent, Format, Image, ImageError, Kind, Link, Settings, Timeless};
@@ -125,13 +125,13 @@ impl Disk {
     /// Makes it the disk of a state.
     pub fn become_state(
         &mut self,
-        walk: &Walk,
+        enumerator: &Enumerator,
         drive: usize,
         remains: &Remains,
         contents: &Contents,
     ) -> Result<Result<(), Unsound>> {
         let Self::Image(image) = self else { return Ok(Ok(())) };
-        image.take_back(walk, drive, remains, contents)?;
+        image.take_back(enumerator, drive, remains, contents)?;
         let mut sectors: Vec<(u64, Content)> = remains.each().collect();
         sectors.sort_unstable_by_key(|(sector, _)| *sector);
         for (sector, content) in sectors {
@@ -143,18 +143,18 @@ impl Disk {
     }
 
     /// The sectors of the disk that `sectors` names, in order, in the present
-    /// state; `walk` and `remains` say what the drive has, `None` as before the
-    /// run.
+    /// state; `enumerator` and `remains` say what the drive has, `None` as before
+    /// the run.
     pub fn contents(
         &mut self,
         sectors: &mut dyn Iterator<Item = u64>,
         drive: usize,
-        present: Option<(&Walk, &Remains)>,
+        present: Option<(&Enumerator, &Remains)>,
         contents: &mut Contents,
     ) -> Result<Vec<Content>> {
         let drive_has = |sector: u64| {
-            let (walk, remains) = present?;
-            remains.get(sector).or_else(|| walk.settled(drive).get(sector))
+            let (enumerator, remains) = present?;
+            remains.get(sector).or_else(|| enumerator.settled(drive).get(sector))
         };
         let mut bytes = [0; SECTOR];
         let mut all = Vec::new();
@@ -241,10 +241,10 @@ impl Disk {
         drive: usize,
         offset: u64,
         into: &mut [u8],
-        present: (&Walk, &Remains),
+        present: (&Enumerator, &Remains),
         contents: &Contents,
     ) -> io::Result<()> {
-        let (walk, remains) = present;
+        let (enumerator, remains) = present;
         match self {
             Self::Raw(raw) => {
                 match &raw.base {
@@ -257,7 +257,8 @@ impl Disk {
                     let (sector, within) =
                         (place / SECTOR as u64, (place % SECTOR as u64) as usize);
                     let length = (SECTOR - within).min(into.len() - at);
-                    let held = remains.get(sector).or_else(|| walk.settled(drive).get(sector));
+                    let held =
+                        remains.get(sector).or_else(|| enumerator.settled(drive).get(sector));
                     if let Some(content) = held {
                         let bytes = &contents.bytes(content)[within..within + length];
                         into[at..at + length].copy_from_slice(bytes);
@@ -286,7 +287,7 @@ impl Disk {
         &self,
         folder: &Path,
         name: &str,
-        present: (&Walk, usize, &Remains),
+        present: (&Enumerator, usize, &Remains),
         size: u64,
         contents: &Contents,
     ) -> Result<()> {
@@ -303,8 +304,8 @@ impl Disk {
                     copy_sparse(&place, &file).with_context(cannot)?;
                 }
                 file.set_len(size).with_context(cannot)?;
-                let (walk, drive, remains) = present;
-                for (sector, content) in walk.settled(drive).each().chain(remains.each()) {
+                let (enumerator, drive, remains) = present;
+                for (sector, content) in enumerator.settled(drive).each().chain(remains.each()) {
                     let bytes = contents.bytes(content);
                     file.write_all_at(bytes, sector * SECTOR as u64).with_context(cannot)?;
                 }
@@ -357,7 +358,7 @@ impl ImageDisk {
     /// Takes back what the next state, which leaves `remains`, does not have.
     fn take_back(
         &mut self,
-        walk: &Walk,
+        enumerator: &Enumerator,
         drive: usize,
         remains: &Remains,
         contents: &Contents,
@@ -367,7 +368,7 @@ impl ImageDisk {
         gone.sort_unstable();
         for sector in gone {
             self.changed.remove(&sector);
-            match walk.settled(drive).get(sector) {
+            match enumerator.settled(drive).get(sector) {
                 Some(content) => self.write(sector, contents.bytes(content))?,
                 None => {
                     let mut bytes = [0; SECTOR];

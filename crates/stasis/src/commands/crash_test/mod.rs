@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, Context, Result};
-use stasis_crash::Plant;
+use stasis_crash::Fault;
 use stasis_experiment::{Engine, Experiment};
 use stasis_report::ResultsFolder;
 use stasis_runner::provenance::Provenance;
@@ -42,8 +42,10 @@ const PAGE: &str = "crash-test.html";
 #[command(
     after_help = "The experiment runs once, with everything recorded that its drives are asked. Then the power is cut
 at many instants; of what the drive's cache may lose, something is lost: nothing, all, some, in
-any order that flushes, barriers and durable writes allow, or torn between sectors. Each state is
-compared with what was promised to the guest.
+any order that flushes, barriers and durable writes allow, or torn between atomic units. The
+drive's model says how much: nothing acknowledged with power-loss protection (plp) or without a
+volatile cache, no more than the cache holds where it has a size, and anything since the last
+flush where the model says nothing. Each state is compared with what was promised to the guest.
 
 The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The record and
 the disks before the run are in the results' folder, and --record uses them again.
@@ -58,7 +60,7 @@ Examples:
   stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda' --check-every 10
   stasis crash-test crash.toml --states 10000 --record results
   stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
-  stasis crash-test crash.toml --plant dropped-barrier    tests the test
+  stasis crash-test crash.toml --inject dropped-barrier   tests the test
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
 stopped."
@@ -77,7 +79,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Use the record of an earlier test, in this folder, instead of a run
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["plant", "engine"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["fault", "engine"])]
     record: Option<PathBuf>,
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
@@ -92,9 +94,9 @@ pub struct Arguments {
     /// How many guests check at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     checkers: Option<std::num::NonZeroUsize>,
-    /// Make a mistake below the guest: dropped-barrier, early-acknowledgement or swapped-tables
-    #[arg(long, value_name = "MISTAKE", value_parser = plant)]
-    plant: Option<Plant>,
+    /// Inject a fault below the guest: dropped-barrier, early-acknowledgement or swapped-tables
+    #[arg(long = "inject", alias = "plant", value_name = "FAULT", value_parser = fault)]
+    fault: Option<Fault>,
     /// Where the machine runs: auto, kvm, softkvm or exact
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
@@ -103,9 +105,9 @@ pub struct Arguments {
     json: bool,
 }
 
-fn plant(word: &str) -> Result<Plant, String> {
-    Plant::parse(word).ok_or_else(|| {
-        let names = Plant::ALL.map(Plant::name);
+fn fault(word: &str) -> Result<Fault, String> {
+    Fault::parse(word).ok_or_else(|| {
+        let names = Fault::ALL.map(Fault::name);
         format!("must be one of {}", names.join(", "))
     })
 }
@@ -130,7 +132,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let stop = stop_on_signals()?;
     let provenance = Provenance::begin(true);
-    let mut recording = Recording { folder: folder.clone(), plant: arguments.plant };
+    let mut recording = Recording { folder: folder.clone(), fault: arguments.fault };
     match &arguments.record {
         Some(earlier) => recording.folder.clone_from(earlier),
         None => record(&experiment, &base, &stop, &recording)?,
@@ -187,7 +189,7 @@ fn cuts(arguments: &Arguments, session: &Session) -> Vec<stasis_crash::Cut> {
         Some(number) => number..number.saturating_add(1),
         None => 0..arguments.states,
     };
-    session.cuts(arguments.seed, session.story.span(), numbers)
+    session.cuts(arguments.seed, session.trace.span(), numbers)
 }
 
 fn explore(

@@ -10,7 +10,8 @@ use anyhow::{bail, Result};
 use stasis_block::units::{format_duration, parse_duration};
 use stasis_block::Operation;
 use stasis_clock::Nanos;
-use stasis_crash::{Cut, Manner, Plan, Position, Story, What};
+use stasis_crash::{Cut, CutPoint, EventKind, Plan, Trace};
+use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
 use stasis_report::{Ios, ResultsFolder};
 use stasis_runner::{guest, input, Observer, Recording, Results, Runner};
@@ -72,18 +73,18 @@ impl When {
         }
     }
 
-    /// The instants of a story.
-    fn positions(self, story: &Story, seed: u64) -> Result<Vec<Position>> {
-        let (first, last) = story.span();
-        let began = story.command.0;
+    /// The instants of a trace.
+    fn points(self, trace: &Trace, seed: u64) -> Result<Vec<CutPoint>> {
+        let (first, last) = trace.span();
+        let began = trace.command.0;
         let flushes = |from: Nanos, to: Nanos| {
-            let mut ends: Vec<Position> = Vec::new();
-            for drive in &story.drives {
-                for asked in &drive.guest.asked {
-                    let Some((at, moment, _)) = asked.end else { continue };
-                    let flush = asked.command.operation == Operation::Flush;
+            let mut ends: Vec<CutPoint> = Vec::new();
+            for drive in &trace.drives {
+                for request in &drive.guest.requests {
+                    let Some((at, event, _)) = request.end else { continue };
+                    let flush = request.command.operation == Operation::Flush;
                     if flush && (began + from..=began.saturating_add(to)).contains(&at) {
-                        ends.push(moment + 1);
+                        ends.push(event + 1);
                     }
                 }
             }
@@ -91,18 +92,19 @@ impl When {
             ends
         };
         Ok(match self {
-            Self::At(at) => vec![story.position(began.saturating_add(at)).clamp(first, last)],
-            Self::Random => vec![Plan::new(story, seed, (first, last)).cut(story, 2).position],
+            Self::At(at) => vec![trace.point_at(began.saturating_add(at)).clamp(first, last)],
+            Self::Random => vec![Plan::new(trace, seed, (first, last)).cut(trace, 2).point],
             Self::Io(count) => {
-                let ended =
-                    |what: &What| matches!(what, What::Ended(_, stasis_crash::Level::Guest, _));
-                let mut ends = (first..last).filter(|p| ended(&story.moments[*p as usize].what));
+                let ended = |kind: &EventKind| {
+                    matches!(kind, EventKind::Completion(_, stasis_crash::Level::Guest, _))
+                };
+                let mut ends = (first..last).filter(|p| ended(&trace.events[*p as usize].kind));
                 match ends.nth(usize::try_from(count - 1).unwrap_or(usize::MAX)) {
-                    Some(position) => vec![position + 1],
+                    Some(point) => vec![point + 1],
                     None => bail!(
                         "--power-cut io:{count}: the command has ended {} I/Os that change or \
                          order something, no more",
-                        (first..last).filter(|p| ended(&story.moments[*p as usize].what)).count()
+                        (first..last).filter(|p| ended(&trace.events[*p as usize].kind)).count()
                     ),
                 }
             }
@@ -133,7 +135,7 @@ pub fn run(
         experiment.virtual_limit = Some(limit.max(1));
     }
     let folder = experiment.results.clone().unwrap_or_else(|| "results".into());
-    let recording = Recording { folder: folder.clone(), plant: None };
+    let recording = Recording { folder: folder.clone(), fault: None };
     let runner = Runner::new(&experiment).base(base).stop(stop).ios(ios).record(&recording);
     let mut done = runner.run(observer)?;
     // Stopped, or never begun.
@@ -142,12 +144,12 @@ pub fn run(
     }
     let mut session = Session::open(&recording.file())?;
     let cuts: Vec<Cut> = when
-        .positions(&session.story, experiment.seed)?
+        .points(&session.trace, experiment.seed)?
         .into_iter()
         .enumerate()
-        .map(|(index, position)| {
+        .map(|(index, point)| {
             let number = index as u64;
-            Cut { number, position, manner: Manner::Random(experiment.seed ^ number << 32) }
+            Cut { number, point, sampling: Sampling::Random(experiment.seed ^ number << 32) }
         })
         .collect();
     let mut check = match &experiment.check {
@@ -159,7 +161,7 @@ pub fn run(
         None => None,
     };
     let mut results = ResultsFolder::join(&folder)?;
-    for drive in &session.story.head.drives {
+    for drive in &session.trace.head.drives {
         results.file(&after_cut(drive))?;
     }
     let mut looks = Looks {
@@ -189,16 +191,16 @@ fn describe(
     outcome: &Outcome,
     folder: &Path,
 ) -> String {
-    let story = &session.story;
-    let since = |at: Nanos| format_duration(at.saturating_sub(story.command.0));
-    let ended = story.command.1;
+    let trace = &session.trace;
+    let since = |at: Nanos| format_duration(at.saturating_sub(trace.command.0));
+    let ended = trace.command.1;
     let mut text = match (when, cuts) {
-        (When::At(at), [_]) if at > ended.saturating_sub(story.command.0) => format!(
+        (When::At(at), [_]) if at > ended.saturating_sub(trace.command.0) => format!(
             "the power was cut at {}, where the command had ended: {} is later",
             since(ended),
             format_duration(at)
         ),
-        (_, [one]) => format!("the power was cut at {}", since(story.time(one.position))),
+        (_, [one]) => format!("the power was cut at {}", since(trace.time(one.point))),
         _ => format!("the power was cut at {} flushes", cuts.len()),
     };
     if outcome.checked > 0 {

@@ -5,7 +5,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stasis_block::units::format_duration;
-use stasis_crash::Plant;
+use stasis_block::PowerLoss;
+use stasis_crash::Fault;
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::plot::{Axis, Quantity, Scale, Scatter, ScatterSeries};
 use stasis_report::{units, Column, Table};
@@ -34,10 +35,13 @@ const KINDS: [(Kind, &str, &str); 5] = [
 pub struct Report<'a> {
     experiment: &'a Path,
     seed: u64,
-    plant: Option<Plant>,
+    #[serde(rename = "plant")]
+    fault: Option<Fault>,
     /// Of the record: commands of the guest, and of the drives below images.
     guest_commands: u64,
     drive_commands: u64,
+    /// What a power cut can take from each drive.
+    drives: Vec<DriveLoss<'a>>,
     /// How many power cuts were to be looked at.
     asked: u64,
     #[serde(flatten)]
@@ -51,17 +55,24 @@ pub struct Report<'a> {
     provenance: Map<String, Value>,
 }
 
+/// A drive, and what a power cut can take from it.
+#[derive(Debug, Serialize)]
+struct DriveLoss<'a> {
+    name: &'a str,
+    power_loss: PowerLoss,
+}
+
 impl<'a> Report<'a> {
     /// What came out of `session`, in so many seconds.
     pub fn new(
         arguments: &'a Arguments,
-        session: &Session,
+        session: &'a Session,
         outcome: &'a Outcome,
         seconds: f64,
         recording: &Recording,
         provenance: Provenance,
     ) -> Self {
-        let drives = &session.story.drives;
+        let drives = &session.trace.drives;
         let count = |commands: usize| commands as u64;
         let repeat = |finding: &Finding| {
             let check = arguments.check.as_ref().map(|check| format!(" --check '{check}'"));
@@ -74,12 +85,17 @@ impl<'a> Report<'a> {
                 check.unwrap_or_default()
             )
         };
+        let named = drives.iter().zip(&session.trace.head.drives).map(|(drive, head)| DriveLoss {
+            name: &head.name,
+            power_loss: drive.cached().power_loss,
+        });
         Self {
             experiment: &arguments.experiment,
             seed: arguments.seed,
-            plant: session.story.head.plant.as_deref().and_then(Plant::parse),
-            guest_commands: count(drives.iter().map(|drive| drive.guest.asked.len()).sum()),
-            drive_commands: count(drives.iter().map(|drive| drive.cached().asked.len()).sum()),
+            fault: session.trace.head.fault.as_deref().and_then(Fault::parse),
+            guest_commands: count(drives.iter().map(|drive| drive.guest.requests.len()).sum()),
+            drive_commands: count(drives.iter().map(|drive| drive.cached().requests.len()).sum()),
+            drives: named.collect(),
             asked: if arguments.state.is_some() { 1 } else { arguments.states },
             outcome,
             seconds,
@@ -102,8 +118,11 @@ impl<'a> Report<'a> {
                 self.guest_commands, self.drive_commands
             ),
         );
-        if let Some(plant) = self.plant {
-            line("planted mistake", plant.name().into());
+        for DriveLoss { name, power_loss } in &self.drives {
+            line(&format!("drive {name}"), power_loss.to_string());
+        }
+        if let Some(fault) = self.fault {
+            line("injected fault", fault.name().into());
         }
         line(
             "power cuts",
@@ -166,7 +185,11 @@ impl<'a> Report<'a> {
             facts.push(("Checked in a guest", units::count(outcome.checked)));
             facts.push(("Repaired by it", units::count(outcome.repaired)));
         }
-        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut facts: Vec<(String, String)> =
+            facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let loss =
+            |drive: &DriveLoss| (format!("Drive {}", drive.name), drive.power_loss.to_string());
+        facts.extend(self.drives.iter().map(loss));
         let mut sections = vec![Section::new("").with(Block::Facts(facts))];
         if !outcome.findings.is_empty() {
             sections.push(self.findings());
@@ -180,8 +203,8 @@ impl<'a> Report<'a> {
             (false, 1) => "One state was found that a power cut must not leave.".to_owned(),
             (false, many) => format!("{many} findings of what a power cut must not leave."),
         };
-        let subtitle = match self.plant {
-            Some(plant) => format!("{subtitle} With a planted mistake: {}.", plant.name()),
+        let subtitle = match self.fault {
+            Some(fault) => format!("{subtitle} With an injected fault: {}.", fault.name()),
             None => subtitle,
         };
         Page { title: format!("Crash test of {}", self.experiment.display()), subtitle, sections }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use stasis_clock::Nanos;
 use stasis_crash::{
-    Check, Contents, Cut, Judge, Plan, Position, Promise, Remains, StateReader, Story, Verdict,
-    Walk,
+    Check, Contents, Cut, CutPoint, Enumerator, Oracle, Plan, Promise, Remains, StateReader, Trace,
+    Verdict,
 };
 use stasis_qcow2::Durability;
 
@@ -18,7 +18,7 @@ use super::disks::{after_cut, Disk};
 
 /// A record that was read, and the disks of its drives.
 pub struct Session {
-    pub story: Story,
+    pub trace: Trace,
     contents: Contents,
     disks: Vec<Disk>,
 }
@@ -118,16 +118,16 @@ impl Session {
             Some(disk) => disk.read_before(sector, into),
             None => Err(io::Error::other("there is no such drive")),
         };
-        let mut story =
-            Story::load(open().with_context(cannot)?, &mut base).with_context(cannot)?;
-        if story.drives.len() > disks.len() {
+        let mut trace =
+            Trace::load(open().with_context(cannot)?, &mut base).with_context(cannot)?;
+        if trace.drives.len() > disks.len() {
             anyhow::bail!("{}: it tells of drives that it does not name", cannot());
         }
-        let contents = std::mem::take(&mut story.contents);
-        Ok(Self { story, contents, disks })
+        let contents = std::mem::take(&mut trace.contents);
+        Ok(Self { trace, contents, disks })
     }
 
-    /// Looks at the states `cuts`, which are in the order of their positions. What comes
+    /// Looks at the states `cuts`, which are in the order of their points. What comes
     /// out is in `outcome`, where it ends with an error too: a state counts when all
     /// have looked at it.
     pub fn explore(
@@ -137,43 +137,43 @@ impl Session {
         outcome: &mut Outcome,
         mut on: impl FnMut(&Outcome) -> bool,
     ) -> Result<()> {
-        let Self { story, contents, disks } = self;
-        let story: &Story = story;
-        let mut judges = Vec::new();
-        for (index, drive) in story.drives.iter().enumerate() {
-            let promise = match story.head.drives[index].image {
+        let Self { trace, contents, disks } = self;
+        let trace: &Trace = trace;
+        let mut oracles = Vec::new();
+        for (index, drive) in trace.drives.iter().enumerate() {
+            let promise = match trace.head.drives[index].image {
                 Some(image) if image.durability == Durability::Ordered => {
                     Promise::Ordered(image.max_lag)
                 }
                 _ => Promise::Durable,
             };
-            let mut judge = Judge::new(&drive.guest, promise, disks[index].was_empty());
-            let sectors: Vec<u64> = judge.sectors().collect();
+            let mut oracle = Oracle::new(&drive.guest, promise, disks[index].was_empty());
+            let sectors: Vec<u64> = oracle.sectors().collect();
             let base =
                 disks[index].contents(&mut sectors.iter().copied(), index, None, contents)?;
             for (place, content) in base.into_iter().enumerate() {
-                judge.set_base(place, content);
+                oracle.set_base(place, content);
             }
-            judges.push((judge, sectors));
+            oracles.push((oracle, sectors));
         }
-        let mut walk = Walk::new(story);
+        let mut enumerator = Enumerator::new(trace);
         let mut seen = HashSet::new();
         let mut checked = HashSet::new();
         for cut in cuts {
-            walk.go_to(cut.position);
-            for (drive, sector, content) in walk.news() {
+            enumerator.go_to(cut.point);
+            for (drive, sector, content) in enumerator.news() {
                 disks[drive].settle(sector, content, contents)?;
             }
-            let remains = walk.cut(cut.manner);
-            let at = story.time(cut.position);
+            let remains = enumerator.cut(cut.sampling);
+            let at = trace.time(cut.point);
             let promised: Vec<_> =
-                judges.iter().map(|(judge, _)| judge.promised(cut.position, at)).collect();
+                oracles.iter().map(|(oracle, _)| oracle.promised(cut.point, at)).collect();
             let prints: Vec<u128> = remains.iter().map(|remains| remains.print).collect();
-            let mut state = State { story, walk: &walk, remains: &remains, cut, at };
+            let mut state = State { trace, enumerator: &enumerator, remains: &remains, cut, at };
             let new = seen.insert((promised, prints.clone()));
             if new {
                 if looks.native {
-                    state.natively(disks, &judges, contents, outcome)?;
+                    state.natively(disks, &oracles, contents, outcome)?;
                 }
                 if let Some(second) = &mut looks.second {
                     if outcome.distinct.is_multiple_of(looks.second_every) {
@@ -181,7 +181,7 @@ impl Session {
                     }
                 }
             }
-            let lines = story.lines.partition_point(|(when, ..)| *when <= cut.position);
+            let lines = trace.lines.partition_point(|(when, ..)| *when <= cut.point);
             let turn = cut.number % looks.check_every == 0 || cuts.len() == 1;
             if let Some(check) = looks.check.as_mut().filter(|_| turn) {
                 if checked.insert((lines, prints)) {
@@ -194,10 +194,10 @@ impl Session {
                 for (index, disk) in disks.iter_mut().enumerate() {
                     let remains = &remains[index];
                     // An image that is not sound is left as it is.
-                    let _ = disk.become_state(&walk, index, remains, contents)?;
-                    let name = &after_cut(&story.head.drives[index]);
-                    let size = story.drives[index].guest.capacity;
-                    disk.save(folder, name, (&walk, index, remains), size, contents)?;
+                    let _ = disk.become_state(&enumerator, index, remains, contents)?;
+                    let name = &after_cut(&trace.head.drives[index]);
+                    let size = trace.drives[index].guest.capacity;
+                    disk.save(folder, name, (&enumerator, index, remains), size, contents)?;
                 }
             }
             if !on(outcome) {
@@ -208,24 +208,24 @@ impl Session {
         Ok(())
     }
 
-    /// The states `numbers` of the plan with `seed` between the positions `span`.
+    /// The states `numbers` of the plan with `seed` between the points `span`.
     pub fn cuts(
         &self,
         seed: u64,
-        span: (Position, Position),
+        span: (CutPoint, CutPoint),
         numbers: impl Iterator<Item = u64>,
     ) -> Vec<Cut> {
-        let plan = Plan::new(&self.story, seed, span);
-        let mut cuts: Vec<Cut> = numbers.map(|number| plan.cut(&self.story, number)).collect();
-        cuts.sort_by_key(|cut| (cut.position, cut.number));
+        let plan = Plan::new(&self.trace, seed, span);
+        let mut cuts: Vec<Cut> = numbers.map(|number| plan.cut(&self.trace, number)).collect();
+        cuts.sort_by_key(|cut| (cut.point, cut.number));
         cuts
     }
 }
 
 /// One state.
 struct State<'a> {
-    story: &'a Story,
-    walk: &'a Walk<'a>,
+    trace: &'a Trace,
+    enumerator: &'a Enumerator<'a>,
     remains: &'a [Remains],
     cut: &'a Cut,
     at: Nanos,
@@ -233,7 +233,7 @@ struct State<'a> {
 
 impl State<'_> {
     fn finding(&self, drive: Option<usize>, kind: Kind, what: String) -> Finding {
-        let name = |index: usize| self.story.head.drives[index].name.clone();
+        let name = |index: usize| self.trace.head.drives[index].name.clone();
         Finding { state: self.cut.number, at: self.at, drive: drive.map(name), kind, what }
     }
 
@@ -241,22 +241,22 @@ impl State<'_> {
     fn natively(
         &mut self,
         disks: &mut [Disk],
-        judges: &[(Judge, Vec<u64>)],
+        oracles: &[(Oracle, Vec<u64>)],
         contents: &mut Contents,
         outcome: &mut Outcome,
     ) -> Result<()> {
         for (index, disk) in disks.iter_mut().enumerate() {
-            let Some((judge, sectors)) = judges.get(index) else { continue };
+            let Some((oracle, sectors)) = oracles.get(index) else { continue };
             let remains = &self.remains[index];
-            if let Err(unsound) = disk.become_state(self.walk, index, remains, contents)? {
+            if let Err(unsound) = disk.become_state(self.enumerator, index, remains, contents)? {
                 let finding = self.finding(Some(index), Kind::Image, unsound.0);
                 outcome.findings.push(finding);
                 continue;
             }
-            let present = Some((self.walk, remains));
+            let present = Some((self.enumerator, remains));
             let held = disk.contents(&mut sectors.iter().copied(), index, present, contents)?;
-            let judged = judge.judge(self.cut.position, self.at, |place, _| held[place]);
-            if let Err(violation) = judged {
+            let verdict = oracle.check(self.cut.point, self.at, |place, _| held[place]);
+            if let Err(violation) = verdict {
                 use stasis_crash::Violation::{Lost, Order, Unknown};
                 let kind = match violation {
                     Lost { .. } => Kind::Lost,
@@ -296,12 +296,12 @@ impl State<'_> {
     ) -> Result<()> {
         for (index, disk) in disks.iter_mut().enumerate() {
             let remains = &self.remains[index];
-            if disk.become_state(self.walk, index, remains, contents)?.is_err() {
+            if disk.become_state(self.enumerator, index, remains, contents)?.is_err() {
                 // Said already: nobody can read it.
                 return Ok(());
             }
         }
-        let lines = self.story.lines[..lines].iter();
+        let lines = self.trace.lines[..lines].iter();
         let lines = lines.map(|(_, at, line)| (*at, line.clone())).collect();
         let mut view = View { state: self, disks, contents, lines };
         outcome.checked += 1;
@@ -326,11 +326,11 @@ struct View<'a> {
 
 impl StateReader for View<'_> {
     fn drives(&self) -> usize {
-        self.state.story.drives.len()
+        self.state.trace.drives.len()
     }
 
     fn size(&self, drive: usize) -> u64 {
-        self.state.story.drives.get(drive).map_or(0, |drive| drive.guest.capacity)
+        self.state.trace.drives.get(drive).map_or(0, |drive| drive.guest.capacity)
     }
 
     fn read(&mut self, drive: usize, offset: u64, into: &mut [u8]) -> io::Result<()> {
@@ -338,7 +338,7 @@ impl StateReader for View<'_> {
         if end.is_none_or(|end| end > self.size(drive)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let present = (self.state.walk, &self.state.remains[drive]);
+        let present = (self.state.enumerator, &self.state.remains[drive]);
         self.disks[drive].read(drive, offset, into, present, self.contents)
     }
 

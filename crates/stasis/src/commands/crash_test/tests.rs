@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
+use stasis_block::{
+    splitmix, CacheKind, Command, Completion, Model, Operation, PowerLoss, Status, Tag,
+};
 use stasis_clock::{EventQueue, Nanos};
 use stasis_crash::{
-    Check, Frame, Head, HeadDrive, Level, Plant, Planted, RecordWriter, StateReader, Stream,
+    Check, Fault, FaultInjector, Frame, Head, HeadDrive, Level, RecordWriter, StateReader, Stream,
     Verdict,
 };
 use stasis_drive::{Drive, Layer, Submission};
@@ -18,20 +20,18 @@ use super::session::{Kind, Looks, Outcome, Session};
 
 const SIZE: u64 = 4 << 20;
 
-/// Numbers at random (splitmix64).
+/// Numbers at random.
 struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        self.0 = self.0.wrapping_add(splitmix::GAMMA);
+        splitmix::mix(self.0)
     }
 }
 
 /// Random latencies; a flush takes long and a barrier hardly any time.
-struct Latencies(Random, EventQueue<Tag>);
+struct Latencies(Random, EventQueue<Tag>, PowerLoss);
 
 impl Model for Latencies {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
@@ -51,6 +51,10 @@ impl Model for Latencies {
 
     fn barrier(&self) -> Option<Nanos> {
         Some(500)
+    }
+
+    fn power_loss(&self) -> PowerLoss {
+        self.2
     }
 }
 
@@ -116,7 +120,18 @@ fn step(
 }
 
 /// Records a load on an image of that way, or on a raw drive.
-fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u64) -> Session {
+fn record(folder: &Path, way: Option<Durability>, fault: Option<Fault>, seed: u64) -> Session {
+    record_on(PowerLoss::default(), folder, way, fault, seed)
+}
+
+/// The same on a drive of which a power cut takes `power_loss`.
+fn record_on(
+    power_loss: PowerLoss,
+    folder: &Path,
+    way: Option<Durability>,
+    fault: Option<Fault>,
+    seed: u64,
+) -> Session {
     let stream = Stream::default();
     let options = OpenOptions {
         execution: Execution::Synchronous,
@@ -142,11 +157,11 @@ fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u6
     } else {
         medium = MediumSpec::Ram { size: SIZE }.open(&options).unwrap();
     }
-    let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new()));
+    let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new(), power_loss));
     let mut layer: Box<dyn Layer> = Box::new(Drive::new(0, "disk".into(), model, medium));
     layer = Box::new(stream.record(layer, Level::Drive));
-    if let Some(plant) = plant {
-        layer = Box::new(Planted::new(layer, plant));
+    if let Some(fault) = fault {
+        layer = Box::new(FaultInjector::new(layer, fault));
     }
     if let Some(opening) = opening {
         layer = Box::new(opening.open(layer, settings).unwrap());
@@ -166,7 +181,7 @@ fn record(folder: &Path, way: Option<Durability>, plant: Option<Plant>, seed: u6
 }
 
 fn explore(session: &mut Session, seed: u64, states: u64) -> Outcome {
-    let cuts = session.cuts(seed, session.story.span(), 0..states);
+    let cuts = session.cuts(seed, session.trace.span(), 0..states);
     let mut looks = Looks { native: true, ..Looks::default() };
     let mut outcome = Outcome::default();
     session.explore(&cuts, &mut looks, &mut outcome, |_| true).unwrap();
@@ -190,16 +205,54 @@ fn no_way_breaks_its_promise() {
 }
 
 #[test]
-fn each_planted_mistake_is_found_within_200_states() {
+fn each_injected_fault_is_found_within_200_states() {
     let folder = tempfile::tempdir().unwrap();
     for way in WAYS {
-        for plant in Plant::ALL {
+        for fault in Fault::ALL {
             for seed in 0..4 {
-                let mut session = record(folder.path(), way, Some(plant), seed);
+                let mut session = record(folder.path(), way, Some(fault), seed);
                 let outcome = explore(&mut session, seed ^ 5, 200);
-                assert!(!outcome.findings.is_empty(), "{way:?} {plant:?} {seed}");
+                assert!(!outcome.findings.is_empty(), "{way:?} {fault:?} {seed}");
             }
         }
+    }
+}
+
+/// A flash drive's: a buffer, and units of 4 KiB.
+const BUFFERED: PowerLoss = PowerLoss { cache: CacheKind::Volatile(256 << 10), atomic_unit: 4096 };
+
+#[test]
+fn each_injected_fault_is_found_on_a_drive_with_a_small_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in WAYS {
+        for seed in 0..2 {
+            let mut sound = record_on(BUFFERED, folder.path(), way, None, seed);
+            assert_eq!(sound.trace.drives[0].cached().power_loss, BUFFERED, "in the record");
+            let outcome = explore(&mut sound, seed, 200);
+            assert!(outcome.findings.is_empty(), "{way:?} {seed}: {:#?}", outcome.findings);
+            for fault in Fault::ALL {
+                let mut session = record_on(BUFFERED, folder.path(), way, Some(fault), seed);
+                let outcome = explore(&mut session, seed ^ 5, 400);
+                assert!(!outcome.findings.is_empty(), "{way:?} {fault:?} {seed}");
+            }
+        }
+    }
+}
+
+/// What a drive with power-loss protection acknowledged is there, so a dropped
+/// flush does no harm on a raw drive; a durable write that is said to be over
+/// before the drive has it does.
+#[test]
+fn with_protection_a_dropped_flush_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let protected = PowerLoss { cache: CacheKind::Protected, ..BUFFERED };
+    for (fault, harm) in [(Fault::DroppedBarrier, false), (Fault::EarlyAcknowledgement, true)] {
+        let mut findings = 0;
+        for seed in 0..4 {
+            let mut session = record_on(protected, folder.path(), None, Some(fault), seed);
+            findings += explore(&mut session, seed, 300).findings.len();
+        }
+        assert_eq!(findings > 0, harm, "{fault:?}: {findings}");
     }
 }
 
@@ -207,10 +260,10 @@ fn each_planted_mistake_is_found_within_200_states() {
 fn a_state_is_the_same_alone_as_among_others() {
     let folder = tempfile::tempdir().unwrap();
     let way = Some(Durability::Ordered);
-    let mut session = record(folder.path(), way, Some(Plant::SwappedTables), 3);
+    let mut session = record(folder.path(), way, Some(Fault::SwappedTables), 3);
     let all = explore(&mut session, 8, 200).findings;
     let one = all.last().unwrap();
-    let cuts = session.cuts(8, session.story.span(), one.state..one.state + 1);
+    let cuts = session.cuts(8, session.trace.span(), one.state..one.state + 1);
     let mut looks = Looks { native: true, ..Looks::default() };
     let mut alone = Outcome::default();
     session.explore(&cuts, &mut looks, &mut alone, |_| true).unwrap();
@@ -236,8 +289,8 @@ impl Check for Stopped {
 #[test]
 fn what_was_looked_at_stays_when_a_check_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    let mut session = record(folder.path(), None, Some(Plant::EarlyAcknowledgement), 0);
-    let cuts = session.cuts(5, session.story.span(), 0..300);
+    let mut session = record(folder.path(), None, Some(Fault::EarlyAcknowledgement), 0);
+    let cuts = session.cuts(5, session.trace.span(), 0..300);
     let mut check = Stopped(150);
     let mut looks = Looks { native: true, check: Some(&mut check), ..Looks::default() };
     let mut outcome = Outcome::default();

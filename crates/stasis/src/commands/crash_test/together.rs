@@ -10,8 +10,8 @@ use stasis_crash::Cut;
 use super::check::GuestCheck;
 use super::session::{Looks, Outcome, Session};
 
-/// Looks at `cuts`, each of `checks` at a part of them, which is a walk of its own
-/// through the record in the file `record`. `on` hears now and then how many are
+/// Looks at `cuts`, each of `checks` at a part of them, with an enumerator of its
+/// own of the record in the file `record`. `on` hears now and then how many are
 /// done. Asks for no second opinions.
 pub fn explore(
     record: &Path,

@@ -10,7 +10,7 @@ use stasis_block::Operation;
 use stasis_clock::Nanos;
 
 use crate::sectors::{Content, SECTOR};
-use crate::story::{Asked, Position, Trace};
+use crate::trace::{CutPoint, Request, RequestLog};
 
 /// What a flush of the guest promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl std::fmt::Display for Violation {
 /// A flush of the guest, or what counts as one.
 #[derive(Debug, Clone, Copy)]
 struct Order {
-    submit: Position,
-    end: Position,
+    submit: CutPoint,
+    end: CutPoint,
     at: Nanos,
     // Durable when it ends, whatever flushes promise.
     urgent: bool,
@@ -78,8 +78,8 @@ struct Order {
 
 /// The guest's side of a drive's history.
 #[derive(Debug)]
-pub struct Judge<'a> {
-    trace: &'a Trace,
+pub struct Oracle<'a> {
+    log: &'a RequestLog,
     promise: Promise,
     /// Sectors in order, and where their writes begin in `writes`.
     sectors: Vec<(u64, usize)>,
@@ -97,19 +97,20 @@ const REAL_TIME: u16 = 1;
 /// Places in the sequence of orders, from..=to.
 type Range = (usize, usize);
 
-impl<'a> Judge<'a> {
-    /// A judge of what `trace`, the guest's, may find. `empty`: the disk was
+impl<'a> Oracle<'a> {
+    /// An oracle of what `log`, the guest's, may find. `empty`: the disk was
     /// zeroes before the run.
-    pub fn new(trace: &'a Trace, promise: Promise, empty: bool) -> Self {
+    pub fn new(log: &'a RequestLog, promise: Promise, empty: bool) -> Self {
         let mut found: HashMap<u64, Vec<(u32, Content)>> = HashMap::new();
         // Zeroes on zeroes cannot be told from nothing.
         for written in [true, false] {
-            for (place, asked) in trace.asked.iter().enumerate() {
-                let writes = matches!(asked.command.operation, Operation::Write | Operation::Copy);
+            for (place, request) in log.requests.iter().enumerate() {
+                let writes =
+                    matches!(request.command.operation, Operation::Write | Operation::Copy);
                 if writes != written {
                     continue;
                 }
-                for (sector, content) in trace.sectors(place) {
+                for (sector, content) in log.sectors(place) {
                     if writes || !empty {
                         found.entry(sector).or_default().push((place as u32, content));
                     } else if let Some(list) = found.get_mut(&sector) {
@@ -127,9 +128,9 @@ impl<'a> Judge<'a> {
             writes.append(&mut list);
         }
         sectors.push((u64::MAX, writes.len()));
-        let orders = trace.asked.iter().filter_map(|asked| order(asked, promise)).collect();
+        let orders = log.requests.iter().filter_map(|request| order(request, promise)).collect();
         let base = vec![Content::ZERO; sectors.len() - 1];
-        Self { trace, promise, sectors, writes, base, orders }
+        Self { log, promise, sectors, writes, base, orders }
     }
 
     /// The sectors that matter, in order.
@@ -142,10 +143,10 @@ impl<'a> Judge<'a> {
         self.base[index] = content;
     }
 
-    /// What is promised after `position` moments, at `at` (ns), in a number:
-    /// where it is the same, the same disk is judged in the same way.
-    pub fn promised(&self, position: Position, at: Nanos) -> (usize, usize) {
-        let ended = self.orders.iter().filter(|order| order.end < position);
+    /// What is promised after `point` events, at `at` (ns), in a number:
+    /// where it is the same, the same disk is checked in the same way.
+    pub fn promised(&self, point: CutPoint, at: Nanos) -> (usize, usize) {
+        let ended = self.orders.iter().filter(|order| order.end < point);
         let settled = match self.promise {
             Promise::Durable => 0,
             Promise::Ordered(lag) => {
@@ -156,24 +157,24 @@ impl<'a> Judge<'a> {
         (ended.count(), settled)
     }
 
-    fn asked(&self, place: u32) -> &Asked {
-        &self.trace.asked[place as usize]
+    fn request(&self, place: u32) -> &Request {
+        &self.log.requests[place as usize]
     }
 
-    /// Judges a disk after a power cut at `at` (ns), after `position` moments.
-    /// `held` says what the sector with an index among [`Judge::sectors`] holds.
+    /// Checks a disk after a power cut at `at` (ns), after `point` events.
+    /// `held` says what the sector with an index among [`Oracle::sectors`] holds.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn judge(
+    pub fn check(
         &self,
-        position: Position,
+        point: CutPoint,
         at: Nanos,
         mut held: impl FnMut(usize, u64) -> Content,
     ) -> Result<(), Violation> {
         match self.promise {
-            Promise::Durable => self.durable(position, &mut held),
-            Promise::Ordered(lag) => self.ordered(position, at.saturating_sub(lag), &mut held),
+            Promise::Durable => self.durable(point, &mut held),
+            Promise::Ordered(lag) => self.ordered(point, at.saturating_sub(lag), &mut held),
         }
     }
 
@@ -181,15 +182,15 @@ impl<'a> Judge<'a> {
     fn newest_first(
         &self,
         index: usize,
-        position: Position,
+        point: CutPoint,
     ) -> impl Iterator<Item = (u32, Content)> + '_ {
         let all = &self.writes[self.sectors[index].1..self.sectors[index + 1].1];
-        let known = all.partition_point(|(place, _)| self.asked(*place).submit.1 < position);
+        let known = all.partition_point(|(place, _)| self.request(*place).submit.1 < point);
         all[..known].iter().rev().copied()
     }
 
     fn lost(&self, index: usize, place: u32) -> Violation {
-        let Asked { command, submit, end, .. } = self.asked(place);
+        let Request { command, submit, end, .. } = self.request(place);
         let end = end.map_or(String::new(), |(at, ..)| format!(", acknowledged at {at} ns"));
         let write = format!(
             "{}{} of {} bytes at {:#x}, submitted at {} ns{end}",
@@ -204,15 +205,15 @@ impl<'a> Judge<'a> {
 
     fn durable(
         &self,
-        position: Position,
+        point: CutPoint,
         held: &mut dyn FnMut(usize, u64) -> Content,
     ) -> Result<(), Violation> {
         // What ended before the last of these is durable.
         let flushed =
-            self.orders.iter().filter(|order| order.end < position).map(|order| order.submit).max();
-        let kept = |asked: &Asked| match asked.end {
-            Some((_, end, true)) if end < position => {
-                flushed.is_some_and(|flush| end < flush) || asked.command.fua
+            self.orders.iter().filter(|order| order.end < point).map(|order| order.submit).max();
+        let kept = |request: &Request| match request.end {
+            Some((_, end, true)) if end < point => {
+                flushed.is_some_and(|flush| end < flush) || request.command.fua
             }
             _ => false,
         };
@@ -221,15 +222,15 @@ impl<'a> Judge<'a> {
             let mut required: Option<u32> = None;
             let mut known = false;
             let mut fits = false;
-            for (place, written) in self.newest_first(index, position) {
-                let asked = self.asked(place);
-                let stale = required.is_some_and(|newer| self.precedes(asked, newer));
+            for (place, written) in self.newest_first(index, point) {
+                let request = self.request(place);
+                let stale = required.is_some_and(|newer| self.precedes(request, newer));
                 known |= written == content;
                 if written == content && !stale {
                     fits = true;
                     break;
                 }
-                if required.is_none() && kept(asked) {
+                if required.is_none() && kept(request) {
                     required = Some(place);
                 }
             }
@@ -246,21 +247,21 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether a write had ended before another of the same sector began.
-    fn precedes(&self, asked: &Asked, newer: u32) -> bool {
-        asked.end.is_some_and(|(_, end, _)| end < self.asked(newer).submit.1)
+    fn precedes(&self, request: &Request, newer: u32) -> bool {
+        request.end.is_some_and(|(_, end, _)| end < self.request(newer).submit.1)
     }
 
     fn ordered(
         &self,
-        position: Position,
+        point: CutPoint,
         settled: Nanos,
         held: &mut dyn FnMut(usize, u64) -> Content,
     ) -> Result<(), Violation> {
         // The disk is cut at one of these, numbered from 1; 0: at none.
         let orders: Vec<Order> =
-            self.orders.iter().filter(|order| order.end < position).copied().collect();
+            self.orders.iter().filter(|order| order.end < point).copied().collect();
         // By end: the newest order that had ended by then.
-        let mut ends: Vec<(Position, usize)> =
+        let mut ends: Vec<(CutPoint, usize)> =
             orders.iter().enumerate().map(|(index, order)| (order.end, index + 1)).collect();
         ends.sort_unstable();
         let mut newest = 0;
@@ -268,11 +269,11 @@ impl<'a> Judge<'a> {
             newest = newest.max(*number);
             *number = newest;
         }
-        let ended_before = |moment: Position| {
-            let count = ends.partition_point(|(end, _)| *end < moment);
+        let ended_before = |event: CutPoint| {
+            let count = ends.partition_point(|(end, _)| *end < event);
             count.checked_sub(1).map_or(0, |last| ends[last].1)
         };
-        let submitted_by = |moment: Position| orders.partition_point(|o| o.submit <= moment);
+        let submitted_by = |event: CutPoint| orders.partition_point(|o| o.submit <= event);
         let needed = orders.iter().rposition(|order| order.urgent || order.at <= settled);
         let mut allowed: Vec<Range> = vec![(needed.map_or(0, |index| index + 1), orders.len())];
         // A sector that needs something this new.
@@ -283,17 +284,17 @@ impl<'a> Judge<'a> {
             let mut limit = orders.len();
             let mut fits: Vec<Range> = Vec::new();
             let mut required = None;
-            let mut earlier: Vec<(Position, Position)> = Vec::new();
-            for (place, written) in self.newest_first(index, position) {
-                let asked = self.asked(place);
+            let mut earlier: Vec<(CutPoint, CutPoint)> = Vec::new();
+            for (place, written) in self.newest_first(index, point) {
+                let request = self.request(place);
                 for (submit, end) in &earlier {
-                    if asked.end.is_some_and(|(_, ended, _)| ended < *submit) {
+                    if request.end.is_some_and(|(_, ended, _)| ended < *submit) {
                         limit = limit.min(submitted_by(*end));
                     }
                 }
                 if written == content {
-                    let stale = required.is_some_and(|newer| self.precedes(asked, newer));
-                    let from = ended_before(asked.submit.1);
+                    let stale = required.is_some_and(|newer| self.precedes(request, newer));
+                    let from = ended_before(request.submit.1);
                     if from <= limit && !stale {
                         if allowed.iter().all(|range| from <= range.0 && range.1 <= limit) {
                             continue 'sectors;
@@ -301,9 +302,9 @@ impl<'a> Judge<'a> {
                         fits.push((from, limit));
                     }
                 }
-                if let Some((_, end, true)) = asked.end.filter(|(_, end, _)| *end < position) {
-                    earlier.push((asked.submit.1, end));
-                    if asked.command.fua {
+                if let Some((_, end, true)) = request.end.filter(|(_, end, _)| *end < point) {
+                    earlier.push((request.submit.1, end));
+                    if request.command.fua {
                         required.get_or_insert(place);
                     }
                 }
@@ -314,7 +315,7 @@ impl<'a> Judge<'a> {
             }
             let next = common(&allowed, &fits);
             if next.is_empty() {
-                return Err(self.why(index, new, position, content, &fits, needed));
+                return Err(self.why(index, new, point, content, &fits, needed));
             }
             if next.first().map(|range| range.0) > allowed.first().map(|range| range.0) {
                 new = index;
@@ -329,20 +330,19 @@ impl<'a> Judge<'a> {
         &self,
         index: usize,
         new: usize,
-        position: Position,
+        point: CutPoint,
         content: Content,
         fits: &[Range],
         needed: Option<usize>,
     ) -> Violation {
         let known = content == self.base[index]
-            || self.newest_first(index, position).any(|(_, written)| written == content);
+            || self.newest_first(index, point).any(|(_, written)| written == content);
         if !known {
             return Violation::Unknown { sector: self.sectors[index].0 };
         }
         let needed = needed.map_or(0, |index| index + 1);
-        let newest = self
-            .newest_first(index, position)
-            .find(|(place, _)| self.asked(*place).well_by(position));
+        let newest =
+            self.newest_first(index, point).find(|(place, _)| self.request(*place).well_by(point));
         match newest {
             Some((place, _)) if fits.iter().all(|range| range.1 < needed) => {
                 self.lost(index, place)
@@ -352,16 +352,16 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn order(asked: &Asked, promise: Promise) -> Option<Order> {
-    let (at, end, true) = asked.end? else { return None };
-    let flush = matches!(asked.command.operation, Operation::Flush | Operation::Barrier);
-    let urgent = asked.command.fua || asked.command.priority >> 13 == REAL_TIME;
+fn order(request: &Request, promise: Promise) -> Option<Order> {
+    let (at, end, true) = request.end? else { return None };
+    let flush = matches!(request.command.operation, Operation::Flush | Operation::Barrier);
+    let urgent = request.command.fua || request.command.priority >> 13 == REAL_TIME;
     let counts = match promise {
-        Promise::Durable => asked.command.operation == Operation::Flush,
+        Promise::Durable => request.command.operation == Operation::Flush,
         // A durable write is durable with everything before it.
         Promise::Ordered(_) => flush || urgent,
     };
-    counts.then_some(Order { submit: asked.submit.1, end, at, urgent })
+    counts.then_some(Order { submit: request.submit.1, end, at, urgent })
 }
 
 /// What is in both.

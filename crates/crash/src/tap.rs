@@ -1,10 +1,10 @@
-//! Takes down what a layer is asked, as a stream that somebody else drains.
+//! The I/O tap: what a layer is asked, as a stream that somebody else drains.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::{Command, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Layer, Recorder, Witness};
+use stasis_drive::{Layer, Recorder, Tap};
 
 use crate::frame::{Frame, Level};
 
@@ -26,26 +26,28 @@ impl Stream {
     pub fn record(&self, lower: Box<dyn Layer>, level: Level) -> Recorder {
         let (drive, capacity) = (lower.index(), lower.capacity());
         let discard_zeroes = lower.discard_zeroes();
-        Frame::Drive { drive, level, capacity, discard_zeroes }.encode(&mut self.lock());
-        Recorder::to(lower, Box::new(End { stream: self.clone(), drive, level }))
+        let power_loss = lower.power_loss();
+        let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
+        frame.encode(&mut self.lock());
+        Recorder::new(lower, Box::new(DriveTap { stream: self.clone(), drive, level }))
     }
 }
 
-struct End {
+struct DriveTap {
     stream: Stream,
     drive: u16,
     level: Level,
 }
 
-impl Witness for End {
-    fn submitted(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]) {
+impl Tap for DriveTap {
+    fn request(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]) {
         let Self { drive, level, .. } = *self;
-        let frame = Frame::Submitted { drive, level, place, at, command: *command, data };
+        let frame = Frame::Request { drive, level, place, at, command: *command, data };
         frame.encode(&mut self.stream.lock());
     }
 
-    fn ended(&mut self, place: u64, at: Nanos, status: Status) {
+    fn completion(&mut self, place: u64, at: Nanos, status: Status) {
         let Self { drive, level, .. } = *self;
-        Frame::Ended { drive, level, place, at, status }.encode(&mut self.stream.lock());
+        Frame::Completion { drive, level, place, at, status }.encode(&mut self.stream.lock());
     }
 }

@@ -1,5 +1,5 @@
-//! Layers that lie, for crash tests to be tested: each is a mistake that a
-//! drive or an image could make.
+//! Fault injection, for crash tests to be tested: layers that lie, each as a
+//! drive or an image could by mistake.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use stasis_block::{Command, Operation, Status, Tag};
 use stasis_clock::Nanos;
 use stasis_drive::{Decorator, Done, Layer, Submission};
 
-/// A mistake.
+/// A fault that can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Plant {
+pub enum Fault {
     /// Every third order, a barrier or a flush, ends well and is not passed on.
     DroppedBarrier,
     /// Flushes and durable writes are said to be over when they are submitted;
@@ -21,8 +21,8 @@ pub enum Plant {
     SwappedTables,
 }
 
-impl Plant {
-    /// Every mistake.
+impl Fault {
+    /// Every fault.
     pub const ALL: [Self; 3] =
         [Self::DroppedBarrier, Self::EarlyAcknowledgement, Self::SwappedTables];
 
@@ -35,9 +35,9 @@ impl Plant {
         }
     }
 
-    /// The mistake of that name.
+    /// The fault of that name.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|plant| plant.name() == name)
+        Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 }
 
@@ -45,9 +45,9 @@ impl Plant {
 const OWN: Tag = 1 << 31;
 
 /// A layer that lies to the one above about the one below.
-pub struct Planted {
+pub struct FaultInjector {
     lower: Box<dyn Layer>,
-    plant: Plant,
+    fault: Fault,
     orders: u64,
     next: Tag,
     // Said to be over.
@@ -61,11 +61,11 @@ fn is_order(command: &Command) -> bool {
     matches!(command.operation, Operation::Flush | Operation::Barrier)
 }
 
-impl Planted {
-    /// Puts the mistake above `lower`.
-    pub fn new(lower: Box<dyn Layer>, plant: Plant) -> Self {
+impl FaultInjector {
+    /// Injects the fault above `lower`.
+    pub fn new(lower: Box<dyn Layer>, fault: Fault) -> Self {
         let (over, held, done) = (VecDeque::new(), None, Vec::new());
-        Self { lower, plant, orders: 0, next: 0, over, held, done }
+        Self { lower, fault, orders: 0, next: 0, over, held, done }
     }
 
     /// Says that `submission` is over; gives it back with nobody waiting.
@@ -93,7 +93,7 @@ impl Planted {
     }
 }
 
-impl Decorator for Planted {
+impl Decorator for FaultInjector {
     fn lower(&self) -> &dyn Layer {
         &*self.lower
     }
@@ -104,8 +104,8 @@ impl Decorator for Planted {
 
     fn submit(&mut self, now: Nanos, submission: Submission) {
         let command = submission.command;
-        match self.plant {
-            Plant::DroppedBarrier if is_order(&command) => {
+        match self.fault {
+            Fault::DroppedBarrier if is_order(&command) => {
                 self.orders += 1;
                 if self.orders.is_multiple_of(3) {
                     self.acknowledge(now, submission);
@@ -113,16 +113,16 @@ impl Decorator for Planted {
                 }
                 self.lower.submit(now, submission);
             }
-            Plant::EarlyAcknowledgement if command.operation == Operation::Flush || command.fua => {
+            Fault::EarlyAcknowledgement if command.operation == Operation::Flush || command.fua => {
                 let silent = self.acknowledge(now, submission);
                 self.lower.submit(now, silent);
             }
-            Plant::SwappedTables if command.operation == Operation::Write && !command.fua => {
+            Fault::SwappedTables if command.operation == Operation::Write && !command.fua => {
                 self.release(now);
                 let silent = self.acknowledge(now, submission);
                 self.held = Some(silent);
             }
-            Plant::SwappedTables => {
+            Fault::SwappedTables => {
                 // A read sees what was written.
                 if !is_order(&command) {
                     self.release(now);

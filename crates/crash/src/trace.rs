@@ -3,52 +3,54 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{Command, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;
 
 use crate::file::{FileError, Head, RecordReader};
 use crate::frame::{Frame, Level};
 use crate::sectors::{Content, Contents, SECTOR};
 
-/// A place in the order of everything that happened: after so many moments.
-pub type Position = u32;
+/// A place in the order of everything that happened: after so many events.
+pub type CutPoint = u32;
 
 /// A command that changes a drive or puts changes in order.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct Request {
     /// What was asked.
     pub command: Command,
-    /// When it was submitted (ns), and the moment.
-    pub submit: (Nanos, Position),
-    /// When it ended (ns), the moment, and whether well.
-    pub end: Option<(Nanos, Position, bool)>,
-    // Its contents among those of the trace.
+    /// When it was submitted (ns), and the event.
+    pub submit: (Nanos, CutPoint),
+    /// When it ended (ns), the event, and whether well.
+    pub end: Option<(Nanos, CutPoint, bool)>,
+    // Its contents among those of the log.
     contents: std::ops::Range<usize>,
 }
 
-impl Asked {
-    /// Whether it had ended well after `position` moments.
-    pub fn well_by(&self, position: Position) -> bool {
-        self.end.is_some_and(|(_, moment, well)| well && moment < position)
+impl Request {
+    /// Whether it had ended well after `point` events.
+    pub fn well_by(&self, point: CutPoint) -> bool {
+        self.end.is_some_and(|(_, event, well)| well && event < point)
     }
 }
 
 /// What one end of a drive saw.
 #[derive(Debug, Default)]
-pub struct Trace {
+pub struct RequestLog {
     /// Size of the disk (bytes).
     pub capacity: u64,
     /// Whether discarded ranges read as zeroes.
     pub discard_zeroes: bool,
+    /// What a power cut can take from the drive.
+    pub power_loss: PowerLoss,
     /// Commands in the order of submission.
-    pub asked: Vec<Asked>,
+    pub requests: Vec<Request>,
     contents: Vec<Content>,
 }
 
-impl Trace {
+impl RequestLog {
     /// Whether the command `place` changes the disk.
     pub fn changes(&self, place: usize) -> bool {
-        match self.asked[place].command.operation {
+        match self.requests[place].command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
             Operation::Discard => self.discard_zeroes,
             _ => false,
@@ -57,7 +59,7 @@ impl Trace {
 
     /// What the command `place` leaves in each sector.
     pub fn sectors(&self, place: usize) -> impl Iterator<Item = (u64, Content)> + '_ {
-        let Asked { command, contents, .. } = &self.asked[place];
+        let Request { command, contents, .. } = &self.requests[place];
         let first = command.offset / SECTOR as u64;
         let count = if self.changes(place) { command.length / SECTOR as u64 } else { 0 };
         let written = &self.contents[contents.clone()];
@@ -68,42 +70,42 @@ impl Trace {
     }
 }
 
-/// What kind of moment it is.
+/// What kind of event it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A command of this place was submitted.
-    Submitted(u16, Level, u32),
+    Request(u16, Level, u32),
     /// It ended.
-    Ended(u16, Level, u32),
+    Completion(u16, Level, u32),
     /// The command in the guest wrote something.
     Output,
 }
 
 /// Something that happened at an instant.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
+pub struct Event {
     /// When (ns).
     pub at: Nanos,
     /// What.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// A drive, seen from both ends.
 #[derive(Debug, Default)]
-pub struct DriveStory {
+pub struct DriveTrace {
     /// The guest's.
-    pub guest: Trace,
+    pub guest: RequestLog,
     /// The drive's below an image; `None` where it is the same.
-    pub lower: Option<Trace>,
+    pub lower: Option<RequestLog>,
 }
 
-impl DriveStory {
+impl DriveTrace {
     /// What the drive with the cache was asked.
-    pub fn cached(&self) -> &Trace {
+    pub fn cached(&self) -> &RequestLog {
         self.lower.as_ref().unwrap_or(&self.guest)
     }
 
-    /// The end of [`DriveStory::cached`].
+    /// The end of [`DriveTrace::cached`].
     pub fn cached_level(&self) -> Level {
         if self.lower.is_some() {
             Level::Drive
@@ -115,16 +117,16 @@ impl DriveStory {
 
 /// Everything that a record has.
 #[derive(Debug, Default)]
-pub struct Story {
+pub struct Trace {
     /// What has to be known beside it.
     pub head: Head,
     /// The drives, in order.
-    pub drives: Vec<DriveStory>,
+    pub drives: Vec<DriveTrace>,
     /// What happened, in order.
-    pub moments: Vec<Moment>,
-    /// Whole lines of the command's output, with the moment after which each
+    pub events: Vec<Event>,
+    /// Whole lines of the command's output, with the event after which each
     /// was there, and its time (ns).
-    pub lines: Vec<(Position, Nanos, Vec<u8>)>,
+    pub lines: Vec<(CutPoint, Nanos, Vec<u8>)>,
     /// Contents of sectors.
     pub contents: Contents,
     /// When the command in the guest began and ended (ns).
@@ -133,7 +135,7 @@ pub struct Story {
 
 /// A record that cannot be understood.
 #[derive(Debug, thiserror::Error)]
-pub enum StoryError {
+pub enum TraceError {
     /// Its file.
     #[error("{0}")]
     File(#[from] FileError),
@@ -155,7 +157,7 @@ pub enum StoryError {
 pub type BaseReader<'a> = dyn FnMut(usize, u64, &mut [u8]) -> io::Result<()> + 'a;
 
 struct Loader<'a> {
-    story: Story,
+    trace: Trace,
     base: &'a mut BaseReader<'a>,
     // What is on each disk where something was written, for copies.
     now: HashMap<(u16, bool, u64), Content>,
@@ -163,16 +165,16 @@ struct Loader<'a> {
     outputs: Vec<(usize, Vec<u8>)>,
 }
 
-impl Story {
+impl Trace {
     /// Reads a record to its end.
     ///
     /// # Errors
-    /// See [`StoryError`].
-    pub fn load<'a>(from: impl Read, base: &'a mut BaseReader<'a>) -> Result<Self, StoryError> {
+    /// See [`TraceError`].
+    pub fn load<'a>(from: impl Read, base: &'a mut BaseReader<'a>) -> Result<Self, TraceError> {
         let (mut reader, head) = RecordReader::new(from)?;
-        let story = Self { head, command: (0, Nanos::MAX), ..Self::default() };
+        let trace = Self { head, command: (0, Nanos::MAX), ..Self::default() };
         let (now, line, outputs) = (HashMap::new(), Vec::new(), Vec::new());
-        let mut loader = Loader { story, base, now, line, outputs };
+        let mut loader = Loader { trace, base, now, line, outputs };
         let mut failed = None;
         while failed.is_none() && reader.next(|frame| failed = loader.take(frame).err())? {}
         match failed {
@@ -182,7 +184,7 @@ impl Story {
     }
 
     /// What a level of a drive saw.
-    pub fn trace(&self, drive: u16, level: Level) -> Option<&Trace> {
+    pub fn log(&self, drive: u16, level: Level) -> Option<&RequestLog> {
         let drive = self.drives.get(usize::from(drive))?;
         match level {
             Level::Guest => Some(&drive.guest),
@@ -192,26 +194,27 @@ impl Story {
 }
 
 impl Loader<'_> {
-    fn trace(&mut self, drive: u16, level: Level) -> &mut Trace {
+    fn log(&mut self, drive: u16, level: Level) -> &mut RequestLog {
         let index = usize::from(drive);
-        if self.story.drives.len() <= index {
-            self.story.drives.resize_with(index + 1, DriveStory::default);
+        if self.trace.drives.len() <= index {
+            self.trace.drives.resize_with(index + 1, DriveTrace::default);
         }
         match level {
-            Level::Guest => &mut self.story.drives[index].guest,
-            Level::Drive => self.story.drives[index].lower.get_or_insert_default(),
+            Level::Guest => &mut self.trace.drives[index].guest,
+            Level::Drive => self.trace.drives[index].lower.get_or_insert_default(),
         }
     }
 
-    fn take(&mut self, frame: Frame) -> Result<(), StoryError> {
+    fn take(&mut self, frame: Frame) -> Result<(), TraceError> {
         match frame {
-            Frame::Drive { drive, level, capacity, discard_zeroes } => {
-                let trace = self.trace(drive, level);
-                (trace.capacity, trace.discard_zeroes) = (capacity, discard_zeroes);
+            Frame::Drive { drive, level, capacity, discard_zeroes, power_loss } => {
+                let log = self.log(drive, level);
+                (log.capacity, log.discard_zeroes) = (capacity, discard_zeroes);
+                log.power_loss = power_loss;
             }
-            Frame::Submitted { drive, level, place, at, command, data } => {
-                let wrong = |what: &str| StoryError::Command { drive, what: what.into() };
-                if self.trace(drive, level).asked.len() as u64 != place {
+            Frame::Request { drive, level, place, at, command, data } => {
+                let wrong = |what: &str| TraceError::Command { drive, what: what.into() };
+                if self.log(drive, level).requests.len() as u64 != place {
                     return Err(wrong("a command is missing"));
                 }
                 let sector = SECTOR as u64;
@@ -219,30 +222,30 @@ impl Loader<'_> {
                     return Err(wrong("a command is not of whole sectors"));
                 }
                 let contents = self.contents(drive, level, &command, data)?;
-                let trace = self.trace(drive, level);
-                let start = trace.contents.len();
-                trace.contents.extend_from_slice(&contents);
-                let contents = start..trace.contents.len();
-                trace.asked.push(Asked { command, submit: (at, 0), end: None, contents });
-                let what = What::Submitted(drive, level, place as u32);
-                self.story.moments.push(Moment { at, what });
+                let log = self.log(drive, level);
+                let start = log.contents.len();
+                log.contents.extend_from_slice(&contents);
+                let contents = start..log.contents.len();
+                log.requests.push(Request { command, submit: (at, 0), end: None, contents });
+                let kind = EventKind::Request(drive, level, place as u32);
+                self.trace.events.push(Event { at, kind });
             }
-            Frame::Ended { drive, level, place, at, status } => {
-                let trace = self.trace(drive, level);
-                let Some(asked) = trace.asked.get_mut(place as usize) else {
+            Frame::Completion { drive, level, place, at, status } => {
+                let log = self.log(drive, level);
+                let Some(request) = log.requests.get_mut(place as usize) else {
                     let what = "a command ended that never began".into();
-                    return Err(StoryError::Command { drive, what });
+                    return Err(TraceError::Command { drive, what });
                 };
-                asked.end = Some((at, 0, status == Status::Ok));
-                let what = What::Ended(drive, level, place as u32);
-                self.story.moments.push(Moment { at, what });
+                request.end = Some((at, 0, status == Status::Ok));
+                let kind = EventKind::Completion(drive, level, place as u32);
+                self.trace.events.push(Event { at, kind });
             }
             Frame::Output { at, bytes } => {
-                self.outputs.push((self.story.moments.len(), bytes.to_vec()));
-                self.story.moments.push(Moment { at, what: What::Output });
+                self.outputs.push((self.trace.events.len(), bytes.to_vec()));
+                self.trace.events.push(Event { at, kind: EventKind::Output });
             }
-            Frame::Began { at } => self.story.command.0 = at,
-            Frame::Over { at } => self.story.command.1 = at,
+            Frame::Began { at } => self.trace.command.0 = at,
+            Frame::Over { at } => self.trace.command.1 = at,
         }
         Ok(())
     }
@@ -254,12 +257,12 @@ impl Loader<'_> {
         level: Level,
         command: &Command,
         data: &[u8],
-    ) -> Result<Vec<Content>, StoryError> {
+    ) -> Result<Vec<Content>, TraceError> {
         let first = command.offset / SECTOR as u64;
         let key = |sector| (drive, level == Level::Drive, sector);
         let all: Vec<Content> = match command.operation {
             Operation::Write => {
-                data.chunks(SECTOR).map(|sector| self.story.contents.find(sector)).collect()
+                data.chunks(SECTOR).map(|sector| self.trace.contents.find(sector)).collect()
             }
             Operation::Copy => {
                 let source = command.source / SECTOR as u64;
@@ -270,8 +273,8 @@ impl Loader<'_> {
                         None => {
                             let mut bytes = [0; SECTOR];
                             (self.base)(drive.into(), sector, &mut bytes)
-                                .map_err(StoryError::Base)?;
-                            self.story.contents.find(&bytes)
+                                .map_err(TraceError::Base)?;
+                            self.trace.contents.find(&bytes)
                         }
                     });
                 }
@@ -280,7 +283,7 @@ impl Loader<'_> {
             Operation::WriteZeroes | Operation::Discard => {
                 let end = first + command.length / SECTOR as u64;
                 let zeroes = command.operation == Operation::WriteZeroes
-                    || self.trace(drive, level).discard_zeroes;
+                    || self.log(drive, level).discard_zeroes;
                 if zeroes && command.length > self.now.len() as u64 {
                     for (place, content) in &mut self.now {
                         if (place.0, place.1) == (drive, level == Level::Drive)
@@ -301,58 +304,58 @@ impl Loader<'_> {
     }
 
     /// Puts everything in the order of time.
-    fn finish(mut self) -> Story {
-        let mut order: Vec<usize> = (0..self.story.moments.len()).collect();
+    fn finish(mut self) -> Trace {
+        let mut order: Vec<usize> = (0..self.trace.events.len()).collect();
         // What has one time stays in the order of what was seen.
-        order.sort_by_key(|&index| self.story.moments[index].at);
-        let moments: Vec<Moment> = order.iter().map(|&index| self.story.moments[index]).collect();
-        for (position, moment) in moments.iter().enumerate() {
-            let position = position as Position;
-            match moment.what {
-                What::Submitted(drive, level, place) => {
-                    self.trace(drive, level).asked[place as usize].submit.1 = position;
+        order.sort_by_key(|&index| self.trace.events[index].at);
+        let events: Vec<Event> = order.iter().map(|&index| self.trace.events[index]).collect();
+        for (point, event) in events.iter().enumerate() {
+            let point = point as CutPoint;
+            match event.kind {
+                EventKind::Request(drive, level, place) => {
+                    self.log(drive, level).requests[place as usize].submit.1 = point;
                 }
-                What::Ended(drive, level, place) => {
-                    if let Some(end) = &mut self.trace(drive, level).asked[place as usize].end {
-                        end.1 = position;
+                EventKind::Completion(drive, level, place) => {
+                    if let Some(end) = &mut self.log(drive, level).requests[place as usize].end {
+                        end.1 = point;
                     }
                 }
-                What::Output => {}
+                EventKind::Output => {}
             }
         }
-        let places: HashMap<usize, Position> =
-            order.iter().enumerate().map(|(to, &from)| (from, to as Position)).collect();
+        let places: HashMap<usize, CutPoint> =
+            order.iter().enumerate().map(|(to, &from)| (from, to as CutPoint)).collect();
         for (index, bytes) in std::mem::take(&mut self.outputs) {
-            let position = places[&index] + 1;
-            let at = moments[places[&index] as usize].at;
+            let point = places[&index] + 1;
+            let at = events[places[&index] as usize].at;
             for byte in bytes {
                 if byte == b'\n' {
-                    self.story.lines.push((position, at, std::mem::take(&mut self.line)));
+                    self.trace.lines.push((point, at, std::mem::take(&mut self.line)));
                 } else {
                     self.line.push(byte);
                 }
             }
         }
-        self.story.moments = moments;
-        self.story
+        self.trace.events = events;
+        self.trace
     }
 }
 
-impl Story {
-    /// How many moments there were until `at` (ns), those at `at` among them.
-    pub fn position(&self, at: Nanos) -> Position {
-        self.moments.partition_point(|moment| moment.at <= at) as Position
+impl Trace {
+    /// How many events there were until `at` (ns), those at `at` among them.
+    pub fn point_at(&self, at: Nanos) -> CutPoint {
+        self.events.partition_point(|event| event.at <= at) as CutPoint
     }
 
-    /// The time after so many moments (ns).
-    pub fn time(&self, position: Position) -> Nanos {
-        let last = (position as usize).min(self.moments.len());
-        last.checked_sub(1).map_or(0, |index| self.moments[index].at)
+    /// The time after so many events (ns).
+    pub fn time(&self, point: CutPoint) -> Nanos {
+        let last = (point as usize).min(self.events.len());
+        last.checked_sub(1).map_or(0, |index| self.events[index].at)
     }
 
-    /// The positions between which the command in the guest ran.
-    pub fn span(&self) -> (Position, Position) {
-        let first = self.moments.partition_point(|moment| moment.at < self.command.0) as Position;
-        (first, self.position(self.command.1).max(first))
+    /// The points between which the command in the guest ran.
+    pub fn span(&self) -> (CutPoint, CutPoint) {
+        let first = self.events.partition_point(|event| event.at < self.command.0) as CutPoint;
+        (first, self.point_at(self.command.1).max(first))
     }
 }

@@ -1,0 +1,98 @@
+//! What a power cut can take from a drive, as the drive's model says it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::format_size;
+
+/// What a drive always writes as a whole or not at all (bytes): the smallest
+/// logical block of NVMe (NVM Command Set 1.0, LBA data size of at least 9) and
+/// of ATA.
+pub const SECTOR: u64 = 512;
+
+/// Where a drive keeps acknowledged writes that are not on its medium yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheKind {
+    /// In a volatile cache of which no size is known: everything acknowledged
+    /// since the last flush can be lost. What holds where a model says nothing.
+    #[default]
+    Unbounded,
+    /// In a volatile cache of so many bytes: no more data can be lost.
+    Volatile(u64),
+    /// In a cache that survives a power cut (power-loss protection).
+    Protected,
+    /// There is no cache: what is acknowledged is on the medium.
+    None,
+}
+
+/// What a power cut can take from a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PowerLoss {
+    /// Where acknowledged writes wait for the medium.
+    pub cache: CacheKind,
+    /// What is written as a whole or not at all (bytes): a torn write is torn
+    /// where a unit begins, counted from the drive's first byte. A multiple of
+    /// [`SECTOR`].
+    pub atomic_unit: u64,
+}
+
+impl Default for PowerLoss {
+    fn default() -> Self {
+        Self::new(CacheKind::Unbounded, SECTOR)
+    }
+}
+
+impl PowerLoss {
+    /// A drive with this cache and this atomic unit, which is rounded down to
+    /// whole sectors; at least one.
+    pub fn new(cache: CacheKind, atomic_unit: u64) -> Self {
+        Self { cache, atomic_unit: (atomic_unit / SECTOR).max(1) * SECTOR }
+    }
+
+    /// The most bytes of acknowledged data that can be lost; `None` where
+    /// nothing bounds them.
+    pub fn limit(&self) -> Option<u64> {
+        match self.cache {
+            CacheKind::Unbounded => None,
+            CacheKind::Volatile(size) => Some(size),
+            CacheKind::Protected | CacheKind::None => Some(0),
+        }
+    }
+
+    /// Whether what is acknowledged is safe, without a flush.
+    pub fn keeps_acknowledged(&self) -> bool {
+        matches!(self.cache, CacheKind::Protected | CacheKind::None)
+    }
+}
+
+impl fmt::Display for PowerLoss {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.cache {
+            CacheKind::Unbounded => write!(f, "a volatile write cache without a limit")?,
+            CacheKind::Volatile(size) => {
+                write!(f, "a volatile write cache of {}", format_size(size))?;
+            }
+            CacheKind::Protected => write!(f, "a write cache with power-loss protection")?,
+            CacheKind::None => write!(f, "no write cache")?,
+        }
+        write!(f, ", atomic unit {}", format_size(self.atomic_unit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_says_nothing_can_lose_everything() {
+        let silent = PowerLoss::default();
+        assert_eq!((silent.limit(), silent.atomic_unit), (None, SECTOR));
+        assert!(!silent.keeps_acknowledged());
+        assert_eq!(PowerLoss::new(CacheKind::Protected, 0).atomic_unit, SECTOR);
+        assert_eq!(PowerLoss::new(CacheKind::Volatile(7), 5000).atomic_unit, 4608);
+        let text = PowerLoss::new(CacheKind::Volatile(8 << 20), 4096).to_string();
+        assert_eq!(text, "a volatile write cache of 8MiB, atomic unit 4KiB");
+    }
+}

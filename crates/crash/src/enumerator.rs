@@ -1,0 +1,162 @@
+//! The crash-state enumerator: from cut point to cut point through a record, the
+//! disks that a power cut can leave at each.
+
+use std::collections::HashMap;
+
+use stasis_block::splitmix::nth as hash;
+use stasis_drive::{Sampling, Survival, VolatileCache};
+
+use crate::disk::Disk;
+use crate::sectors::Content;
+use crate::trace::{CutPoint, EventKind, Trace};
+
+/// A drive at the present instant.
+#[derive(Debug)]
+struct Present {
+    cache: VolatileCache,
+    // What cannot be lost, together with everything before it.
+    settled: Disk,
+}
+
+/// What a power cut leaves of one drive.
+#[derive(Debug, Clone, Default)]
+pub struct Remains {
+    /// Sectors that differ from those on the medium for certain, in the order
+    /// in which they were written first.
+    pub sectors: Vec<(u64, Content)>,
+    /// The same, to be looked up.
+    lookup: HashMap<u64, Content>,
+    /// See [`Disk::print`].
+    pub print: u128,
+}
+
+/// Enumerates the crash states of a record, cut point after cut point, forwards.
+#[derive(Debug)]
+pub struct Enumerator<'a> {
+    trace: &'a Trace,
+    point: CutPoint,
+    drives: Vec<Present>,
+    // Sectors that became certain since they were last asked for, by drive.
+    news: Vec<(usize, u64, Content)>,
+}
+
+impl<'a> Enumerator<'a> {
+    /// At the beginning.
+    pub fn new(trace: &'a Trace) -> Self {
+        let drives = trace.drives.iter().map(|drive| {
+            let log = drive.cached();
+            let cache = VolatileCache::new(log.power_loss, log.discard_zeroes);
+            Present { cache, settled: Disk::default() }
+        });
+        Self { trace, point: 0, drives: drives.collect(), news: Vec::new() }
+    }
+
+    /// After how many events it is.
+    pub fn point(&self) -> CutPoint {
+        self.point
+    }
+
+    /// Goes on until `point` events have happened.
+    pub fn go_to(&mut self, point: CutPoint) {
+        while self.point < point {
+            let Some(event) = self.trace.events.get(self.point as usize) else { break };
+            let (drive, level, place) = match event.kind {
+                EventKind::Request(drive, level, place)
+                | EventKind::Completion(drive, level, place) => {
+                    (usize::from(drive), level, place as usize)
+                }
+                EventKind::Output => {
+                    self.point += 1;
+                    continue;
+                }
+            };
+            if level == self.trace.drives[drive].cached_level() {
+                let Present { cache, settled } = &mut self.drives[drive];
+                let log = self.trace.drives[drive].cached();
+                let request = &log.requests[place];
+                if let EventKind::Request(..) = event.kind {
+                    cache.submitted(place, &request.command);
+                } else {
+                    let (news, well) = (&mut self.news, request.well_by(self.point + 1));
+                    cache.ended(place, request.command.operation, well, |place| {
+                        for (sector, content) in log.sectors(place) {
+                            settled.set(sector, Some(content));
+                            news.push((drive, sector, content));
+                        }
+                    });
+                }
+            }
+            self.point += 1;
+        }
+    }
+
+    /// What became certain since the last call: drive, sector and content, in
+    /// order.
+    pub fn news(&mut self) -> Vec<(usize, u64, Content)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// What `drive` has for certain.
+    pub fn settled(&self, drive: usize) -> &Disk {
+        &self.drives[drive].settled
+    }
+
+    /// How many changes of `drive` can be lost now.
+    pub fn unsettled(&self, drive: usize) -> usize {
+        self.drives[drive].cache.unsettled().filter(|(_, durable)| !durable).count()
+    }
+
+    /// What a power cut now leaves of each drive.
+    pub fn cut(&self, sampling: Sampling) -> Vec<Remains> {
+        let each = self.drives.iter().enumerate().map(|(index, present)| {
+            let sampling = match sampling {
+                Sampling::Random(seed) => Sampling::Random(hash(seed, index as u64)),
+                other => other,
+            };
+            self.remains(index, present, sampling)
+        });
+        each.collect()
+    }
+
+    fn remains(&self, index: usize, present: &Present, sampling: Sampling) -> Remains {
+        let log = self.trace.drives[index].cached();
+        let chosen = present.cache.sample(sampling);
+        let mut chosen = chosen.iter().peekable();
+        let mut remains = Remains { print: present.settled.print(), ..Remains::default() };
+        for (place, durable) in present.cache.unsettled() {
+            let survival = match chosen.next_if(|(chosen, _)| *chosen == place) {
+                Some((_, survival)) => survival,
+                None if durable => &Survival::Whole,
+                None => continue,
+            };
+            for (within, (sector, content)) in log.sectors(place).enumerate() {
+                if survival.has(within) {
+                    remains.set(sector, content, &present.settled);
+                }
+            }
+        }
+        remains
+    }
+}
+
+impl Remains {
+    fn set(&mut self, sector: u64, content: Content, settled: &Disk) {
+        let before = self.lookup.insert(sector, content);
+        if before.is_none() {
+            self.sectors.push((sector, content));
+        }
+        for held in [before.or_else(|| settled.get(sector)), Some(content)].into_iter().flatten() {
+            self.print ^= crate::disk::print(sector, held);
+        }
+    }
+
+    /// What `sector` holds where that is not certain.
+    pub fn get(&self, sector: u64) -> Option<Content> {
+        self.lookup.get(&sector).copied()
+    }
+
+    /// The sectors and what they hold at last.
+    pub fn each(&self) -> impl Iterator<Item = (u64, Content)> + '_ {
+        self.sectors.iter().map(|(sector, first)| (*sector, self.get(*sector).unwrap_or(*first)))
+    }
+}

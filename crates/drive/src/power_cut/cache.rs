@@ -1,0 +1,219 @@
+//! The volatile cache of a drive at an instant: what can still be lost.
+
+use std::collections::{HashSet, VecDeque};
+
+use stasis_block::{Command, Operation, PowerLoss, SECTOR};
+
+use super::Survival;
+
+/// How a change has ended so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    InFlight,
+    Acknowledged,
+    Failed,
+}
+
+/// A change that is not known to be on the medium together with everything
+/// before it.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    /// Its place in the order of submission.
+    pub(super) place: usize,
+    /// Its first sector, and how many there are.
+    pub(super) first: u64,
+    pub(super) sectors: u64,
+    /// Barriers before it.
+    pub(super) epoch: u32,
+    /// Whether it cannot be lost.
+    pub(super) durable: bool,
+    // Whether it takes room in a cache.
+    data: bool,
+    fua: bool,
+    end: End,
+}
+
+/// A drive's cache, followed from command to command; see the
+/// [module](super).
+#[derive(Debug, Clone)]
+pub struct VolatileCache {
+    power_loss: PowerLoss,
+    discard_zeroes: bool,
+    changes: VecDeque<Change>,
+    epoch: u32,
+    // The newest ended flush's place: what ends later and was submitted before
+    // it is durable then.
+    flushed: usize,
+    // The newest epoch of which something is durable.
+    durable_epoch: u32,
+}
+
+/// An atomic unit that lacks acknowledged data, and a change with some of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// The unit, counted from the drive's first byte.
+    pub(super) unit: u64,
+    /// The change, by its index among those that are held.
+    pub(super) change: usize,
+}
+
+impl VolatileCache {
+    /// The empty cache of a drive. `discard_zeroes`: a discarded range reads as
+    /// zeroes; otherwise a discard changes nothing.
+    pub fn new(power_loss: PowerLoss, discard_zeroes: bool) -> Self {
+        Self {
+            power_loss,
+            discard_zeroes,
+            changes: VecDeque::new(),
+            epoch: 0,
+            flushed: 0,
+            durable_epoch: 0,
+        }
+    }
+
+    /// What the drive's model says.
+    pub fn power_loss(&self) -> &PowerLoss {
+        &self.power_loss
+    }
+
+    fn changes_disk(&self, command: &Command) -> bool {
+        match command.operation {
+            Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
+            Operation::Discard => self.discard_zeroes,
+            _ => false,
+        }
+    }
+
+    /// A command is submitted; `place` is its place, which is above all earlier
+    /// ones.
+    pub fn submitted(&mut self, place: usize, command: &Command) {
+        if command.operation == Operation::Barrier {
+            self.epoch += 1;
+        } else if self.changes_disk(command) {
+            self.changes.push_back(Change {
+                place,
+                first: command.offset / SECTOR,
+                sectors: command.length / SECTOR,
+                epoch: self.epoch,
+                durable: false,
+                data: matches!(command.operation, Operation::Write | Operation::Copy),
+                fua: command.fua,
+                end: End::InFlight,
+            });
+        }
+    }
+
+    /// The command at `place` ends, `well` or not; `settle` gets, in the order of
+    /// submission, the place of each change that is now on the medium with
+    /// everything before it.
+    pub fn ended(
+        &mut self,
+        place: usize,
+        operation: Operation,
+        well: bool,
+        mut settle: impl FnMut(usize),
+    ) {
+        if operation == Operation::Flush {
+            if !well {
+                return;
+            }
+            self.flushed = self.flushed.max(place);
+            for change in self.changes.iter_mut().take_while(|change| change.place < place) {
+                // What failed is as good as written: it is not waited for.
+                change.durable |= change.end != End::InFlight;
+            }
+        } else if let Ok(index) = self.changes.binary_search_by_key(&place, |change| change.place) {
+            let safe = self.power_loss.keeps_acknowledged();
+            let change = &mut self.changes[index];
+            change.end = if well { End::Acknowledged } else { End::Failed };
+            change.durable |= well && (safe || change.fua || place < self.flushed);
+        }
+        let newest = self.changes.iter().rev().find(|change| change.durable);
+        self.durable_epoch = self.durable_epoch.max(newest.map_or(0, |change| change.epoch));
+        for change in &mut self.changes {
+            change.durable |= change.epoch < self.durable_epoch;
+        }
+        while let Some(change) = self.changes.front().filter(|change| change.durable) {
+            settle(change.place);
+            self.changes.pop_front();
+        }
+    }
+
+    /// The changes that are not settled, by place: in the order of submission,
+    /// and whether each is durable all the same.
+    pub fn unsettled(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
+        self.changes.iter().map(|change| (change.place, change.durable))
+    }
+
+    pub(super) fn changes(&self) -> &VecDeque<Change> {
+        &self.changes
+    }
+
+    pub(super) fn newest_epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Sectors of an atomic unit.
+    pub(super) fn unit(&self) -> u64 {
+        self.power_loss.atomic_unit / SECTOR
+    }
+
+    /// Units that can lack data at once; `None` without a limit.
+    pub(super) fn unit_limit(&self) -> Option<u64> {
+        self.power_loss.limit().map(|bytes| bytes / self.power_loss.atomic_unit)
+    }
+
+    /// The units that would lack acknowledged data if of each change what `left`
+    /// says by its index, sector by sector, were there: with each change whose
+    /// data is lacking, the newest first.
+    pub(super) fn missing(&self, left: impl Fn(usize, u64) -> bool) -> Vec<Missing> {
+        // Sectors of which a newer change has decided.
+        let mut decided = HashSet::new();
+        let mut missing: Vec<Missing> = Vec::new();
+        for (index, change) in self.changes.iter().enumerate().rev() {
+            for within in 0..change.sectors {
+                let there = change.durable || left(index, within);
+                // What is in flight was promised to nobody, and zeroes take no room.
+                let acknowledged = change.data && change.end == End::Acknowledged;
+                if !there && !acknowledged {
+                    continue;
+                }
+                let sector = change.first + within;
+                let one = Missing { unit: sector / self.unit(), change: index };
+                if decided.insert(sector) && !there && missing.last() != Some(&one) {
+                    missing.push(one);
+                }
+            }
+        }
+        missing
+    }
+
+    /// Whether a power cut may leave this: of each change that is not settled, by
+    /// its place. What is not named is lost.
+    pub fn permits(&self, left: &[(usize, Survival)]) -> bool {
+        let of = |change: &Change| {
+            let found = left.iter().find(|(place, _)| *place == change.place);
+            found.map_or(&Survival::Lost, |(_, survival)| survival)
+        };
+        let there = |change: &&Change| (0..change.sectors).any(|at| of(change).has(at as usize));
+        let whole = |change: &Change| (0..change.sectors).all(|at| of(change).has(at as usize));
+        let newest = self.changes.iter().filter(there).map(|change| change.epoch).max();
+        let ordered = self.changes.iter().all(|change| {
+            let needed = change.durable || newest.is_some_and(|newest| change.epoch < newest);
+            !needed || whole(change)
+        });
+        let unit = self.unit();
+        let untorn = self.changes.iter().all(|change| {
+            (1..change.sectors).all(|at| {
+                let begins = (change.first + at) % unit == 0;
+                begins || of(change).has(at as usize) == of(change).has(at as usize - 1)
+            })
+        });
+        let fits = self.unit_limit().is_none_or(|limit| {
+            let has = |index: usize, within: u64| of(&self.changes[index]).has(within as usize);
+            let units: HashSet<u64> = self.missing(has).iter().map(|one| one.unit).collect();
+            units.len() as u64 <= limit
+        });
+        ordered && untorn && fits
+    }
+}

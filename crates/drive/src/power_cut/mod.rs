@@ -1,0 +1,63 @@
+//! What a power cut leaves of a drive.
+//!
+//! A drive acknowledges a change before it is durable and writes changes to its
+//! medium in any order, within what its model says ([`stasis_block::PowerLoss`]) and what it
+//! was asked:
+//! - a durable write (FUA) is durable when it ends; with power-loss protection,
+//!   or without a cache, so is every other change;
+//! - a flush that has ended made durable what was submitted before it and has
+//!   ended, as [`crate::Drive`] promises (NVMe asks only for what had ended before
+//!   the flush was submitted: NVM Express Base Specification 2.0, 7.1);
+//! - nothing that was submitted after a barrier is durable before everything
+//!   that was submitted before it;
+//! - no more atomic units lack data that was acknowledged than the cache holds.
+//!   Data that something newer has overwritten on the medium is not lacking, and
+//!   discards and writes of zeroes take no room in a cache;
+//! - a change that is not durable is there, or not, or torn where an atomic unit
+//!   begins.
+//!
+//! A change that failed may be there or not; it counts as there as soon as a
+//! flush has ended that was submitted after it.
+//!
+//! [`VolatileCache`] follows a drive from command to command and keeps these
+//! rules; [`VolatileCache::sample`] chooses one of the states that they permit,
+//! and [`VolatileCache::permits`] says whether one is.
+
+mod cache;
+mod sampling;
+
+pub use cache::VolatileCache;
+pub use sampling::Sampling;
+
+/// What is left of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Survival {
+    /// Nothing.
+    Lost,
+    /// All.
+    Whole,
+    /// Some sectors: for each of the change's, in order, whether it is left.
+    Torn(Vec<bool>),
+}
+
+impl Survival {
+    /// Whether the sector with this index within the change is left.
+    pub fn has(&self, index: usize) -> bool {
+        match self {
+            Self::Lost => false,
+            Self::Whole => true,
+            Self::Torn(left) => left.get(index).copied().unwrap_or(false),
+        }
+    }
+
+    /// What `left` says, sector by sector.
+    fn of_sectors(left: Vec<bool>) -> Self {
+        if left.iter().all(|&left| left) {
+            Self::Whole
+        } else if left.contains(&true) {
+            Self::Torn(left)
+        } else {
+            Self::Lost
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Which of what a cache can lose is lost.
+
+use std::collections::{HashMap, HashSet};
+
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use stasis_block::splitmix::nth as hash;
+
+use super::cache::{Change, VolatileCache};
+use super::Survival;
+
+/// Which of the states that a power cut can leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    /// Nothing is left that can be lost; where a cache bounds it, the newest is
+    /// lost.
+    Least,
+    /// Everything is left.
+    Most,
+    /// Something at random, drawn with this seed.
+    Random(u64),
+}
+
+/// Sectors of a page of 4 KiB.
+const PAGE: u64 = 8;
+
+/// What is left, by the indexes of changes.
+type Left = HashMap<usize, Survival>;
+
+impl VolatileCache {
+    /// One of the states that the rules permit: what is left of each change that
+    /// can be lost, by place, in the order of submission. What is not named is
+    /// lost; what is durable is not named.
+    pub fn sample(&self, sampling: Sampling) -> Vec<(usize, Survival)> {
+        let left = match sampling {
+            Sampling::Most => self.all_of(|_| true),
+            Sampling::Least => self.least(),
+            Sampling::Random(seed) => self.random(Xoshiro256PlusPlus::seed_from_u64(seed)),
+        };
+        let mut left: Vec<_> = left.into_iter().collect();
+        left.sort_unstable_by_key(|(index, _)| *index);
+        let place = |index: usize| self.changes()[index].place;
+        left.into_iter().map(|(index, survival)| (place(index), survival)).collect()
+    }
+
+    fn can_be_lost(&self) -> impl Iterator<Item = (usize, &Change)> {
+        self.changes().iter().enumerate().filter(|(_, change)| !change.durable)
+    }
+
+    /// All of some changes.
+    fn all_of(&self, of: impl Fn(&Change) -> bool) -> Left {
+        let these = self.can_be_lost().filter(|(_, change)| of(change));
+        these.map(|(index, _)| (index, Survival::Whole)).collect()
+    }
+
+    /// The oldest epoch of which something may be the newest that is left: to
+    /// lose it as well would be more than the cache holds. `None` if all may be
+    /// lost.
+    fn least_epoch(&self) -> Option<u32> {
+        let limit = self.unit_limit()?;
+        let mut units = HashSet::new();
+        let missing = self.missing(|_, _| false);
+        let one_too_many =
+            missing.iter().find(|one| units.insert(one.unit) && units.len() as u64 > limit)?;
+        Some(self.changes()[one_too_many.change].epoch)
+    }
+
+    fn least(&self) -> Left {
+        let Some(epoch) = self.least_epoch() else { return Left::new() };
+        let mut left = self.all_of(|change| change.epoch < epoch);
+        self.destage(epoch, &mut left, None);
+        left
+    }
+
+    fn random(&self, mut random: Xoshiro256PlusPlus) -> Left {
+        let least = self.least_epoch().unwrap_or(0);
+        // Of one epoch anything, everything before it, nothing after: one in
+        // which there is something to choose, mostly.
+        let epochs = self.can_be_lost().map(|(_, change)| change.epoch);
+        let candidates: Vec<u32> = epochs.filter(|epoch| *epoch >= least).collect();
+        let epoch = match candidates.len() as u64 {
+            0 => self.newest_epoch(),
+            count => candidates[(random.next_u64() % count) as usize],
+        };
+        let mut left = self.all_of(|change| change.epoch < epoch);
+        let own: Vec<_> = self.can_be_lost().filter(|(_, change)| change.epoch == epoch).collect();
+        choose(&own, self.unit(), &mut random, &mut left);
+        if self.unit_limit().is_some() {
+            self.destage(epoch, &mut left, Some(&mut random));
+        }
+        left
+    }
+
+    /// Has more of an epoch on the medium until no more is missing than the cache
+    /// holds: the oldest first, or, with `random`, often anything.
+    fn destage(&self, epoch: u32, left: &mut Left, random: Option<&mut Xoshiro256PlusPlus>) {
+        let Some(limit) = self.unit_limit() else { return };
+        // The oldest first; what a later epoch lacks cannot be had.
+        let mut units: Vec<(u64, Vec<usize>)> = Vec::new();
+        let mut numbers: HashMap<u64, usize> = HashMap::new();
+        let mut lacking = 0;
+        let missing = self.missing(|index, within| {
+            left.get(&index).is_some_and(|survival| survival.has(within as usize))
+        });
+        for one in missing.iter().rev() {
+            let number = *numbers.entry(one.unit).or_insert_with(|| {
+                lacking += 1;
+                units.push((one.unit, Vec::new()));
+                units.len() - 1
+            });
+            units[number].1.push(one.change);
+        }
+        let mut excess = (lacking as u64).saturating_sub(limit);
+        units.retain(|(_, changes)| {
+            changes.iter().all(|&index| self.changes()[index].epoch == epoch)
+        });
+        if let Some(random) = random.filter(|_| excess > 0) {
+            if random.next_u64() % 3 > 0 {
+                for last in (1..units.len()).rev() {
+                    units.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+                }
+            }
+        }
+        for (unit, changes) in units {
+            if excess == 0 {
+                break;
+            }
+            excess -= 1;
+            for index in changes {
+                self.write_unit(unit, index, left);
+            }
+        }
+    }
+
+    /// Has one unit of a change on the medium.
+    fn write_unit(&self, unit: u64, index: usize, left: &mut Left) {
+        let change = &self.changes()[index];
+        let before = left.get(&index).unwrap_or(&Survival::Lost);
+        let sectors = (0..change.sectors).map(|within| {
+            before.has(within as usize) || (change.first + within) / self.unit() == unit
+        });
+        let after = Survival::of_sectors(sectors.collect());
+        left.insert(index, after);
+    }
+}
+
+/// What is left of changes that can be lost each by itself, torn between units of
+/// so many sectors.
+fn choose(own: &[(usize, &Change)], unit: u64, random: &mut Xoshiro256PlusPlus, left: &mut Left) {
+    let count = own.len().max(1) as u64;
+    let one = own.get((random.next_u64() % count) as usize).map(|(_, change)| change.place);
+    // Each sort of cut finds other mistakes.
+    let sort = random.next_u64() % 8;
+    let density = random.next_u64() % 9;
+    for (index, change) in own {
+        let seed = random.next_u64();
+        let place = change.place;
+        let survival = match sort {
+            // All but one; one alone; all, and one torn.
+            0 if Some(place) == one => Survival::Lost,
+            0 => Survival::Whole,
+            1 if Some(place) == one => Survival::Whole,
+            1 => Survival::Lost,
+            2 if Some(place) == one => torn(change, seed, unit),
+            2 => Survival::Whole,
+            // A prefix, and a suffix.
+            3 if Some(place) < one => Survival::Whole,
+            3 => Survival::Lost,
+            4 if Some(place) >= one => Survival::Whole,
+            4 => Survival::Lost,
+            _ if seed >> 8 & 7 < density => Survival::Whole,
+            _ if seed >> 16 & 3 == 0 => torn(change, seed, unit),
+            _ => Survival::Lost,
+        };
+        if survival != Survival::Lost {
+            left.insert(*index, survival);
+        }
+    }
+}
+
+/// Runs of sectors, of a unit or of some 4 KiB each, as bits of a hash say.
+fn torn(change: &Change, seed: u64, unit: u64) -> Survival {
+    let run = if seed & 1 == 0 { unit } else { (PAGE / unit).max(1) * unit };
+    let skew = change.first % unit;
+    let left = (0..change.sectors).map(|within| hash(seed, (skew + within) / run) & 1 == 0);
+    Survival::of_sectors(left.collect())
+}

@@ -1,0 +1,254 @@
+//! What a power cut may leave, against every medium that a drive can have.
+
+#[path = "common/permitted.rs"]
+mod permitted;
+
+use std::collections::HashSet;
+
+use permitted::{Medium, Permitted};
+use proptest::prelude::*;
+use stasis_block::{CacheKind, Command, Operation, PowerLoss};
+use stasis_drive::{Sampling, Survival, VolatileCache};
+
+const SECTORS: u64 = 4;
+
+/// A drive's cache and the reference, side by side.
+struct Pair {
+    cache: VolatileCache,
+    reference: Permitted,
+    commands: Vec<Command>,
+    in_flight: Vec<usize>,
+    settled: Medium,
+}
+
+impl Pair {
+    fn new(power_loss: PowerLoss) -> Self {
+        Self {
+            cache: VolatileCache::new(power_loss, true),
+            reference: Permitted::new(power_loss, SECTORS as usize),
+            commands: Vec::new(),
+            in_flight: Vec::new(),
+            settled: vec![0; SECTORS as usize],
+        }
+    }
+
+    fn submit(&mut self, command: Command) {
+        self.cache.submitted(self.commands.len(), &command);
+        self.reference.submit(command);
+        self.in_flight.push(self.commands.len());
+        self.commands.push(command);
+    }
+
+    fn end(&mut self, which: usize) {
+        let place = self.in_flight.remove(which);
+        let Self { cache, commands, settled, .. } = self;
+        cache.ended(place, commands[place].operation, true, |place| {
+            put(settled, place, &commands[place], &Survival::Whole);
+        });
+        self.reference.end(place);
+    }
+
+    /// The medium with what is left.
+    fn medium(&self, left: &[(usize, Survival)]) -> Medium {
+        let mut medium = self.settled.clone();
+        for (place, durable) in self.cache.unsettled() {
+            let found = left.iter().find(|(other, _)| *other == place);
+            let survival = match found {
+                Some((_, survival)) => survival,
+                None if durable => &Survival::Whole,
+                None => continue,
+            };
+            put(&mut medium, place, &self.commands[place], survival);
+        }
+        medium
+    }
+
+    /// With what is durable by name.
+    fn named(&self, mut left: Vec<(usize, Survival)>) -> Vec<(usize, Survival)> {
+        let durable = self.cache.unsettled().filter(|(_, durable)| *durable);
+        left.extend(durable.map(|(place, _)| (place, Survival::Whole)));
+        left
+    }
+}
+
+fn put(medium: &mut Medium, place: usize, command: &Command, survival: &Survival) {
+    let first = (command.offset / 512) as usize;
+    for within in (0..(command.length / 512) as usize).filter(|&within| survival.has(within)) {
+        medium[first + within] = place + 1;
+    }
+}
+
+fn kinds() -> impl Strategy<Value = PowerLoss> {
+    let cache = prop_oneof![
+        4 => Just(CacheKind::Unbounded),
+        6 => (1..7u64).prop_map(|sectors| CacheKind::Volatile(sectors * 512)),
+        1 => Just(CacheKind::Volatile(700)),
+        1 => Just(CacheKind::Protected),
+        1 => Just(CacheKind::None),
+    ];
+    (cache, 1..3u64).prop_map(|(cache, unit)| PowerLoss::new(cache, unit * 512))
+}
+
+fn commands() -> impl Strategy<Value = Vec<(Command, u8)>> {
+    let command = (0..12u8, 0..SECTORS, 1..4u64, 0..5u8).prop_map(|(kind, first, count, fua)| {
+        let at = |operation| {
+            let length = count.min(SECTORS - first) * 512;
+            Command { fua: fua == 0, ..Command::new(operation, first * 512, length) }
+        };
+        match kind {
+            0..=7 => at(Operation::Write),
+            8 => at(Operation::WriteZeroes),
+            9 => at(Operation::Discard),
+            10 => Command::flush(),
+            _ => Command::barrier(),
+        }
+    });
+    prop::collection::vec((command, any::<u8>()), 1..6)
+}
+
+/// Submits `commands`; how many end after each, and which, is in the numbers.
+fn play(pair: &mut Pair, commands: &[(Command, u8)], mut after: impl FnMut(&Pair)) {
+    for (command, ends) in commands {
+        pair.submit(*command);
+        after(pair);
+        for turn in 0..ends % 3 {
+            if !pair.in_flight.is_empty() {
+                pair.end(usize::from(ends / 3 + turn) % pair.in_flight.len());
+                after(pair);
+            }
+        }
+    }
+}
+
+/// Everything that could be left of the changes, sector by sector.
+fn every(pair: &Pair) -> Vec<Vec<(usize, Survival)>> {
+    let mut all = vec![Vec::new()];
+    for (place, _) in pair.cache.unsettled() {
+        let sectors = pair.commands[place].length / 512;
+        all = all
+            .into_iter()
+            .flat_map(|left: Vec<(usize, Survival)>| {
+                (0..1u32 << sectors).map(move |bits| {
+                    let mut left = left.clone();
+                    let sectors = (0..sectors).map(|sector| bits >> sector & 1 == 1).collect();
+                    left.push((place, Survival::Torn(sectors)));
+                    left
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Never a state that no drive could leave; what is sampled is permitted.
+    #[test]
+    fn no_state_is_impossible(power_loss in kinds(), commands in commands(), seed: u64) {
+        let mut pair = Pair::new(power_loss);
+        play(&mut pair, &commands, |pair| {
+            let random = (0..30).map(|draw| Sampling::Random(seed.wrapping_add(draw)));
+            for sampling in [Sampling::Least, Sampling::Most].into_iter().chain(random) {
+                let left = pair.cache.sample(sampling);
+                let medium = pair.medium(&left);
+                assert!(pair.reference.media().contains(&medium), "{sampling:?} {medium:?}");
+                assert!(pair.cache.permits(&pair.named(left)), "{sampling:?} {medium:?}");
+            }
+        });
+    }
+
+    /// The rules permit what some drive can leave, and nothing else.
+    #[test]
+    fn the_rules_are_those_of_every_medium(power_loss in kinds(), commands in commands()) {
+        let mut pair = Pair::new(power_loss);
+        play(&mut pair, &commands[..commands.len().min(4)], |_| {});
+        let every = every(&pair);
+        let permitted: HashSet<Medium> = every
+            .iter()
+            .filter(|left| pair.cache.permits(left))
+            .map(|left| pair.medium(left))
+            .collect();
+        prop_assert_eq!(&permitted, pair.reference.media());
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every state that some drive can leave is sampled sooner or later.
+    #[test]
+    fn every_state_is_reached(power_loss in kinds(), commands in commands()) {
+        let mut pair = Pair::new(power_loss);
+        play(&mut pair, &commands[..commands.len().min(3)], |_| {});
+        let mut missing = pair.reference.media().clone();
+        for seed in 0..20_000_000 {
+            missing.remove(&pair.medium(&pair.cache.sample(Sampling::Random(seed))));
+            if missing.is_empty() {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "{missing:?} of {}", pair.reference.media().len());
+    }
+}
+
+/// Writes of 4 KiB one after the other, acknowledged and not flushed.
+fn acknowledged(cache: CacheKind, count: usize) -> VolatileCache {
+    let mut drive = VolatileCache::new(PowerLoss::new(cache, 4096), true);
+    for place in 0..count {
+        let command = Command::new(Operation::Write, place as u64 * 4096, 4096);
+        drive.submitted(place, &command);
+        drive.ended(place, command.operation, true, |_| {});
+    }
+    drive
+}
+
+#[test]
+fn with_protection_nothing_acknowledged_is_lost() {
+    for cache in [CacheKind::Protected, CacheKind::None] {
+        let mut drive = acknowledged(cache, 50);
+        assert_eq!(drive.unsettled().count(), 0);
+        // What is in flight can be lost, and torn between units only.
+        drive.submitted(50, &Command::new(Operation::Write, 2048, 8192));
+        let left: HashSet<String> =
+            (0..500).map(|seed| format!("{:?}", drive.sample(Sampling::Random(seed)))).collect();
+        assert_eq!(left.len(), 1 << 3, "three units, each there or not: {left:?}");
+    }
+}
+
+#[test]
+fn no_more_is_lost_than_the_cache_holds() {
+    let (count, holds) = (100, 5);
+    let drive = acknowledged(CacheKind::Volatile(holds * 4096), count);
+    let least: Vec<usize> = drive.sample(Sampling::Least).iter().map(|(place, _)| *place).collect();
+    assert_eq!(least, (0..count - holds as usize).collect::<Vec<_>>(), "the newest is lost");
+    let (mut most, mut lost_early) = (0, false);
+    for seed in 0..300 {
+        let left = drive.sample(Sampling::Random(seed));
+        let lost = count - left.len();
+        most = most.max(lost);
+        lost_early |= left.iter().zip(0..10).any(|((place, _), expected)| *place != expected);
+        assert!(lost <= holds as usize, "{lost}");
+    }
+    assert_eq!(most, holds as usize);
+    assert!(lost_early, "a cache need not write the oldest first");
+    assert_eq!(acknowledged(CacheKind::Unbounded, count).sample(Sampling::Least), []);
+}
+
+/// It may be there or not; after a flush it is taken for written.
+#[test]
+fn what_failed_is_not_waited_for() {
+    let mut drive = VolatileCache::new(PowerLoss::new(CacheKind::Protected, 512), true);
+    drive.submitted(0, &Command::new(Operation::Write, 0, 512));
+    drive.ended(0, Operation::Write, false, |_| panic!("it failed"));
+    assert_eq!(drive.unsettled().collect::<Vec<_>>(), [(0, false)]);
+    drive.submitted(1, &Command::flush());
+    let mut settled = Vec::new();
+    drive.ended(1, Operation::Flush, true, |place| settled.push(place));
+    assert_eq!(settled, [0]);
+    // A discard that changes nothing is nothing to lose.
+    let mut drive = VolatileCache::new(PowerLoss::default(), false);
+    drive.submitted(0, &Command::new(Operation::Discard, 0, 512));
+    assert_eq!(drive.unsettled().count(), 0);
+}
