@@ -25,6 +25,7 @@ mod plan;
 mod sectors;
 mod tap;
 mod trace;
+mod violation;
 
 pub use check::{Check, StateReader, Verdict};
 pub use disk::Disk;
@@ -32,10 +33,11 @@ pub use enumerator::{Enumerator, Remains};
 pub use fault::{Fault, FaultInjector};
 pub use file::{FileError, Head, HeadDrive, RecordReader, RecordWriter};
 pub use frame::{Damaged, Frame, Level};
-pub use oracle::{Oracle, Promise, Violation};
+pub use oracle::{Oracle, Promise};
 pub use plan::{Cut, Plan};
 pub use sectors::{Content, Contents, SECTOR};
 pub use tap::Stream;
 pub use trace::{
     BaseReader, CutPoint, DriveTrace, Event, EventKind, Request, RequestLog, Trace, TraceError,
 };
+pub use violation::Violation;

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use stasis_block::Operation;
 use stasis_clock::Nanos;
 
-use crate::sectors::{Content, SECTOR};
+use crate::sectors::Content;
 use crate::trace::{CutPoint, Request, RequestLog};
+use crate::violation::Violation;
 
 /// What a flush of the guest promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,51 +20,6 @@ pub enum Promise {
     Durable,
     /// It is an order; and durable when it has ended for so long (ns).
     Ordered(Nanos),
-}
-
-/// What is wrong with a disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Violation {
-    /// A sector holds what nobody wrote there.
-    Unknown {
-        /// The sector.
-        sector: u64,
-    },
-    /// A write is gone that was to stay.
-    Lost {
-        /// The sector.
-        sector: u64,
-        /// The write, in words.
-        write: String,
-    },
-    /// Something is there, and something that was ordered before it is not.
-    Order {
-        /// A sector with something too old.
-        old: u64,
-        /// One with something too new, or the same.
-        new: u64,
-    },
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let byte = |sector: &u64| sector * SECTOR as u64;
-        match self {
-            Self::Unknown { sector } => {
-                write!(f, "byte {:#x}: its sector holds what nobody wrote there", byte(sector))
-            }
-            Self::Lost { sector, write } => {
-                write!(f, "byte {:#x}: a durable write is gone: {write}", byte(sector))
-            }
-            Self::Order { old, new } => write!(
-                f,
-                "bytes {:#x} and {:#x}: the second is there, and the first, ordered before it by \
-                 a flush, is not",
-                byte(old),
-                byte(new)
-            ),
-        }
-    }
 }
 
 /// A flush of the guest, or what counts as one.

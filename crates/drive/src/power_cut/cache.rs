@@ -174,13 +174,13 @@ impl VolatileCache {
             for within in 0..change.sectors {
                 let there = change.durable || left(index, within);
                 // What is in flight was promised to nobody, and zeroes take no room.
-                let acknowledged = change.data && change.end == End::Acknowledged;
-                if !there && !acknowledged {
+                let lacking = !there && change.data && change.end == End::Acknowledged;
+                if !there && !lacking {
                     continue;
                 }
                 let sector = change.first + within;
                 let one = Missing { unit: sector / self.unit(), change: index };
-                if decided.insert(sector) && !there && missing.last() != Some(&one) {
+                if decided.insert(sector) && lacking && missing.last() != Some(&one) {
                     missing.push(one);
                 }
             }
