@@ -39,7 +39,7 @@ cd /; umount /tmp/m
 
 fn guest() -> Result<Guest, Box<dyn Error>> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--release", "-p", "stasis-guest", "--example", "init"]);
+    command.args(["build", "--release", "-p", "stasis-guest-agent", "--example", "init"]);
     if !command.status()?.success() {
         return Err("the guest's agent does not build".into());
     }

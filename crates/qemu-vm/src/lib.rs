@@ -1,6 +1,6 @@
 //! Stock QEMU: the guest under it, in real time and without our machine.
 //!
-//! [`Vm`] boots the guest that `stasis-guest` builds, under KVM where that works
+//! [`Vm`] boots the guest that `stasis-guest-image` builds, under KVM where that works
 //! and else by emulation, and runs command after command in it. Around it is
 //! what every use of QEMU takes: its [`process`], its monitor ([`qmp`]), and
 //! the [`probe`] of `/dev/kvm`.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The guest with this source's agent.
 fn guest() -> Guest {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "-p", "stasis-guest", "--example", "init"]);
+    command.args(["build", "-p", "stasis-guest-agent", "--example", "init"]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }

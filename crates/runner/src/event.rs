@@ -16,6 +16,15 @@ pub enum Event<'a> {
         /// How far all such steps are, from 0 to 1, where that is known.
         fraction: Option<f64>,
     },
+    /// How many of some things are done, such as power cuts.
+    Counted {
+        /// What they are.
+        what: &'a str,
+        /// How many are done.
+        done: u64,
+        /// How many there are.
+        total: u64,
+    },
     /// The work before the machine is done.
     Prepared,
     /// The run reaches a stage.

@@ -10,7 +10,7 @@ use stasis_report::Ios;
 use stasis_reproductions as reproductions;
 
 use crate::commands;
-use crate::commands::crash_test::power_cut::When;
+use stasis_crash_test::power_cut::When;
 
 /// Runs stock operating systems on storage that you do not have.
 #[derive(Debug, Parser)]

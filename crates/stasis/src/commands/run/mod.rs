@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{anyhow, Result};
 use stasis_block::units;
+use stasis_crash_test::power_cut;
 use stasis_experiment::{DriveSpec, Experiment, ExperimentError};
 use stasis_runner::Runner;
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use crate::cli::RunArguments;
-use crate::commands::crash_test::power_cut;
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {

@@ -1,6 +1,6 @@
 //! What a crash test leaves: words for the terminal, JSON for programs, a page for readers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,8 +13,8 @@ use stasis_report::{units, Column, Table};
 use stasis_runner::provenance::Provenance;
 use stasis_runner::Recording;
 
-use super::session::{Finding, Kind, Outcome, Session};
-use super::Arguments;
+use crate::session::{Finding, Kind, Outcome, Session};
+use crate::CrashTest;
 
 /// Findings that are printed; all are in the JSON.
 const PRINTED: usize = 10;
@@ -32,8 +32,8 @@ const KINDS: [(Kind, &str, &str); 5] = [
 
 /// What a test leaves, in words for programs.
 #[derive(Debug, Serialize)]
-pub struct Report<'a> {
-    experiment: &'a Path,
+pub struct Report {
+    experiment: PathBuf,
     seed: u64,
     #[serde(rename = "plant")]
     fault: Option<Fault>,
@@ -41,11 +41,12 @@ pub struct Report<'a> {
     guest_commands: u64,
     drive_commands: u64,
     /// What a power cut can take from each drive.
-    drives: Vec<DriveLoss<'a>>,
+    drives: Vec<DriveLoss>,
     /// How many power cuts were to be looked at.
     asked: u64,
+    /// What was looked at and found.
     #[serde(flatten)]
-    outcome: &'a Outcome,
+    pub outcome: Outcome,
     seconds: f64,
     states_per_hour: f64,
     /// A command line for each finding.
@@ -57,17 +58,17 @@ pub struct Report<'a> {
 
 /// A drive, and what a power cut can take from it.
 #[derive(Debug, Serialize)]
-struct DriveLoss<'a> {
-    name: &'a str,
+struct DriveLoss {
+    name: String,
     power_loss: PowerLoss,
 }
 
-impl<'a> Report<'a> {
+impl Report {
     /// What came out of `session`, in so many seconds.
-    pub fn new(
-        arguments: &'a Arguments,
-        session: &'a Session,
-        outcome: &'a Outcome,
+    pub(crate) fn new(
+        test: &CrashTest<'_>,
+        session: &Session,
+        outcome: Outcome,
         seconds: f64,
         recording: &Recording,
         provenance: Provenance,
@@ -75,39 +76,39 @@ impl<'a> Report<'a> {
         let drives = &session.trace.drives;
         let count = |commands: usize| commands as u64;
         let repeat = |finding: &Finding| {
-            let check = arguments.check.as_ref().map(|check| format!(" --check '{check}'"));
+            let check = test.check.map(|check| format!(" --check '{check}'"));
             format!(
                 "stasis crash-test {} --record {} --seed {} --state {}{}",
-                arguments.experiment.display(),
+                test.path.display(),
                 recording.folder.display(),
-                arguments.seed,
+                test.seed,
                 finding.state,
                 check.unwrap_or_default()
             )
         };
         let named = drives.iter().zip(&session.trace.head.drives).map(|(drive, head)| DriveLoss {
-            name: &head.name,
+            name: head.name.clone(),
             power_loss: drive.cached().power_loss,
         });
         Self {
-            experiment: &arguments.experiment,
-            seed: arguments.seed,
+            experiment: test.path.to_owned(),
+            seed: test.seed,
             fault: session.trace.head.fault.as_deref().and_then(Fault::parse),
             guest_commands: count(drives.iter().map(|drive| drive.guest.requests.len()).sum()),
             drive_commands: count(drives.iter().map(|drive| drive.cached().requests.len()).sum()),
             drives: named.collect(),
-            asked: if arguments.state.is_some() { 1 } else { arguments.states },
-            outcome,
+            asked: if test.state.is_some() { 1 } else { test.states },
             seconds,
             states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
             repeat: outcome.findings.iter().map(repeat).collect(),
+            outcome,
             provenance: provenance.fields(),
         }
     }
 
     /// For the terminal; everything is in the files at `path` and `page`.
     pub fn text(&self, path: &Path, page: &Path) -> String {
-        let outcome = self.outcome;
+        let outcome = &self.outcome;
         let of = |kind| self.found(kind);
         let mut text = String::new();
         let mut line = |name: &str, value: String| text += &format!("{name:<28}{value}\n");
@@ -168,7 +169,7 @@ impl<'a> Report<'a> {
 
     /// The page: what was looked at, and every finding up to [`LISTED`].
     pub fn page(&self) -> Page {
-        let outcome = self.outcome;
+        let outcome = &self.outcome;
         let cuts = match outcome.stopped {
             true => format!("{} of {}", units::count(outcome.cuts), units::count(self.asked)),
             false => units::count(outcome.cuts),
@@ -239,7 +240,7 @@ impl<'a> Report<'a> {
             ]);
         }
         let caption = match findings.len() > LISTED {
-            true => format!("The first {LISTED}; all are in {}.", super::FILE),
+            true => format!("The first {LISTED}; all are in {}.", crate::FILE),
             false => String::new(),
         };
         let section = Section::new("Findings").with(Block::Plots(vec![plot.draw()]));

@@ -14,12 +14,12 @@ use stasis_crash::{Cut, CutPoint, EventKind, Plan, Trace};
 use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
 use stasis_report::{Ios, ResultsFolder};
-use stasis_runner::{guest, input, Observer, Recording, Results, Runner};
-use stasis_terminal::ensure_guest;
+use stasis_runner::{input, Observer, Recording, Results, Runner};
 
-use super::check::GuestCheck;
-use super::disks::after_cut;
-use super::session::{Finding, Looks, Outcome, Session};
+use crate::check::GuestCheck;
+use crate::disks::after_cut;
+use crate::made;
+use crate::session::{Finding, Looks, Outcome, Session};
 
 /// When the power is cut, counted from the start of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub fn run(
     let mut check = match &experiment.check {
         Some(command) => {
             let files = input::pack(&experiment.guest, base)?;
-            let guest = ensure_guest(&guest::recipe(&experiment.guest))?;
+            let guest = made(&experiment, observer)?;
             Some(GuestCheck::new(guest, command, &files, stop)?)
         }
         None => None,

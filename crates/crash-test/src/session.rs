@@ -14,7 +14,7 @@ use stasis_crash::{
 };
 use stasis_qcow2::Durability;
 
-use super::disks::{after_cut, Disk};
+use crate::disks::{after_cut, Disk};
 
 /// A record that was read, and the disks of its drives.
 pub struct Session {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{anyhow, Result};
 use stasis_crash::Cut;
 
-use super::check::GuestCheck;
-use super::session::{Looks, Outcome, Session};
+use crate::check::GuestCheck;
+use crate::session::{Looks, Outcome, Session};
 
 /// Looks at `cuts`, each of `checks` at a part of them, with an enumerator of its
 /// own of the record in the file `record`. `on` hears now and then how many are

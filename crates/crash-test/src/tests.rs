@@ -16,7 +16,7 @@ use stasis_drive::{Drive, Layer, Submission};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 use stasis_qcow2::{CreateOptions, Durability, Settings};
 
-use super::session::{Kind, Looks, Outcome, Session};
+use crate::session::{Kind, Looks, Outcome, Session};
 
 const SIZE: u64 = 4 << 20;
 

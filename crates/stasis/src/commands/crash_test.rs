@@ -1,0 +1,127 @@
+//! `stasis crash-test`: one recorded run, and the power cut many times.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use stasis_crash::Fault;
+use stasis_crash_test::CrashTest;
+use stasis_experiment::{Engine, Experiment};
+use stasis_terminal::{stop_on_signals, Terminal, STOPPED};
+
+/// The exit status where something was found.
+const FOUND: u8 = 1;
+/// What `stasis crash-test` does.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The experiment runs once, with everything recorded that its drives are asked. Then the power is cut
+at many instants; of what the drive's cache may lose, something is lost: nothing, all, some, in
+any order that flushes, barriers and durable writes allow, or torn between atomic units. The
+drive's model says how much: nothing acknowledged with power-loss protection (plp) or without a
+volatile cache, no more than the cache holds where it has a size, and anything since the last
+flush where the model says nothing. Each state is compared with what was promised to the guest.
+
+The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The record and
+the disks before the run are in the results' folder, and --record uses them again.
+
+A check is a command of the guest that looks at each state, such as fsck; it runs in a guest of
+its own under stock QEMU. It finds the lines that the experiment's command had written by then in
+the file $STASIS_OUTPUT_LINES. Status 0 says that all is well (and a line that begins with
+\"repaired\", that it was made well); any other status is a finding.
+
+Examples:
+  stasis crash-test crash.toml
+  stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda' --check-every 10
+  stasis crash-test crash.toml --states 10000 --record results
+  stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
+  stasis crash-test crash.toml --inject dropped-barrier   tests the test
+
+Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
+stopped."
+)]
+pub struct Arguments {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT.toml")]
+    experiment: PathBuf,
+    /// How many power cuts
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    states: u64,
+    /// Only the state with this number
+    #[arg(long, value_name = "N", conflicts_with = "states")]
+    state: Option<u64>,
+    /// Seed of the power cuts
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Use the record of an earlier test, in this folder, instead of a run
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["fault", "engine"])]
+    record: Option<PathBuf>,
+    /// Folder for the results [default: the experiment's, or results]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Run this on each state in a guest, with the drives as /dev/vda, /dev/vdb, ... [default: the
+    /// experiment's `check`]
+    #[arg(long, value_name = "COMMAND")]
+    check: Option<String>,
+    /// Run the check on one of N states
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    check_every: u64,
+    /// How many guests check at the same time [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    checkers: Option<std::num::NonZeroUsize>,
+    /// Inject a fault below the guest: dropped-barrier, early-acknowledgement or swapped-tables
+    #[arg(long = "inject", alias = "plant", value_name = "FAULT", value_parser = fault)]
+    fault: Option<Fault>,
+    /// Where the machine runs: auto, kvm, softkvm or exact
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<Engine>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn fault(word: &str) -> Result<Fault, String> {
+    Fault::parse(word).ok_or_else(|| {
+        let names = Fault::ALL.map(Fault::name);
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
+/// `stasis crash-test`.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let mut experiment = Experiment::read(&arguments.experiment)?;
+    let parent = arguments.experiment.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let base = parent.unwrap_or(Path::new("."));
+    experiment.results = Some(match (&arguments.results, &experiment.results) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(folder)) => base.join(folder),
+        (None, None) => PathBuf::from("results"),
+    });
+    if let Some(engine) = arguments.engine {
+        experiment.engine = engine;
+    }
+    experiment.finish()?;
+    let test = CrashTest {
+        experiment: &experiment,
+        path: &arguments.experiment,
+        base,
+        states: arguments.states,
+        state: arguments.state,
+        seed: arguments.seed,
+        record: arguments.record.as_deref(),
+        check: arguments.check.as_deref(),
+        check_every: arguments.check_every,
+        checkers: arguments.checkers,
+        fault: arguments.fault,
+    };
+    let tested = test.run(&stop_on_signals()?, &mut Terminal::new(false))?;
+    stasis_terminal::print(&match arguments.json {
+        true => tested.json + "\n",
+        false => tested.report.text(&tested.file, &tested.page),
+    })?;
+    let outcome = &tested.report.outcome;
+    Ok(ExitCode::from(match outcome.stopped {
+        true => STOPPED,
+        false if !outcome.findings.is_empty() => FOUND,
+        false => 0,
+    }))
+}
