@@ -23,7 +23,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test slow-test test-on conformance bench install clean
+.PHONY: help setup build guest demo test lint unit-test system-test slow-test test-on conformance bench docs install clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,8 +74,8 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
 	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]
 
-conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI= say where their sources are (docs/conformance.md)
-	@test -n "$(BLKTESTS)$(FIO)$(NVME_CLI)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, NVME_CLI=DIR (docs/conformance.md)" >&2; exit 2; }
+conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI= say where their sources are (docs/development/conformance.md)
+	@test -n "$(BLKTESTS)$(FIO)$(NVME_CLI)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, NVME_CLI=DIR (docs/development/conformance.md)" >&2; exit 2; }
 	@status=0; \
 	test -z "$(BLKTESTS)" || scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
 	test -z "$(FIO)" || scripts/conformance fio-zbd "$(FIO)" $(STASIS) || status=1; \
@@ -84,6 +84,10 @@ conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI= 
 
 bench: guest ## Measure, and print each figure beside what it is to reach
 	scripts/bench $(STASIS)
+
+docs: ## Build the book of docs/ with mdBook: target/book/index.html
+	@scripts/setup --book
+	mdbook build docs --dest-dir $(abspath $(TARGET_DIR))/book
 
 install: build ## Install the program with completions and man pages (PREFIX, DESTDIR)
 	install -D --mode=755 $(STASIS) $(DESTDIR)$(PREFIX)/bin/stasis

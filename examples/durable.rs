@@ -1,5 +1,5 @@
 //! Durable or ordered, write by write: what a program in a stock guest asks of
-//! a disk image with `durability = "ordered"` (docs/image.md).
+//! a disk image with `durability = "ordered"` (docs/reference/disk-images.md).
 //!
 //! ```sh
 //! rustc -O -C target-feature=+crt-static --target x86_64-unknown-linux-gnu examples/durable.rs

@@ -3,7 +3,7 @@
 //! A PCI device with a mailbox (plain memory that both sides see) and one
 //! doorbell register. The guest writes a request into the mailbox and rings;
 //! the machine answers in the same place before the guest goes on, so a call
-//! takes no guest time beyond the doorbell's exit. `docs/channel.md` is the
+//! takes no guest time beyond the doorbell's exit. `docs/reference/channel.md` is the
 //! normative text.
 //!
 //! Promise: pure data handling. Nothing here maps memory or performs I/O, and

@@ -1,5 +1,5 @@
 //! The file of a record: a head, and the stream of frames in pieces with
-//! checksums (docs/power-cuts.md).
+//! checksums (docs/reference/power-cuts.md).
 
 use std::io::{self, Read, Write};
 

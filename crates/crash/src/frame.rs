@@ -1,5 +1,5 @@
 //! What happened to the drives of a run, as a stream of frames: the form in
-//! which it leaves the machine (docs/power-cuts.md).
+//! which it leaves the machine (docs/reference/power-cuts.md).
 
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;

@@ -17,7 +17,7 @@ use crate::{
 /// engine        = "auto"          # auto, kvm, softkvm, exact
 /// seed          = 1
 /// command       = ["fio", "--version"]
-/// check         = "fsck.ext4 -fn /dev/vda"  # after a power cut; see docs/power-cuts.md
+/// check         = "fsck.ext4 -fn /dev/vda"  # after a power cut; see docs/reference/power-cuts.md
 /// results       = "results"
 /// virtual-limit = "10s"           # most virtual time of the command
 /// wall-limit    = "10min"         # most wall-clock time of everything

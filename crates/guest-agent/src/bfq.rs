@@ -3,7 +3,7 @@
 //! Help is asked for on: a program that starts computes between its reads, and while
 //! its last one is on its way BFQ has none. And on a drive that does not seek BFQ does
 //! not idle: the host's scheduler keeps the drive for what is urgent
-//! (docs/schedulers.md, Urgent requests), and BFQ's own idling for one raised queue
+//! (docs/reference/schedulers.md, Urgent requests), and BFQ's own idling for one raised queue
 //! would only keep the requests of another, 20 ms each time (block/bfq-iosched.c,
 //! `bfq_arm_slice_timer`).
 

@@ -20,7 +20,7 @@ use crate::recording::Drained;
 
 /// How long a completion waits for the guest to become idle, with rewind: the
 /// guest's own way from a doorbell to idle takes less (measured: see
-/// docs/benchmarks.md), and anything longer is other work.
+/// docs/development/benchmarks.md), and anything longer is other work.
 const REWIND_WINDOW_NS: u64 = 5_000;
 
 /// The files that a machine reads, by name.

@@ -27,7 +27,7 @@ use crate::{input, software_host};
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1) spend on a read
 /// beside the drive, with one processor and with several: the mean over 5000 reads of
 /// fio's completion latency less the delivered one, times the CPU speed
-/// (docs/benchmarks.md).
+/// (docs/development/benchmarks.md).
 const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
 
 /// Everything a run is made from.

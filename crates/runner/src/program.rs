@@ -41,7 +41,7 @@ pub fn for_guests() -> Result<PathBuf> {
     anyhow::ensure!(
         path.is_file(),
         "{} is missing: guests need the same version of Stasis built for x86-64 Linux \
-         (docs/portability.md); put it there, or name it in STASIS_GUEST_PROGRAM",
+         (docs/reference/portability.md); put it there, or name it in STASIS_GUEST_PROGRAM",
         path.display()
     );
     Ok(path)

@@ -6,7 +6,7 @@
 //! per request once its queues have been as full as they get.
 //!
 //! [`SchedulerSpec`] names and builds one; [`Dispatcher`] puts it before a drive and
-//! bounds how many requests the drive holds. `docs/schedulers.md`
+//! bounds how many requests the drive holds. `docs/reference/schedulers.md`
 //! describes each with its constants and their sources.
 
 mod anticipation;

@@ -1,5 +1,5 @@
 //! The guarantee of B-WF2Q+, at the end of every budget and at every instant.
-//! `docs/schedulers.md` derives both formulas.
+//! `docs/reference/schedulers.md` derives both formulas.
 
 mod common;
 

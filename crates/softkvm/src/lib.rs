@@ -16,7 +16,7 @@
 //!
 //! The inner side is x86-64 Linux; the outer side may be another computer.
 //!
-//! The page `docs/softkvm.md` describes the technique.
+//! The page `docs/explanation/softkvm.md` describes the technique.
 
 // What only the inner side uses.
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]

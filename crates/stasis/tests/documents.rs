@@ -1,27 +1,42 @@
-//! The commands of the README and the documents, as far as they can be looked at without
-//! running them: each is one that the program takes. Those of the README are also run, by
-//! `tests/system/readme.rs`.
+//! The README, the book and the pages beside them, as far as they can be checked without
+//! running a guest: each command is one that the program takes, each TOML block is an
+//! experiment, each link leads somewhere, each file that is named is there. The commands of
+//! the README and of some pages are also run, by `tests/system/readme.rs`.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
+
+use stasis_experiment::Experiment;
 
 #[path = "documents/commands.rs"]
 mod commands;
+#[path = "documents/markdown.rs"]
+mod markdown;
+#[path = "documents/pages.rs"]
+mod pages;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+use pages::root;
+
+fn text_of(page: &Path) -> String {
+    std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+/// A page's path from the repository's folder.
+fn name_of(page: &Path) -> String {
+    page.strip_prefix(root()).unwrap_or(page).display().to_string()
+}
+
+fn fail_with(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn every_command_in_the_documents_is_one() {
-    let mut documents = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
-    let docs = std::fs::read_dir(root().join("docs")).unwrap();
-    documents.extend(docs.flatten().map(|entry| entry.path()));
     let mut seen = 0;
-    for document in documents.iter().filter(|path| path.extension().is_some_and(|end| end == "md"))
-    {
-        let text = std::fs::read_to_string(document).unwrap();
-        for command in commands::of(&text) {
+    let mut wrong = Vec::new();
+    for page in pages::all() {
+        for command in commands::of(&text_of(&page)) {
             // A synopsis has its own words.
             if command.contains('[') {
                 continue;
@@ -39,24 +54,133 @@ fn every_command_in_the_documents_is_one() {
                 .arg("--help")
                 .output()
                 .unwrap();
-            let error = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}: `{command}`: {error}", document.display());
+            if !output.status.success() {
+                let error = String::from_utf8_lossy(&output.stderr);
+                wrong.push(format!("{}: `{command}`: {error}", name_of(&page)));
+            }
         }
     }
+    fail_with(&wrong);
     assert!(seen > 30, "{seen} commands");
 }
 
 #[test]
-fn files_that_the_documents_name_are_there() {
-    for document in std::fs::read_dir(root().join("docs")).unwrap().flatten() {
-        let text = std::fs::read_to_string(document.path()).unwrap_or_default();
-        for command in commands::of(&text) {
-            for word in commands::words(&command) {
-                if word.starts_with("examples/") && !word.contains("results") {
-                    let path = root().join(&word);
-                    assert!(path.exists(), "{}: {word}", document.path().display());
+fn every_toml_block_is_an_experiment() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("experiment.toml");
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for page in pages::all() {
+        for block in markdown::blocks(&text_of(&page), "toml") {
+            for experiment in experiments(&block) {
+                seen += 1;
+                std::fs::write(&file, &experiment).unwrap();
+                if let Err(error) = Experiment::read(&file) {
+                    wrong.push(format!("{}: {error}\n{experiment}", name_of(&page)));
                 }
             }
         }
     }
+    fail_with(&wrong);
+    assert!(seen >= 10, "{seen} experiments");
+}
+
+/// The experiments that a block shows: one, or where it lists values of one of a drive's keys,
+/// a drive with each.
+fn experiments(block: &str) -> Vec<String> {
+    let key = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
+    let of_a_drive = ["model", "medium", "scheduler", "barrier", "placement", "zones"];
+    let first = block.lines().next().and_then(key).unwrap_or_default();
+    if !of_a_drive.contains(&first.as_str()) {
+        return vec![block.to_owned()];
+    }
+    let with_the_rest = |line: &str| {
+        let others = [("model", "'null'"), ("medium", "'ram:1GiB'")];
+        let others = others.iter().filter(|(name, _)| key(line).as_deref() != Some(*name));
+        let others = others.map(|(name, value)| format!("{name} = {value}\n"));
+        format!("[[drive]]\n{}{line}\n", others.collect::<String>())
+    };
+    block.lines().filter(|line| key(line).is_some()).map(with_the_rest).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let book = root().join("docs");
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for page in pages::all() {
+        let text = text_of(&page);
+        for target in markdown::links(&text) {
+            if target.contains("://") {
+                continue;
+            }
+            seen += 1;
+            let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let to = if path.is_empty() { page.clone() } else { joined(&page, path) };
+            let mut say = |what: &str| wrong.push(format!("{}: {target}: {what}", name_of(&page)));
+            if !to.exists() {
+                say("there is no such file");
+            } else if page.starts_with(&book) && !to.starts_with(&book) {
+                // mdBook builds what is in the book's folder.
+                say("is not in the book: name the file in backticks");
+            } else if !heading.is_empty()
+                && !markdown::headings(&text_of(&to)).contains(&heading.to_owned())
+            {
+                say("there is no such heading");
+            }
+        }
+    }
+    fail_with(&wrong);
+    assert!(seen > 60, "{seen} links");
+}
+
+/// Where a link of `page` to `path` leads, without `..`.
+fn joined(page: &Path, path: &str) -> PathBuf {
+    let mut to = page.parent().unwrap().to_owned();
+    for part in Path::new(path).components() {
+        match part {
+            Component::ParentDir => drop(to.pop()),
+            part => to.push(part),
+        }
+    }
+    to
+}
+
+#[test]
+fn the_contents_list_every_page_once() {
+    let book = root().join("docs");
+    let contents = book.join("SUMMARY.md");
+    let listed = markdown::links(&text_of(&contents));
+    let once: BTreeSet<_> = listed.iter().map(|target| joined(&contents, target)).collect();
+    assert_eq!(once.len(), listed.len(), "a page is listed twice");
+    let pages = pages::of_the_book().into_iter().filter(|page| *page != contents);
+    assert_eq!(once, pages.collect());
+}
+
+#[test]
+fn files_that_the_documents_name_are_there() {
+    let begins = ["crates/", "docs/", "examples/", "scripts/"];
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for page in pages::all() {
+        // History keeps the names of its time.
+        if page.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        let text = text_of(&page);
+        let in_commands = commands::of(&text).into_iter().flat_map(|text| commands::words(&text));
+        for word in markdown::code(&text).into_iter().chain(in_commands) {
+            let word = word.split([' ', ':']).next().unwrap_or_default();
+            let is_one = begins.iter().any(|begin| word.starts_with(begin));
+            if !is_one || word.contains(['*', '<']) || word.contains("results") {
+                continue;
+            }
+            seen += 1;
+            if !root().join(word).exists() {
+                wrong.push(format!("{}: {word}", name_of(&page)));
+            }
+        }
+    }
+    fail_with(&wrong);
+    assert!(seen > 30, "{seen} names");
 }

@@ -1,5 +1,5 @@
 //! Watches this kernel's BFQ: when it begins and when it ends to raise weights
-//! (docs/channel.md, "Help").
+//! (docs/reference/channel.md, "Help").
 //!
 //! The kernel is the distribution's. Programs of some twenty instructions run
 //! after three functions of BFQ, and write into a page. A machine of our own

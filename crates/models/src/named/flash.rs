@@ -25,7 +25,7 @@ pub(super) const FLASH: [NamedModel; 4] = [
         ],
         capacity: None,
         year: None,
-        source: "times of the cells: SimpleSSD's TLC, see `cells` in docs/models.md",
+        source: "times of the cells: SimpleSSD's TLC, see `cells` in docs/reference/models.md",
         assumptions: ANY_SIZE,
         make: || ssd(json!({})),
     },

@@ -16,7 +16,7 @@ const MEASURE_SECTORS: u64 = 1024;
 const PEAK_STEP: u64 = 8;
 /// All that wait have their turns within this time, as long as changing from one
 /// to the next costs little: then a queue is never more than three such rounds of
-/// its share behind (docs/schedulers.md), which is 2 % of what it gets in 10 s.
+/// its share behind (docs/reference/schedulers.md), which is 2 % of what it gets in 10 s.
 const ROUND: Nanos = 60 * MILLISECOND;
 /// And the least that a turn is worth, in sectors.
 const LEAST: u64 = MEASURE_SECTORS / 4;

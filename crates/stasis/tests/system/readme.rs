@@ -120,13 +120,21 @@ fn the_readme_works_by_copy_and_paste() {
 
 #[test]
 fn the_documents_work_by_copy_and_paste() {
-    documents(&["flash", "image", "models", "ordered", "power-cuts", "serve", "sim"]);
+    documents(&[
+        "reference/flash",
+        "reference/disk-images",
+        "reference/models",
+        "reference/ordered-disks",
+        "reference/power-cuts",
+        "reference/serve",
+        "reference/sim",
+    ]);
 }
 
 /// Apart: their guests take a minute each where they are not kept.
 #[test]
 fn the_document_on_functions_works_by_copy_and_paste() {
-    documents(&["function"]);
+    documents(&["guides/storage-functions"]);
 }
 
 fn documents(names: &[&str]) {

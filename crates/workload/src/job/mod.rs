@@ -1,5 +1,5 @@
 //! The synthetic load of a fio job file (fio's HOWTO, "Job file parameters"),
-//! as far as it is about I/Os; `docs/sim.md` lists the keys.
+//! as far as it is about I/Os; `docs/reference/sim.md` lists the keys.
 
 mod file;
 mod keys;

@@ -1,0 +1,69 @@
+//! What the tests look for in Markdown: links, headings, code.
+
+/// The lines of `text` outside its fenced blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut fenced = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+/// The contents of the fenced blocks of a language; a block whose words go on after the
+/// language's name is something else.
+pub fn blocks(text: &str, language: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut block: Option<(bool, String)> = None;
+    for line in text.lines() {
+        match (&mut block, line.trim_start().strip_prefix("```")) {
+            (Some(_), Some(_)) => {
+                let (wanted, content) = block.take().unwrap();
+                blocks.extend(wanted.then_some(content));
+            }
+            (None, Some(word)) => block = Some((word == language, String::new())),
+            (Some((_, content)), None) => *content += &format!("{line}\n"),
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+/// `line` without what stands in backticks, and what stands there.
+fn apart(line: &str) -> (String, Vec<String>) {
+    let (mut words, mut code) = (String::new(), Vec::new());
+    for (index, part) in line.split('`').enumerate() {
+        if index % 2 == 0 {
+            words += part;
+        } else {
+            code.push(part.to_owned());
+        }
+    }
+    (words, code)
+}
+
+/// Where the links and pictures of `text` lead.
+pub fn links(text: &str) -> Vec<String> {
+    let of_line = |line: &str| {
+        let (words, _) = apart(line);
+        let parts = words.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        parts.map(str::to_owned).collect::<Vec<_>>()
+    };
+    prose(text).flat_map(of_line).collect()
+}
+
+/// The names by which links find the headings of `text`, as GitHub and mdBook make them.
+pub fn headings(text: &str) -> Vec<String> {
+    let title = |line: &str| line.starts_with('#').then(|| line.trim_start_matches('#').to_owned());
+    let anchor = |title: String| {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let kept: String = title.trim().to_lowercase().chars().filter(kept).collect();
+        kept.replace(' ', "-")
+    };
+    prose(text).filter_map(title).map(anchor).collect()
+}
+
+/// What stands in backticks in `text`.
+pub fn code(text: &str) -> Vec<String> {
+    prose(text).flat_map(|line| apart(line).1).collect()
+}
