@@ -221,3 +221,10 @@ proptest! {
         torture(&faulty(spec(choices), f64::from(often) * 1e-3), seed, 600, seed % 2 == 0);
     }
 }
+
+/// The drive once stopped here: the program of a buffered unit failed, which the host had
+/// trimmed meanwhile, and the writes behind it waited for room for ever.
+#[test]
+fn mapping_and_data_agree_after_a_failed_program_of_a_trimmed_unit() {
+    torture(&faulty(spec(4_480_950_132_713_914_368), 8e-3), 14_115_604_820_989_542_648, 600, true);
+}

@@ -69,6 +69,24 @@ fn a_failed_program_costs_a_block_and_no_data() {
 }
 
 #[test]
+fn writes_that_wait_are_written_after_a_trimmed_units_program_failed() {
+    // Room for one unit, and pages of four: no page fills by itself.
+    let fault = FaultSpec { count: Some(1), ..FaultSpec::new(FaultKind::FailedProgram) };
+    let spec = Spec { buffer: 4096, page_size: 16_384, mapping_unit: 4096, ..with(fault) };
+    let mut ssd = shadowed(&spec, 4 * MIB, 1);
+    // The second write waits for room, so that the first is programmed.
+    ssd.submit(0, 0, &on(Operation::Write, 0, 1));
+    ssd.submit(0, 1, &on(Operation::Write, 1, 3));
+    // The program that fails need not be repeated: nothing is under way then.
+    ssd.submit(0, 2, &on(Operation::Discard, 0, 1));
+    let mut tags: Vec<_> = drain(&mut ssd).iter().map(|completion| completion.tag).collect();
+    tags.sort_unstable();
+    assert_eq!(tags, [0, 1, 2], "every command completes");
+    assert_eq!(alone(&mut ssd, MIB << 10, &on(Operation::Verify, 1, 3)).0.fate, Fate::Done);
+    ssd.ftl().check();
+}
+
+#[test]
 fn a_drive_without_spare_can_only_be_read() {
     let fault = FaultSpec { from: 100_000_000, ..FaultSpec::new(FaultKind::FailedErase) };
     for buffer in [0, 65_536] {

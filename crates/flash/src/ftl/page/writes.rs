@@ -128,16 +128,26 @@ impl PageFtl {
         if !self.flushes.is_empty() {
             self.finish_flushes(context);
         }
-        // Nothing would make room by itself.
-        if !self.waiting.is_empty() && self.programming == 0 && !self.stalled {
+        self.make_room(now, context);
+        self.read_only |= self.stalled && self.programming == 0 && self.collecting == 0;
+        if self.read_only {
+            self.refuse(context);
+        }
+    }
+
+    /// Where writes wait and nothing is under way that lets them in when it ends, what the
+    /// buffer holds goes to the cells. Again and again: if the host trimmed all of it, no
+    /// program comes of it.
+    fn make_room(&mut self, now: Nanos, context: &mut Context) {
+        while !self.waiting.is_empty() && self.programming == 0 && !self.stalled {
             self.buffer.force();
             self.dispatch(now, context);
             self.admit(context);
             self.dispatch(now, context);
-        }
-        self.read_only |= self.stalled && self.programming == 0 && self.collecting == 0;
-        if self.read_only {
-            self.refuse(context);
+            // With an empty buffer, what still waits is behind a barrier, and that for reads.
+            if self.buffer.used() == 0 || self.read_only {
+                return;
+            }
         }
     }
 
