@@ -1,0 +1,65 @@
+"""Stasis: stock Linux and real programs on storage that you do not have.
+
+import stasis
+result = stasis.simulate("samsung-980-pro", workload="job.fio")
+result.ios.to_polars()
+"""
+
+from ._executable import executable
+from .compare import Comparison, compare
+from .errors import (
+    ExperimentError,
+    Interrupted,
+    ProgramError,
+    ProgramNotFound,
+    ResultsError,
+    StasisError,
+    StudyError,
+)
+from .experiment import (
+    Disk,
+    Drive,
+    Experiment,
+    Guest,
+    Machine,
+    Physical,
+    Serve,
+    Workload,
+    Zones,
+    Zrwa,
+)
+from .ios import Ios
+from .result import Result
+from .run import CrashTest, crash_test, crash_test_async, run, run_async, simulate, simulate_async
+
+__all__ = [
+    "Comparison",
+    "CrashTest",
+    "Disk",
+    "Drive",
+    "Experiment",
+    "ExperimentError",
+    "Guest",
+    "Interrupted",
+    "Ios",
+    "Machine",
+    "Physical",
+    "ProgramError",
+    "ProgramNotFound",
+    "Result",
+    "ResultsError",
+    "Serve",
+    "StasisError",
+    "StudyError",
+    "Workload",
+    "Zones",
+    "Zrwa",
+    "compare",
+    "crash_test",
+    "crash_test_async",
+    "executable",
+    "run",
+    "run_async",
+    "simulate",
+    "simulate_async",
+]

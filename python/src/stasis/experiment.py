@@ -1,0 +1,342 @@
+"""Experiments as dataclasses: the tables and keys of an experiment file.
+
+A field that is ``None`` is left to the program, which has the default. Names are those of the
+file with ``_`` for ``-``; lists of tables have the plural. ``docs/experiment.md`` says what each
+key means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Optional, TypeVar, Union
+
+import tomli_w
+
+from ._toml import tomllib
+from .errors import ExperimentError
+
+__all__ = [
+    "Disk",
+    "Drive",
+    "Experiment",
+    "Guest",
+    "Machine",
+    "Medium",
+    "Model",
+    "Physical",
+    "Serve",
+    "Size",
+    "Table",
+    "Workload",
+    "Zones",
+    "Zrwa",
+]
+
+#: Bytes, or a number with a unit: ``"1GiB"``.
+Size = Union[int, str]
+#: A model: a word (``"samsung-980-pro"``) or a table of ``docs/models.md``.
+Model = Union[str, Mapping[str, Any]]
+#: A medium: a word (``"ram:1GiB"``) or a table (``{"ram": "1GiB"}``).
+Medium = Union[str, Mapping[str, Any]]
+
+T = TypeVar("T", bound="Table")
+
+
+def _table(table: str, *, name: Optional[str] = None, many: bool = False) -> Any:
+    """A field that holds a table, or a list of tables."""
+    metadata = {"table": table, "name": name}
+    if many:
+        return field(default_factory=list, metadata=metadata)
+    return field(default=None, metadata=metadata)
+
+
+class Table:
+    """A table of the experiment file."""
+
+    #: What a message calls it.
+    PLACE: ClassVar[str] = ""
+
+    @classmethod
+    def keys(cls) -> dict[str, dataclasses.Field[Any]]:
+        """The keys in the file, and the field that holds each."""
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        return {
+            each.metadata.get("name") or each.name.replace("_", "-"): each
+            for each in fields
+            if not each.metadata.get("private")
+        }
+
+    @classmethod
+    def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
+        """Reads what a TOML file holds.
+
+        Raises ``ExperimentError`` for a key that there is not.
+        """
+        keys = cls.keys()
+        found: dict[str, Any] = {}
+        for key, value in values.items():
+            if key not in keys:
+                raise ExperimentError(unknown_key(key, keys, cls.PLACE))
+            name = keys[key].metadata.get("table")
+            found[keys[key].name] = _read(name, value) if name else value
+        missing = [
+            key
+            for key, each in keys.items()
+            if each.default is dataclasses.MISSING
+            and each.default_factory is dataclasses.MISSING
+            and each.name not in found
+        ]
+        if missing:
+            raise ExperimentError(f"{cls.PLACE} has no `{missing[0]}`; add one")
+        return cls(**found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table as the TOML file has it, without what is left to the program."""
+        table = {}
+        for key, each in self.keys().items():
+            value = _plain(getattr(self, each.name))
+            if value is not None and value != []:
+                table[key] = value
+        return table
+
+
+def unknown_key(key: str, keys: Mapping[str, Any], place: str) -> str:
+    """What is wrong with a key, and what would be right."""
+    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(sorted(keys))}"
+    return f"{place} has no key `{key}`; {hint}"
+
+
+def _read(name: str, value: Any) -> Any:
+    table = TABLES[name]
+    if isinstance(value, Mapping):
+        return table.from_dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_read(name, each) for each in value]
+    # A word, such as `scheduler = "bfq"`.
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Table):
+        return value.to_dict()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items() if each is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value
+
+
+@dataclass
+class Zrwa(Table):
+    """Zone random write areas."""
+
+    PLACE: ClassVar[str] = "[drive.zones.zrwa]"
+
+    size: Size
+    granularity: Size
+    count: int
+
+
+@dataclass
+class Zones(Table):
+    """The zones of a zoned namespace."""
+
+    PLACE: ClassVar[str] = "[drive.zones]"
+
+    size: Size
+    capacity: Optional[Size] = None
+    max_open: Optional[int] = None
+    max_active: Optional[int] = None
+    extension_size: Optional[Size] = None
+    zrwa: Optional[Zrwa] = _table("Zrwa")
+    reads_cross_zones: Optional[bool] = None
+
+
+@dataclass
+class Physical(Table):
+    """The geometry of an Open-Channel 2.0 drive."""
+
+    PLACE: ClassVar[str] = "[drive.physical]"
+
+    groups: int
+    units: int
+    chunks: int
+    sectors: int
+    write_min: Optional[int] = None
+    write_optimal: Optional[int] = None
+    cached: Optional[int] = None
+    max_open: Optional[int] = None
+    max_open_per_unit: Optional[int] = None
+    endurance: Optional[int] = None
+
+
+@dataclass
+class Drive(Table):
+    """A drive: its model says when a command completes, its medium holds the bytes."""
+
+    PLACE: ClassVar[str] = "[[drive]]"
+
+    model: Model
+    medium: Medium
+    name: Optional[str] = None
+    interface: Optional[str] = None
+    barrier: Optional[str] = None
+    delay: Optional[str] = None
+    queues: Optional[int] = None
+    doorbells: Optional[str] = None
+    block_size: Optional[Size] = None
+    namespaces: Optional[int] = None
+    placement: Optional[str] = None
+    scheduler: Optional[Union[str, Mapping[str, Any]]] = None
+    serial: Optional[str] = None
+    path: Optional[str] = None
+    zones: Optional[Zones] = _table("Zones")
+    physical: Optional[Physical] = _table("Physical")
+
+
+@dataclass
+class Disk(Table):
+    """A machine's virtual disk on a shared drive."""
+
+    PLACE: ClassVar[str] = "[[machine.disk]]"
+
+    on: str
+    offset: Optional[Size] = None
+    size: Optional[Size] = None
+    image: Optional[Union[str, Path]] = None
+    durability: Optional[str] = None
+    max_lag: Optional[str] = None
+    max_lag_bytes: Optional[Size] = None
+    name: Optional[str] = None
+    interface: Optional[str] = None
+    queues: Optional[int] = None
+    doorbells: Optional[str] = None
+    serial: Optional[str] = None
+    weight: Optional[int] = None
+    ioprio: Optional[str] = None
+
+
+@dataclass
+class Machine(Table):
+    """A machine: the only one, or one of several on one timeline."""
+
+    PLACE: ClassVar[str] = "[machine]"
+
+    vcpus: Optional[int] = None
+    memory: Optional[Size] = None
+    cpu_speed: Optional[str] = None
+    name: Optional[str] = None
+    command: list[str] = field(default_factory=list)
+    wait: Optional[bool] = None
+    guest_scheduler: Optional[str] = None
+    coordinate: Optional[bool] = None
+    drives: list[Drive] = _table("Drive", name="drive", many=True)
+    disks: list[Disk] = _table("Disk", name="disk", many=True)
+    kernel_command_line: Optional[str] = None
+    quantum: Optional[str] = None
+    threads: Optional[int] = None
+    rewind: Optional[bool] = None
+    random: Optional[bool] = None
+
+
+@dataclass
+class Guest(Table):
+    """The guest's system."""
+
+    PLACE: ClassVar[str] = "[guest]"
+
+    packages: list[str] = field(default_factory=list)
+    kernel: Optional[str] = None
+    suite: Optional[str] = None
+    files: list[Union[str, Path]] = field(default_factory=list)
+    stdin: Optional[Union[str, Path]] = None
+
+
+@dataclass
+class Serve(Table):
+    """How ``stasis serve`` serves the drives."""
+
+    PLACE: ClassVar[str] = "[serve]"
+
+    sockets: Optional[Union[str, Path]] = None
+    poll: Optional[str] = None
+    threads: Optional[int] = None
+    control: Optional[Union[str, Path]] = None
+    metrics: Optional[str] = None
+    ublk: list[str] = field(default_factory=list)
+    user: Optional[str] = None
+    unconfined: Optional[bool] = None
+
+
+@dataclass
+class Workload(Table):
+    """What the host itself does on a drive while the machines' commands run."""
+
+    PLACE: ClassVar[str] = "[[workload]]"
+
+    name: Optional[str] = None
+    drive: Optional[str] = None
+    pattern: Optional[str] = None
+    job: Optional[str] = None
+    job_file: Optional[Union[str, Path]] = None
+    offset: Optional[Size] = None
+    size: Optional[Size] = None
+    weight: Optional[int] = None
+    ioprio: Optional[str] = None
+    group_weight: Optional[int] = None
+
+
+@dataclass
+class Experiment(Table):
+    """What runs in the guest, on which drives, in which machine and within which limits."""
+
+    PLACE: ClassVar[str] = "the experiment"
+
+    command: list[str] = field(default_factory=list)
+    drives: list[Drive] = _table("Drive", name="drive", many=True)
+    engine: Optional[str] = None
+    seed: Optional[int] = None
+    check: Optional[str] = None
+    results: Optional[Union[str, Path]] = None
+    virtual_limit: Optional[str] = None
+    wall_limit: Optional[str] = None
+    machine: Optional[Union[Machine, list[Machine]]] = _table("Machine")
+    guest: Optional[Guest] = _table("Guest")
+    serve: Optional[Serve] = _table("Serve")
+    workloads: list[Workload] = _table("Workload", name="workload", many=True)
+    #: The folder that relative paths start from; the current one where it is ``None``.
+    base: Optional[Path] = field(default=None, metadata={"private": True}, compare=False)
+
+    @classmethod
+    def read(cls, path: Union[str, Path]) -> Experiment:
+        """Reads an experiment file; its relative paths start at its folder.
+
+        Raises ``ExperimentError`` with the place.
+        """
+        path = Path(path)
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            experiment = cls.from_dict(values)
+        except OSError as error:
+            raise ExperimentError(f"cannot read {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ExperimentError) as error:
+            raise ExperimentError(f"{path}: {error}") from error
+        experiment.base = path.resolve().parent
+        return experiment
+
+    def to_toml(self) -> str:
+        """The experiment file's text."""
+        return tomli_w.dumps(self.to_dict())
+
+
+TABLES: dict[str, type[Table]] = {
+    each.__name__: each for each in (Disk, Drive, Guest, Machine, Physical, Serve, Workload, Zones, Zrwa)
+}

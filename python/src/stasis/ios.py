@@ -1,0 +1,102 @@
+"""A run's I/Os as a table in Arrow's memory format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ._columns import TYPES, with_units
+from .errors import ResultsError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+__all__ = ["Ios", "read_ios"]
+
+#: What `find_ios` looks for, the quickest to read first.
+FILES = ("ios.parquet", "ios.csv", "ios.csv.zst")
+
+
+class Ios:
+    """One row for each I/O, in the order of completion.
+
+    Whatever takes Arrow's C stream (Polars, DuckDB, pandas, pyarrow) takes this.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        #: The table. Each column's field has its ``unit`` and ``description`` as metadata.
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} I/Os: {', '.join(self.table.column_names)}>"
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        return self.table.column(column)
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """The same as a frame of pandas, with Arrow's types, so that nothing is copied."""
+        import pandas
+
+        return self.table.to_pandas(types_mapper=pandas.ArrowDtype, **options)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The same as a frame of Polars, which shares the memory of the columns."""
+        import polars
+
+        # One chunk for each column would be a copy.
+        frame = polars.from_arrow(self.table, rechunk=False)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def latency_ns(self, which: str = "delivered") -> pa.ChunkedArray:
+        """Latencies in nanoseconds: ``delivered`` to the guest, or as the model's ``target``."""
+        import pyarrow.compute as pc
+
+        return pc.subtract(self[f"{which}_ns"], self["submit_ns"])
+
+
+def find_ios(folder: Path) -> Path:
+    """The file with a run's I/Os.
+
+    Raises ``ResultsError`` where the run kept none.
+    """
+    for name in FILES:
+        if (folder / name).is_file():
+            return folder / name
+    raise ResultsError(f"{folder} has none of {', '.join(FILES)}: the run kept no I/Os (--ios none)")
+
+
+def read_ios(path: Path) -> Ios:
+    """Reads a run's I/Os from ``ios.parquet``, ``ios.csv`` or ``ios.csv.zst``.
+
+    Raises ``ResultsError`` for a file that is missing, cut off, or something else.
+    """
+    try:
+        if path.suffix == ".parquet":
+            table = pa.parquet.read_table(path)
+        else:
+            # Columns are known, so that nothing is guessed from the first rows.
+            convert = pa.csv.ConvertOptions(column_types=TYPES, strings_can_be_null=False)
+            read = pa.csv.ReadOptions(block_size=8 << 20)
+            # The suffix .zst tells how it is compressed.
+            table = pa.csv.read_csv(path, read_options=read, convert_options=convert)
+    except FileNotFoundError as error:
+        raise ResultsError(f"{path} is missing: was the run stopped before its first I/O?") from error
+    except (pa.ArrowException, OSError) as error:
+        raise ResultsError(
+            f"cannot read {path}: {error}. The file is cut off or is none of a run's; run it again"
+        ) from error
+    if "submit_ns" not in table.column_names:
+        raise ResultsError(f"{path} has no column submit_ns: it is none of a run's")
+    return Ios(with_units(table))
