@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use anyhow::Result;
+use serde::de::DeserializeOwned;
 use stasis_experiment::Engine;
 use stasis_report::figures::Figure;
 use stasis_report::page::Section;
@@ -89,6 +90,14 @@ pub struct Findings {
     pub figures: Vec<Figure>,
     /// Experiments that failed, and why.
     pub failed: Vec<(String, String)>,
+}
+
+/// The figures of a publication, from the data file in its folder.
+///
+/// # Panics
+/// If the file, which is part of the program, is not one; each has a test that reads it.
+pub(crate) fn published<T: DeserializeOwned>(file: &str) -> T {
+    toml::from_str(file).expect("a data file of the program's own is as its test has read it")
 }
 
 /// Every publication.

@@ -22,6 +22,7 @@ use crate::bench::{image, Runs, Trial};
 use crate::experiments::{self, Settings, Told};
 use crate::figure;
 use crate::publication::{Extra, Findings, Publication, Request};
+use published::PUBLISHED;
 use results::Measured;
 use workloads::{drives, script, Sizes, WORKLOADS};
 
@@ -127,11 +128,24 @@ fn throughput(get: &Get) -> (Section, Vec<Figure>) {
         let rate = |configuration| get(configuration, index).map(Measured::rate);
         let times = |configuration| Some(rate(configuration)? / rate(0)?);
         let title = workload.title;
+        let published = PUBLISHED.throughput.get(workload.name);
         let ordered = format!("{title}: ordered against flush");
-        figures.push(figure("Figs. 3-5", ordered, "times", workload.published.1, times(2)));
+        figures.push(figure(
+            "Figs. 3-5",
+            ordered,
+            "times",
+            published.map(|published| published.all_b_times),
+            times(2),
+        ));
         let barrier = format!("{title}: barrier against flush");
         let more = times(1).map(|times| (times - 1.0) * 100.0);
-        figures.push(figure("Figs. 3-5", barrier, "% more", workload.published.0, more));
+        figures.push(figure(
+            "Figs. 3-5",
+            barrier,
+            "% more",
+            published.map(|published| published.host_b_percent),
+            more,
+        ));
         let segments = CONFIGURATIONS.iter().enumerate().filter_map(|(colour, (_, name, _))| {
             Some(Segment { name: (*name).to_owned(), colour, value: rate(colour)? })
         });
@@ -164,13 +178,13 @@ fn flushes(get: &Get, sizes: &Sizes) -> (Section, Vec<Figure>) {
         "3.1.2",
         "flushes of the guest for an append",
         "",
-        published::GUEST_FLUSHES,
+        PUBLISHED.flushes.guest,
         guest,
     )];
-    for (index, (_, name, _)) in CONFIGURATIONS.iter().enumerate() {
+    for (index, (id, name, _)) in CONFIGURATIONS.iter().enumerate() {
         let host = get(index, DD_APPEND).map(|measured| each(measured.host_flushes));
         let what = format!("{name}: flushes of the host for an append that it waits for");
-        figures.push(figure("3.1.2", what, "", published::HOST_FLUSHES[index], host));
+        figures.push(figure("3.1.2", what, "", PUBLISHED.flushes.host.get(*id).copied(), host));
     }
     let mut columns = vec![Column::left("workload")];
     for name in ["flush", "barrier", "ordered"] {

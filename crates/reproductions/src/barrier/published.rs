@@ -1,15 +1,44 @@
-//! What the publication says: Kim, Oh, Won: "Barrier enabled QEMU", ICISS 2019.
+//! The publication's figures: `published.toml`.
 
-/// Section 5: by workload, (throughput of QEMU-HostB against QEMU in percent more,
-/// that of QEMU-AllB in times).
-pub const VARMAIL: (f64, f64) = (1.9, 3.9);
-pub const MOBIBENCH_APPEND: (f64, f64) = (-1.2, 12.7);
-pub const MOBIBENCH_OVERWRITE: (f64, f64) = (-0.8, 12.0);
-pub const DD_APPEND: (f64, f64) = (76.0, 11.0);
-pub const DD_OVERWRITE: (f64, f64) = (-0.5, 13.0);
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// Section 3.1.2: flushes of the guest for an append, and of the host for those of
-/// the guest (four for each of two). With the barrier the last of each stays
-/// (section 4.1), and in AllB none (section 4.2).
-pub const GUEST_FLUSHES: f64 = 2.0;
-pub const HOST_FLUSHES: [f64; 3] = [8.0, 2.0, 0.0];
+use serde::Deserialize;
+
+use crate::publication;
+
+pub static PUBLISHED: LazyLock<Published> =
+    LazyLock::new(|| publication::published(include_str!("published.toml")));
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// By workload.
+    pub throughput: BTreeMap<String, Throughput>,
+    pub flushes: Flushes,
+}
+
+/// Throughput against stock QEMU.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throughput {
+    /// What a barrier on the host adds (%).
+    pub host_b_percent: f64,
+    /// How many times as much with barriers from the guest to the drive.
+    pub all_b_times: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flushes {
+    pub guest: f64,
+    /// By configuration.
+    pub host: BTreeMap<String, f64>,
+}
+
+#[test]
+fn the_file_is_read() {
+    for workload in &super::WORKLOADS {
+        assert!(PUBLISHED.throughput.contains_key(workload.name), "{}", workload.name);
+    }
+}

@@ -1,6 +1,6 @@
 //! The five workloads: what the guest does, and how large they are.
 
-use super::{published, Settings};
+use super::Settings;
 
 /// Bytes of a record of dd and Mobibench, and varmail's I/O size: that of the
 /// image's clusters.
@@ -57,12 +57,10 @@ pub enum Form {
 
 /// A workload, on a drive of its own.
 pub struct Workload {
-    /// The drive's name, and that of the result.
+    /// The drive's name, and that of the result and of the published figures.
     pub name: &'static str,
     /// What it is called.
     pub title: &'static str,
-    /// Its throughput in HostB (percent more) and AllB (times).
-    pub published: (f64, f64),
     /// The drive with the same preparations and nothing more.
     pub idle: &'static str,
     /// Form of its result.
@@ -76,7 +74,6 @@ pub const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "varmail",
         title: "varmail",
-        published: published::VARMAIL,
         idle: "idle-files",
         form: Form::Load,
         one_at_a_time: false,
@@ -84,7 +81,6 @@ pub const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "mobibench-append",
         title: "Mobibench, append",
-        published: published::MOBIBENCH_APPEND,
         idle: "idle-empty",
         form: Form::Load,
         one_at_a_time: true,
@@ -92,7 +88,6 @@ pub const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "mobibench-overwrite",
         title: "Mobibench, overwrite",
-        published: published::MOBIBENCH_OVERWRITE,
         idle: "idle-filled",
         form: Form::Load,
         one_at_a_time: true,
@@ -100,7 +95,6 @@ pub const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "dd-append",
         title: "GNU dd, append",
-        published: published::DD_APPEND,
         idle: "idle-empty",
         form: Form::Dd,
         one_at_a_time: true,
@@ -108,7 +102,6 @@ pub const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "dd-overwrite",
         title: "GNU dd, overwrite",
-        published: published::DD_OVERWRITE,
         idle: "idle-filled",
         form: Form::Dd,
         one_at_a_time: true,

@@ -1,18 +1,32 @@
-//! What the publication says (its slides' titles in quotes), times in us. Its
-//! network and file server figures are plots without numbers.
+//! The publication's figures: `published.toml`.
 
-/// "Block Latency: 4KB Sync Writes", initial and optimized: all of it, and what
-/// was added to the bare drive's.
-pub const WRITE_TOTAL: [f64; 2] = [50.0, 15.9];
-pub const WRITE_ADDED: [f64; 2] = [49.0, 6.6];
+use std::sync::LazyLock;
 
-/// "Block Throughput: 4KB Sync I/Os": times of the initial throughput, read and
-/// write.
-pub const IMPROVEMENT: [f64; 2] = [7.3, 6.5];
-/// And I/Os a second.
-pub const IOPS: [f64; 2] = [350e3, 284e3];
+use serde::Deserialize;
 
-/// "Network Latency: Ping Flood": bare metal and the guest, each without polling
-/// and with it.
-pub const PING_BARE: [f64; 2] = [24.0, 21.0];
-pub const PING_GUEST: [f64; 2] = [89.0, 21.0];
+use crate::publication;
+
+pub static PUBLISHED: LazyLock<Published> =
+    LazyLock::new(|| publication::published(include_str!("published.toml")));
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Initial and optimized (us).
+    pub write_total: [f64; 2],
+    /// Initial and optimized (us).
+    pub write_added: [f64; 2],
+    /// Read and write (times).
+    pub improvement: [f64; 2],
+    /// Read and write, a second.
+    pub iops: [f64; 2],
+    /// Without polling and with it (us).
+    pub ping_bare: [f64; 2],
+    /// Without polling and with it (us).
+    pub ping_guest: [f64; 2],
+}
+
+#[test]
+fn the_file_is_read() {
+    assert!(PUBLISHED.write_added[1] < PUBLISHED.write_total[1]);
+}

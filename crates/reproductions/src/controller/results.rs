@@ -4,7 +4,7 @@ use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 
 use super::measured::{Measured, Way};
-use super::published;
+use super::published::PUBLISHED;
 use crate::figure;
 use crate::publication::Findings;
 
@@ -72,7 +72,7 @@ fn added(measured: &Measured, way: &Way, time: Time) -> Option<f64> {
 }
 
 fn latency(measured: &Measured) -> (&'static str, Vec<Figure>) {
-    let [initial, optimized] = published::WRITE_ADDED;
+    let [initial, optimized] = PUBLISHED.write_added;
     let kinds: [(&str, Time, bool); 2] = [
         ("Block latency", |way| way.write_us, true),
         ("Block latency, median", |way| way.write_median_us, false),
@@ -86,10 +86,10 @@ fn latency(measured: &Measured) -> (&'static str, Vec<Figure>) {
             ("optimized, the server's memory", &measured.own, None),
         ] {
             let of = |figures: [f64; 2]| place.filter(|_| is_mean).map(|place| figures[place]);
-            let total = of(published::WRITE_TOTAL);
+            let total = of(PUBLISHED.write_total);
             all.push(figure(id, format!("{name}: total"), "us", total, time(way)));
             let more = added(measured, way, time);
-            all.push(figure(id, format!("{name}: added"), "us", of(published::WRITE_ADDED), more));
+            all.push(figure(id, format!("{name}: added"), "us", of(PUBLISHED.write_added), more));
         }
         let times = |way| ratio(added(measured, &measured.trap, time), added(measured, way, time));
         let published = is_mean.then_some(initial / optimized);
@@ -124,13 +124,13 @@ fn throughput(measured: &Measured) -> (&'static str, Vec<Figure>) {
         for (name, way, published) in [
             ("the bare drive", &measured.bare, None),
             ("initial", &measured.trap, None),
-            ("optimized", &measured.polled, Some(published::IOPS[index])),
+            ("optimized", &measured.polled, Some(PUBLISHED.iops[index])),
             ("optimized, the server's memory", &measured.own, None),
         ] {
             all.push(figure(id, format!("{kind}, {name}"), "I/Os a s", published, way.iops[index]));
         }
         let more = ratio(measured.polled.iops[index], measured.trap.iops[index]);
-        let published = published::IMPROVEMENT[index];
+        let published = PUBLISHED.improvement[index];
         all.push(figure(
             id,
             format!("{kind}: optimized against initial"),
@@ -146,8 +146,8 @@ fn throughput(measured: &Measured) -> (&'static str, Vec<Figure>) {
 
 fn network(measured: &Measured) -> (&'static str, Vec<Figure>) {
     let (bare, trap, polled) = (&measured.bare, &measured.trap, &measured.polled);
-    let [bare_ping, _] = published::PING_BARE;
-    let [halting, polling] = published::PING_GUEST;
+    let [bare_ping, _] = PUBLISHED.ping_bare;
+    let [halting, polling] = PUBLISHED.ping_guest;
     let mut all = vec![
         figure("Ping flood", "bare", "us", bare_ping, bare.ping_us),
         figure("Ping flood", "guest, halting", "us", halting, trap.ping_us),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use stasis_report::figures::Figure;
 
 use super::grid::{Extent, HOST, READERS};
-use super::published;
+use super::published::{Range, PUBLISHED};
 use crate::figure;
 use crate::suite::measured::Measurement;
 use crate::suite::pattern::Pattern;
@@ -112,19 +112,19 @@ impl<'a> Results<'a> {
         let name = &device.name;
         let of = format!("{name}, {application}");
         let hard_disk = (name == "mk6006gah" && application == "xterm").then_some(());
-        let seconds = hard_disk.map(|()| published::IDLE_XTERM);
+        let seconds = hard_disk.map(|()| PUBLISHED.idle_xterm);
         figures.push(figure("8.3", format!("{of}: idle"), "s", seconds, idle));
         for guest in &self.extent.guest_workloads {
             let none = against_idle(&plain, [Pattern::NONE, *guest]);
             let what = format!("{of}: {guest}, no host workload, against idle");
-            figures.push(figure("8.3", what, "times", published::SAME, none));
+            figures.push(figure("8.3", what, "times", PUBLISHED.same, none));
             for host in &HOST[1..] {
                 let one = against_idle(&plain, [*host, *guest]);
                 let what = format!("{of}: {guest}, {host} on host, not coordinated, against idle");
                 figures.push(figure("8.3", what, "times", None, one));
                 let with = against_idle(&coordinated, [*host, *guest]);
                 let what = format!("{of}: {guest}, {host} on host, coordinated, against idle");
-                let same = (*guest != READERS[3]).then_some(published::SAME);
+                let same = (*guest != READERS[3]).then_some(PUBLISHED.same);
                 figures.push(figure("10", what, "times", same, with));
                 let what = format!("{of}: the same against no host workload");
                 let added = with.zip(none).map(|(with, none)| with / none);
@@ -137,21 +137,23 @@ impl<'a> Results<'a> {
             let (least, greatest) = range.unwrap_or((times, times));
             Some((least.min(times), greatest.max(times)))
         });
-        let [least, greatest] = published::ONE_ON_HOST;
+        let Range { least, most } = PUBLISHED.one_on_host;
         for (word, published, found) in
-            [("least", least, range.map(|r| r.0)), ("greatest", greatest, range.map(|r| r.1))]
+            [("least", least, range.map(|r| r.0)), ("greatest", most, range.map(|r| r.1))]
         {
             let what = format!("{of}: one reader on the host, not coordinated, {word}");
             figures.push(figure("8.3", what, "times", published, found));
         }
         for scheduler in self.extent.guest_schedulers.iter().filter(|name| *name != BFQ) {
-            for (guest, times) in published::CFQ {
-                let Some(guest) = READERS.iter().find(|g| g.to_string() == guest) else { continue };
+            for (guest, times) in &PUBLISHED.cfq {
+                let Some(guest) = READERS.iter().find(|g| g.to_string() == *guest) else {
+                    continue;
+                };
                 let found = against_idle(&Above::plain(scheduler), [Pattern::NONE, *guest]);
                 let what = format!(
                     "{of}: {guest}, {scheduler} in the guest (published: cfq), against idle"
                 );
-                let times = hard_disk.map(|()| times);
+                let times = hard_disk.map(|()| *times);
                 figures.push(figure("8.3", what, "times", times, found));
             }
         }
@@ -176,7 +178,7 @@ impl<'a> Results<'a> {
                         device.name
                     );
                     let times = with.map(|(with, without)| with / without);
-                    figures.push(figure("10", what, "times", published::THROUGHPUT, times));
+                    figures.push(figure("10", what, "times", PUBLISHED.throughput, times));
                 }
             }
         }

@@ -1,14 +1,34 @@
-//! What the publication's text says of its figures; the plots have no values.
+//! The publication's figures: `published.toml`.
 
-/// Section 8.3: `xterm` on the idle hard disk takes "a little less than 2 seconds".
-pub const IDLE_XTERM: f64 = 2.0;
-/// Section 8.3: BFQ, one reader on the host, against the idle disk.
-pub const ONE_ON_HOST: [f64; 2] = [3.0, 5.5];
-/// Section 8.3: BFQ without a host workload is "about the same" as idle, and so is
-/// (section 10.1) what is coordinated.
-pub const SAME: f64 = 1.0;
-/// Section 8.3: CFQ without a host workload, against the idle disk: 1r-seq and
-/// 1r-rand, and 5r-seq.
-pub const CFQ: [(&str, f64); 3] = [("1r-seq", 3.0), ("1r-rand", 3.0), ("5r-seq", 17.0)];
-/// Section 10: coordination "trivially achieved the same" throughput.
-pub const THROUGHPUT: f64 = 1.0;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::publication;
+
+pub static PUBLISHED: LazyLock<Published> =
+    LazyLock::new(|| publication::published(include_str!("published.toml")));
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    pub idle_xterm: f64,
+    pub one_on_host: Range,
+    pub same: f64,
+    pub throughput: f64,
+    /// By the guest's workload.
+    pub cfq: BTreeMap<String, f64>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    pub least: f64,
+    pub most: f64,
+}
+
+#[test]
+fn the_file_is_read() {
+    assert_eq!(PUBLISHED.cfq.len(), 3);
+}

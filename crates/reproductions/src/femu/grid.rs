@@ -6,7 +6,7 @@ use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
 use stasis_report::{Column, Table};
 
-use super::published::{GRID_FASTEST, GRID_SLOWEST};
+use super::published::PUBLISHED;
 use super::{figure, ssd, Settings, Simulator, THREADS};
 use crate::statistics::mean;
 
@@ -40,9 +40,9 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
     let mut figures = Vec::new();
     for (name, grid) in [("one register", &basic), ("two registers", &advanced)] {
         let what = format!("1 channel x 1 plane, {name}; published: above");
-        figures.push(figure("Fig. 4", what, "us", GRID_SLOWEST, Some(grid[0][0])));
+        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_slowest, Some(grid[0][0])));
         let what = format!("16 channels x 1 plane, {name}; published: below");
-        figures.push(figure("Fig. 4", what, "us", GRID_FASTEST, Some(grid[4][0])));
+        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_fastest, Some(grid[4][0])));
     }
     // What queueing theory gives where it has a closed form.
     let closed = [

@@ -6,7 +6,7 @@ use stasis_report::page::{Block, Section};
 use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
-use super::published::BASIC_ERROR;
+use super::published::PUBLISHED;
 use super::{figure, ssd, Settings, Simulator};
 use crate::statistics::mean;
 
@@ -99,8 +99,20 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
     }
     let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
     let most = errors.iter().copied().fold(0.0, f64::max);
-    figures.push(figure("Fig. 5a", "least difference", "%", BASIC_ERROR[0], Some(least)));
-    figures.push(figure("Fig. 5a", "largest difference", "%", BASIC_ERROR[1], Some(most)));
+    figures.push(figure(
+        "Fig. 5a",
+        "least difference",
+        "%",
+        PUBLISHED.basic_error.least,
+        Some(least),
+    ));
+    figures.push(figure(
+        "Fig. 5a",
+        "largest difference",
+        "%",
+        PUBLISHED.basic_error.most,
+        Some(most),
+    ));
     for (threads, channels, planes) in [(1, 1, 1), (4, 2, 2), (16, 4, 4)] {
         let options = PERSONALITIES[1].options;
         let outcome = measure(settings, simulator, options, (channels, planes, threads))?;

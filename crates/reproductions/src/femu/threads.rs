@@ -6,7 +6,7 @@ use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
 
-use super::published::{RAW_50US, THREADS};
+use super::published::{Latency, PUBLISHED};
 use super::{experiment, figure, Settings};
 use crate::bench::{Runs, Trial};
 use crate::fio;
@@ -53,14 +53,14 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         let mean = |name: &str, threads: u32| {
             runs.job(id, &format!("{name}-{threads}")).map(|job| job.mean / 1e3)
         };
-        for (threads, who, us) in THREADS {
+        for Latency { threads, who, us } in &PUBLISHED.threads {
             let what =
                 format!("{threads} threads, {vcpus} vCPUs, no delay: mean; published: {who}");
-            figures.push(figure("Fig. 2a", what, "us", us, mean("raw", threads)));
+            figures.push(figure("Fig. 2a", what, "us", *us, mean("raw", *threads)));
         }
         let late = runs.job(id, "50us-1").and_then(|job| job.percentile(99.0)).map(|ns| ns / 1e3);
         let what = format!("1 thread, {vcpus} vCPUs, 50 µs: p99");
-        figures.push(figure("Fig. 2b", what, "us", RAW_50US, late));
+        figures.push(figure("Fig. 2b", what, "us", PUBLISHED.raw_50us, late));
         for threads in COUNTS {
             let what = format!("{threads} threads, {vcpus} vCPUs, 50 µs: mean");
             figures.push(figure("Fig. 2b", what, "us", None, mean("50us", threads)));

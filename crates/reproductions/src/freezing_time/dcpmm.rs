@@ -7,7 +7,7 @@ use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Markup, Quantity, Scale, Stroke};
 use stasis_report::{units, Column, Table};
 
-use super::published::{LatencyTable, PERCENTS, REWIND_AGREEMENT, TABLE_1, TABLE_2, TABLE_3};
+use super::published::{LatencyTable, PERCENTS, PUBLISHED};
 use super::{figure, fio_trial, on_ram, Runs, Settings, Trial, MANY};
 use crate::fio::Latencies;
 use crate::statistics::mean;
@@ -43,12 +43,16 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
 
 pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
     let (naive, rewind) = (runs.job(NAIVE, JOB.0), runs.job(REWIND, JOB.0));
-    let mut figures = rows(&TABLE_1, naive);
-    figures.extend(rows(&TABLE_2, rewind));
-    figures.extend(rows(&TABLE_3, rewind));
+    let mut figures = rows(&PUBLISHED.table_1, naive);
+    figures.extend(rows(&PUBLISHED.table_2, rewind));
+    figures.extend(rows(&PUBLISHED.table_3, rewind));
     let agreement = rewind.map(|job| {
-        let judged =
-            TABLE_2.percentiles.iter().zip(PERCENTS).filter(|(_, percent)| *percent <= 99.0);
+        let judged = PUBLISHED
+            .table_2
+            .percentiles
+            .iter()
+            .zip(PERCENTS)
+            .filter(|(_, percent)| *percent <= 99.0);
         let alike = judged.filter_map(|(real, percent)| {
             let ours = job.percentile(percent)?;
             Some(100.0 - (ours - real).abs() / real * 100.0)
@@ -56,7 +60,7 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         mean(&alike.collect::<Vec<_>>())
     });
     let what = "likeness to the DCPMM, mean of p1 to p99";
-    figures.push(figure("Table 3", what, "%", REWIND_AGREEMENT, agreement));
+    figures.push(figure("Table 3", what, "%", PUBLISHED.rewind_agreement, agreement));
     let section = Section::new("5.3 A drive faster than the guest: DCPMM")
         .with(Block::Prose(
             "Without rewind, the guest's own way to an NVMe drive and back comes on top of the \
@@ -77,7 +81,7 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
 fn rows(table: &LatencyTable, job: Option<&Latencies>) -> Vec<Figure> {
     let row = |what: &str, published: f64, measured: Option<f64>| {
         let what = format!("{}, {what}", table.what);
-        figure(table.id, what, table.unit, published, measured.map(|ns| ns / table.scale))
+        figure(&table.id, what, &table.unit, published, measured.map(|ns| ns / table.scale))
     };
     let mut figures = vec![
         row("min", table.min, job.map(|job| job.min)),
@@ -109,7 +113,7 @@ fn table(rewind: Option<&Latencies>) -> Table {
             )
             .collect(),
     );
-    let columns = TABLE_2.percentiles.into_iter().zip(TABLE_3.percentiles);
+    let columns = PUBLISHED.table_2.percentiles.into_iter().zip(PUBLISHED.table_3.percentiles);
     for (percent, (real, theirs)) in PERCENTS.into_iter().zip(columns) {
         let ours = rewind.and_then(|job| job.percentile(percent));
         let off = |value: f64| units::deviation(Some((value / real - 1.0) * 100.0));
@@ -131,8 +135,8 @@ fn published(table: &LatencyTable, name: &str, colour: usize, stroke: Stroke) ->
 
 fn fast(rewind: Option<&Latencies>) -> Markup {
     let mut series = vec![
-        published(&TABLE_2, "DCPMM (Table 2)", 0, Stroke::Band),
-        published(&TABLE_3, "their emulation (Table 3)", 1, Stroke::Dashed),
+        published(&PUBLISHED.table_2, "DCPMM (Table 2)", 0, Stroke::Band),
+        published(&PUBLISHED.table_3, "their emulation (Table 3)", 1, Stroke::Dashed),
     ];
     series.extend(rewind.map(|job| job.cdf("ours, with rewind", 2, Stroke::Thin)));
     Cdf {
@@ -146,8 +150,8 @@ fn fast(rewind: Option<&Latencies>) -> Markup {
 
 fn slow(naive: Option<&Latencies>) -> Markup {
     let mut series = vec![
-        published(&TABLE_2, "DCPMM (Table 2)", 0, Stroke::Band),
-        published(&TABLE_1, "their naive emulation (Table 1)", 1, Stroke::Dashed),
+        published(&PUBLISHED.table_2, "DCPMM (Table 2)", 0, Stroke::Band),
+        published(&PUBLISHED.table_1, "their naive emulation (Table 1)", 1, Stroke::Dashed),
     ];
     series.extend(naive.map(|job| job.cdf("ours, without rewind", 2, Stroke::Thin)));
     Cdf {

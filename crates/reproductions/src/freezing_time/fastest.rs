@@ -5,7 +5,7 @@ use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, Quantity, Scale, Stroke};
 
-use super::published::FASTEST_BELOW;
+use super::published::PUBLISHED;
 use super::{count, figure, fio_trial, on_ram, Runs, Settings, Trial, READ_AND_WRITE};
 
 /// A drive without any latency, in memory.
@@ -24,7 +24,13 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         let job = runs.job(RUN, name);
         let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
         let longest = us(job.map(|job| job.max));
-        figures.push(figure("Fig. 5", format!("{name}s, all below"), "us", FASTEST_BELOW, longest));
+        figures.push(figure(
+            "Fig. 5",
+            format!("{name}s, all below"),
+            "us",
+            PUBLISHED.fastest_below,
+            longest,
+        ));
         let median = us(job.and_then(|job| job.percentile(50.0)));
         figures.push(figure("Fig. 5", format!("{name}s, median"), "us", None, median));
         series.extend(job.map(|job| job.cdf(&format!("{name}, fio"), colour, Stroke::Thin)));

@@ -6,7 +6,7 @@ use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Boxes, Group, Quantity, Scale};
 
-use super::published::{EMULATION_TIME, OVERHEAD};
+use super::published::PUBLISHED;
 use super::{
     count, fastest, figure, fio_trial, label, on_ram, on_slow, Runs, Settings, Trial, MANY,
     READ_AND_WRITE,
@@ -50,13 +50,25 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
     let extreme = |pick: fn(f64, f64) -> f64| medians.iter().copied().reduce(pick);
     let wall = |id: &str| runs.get(id).map(|run| run.command_wall);
     let mut figures = vec![
-        figure("Fig. 11", "median overhead, largest", "us", OVERHEAD[1], extreme(f64::max)),
-        figure("Fig. 11", "median overhead, smallest", "us", OVERHEAD[0], extreme(f64::min)),
+        figure(
+            "Fig. 11",
+            "median overhead, largest",
+            "us",
+            PUBLISHED.overhead[1],
+            extreme(f64::max),
+        ),
+        figure(
+            "Fig. 11",
+            "median overhead, smallest",
+            "us",
+            PUBLISHED.overhead[0],
+            extreme(f64::min),
+        ),
     ];
     for (vcpus, ram, slow) in RUNS {
         let more = wall(slow).zip(wall(ram)).map(|(slow, ram)| (slow - ram) / ram * 100.0);
         let what = label("wall-clock time above that in memory, no latency", vcpus);
-        figures.push(figure("Section 5.5", what, "%", EMULATION_TIME, more));
+        figures.push(figure("Section 5.5", what, "%", PUBLISHED.emulation_time, more));
     }
     let plot = Boxes {
         title: "Fig. 11: a drive without latency, in memory and on the slow disk".into(),

@@ -6,11 +6,11 @@ use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
 use stasis_report::{Column, Table};
 
-use super::published::{ProgramColumn, EMULATION_TIME, PROGRAM_ACCURACY, TABLE_4};
+use super::published::{ProgramColumn, PUBLISHED};
 use super::{experiment, figure, on_image, on_ram, on_slow, Runs, Settings, Trial};
 use crate::statistics::{coefficient_of_variation, mean};
 
-/// The runs, in the order of [`TABLE_4`]'s columns.
+/// The runs, in the order of Table 4's columns.
 const RUNS: [&str; 3] = ["ffmpeg-hdd", "ffmpeg-ram", "ffmpeg-emulated"];
 /// What the guest does, as a script.
 const SCRIPT: &str = include_str!("program.sh");
@@ -95,7 +95,7 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         measured.push(Measured::read(runs, id)?);
     }
     let mut figures = Vec::new();
-    for (column, measured) in TABLE_4.iter().zip(&measured) {
+    for (column, measured) in PUBLISHED.table_4.iter().zip(&measured) {
         figures.extend(rows(column, measured.as_ref()));
     }
     let [disk, ram, played] = [0, 1, 2].map(|index: usize| measured[index].as_ref());
@@ -103,11 +103,11 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         .zip(played)
         .map(|(ram, played)| 100.0 - (played.average() / ram.average() - 1.0).abs() * 100.0);
     let what = "run time on the emulated RAM drive, likeness to RAM";
-    figures.push(figure("Table 4", what, "%", PROGRAM_ACCURACY, accuracy));
+    figures.push(figure("Table 4", what, "%", PUBLISHED.program_accuracy, accuracy));
     let more =
         disk.zip(played).map(|(disk, played)| (played.wall - disk.wall) / played.wall * 100.0);
     let what = "more wall-clock time than on the disk, share of the emulation's";
-    figures.push(figure("Section 5.4", what, "%", EMULATION_TIME, more));
+    figures.push(figure("Section 5.4", what, "%", PUBLISHED.emulation_time, more));
 
     let mut section = Section::new("5.4 A user program: ffmpeg").with(Block::Prose(format!(
         "ffmpeg reads a clip of {FRAMES} frames (160 x 120, MPEG-4) from a file system on the drive, and \
@@ -143,10 +143,13 @@ fn rows(column: &ProgramColumn, measured: Option<&Measured>) -> Vec<Figure> {
 fn table(measured: &[Option<Measured>]) -> Table {
     let mut columns = vec![Column::left("")];
     for group in ["published", "measured"] {
-        columns.extend(TABLE_4.iter().map(|column| Column::right(column.what).under(group)));
+        columns.extend(
+            PUBLISHED.table_4.iter().map(|column| Column::right(column.what.as_str()).under(group)),
+        );
     }
     let mut table = Table::new(columns);
-    let all = TABLE_4.iter().zip(measured).map(|(column, run)| rows(column, run.as_ref()));
+    let all =
+        PUBLISHED.table_4.iter().zip(measured).map(|(column, run)| rows(column, run.as_ref()));
     let all: Vec<Vec<Figure>> = all.collect();
     for index in 0..all[0].len() {
         let first = &all[0][index];
@@ -164,10 +167,10 @@ fn table(measured: &[Option<Measured>]) -> Table {
 }
 
 fn bars(measured: &[Option<Measured>]) -> Bars {
-    let bars = TABLE_4.iter().zip(measured).filter_map(|(column, run)| {
+    let bars = PUBLISHED.table_4.iter().zip(measured).filter_map(|(column, run)| {
         let value = run.as_ref()?.average() * 1e9;
         let segments = vec![Segment { name: "measured".into(), colour: 0, value }];
-        Some(Bar { label: column.what.to_owned(), segments })
+        Some(Bar { label: column.what.clone(), segments })
     });
     Bars {
         title: "Table 4: average time of a transcoding, in the guest".into(),

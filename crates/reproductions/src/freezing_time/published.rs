@@ -1,15 +1,46 @@
-//! What the publication says: Bona, Elias, Ziviani, Nou, Cortes, Alves: "Freezing
-//! time: emulating new and faster devices with virtual machines", CCF Transactions
-//! on High Performance Computing, 2020.
+//! The publication's figures: `published.toml`.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::publication;
+
+pub static PUBLISHED: LazyLock<Published> =
+    LazyLock::new(|| publication::published(include_str!("published.toml")));
+
+/// Ranges are from and to.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    pub rewind_agreement: f64,
+    pub fastest_below: f64,
+    pub buffered_writes: f64,
+    pub disk_writes_below: f64,
+    pub disk_reads: [f64; 2],
+    pub ssd_writes_below: f64,
+    pub ssd_reads: [f64; 2],
+    pub latency_error: f64,
+    pub precision: f64,
+    pub overhead: [f64; 2],
+    pub emulation_time: f64,
+    pub program_accuracy: f64,
+    pub table_1: LatencyTable,
+    pub table_2: LatencyTable,
+    pub table_3: LatencyTable,
+    pub table_4: [ProgramColumn; 3],
+}
 
 /// A table of completion latencies, as fio gives them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LatencyTable {
     /// Its number.
-    pub id: &'static str,
+    pub id: String,
     /// What it is of.
-    pub what: &'static str,
+    pub what: String,
     /// The unit of its figures.
-    pub unit: &'static str,
+    pub unit: String,
     /// The unit's length (ns).
     pub scale: f64,
     /// Shortest.
@@ -40,84 +71,12 @@ impl LatencyTable {
     }
 }
 
-/// Section 5.3: emulation of the DCPMM without setting the clock back.
-pub const TABLE_1: LatencyTable = LatencyTable {
-    id: "Table 1",
-    what: "DCPMM emulated, naive",
-    unit: "us",
-    scale: 1e3,
-    min: 132.0,
-    max: 4365.0,
-    average: 318.30,
-    stddev: 47.08,
-    percentiles: [
-        171.0, 205.0, 274.0, 298.0, 310.0, 318.0, 326.0, 330.0, 338.0, 346.0, 366.0, 378.0, 418.0,
-        430.0, 478.0, 506.0, 588.0,
-    ],
-};
-
-/// Section 5.3: the DCPMM itself.
-pub const TABLE_2: LatencyTable = LatencyTable {
-    id: "Table 2",
-    what: "DCPMM",
-    unit: "ns",
-    scale: 1.0,
-    min: 1614.0,
-    max: 170_885.0,
-    average: 2192.31,
-    stddev: 458.18,
-    percentiles: [
-        1768.0, 1800.0, 1848.0, 1912.0, 1944.0, 1992.0, 2096.0, 2256.0, 2352.0, 2448.0, 2544.0,
-        2736.0, 3120.0, 3472.0, 7776.0, 8256.0, 10048.0,
-    ],
-};
-
-/// Section 5.3: emulation of the DCPMM with the clock set back.
-pub const TABLE_3: LatencyTable = LatencyTable {
-    id: "Table 3",
-    what: "DCPMM emulated",
-    unit: "ns",
-    scale: 1.0,
-    min: 1642.0,
-    max: 6709.0,
-    average: 2577.73,
-    stddev: 451.88,
-    percentiles: [
-        1784.0, 1880.0, 1960.0, 2128.0, 2256.0, 2416.0, 2576.0, 2736.0, 2896.0, 3056.0, 3184.0,
-        3280.0, 3376.0, 3408.0, 3440.0, 3472.0, 3600.0,
-    ],
-};
-
-/// Section 5.3, under Table 3: how alike Tables 2 and 3 are up to p99 (%).
-pub const REWIND_AGREEMENT: f64 = 90.0;
-
-/// Section 5.1, Fig. 5: all I/Os of the fastest possible drive are below this (us).
-pub const FASTEST_BELOW: f64 = 100.0;
-
-/// Section 5.2, Fig. 6: share of the disk's writes that its buffer takes before
-/// 2 ms (%).
-pub const BUFFERED_WRITES: f64 = 12.5;
-/// Fig. 6: all writes are below (ms).
-pub const DISK_WRITES_BELOW: f64 = 5.0;
-/// Fig. 6: reads are between (ms).
-pub const DISK_READS: [f64; 2] = [2.5, 10.0];
-/// Fig. 7: all writes of the SSD are below (us).
-pub const SSD_WRITES_BELOW: f64 = 200.0;
-/// Fig. 7: its reads are between (us).
-pub const SSD_READS: [f64; 2] = [200.0, 400.0];
-/// Abstract: latency error against the real device (%).
-pub const LATENCY_ERROR: f64 = 6.5;
-/// Section 5.5, under Figs. 9 and 10: precision of the emulator (%).
-pub const PRECISION: f64 = 80.0;
-/// Fig. 11: the medians of the overhead with delay 0 are between (us).
-pub const OVERHEAD: [f64; 2] = [20.6, 37.5];
-/// Section 1: increase in emulation time stays below (%).
-pub const EMULATION_TIME: f64 = 25.0;
-
 /// A column of Table 4.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ProgramColumn {
     /// Its heading.
-    pub what: &'static str,
+    pub what: String,
     /// Average time (s).
     pub seconds: f64,
     /// Coefficient of variation.
@@ -128,29 +87,14 @@ pub struct ProgramColumn {
     pub wall: f64,
 }
 
-/// Table 4: ffmpeg on the disk, on the RAM drive, and on the RAM drive emulated
-/// over the disk.
-pub const TABLE_4: [ProgramColumn; 3] = [
-    ProgramColumn { what: "HDD", seconds: 65.46, variation: 0.01, frames: 3637.0, wall: 669.0 },
-    ProgramColumn { what: "RAM", seconds: 3.52, variation: 0.02, frames: 73_311.0, wall: 48.0 },
-    ProgramColumn {
-        what: "Emulating RAM",
-        seconds: 3.58,
-        variation: 0.09,
-        frames: 74_292.0,
-        wall: 892.0,
-    },
-];
-/// Section 5.4: accuracy of the run time (%).
-pub const PROGRAM_ACCURACY: f64 = 98.0;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn tables_rise() {
-        for table in [TABLE_1, TABLE_2, TABLE_3] {
+        let Published { table_1, table_2, table_3, .. } = &*PUBLISHED;
+        for table in [table_1, table_2, table_3] {
             let points = table.points();
             assert_eq!(points.len(), 19);
             assert!(points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 < pair[1].1));

@@ -7,10 +7,7 @@ use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Boxes, Cdf, Group, Line, Lines, Markup, Quantity, Scale, Stroke};
 use stasis_report::{Column, Table};
 
-use super::published::{
-    BUFFERED_WRITES, DISK_READS, DISK_WRITES_BELOW, EMULATION_TIME, LATENCY_ERROR, PRECISION,
-    SSD_READS, SSD_WRITES_BELOW,
-};
+use super::published::PUBLISHED;
 use super::{
     count, figure, fio_trial, label, on_image, on_ram, on_slow, Runs, Settings, Trial, MANY,
     READ_AND_WRITE,
@@ -53,7 +50,7 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         let more =
             wall(played).zip(wall(alone)).map(|(played, alone)| (played / alone - 1.0) * 100.0);
         let what = label("wall-clock time above that of the SSD alone", vcpus);
-        figures.push(figure("Section 5.5", what, "%", EMULATION_TIME, more));
+        figures.push(figure("Section 5.5", what, "%", PUBLISHED.emulation_time, more));
     }
     let section = Section::new("5.2 An SSD played by a slow disk; 5.5 its single requests")
         .with(Block::Prose(
@@ -83,29 +80,59 @@ fn alone(runs: &Runs) -> Vec<Figure> {
     let us = |ns: f64| ns / 1e3;
     let of = |id: &str, name: &str, pick: fn(&Latencies) -> f64| runs.job(id, name).map(pick);
     let early = |job: &Latencies| job.share_below(2e6) * 100.0;
-    let written = |job: &Latencies| job.share_below(DISK_WRITES_BELOW * 1e6) * 100.0;
+    let written = |job: &Latencies| job.share_below(PUBLISHED.disk_writes_below * 1e6) * 100.0;
     let within = |job: &Latencies| {
-        let [low, high] = DISK_READS.map(|ms| job.share_below(ms * 1e6));
+        let [low, high] = PUBLISHED.disk_reads.map(|ms| job.share_below(ms * 1e6));
         (high - low) * 100.0
     };
     let (disk, ssd) = (DISK, RUNS[0].1);
     let min = |job: &Latencies| job.min;
     let max = |job: &Latencies| job.max;
     vec![
-        figure("Fig. 6", "disk: writes below 2 ms", "%", BUFFERED_WRITES, of(disk, "write", early)),
+        figure(
+            "Fig. 6",
+            "disk: writes below 2 ms",
+            "%",
+            PUBLISHED.buffered_writes,
+            of(disk, "write", early),
+        ),
         figure("Fig. 6", "disk: writes below 5 ms", "%", 100.0, of(disk, "write", written)),
         figure("Fig. 6", "disk: reads of 2.5 to 10 ms", "%", 100.0, of(disk, "read", within)),
-        figure("Fig. 6", "disk: reads, from", "ms", DISK_READS[0], of(disk, "read", min).map(ms)),
-        figure("Fig. 6", "disk: reads, to", "ms", DISK_READS[1], of(disk, "read", max).map(ms)),
+        figure(
+            "Fig. 6",
+            "disk: reads, from",
+            "ms",
+            PUBLISHED.disk_reads[0],
+            of(disk, "read", min).map(ms),
+        ),
+        figure(
+            "Fig. 6",
+            "disk: reads, to",
+            "ms",
+            PUBLISHED.disk_reads[1],
+            of(disk, "read", max).map(ms),
+        ),
         figure(
             "Fig. 7",
             "SSD: writes, all below",
             "us",
-            SSD_WRITES_BELOW,
+            PUBLISHED.ssd_writes_below,
             of(ssd, "write", max).map(us),
         ),
-        figure("Fig. 7", "SSD: reads, from", "us", SSD_READS[0], of(ssd, "read", min).map(us)),
-        figure("Fig. 7", "SSD: reads, to", "us", SSD_READS[1], of(ssd, "read", max).map(us)),
+        figure(
+            "Fig. 7",
+            "SSD: reads, from",
+            "us",
+            PUBLISHED.ssd_reads[0],
+            of(ssd, "read", min).map(us),
+        ),
+        figure(
+            "Fig. 7",
+            "SSD: reads, to",
+            "us",
+            PUBLISHED.ssd_reads[1],
+            of(ssd, "read", max).map(us),
+        ),
     ]
 }
 
@@ -179,7 +206,7 @@ fn errors(comparisons: &[Comparison]) -> Vec<Figure> {
         figures.push(figure("Fig. 8", what, "%", None, Some(share)));
     }
     let error = (!all.is_empty()).then(|| mean(&all));
-    figures.push(figure("Abstract", "mean latency error", "%", LATENCY_ERROR, error));
+    figures.push(figure("Abstract", "mean latency error", "%", PUBLISHED.latency_error, error));
     figures
 }
 
@@ -196,7 +223,7 @@ fn single_requests(comparisons: &[Comparison]) -> Vec<Figure> {
     let each = comparisons.iter().map(|one| {
         let what = format!("precision of single requests: {}", one.label());
         let precision = 100.0 - one.mean_difference();
-        figure(figure_number(one.operation), what, "%", PRECISION, Some(precision))
+        figure(figure_number(one.operation), what, "%", PUBLISHED.precision, Some(precision))
     });
     each.collect()
 }
