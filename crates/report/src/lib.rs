@@ -9,7 +9,7 @@
 //!
 //! Promises:
 //! * What has been given to [`Recorder::record`] is in the file when the call
-//!   returns, so that a killed run keeps its I/Os; but where that is compressed ([`Ios`]).
+//!   returns, so that a killed run keeps its I/Os; other formats than CSV cannot ([`Ios`]).
 //! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
 //! * Results are a function of what was recorded: two runs with the same
 //!   records and outcome give the same bytes, but for the fields named in
@@ -19,7 +19,6 @@
 //! * Names and texts may hold anything. They are quoted for the file in which
 //!   they end up.
 
-mod csv;
 mod distribution;
 mod error;
 mod failed;
@@ -27,6 +26,7 @@ pub mod figures;
 mod files;
 mod flash_page;
 mod folder;
+mod ios;
 mod jobs;
 mod jobs_page;
 mod latency;
@@ -43,10 +43,10 @@ mod text;
 mod timeline;
 pub mod units;
 
-pub use csv::{Ios, HEADER as CSV_HEADER};
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
+pub use ios::{Ios, HEADER as CSV_HEADER};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use provenance::section as provenance;
@@ -61,6 +61,8 @@ pub use text::text_summary;
 pub const IOS_FILE: &str = "ios.csv";
 /// Name of that file where it is compressed.
 pub const COMPRESSED_IOS_FILE: &str = "ios.csv.zst";
+/// Name of the file with one row per I/O by column.
+pub const PARQUET_IOS_FILE: &str = "ios.parquet";
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
 /// Name of the page.

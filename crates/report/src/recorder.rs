@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_run_events::{IoRecord, Outcome};
 
-use crate::csv::{IoCsv, Ios};
 use crate::distribution::EXACT_BOUND;
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
+use crate::ios::{Ios, Rows};
 use crate::jobs::Jobs;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
@@ -19,7 +19,7 @@ use crate::{run_page, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 pub struct Recorder {
     folder: ResultsFolder,
     /// `None` where the I/Os are not kept.
-    csv: Option<IoCsv>,
+    rows: Option<Box<dyn Rows>>,
     /// I/Os of a drive that are kept one by one, see [`EXACT_BOUND`].
     bound: usize,
     drives: Vec<DriveStatistics>,
@@ -80,14 +80,11 @@ impl Recorder {
         bound: usize,
         ios: Ios,
     ) -> Result<Self, ReportError> {
-        let csv = match ios.file() {
-            Some(name) => Some(IoCsv::create(folder.file(name)?, ios == Ios::Zst)?),
-            None => None,
-        };
+        let rows = ios.begin(&mut folder)?;
         // What is written at the end is not to fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
-        let mut recorder = Self { folder, csv, bound, drives: Vec::new(), jobs: None };
+        let mut recorder = Self { folder, rows, bound, drives: Vec::new(), jobs: None };
         for drive in drives {
             recorder.add_drive(drive);
         }
@@ -96,8 +93,8 @@ impl Recorder {
 
     /// One more drive; a record's [`IoRecord::drive`] of it is what this returns.
     pub fn add_drive(&mut self, drive: Drive) -> u16 {
-        if let Some(csv) = &mut self.csv {
-            csv.add_drive(&drive);
+        if let Some(rows) = &mut self.rows {
+            rows.add_drive(&drive);
         }
         self.drives.push(DriveStatistics::new(drive, self.bound));
         u16::try_from(self.drives.len() - 1).unwrap_or(u16::MAX)
@@ -109,7 +106,7 @@ impl Recorder {
         self.jobs = Some(Jobs::new(jobs, self.bound));
     }
 
-    /// Takes I/Os. They are in the file when this returns, but where it is compressed.
+    /// Takes I/Os. They are in the file when this returns, where its format allows that ([`Ios`]).
     ///
     /// # Errors
     /// Where the file cannot be written, or a record names a drive that is not
@@ -122,8 +119,8 @@ impl Recorder {
                 result = Err(ReportError::NoSuchDrive { index: record.drive, drives });
                 break;
             };
-            if let Some(csv) = &mut self.csv {
-                result = csv.row(record);
+            if let Some(rows) = &mut self.rows {
+                result = rows.row(record);
                 if result.is_err() {
                     break;
                 }
@@ -133,8 +130,8 @@ impl Recorder {
                 jobs.record(record);
             }
         }
-        if let Some(csv) = &mut self.csv {
-            csv.flush()?;
+        if let Some(rows) = &mut self.rows {
+            rows.flush()?;
         }
         result
     }
@@ -156,8 +153,8 @@ impl Recorder {
         wall: Duration,
         extra: Map<String, Value>,
     ) -> Result<Summary, ReportError> {
-        if let Some(csv) = self.csv.take() {
-            csv.finish()?;
+        if let Some(rows) = self.rows.take() {
+            rows.finish(&extra)?;
         }
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();

@@ -1,14 +1,17 @@
 //! A run's results as a reader finds them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use stasis_block::Operation;
 use stasis_report::{
-    comparable, text_summary, Drive, Ios, Recorder, ReportError, ResultsFolder, Summary,
+    comparable, text_summary, Drive, Ios, Recorder, ReportError, ResultsFolder, Summary, CSV_HEADER,
 };
 use stasis_run_events::{Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot};
 
@@ -354,6 +357,68 @@ fn compressed_rows_are_the_same_rows() {
     assert!(rows == fs::read(plain.path().join("ios.csv")).unwrap());
     assert!(bytes.len() * 4 < rows.len(), "{} of {}", bytes.len(), rows.len());
     assert!(!compressed.path().join("ios.csv").exists());
+}
+
+/// The rows of an `ios.parquet`, written as `ios.csv` has them.
+fn rows_of_parquet(path: &Path) -> Vec<Vec<String>> {
+    let file = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let field = |(name, field): (&String, &Field)| match (name.as_str(), field) {
+        ("fua", Field::Bool(yes)) => u8::from(*yes).to_string(),
+        ("code", Field::UShort(code)) => format!("{code:#x}"),
+        (_, Field::UShort(number)) => number.to_string(),
+        (_, Field::ULong(number)) => number.to_string(),
+        (_, Field::Str(word)) => word.clone(),
+        other => panic!("{other:?}"),
+    };
+    let rows = file.get_row_iter(None).unwrap();
+    rows.map(|row| row.unwrap().get_column_iter().map(field).collect()).collect()
+}
+
+#[test]
+fn rows_by_column_are_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..150_000).map(record).collect();
+    let drives = || vec![drive("a"), drive("odd, \"name\"")];
+    let claim = |name: &str| ResultsFolder::claim(&folder.path().join(name)).unwrap();
+    let mut plain = Recorder::within(claim("csv"), drives(), Ios::Csv).unwrap();
+    let mut columns = Recorder::within(claim("parquet"), drives(), Ios::Parquet).unwrap();
+    for piece in records.chunks(1000) {
+        plain.record(piece).unwrap();
+        columns.record(piece).unwrap();
+    }
+    finish(plain, 1);
+    let mut extra = Map::new();
+    extra.insert("stasis_version".into(), "1.2.3".into());
+    columns.finish(&outcome(1), "exact", Duration::from_secs(1), extra).unwrap();
+
+    let path = folder.path().join("parquet/ios.parquet");
+    let file = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    let metadata = file.metadata();
+    assert!(metadata.num_row_groups() > 1, "memory is bounded by the group");
+    let said = metadata.file_metadata().key_value_metadata().unwrap();
+    let version = said.iter().find(|entry| entry.key == "stasis_version").unwrap();
+    assert_eq!(version.value.as_deref(), Some("\"1.2.3\""));
+
+    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+    let schema = builder.schema();
+    assert_eq!(schema.field_with_name("submit_ns").unwrap().metadata()["unit"], "ns");
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names.join(","), CSV_HEADER);
+
+    let mut reader = csv::Reader::from_path(folder.path().join("csv/ios.csv")).unwrap();
+    let rows = rows_of_parquet(&path);
+    assert_eq!(rows.len(), records.len());
+    for (line, row) in reader.records().zip(&rows) {
+        assert!(line.unwrap().iter().eq(row.iter()), "{row:?}");
+    }
+}
+
+#[test]
+fn a_parquet_file_of_no_ios_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let claimed = ResultsFolder::claim(folder.path()).unwrap();
+    finish(Recorder::within(claimed, vec![drive("a")], Ios::Parquet).unwrap(), 1);
+    assert!(rows_of_parquet(&folder.path().join("ios.parquet")).is_empty());
 }
 
 #[test]

@@ -246,7 +246,7 @@ pub struct RunArguments {
     /// Folder for the results [default: results]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), or none
+    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), parquet (ios.parquet), or none
     #[arg(long, value_name = "FORM", default_value = "csv")]
     pub ios: Ios,
     /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
@@ -344,7 +344,7 @@ pub struct SimArguments {
     /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
-    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), or none
+    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), parquet (ios.parquet), or none
     #[arg(long, value_name = "FORM", default_value = "csv")]
     pub ios: Ios,
 }

@@ -1,0 +1,91 @@
+//! One row per I/O, written while the run goes on, in one of several formats.
+
+mod csv;
+mod parquet;
+
+use serde_json::{Map, Value};
+use stasis_run_events::IoRecord;
+
+use crate::folder::ResultsFolder;
+use crate::{Drive, ReportError};
+
+pub use csv::HEADER;
+
+/// Bytes of an LBA.
+const BLOCK: u64 = 512;
+
+/// How a run's I/Os are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ios {
+    /// In `ios.csv`. What has been recorded is in the file, so that a killed run keeps it.
+    #[default]
+    Csv,
+    /// In `ios.csv.zst`, compressed by zstd (RFC 8878) to a sixth or so. A killed run loses
+    /// the last few thousand.
+    Zst,
+    /// In `ios.parquet`, by column and with units, for pandas, Polars and DuckDB. A killed
+    /// run leaves a file that cannot be read.
+    Parquet,
+    /// Not at all.
+    None,
+}
+
+impl Ios {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Csv, Self::Zst, Self::Parquet, Self::None];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Zst => "zst",
+            Self::Parquet => "parquet",
+            Self::None => "none",
+        }
+    }
+
+    /// Begins the file in a results folder; `None` where the I/Os are not kept.
+    pub(crate) fn begin(
+        self,
+        folder: &mut ResultsFolder,
+    ) -> Result<Option<Box<dyn Rows>>, ReportError> {
+        Ok(Some(match self {
+            Self::Csv => Box::new(csv::IoCsv::create(folder.file(crate::IOS_FILE)?, false)?),
+            Self::Zst => {
+                Box::new(csv::IoCsv::create(folder.file(crate::COMPRESSED_IOS_FILE)?, true)?)
+            }
+            Self::Parquet => {
+                Box::new(parquet::IoParquet::create(folder.file(crate::PARQUET_IOS_FILE)?)?)
+            }
+            Self::None => return Ok(None),
+        }))
+    }
+}
+
+impl std::str::FromStr for Ios {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|ios| ios.name() == word);
+        found.ok_or_else(|| "must be csv, zst, parquet or none".to_owned())
+    }
+}
+
+/// What a file can say of its run when the run is over.
+pub(crate) type Footer = Map<String, Value>;
+
+/// A file of rows.
+pub(crate) trait Rows {
+    /// One more drive; a record's [`IoRecord::drive`] counts them.
+    fn add_drive(&mut self, drive: &Drive);
+
+    /// Appends a row. It reaches the file at [`Self::flush`] at the latest, where the format
+    /// allows that.
+    fn row(&mut self, record: &IoRecord) -> Result<(), ReportError>;
+
+    /// Hands the rows to the system, where the format allows that.
+    fn flush(&mut self) -> Result<(), ReportError>;
+
+    /// Nothing more comes.
+    fn finish(self: Box<Self>, footer: &Footer) -> Result<(), ReportError>;
+}
