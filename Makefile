@@ -23,10 +23,10 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test slow-test test-on conformance bench docs install clean
+.PHONY: help setup build guest demo test lint unit-test system-test slow-test test-on test-packages conformance bench docs install package clean
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing: Debian packages, the Rust toolchain
 	@scripts/setup
@@ -99,6 +99,14 @@ install: build ## Install the program with completions and man pages (PREFIX, DE
 	$(STASIS) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_stasis
 	install --directory $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(STASIS) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/stasis.fish
+
+package: ## Make what users install, in target/package: a .deb, a Python wheel, an OCI image; PACKAGES= some of: deb wheel oci
+	@scripts/setup --packaging
+	cargo build --locked --profile dist --package stasis
+	@scripts/package $(PACKAGES)
+
+test-packages: ## Install each of target/package on Debian 13 and use it, and run the action's steps (PACKAGES= some of: deb wheel oci action)
+	@scripts/test-on trixie packages || [ $$? -eq 77 ]
 
 clean: ## Remove what was built; guests in the cache stay
 	cargo clean
