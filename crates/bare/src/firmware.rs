@@ -3,6 +3,10 @@
 //! It switches to 64-bit mode on the page tables of the image (`image.rs`), sets
 //! up system calls, and jumps. It touches no device, so nothing of it depends on
 //! QEMU's version or on other firmware.
+//!
+//! CR0.WP and the bits of CR4 are what 64-bit kernels set: QEMU forgets its
+//! translations once more on the way in and out for each that the guest and the
+//! host do not share.
 
 use crate::layout::{FIRMWARE, FIRMWARE_LENGTH, PAGE_TABLES, PARAMETERS};
 use std::arch::global_asm;
@@ -34,7 +38,7 @@ global_asm!(
     "movw %ax, %ss",
     "movw %ax, %fs",
     "movw %ax, %gs",
-    "movl $0x10620, %eax", // FSGSBASE, OSXMMEXCPT, OSFXSR, PAE
+    "movl $0x3106b0, %eax", // SMAP, SMEP, FSGSBASE, OSXMMEXCPT, OSFXSR, PGE, PAE, PSE
     "movl %eax, %cr4",
     "movl ${page_tables}, %eax",
     "movl %eax, %cr3",
@@ -42,7 +46,7 @@ global_asm!(
     "movl $0x1901, %eax", // EFER: SVME, NXE, LME, SCE
     "xorl %edx, %edx",
     "wrmsr",
-    "movl $0x80000033, %eax", // PG, NE, ET, MP, PE
+    "movl $0x80010033, %eax", // PG, WP, NE, ET, MP, PE
     "movl %eax, %cr0",
     "ljmpl $24, $({firmware} + 4f - stasis_firmware_start)",
     ".code64",

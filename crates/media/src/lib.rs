@@ -106,6 +106,12 @@ pub trait Medium: Send {
         true
     }
 
+    /// Whether [`Medium::submit`] does nothing that takes time, so that how long it
+    /// takes need not be measured. Never changes.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
     /// Descriptors of which one is readable whenever [`Medium::poll`] has
     /// something to give, until it did. None where nothing finishes but while
     /// the medium is called, and under [`Execution::Asynchronous`]. Never
@@ -133,6 +139,9 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
     }
     fn discard_zeroes(&self) -> bool {
         (**self).discard_zeroes()
+    }
+    fn is_immediate(&self) -> bool {
+        (**self).is_immediate()
     }
     fn descriptors(&self) -> Vec<RawFd> {
         (**self).descriptors()

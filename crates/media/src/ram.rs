@@ -133,6 +133,10 @@ impl Medium for Ram {
     fn in_flight(&self) -> usize {
         self.finished.len()
     }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

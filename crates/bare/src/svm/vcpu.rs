@@ -535,12 +535,14 @@ impl Vcpu {
         let (info, address) = (self.vmcb.get(EXIT_INFO_1), self.vmcb.get(EXIT_INFO_2));
         let Self { context, vmcb, .. } = self;
         let rip = vmcb.get(RIP);
-        let instruction = access::decode(vmcb, nested);
-        let access = instruction.as_ref().and_then(|instruction| {
-            access::access(instruction, info & WRITE != 0, context, vmcb, nested)
+        let (code, writes) = (access::fetch(vmcb, nested), info & WRITE != 0);
+        let plain = if writes { code.store(context, vmcb) } else { None };
+        let access = plain.or_else(|| {
+            let instruction = code.decode()?;
+            access::access(&instruction, writes, context, vmcb, nested)
         });
         let Some(access) = access else {
-            let what = instruction.map_or("unreadable".into(), |i| format!("{:?}", i.code()));
+            let what = code.decode().map_or("unreadable".into(), |i| format!("{:?}", i.code()));
             let text = format!("{what} at {rip:#x} on the device memory at {address:#x}");
             return Served::Outside(What::Unsupported(text));
         };

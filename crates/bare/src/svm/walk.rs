@@ -24,22 +24,19 @@ pub(super) fn translate(vmcb: &Vmcb, nested: &Nested, linear: u64) -> Option<(u6
     }
     // AMD64 APM vol. 2, 5.3.
     let mut table = vmcb.get(CR3) & ADDRESS;
-    let mut span: u64 = 1 << 39;
+    let mut shift = 39;
     loop {
-        let mut entry = [0; 8];
-        if !nested.read(table + linear / span % 512 * 8, &mut entry) {
-            return None;
-        }
-        let entry = u64::from_le_bytes(entry);
+        let entry = nested.word(table + (linear >> shift & 511) * 8)?;
         if entry & PRESENT == 0 {
             return None;
         }
-        if span == 4096 || (span <= 1 << 30 && entry & LARGE != 0) {
-            let offset = linear % span;
+        if shift == 12 || (shift <= 30 && entry & LARGE != 0) {
+            let span = 1 << shift;
+            let offset = linear & (span - 1);
             return Some((entry & ADDRESS & !(span - 1) | offset, 4096 - offset % 4096));
         }
         table = entry & ADDRESS;
-        span /= 512;
+        shift -= 9;
     }
 }
 
