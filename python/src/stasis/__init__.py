@@ -31,6 +31,7 @@ from .experiment import (
 from .ios import Ios
 from .result import Result
 from .run import CrashTest, crash_test, crash_test_async, run, run_async, simulate, simulate_async
+from .study import Study, StudyResult, sweep
 
 __all__ = [
     "Comparison",
@@ -50,7 +51,9 @@ __all__ = [
     "ResultsError",
     "Serve",
     "StasisError",
+    "Study",
     "StudyError",
+    "StudyResult",
     "Workload",
     "Zones",
     "Zrwa",
@@ -62,4 +65,5 @@ __all__ = [
     "run_async",
     "simulate",
     "simulate_async",
+    "sweep",
 ]

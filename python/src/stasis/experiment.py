@@ -62,7 +62,7 @@ class Table:
     PLACE: ClassVar[str] = ""
 
     @classmethod
-    def keys(cls) -> dict[str, dataclasses.Field[Any]]:
+    def key_fields(cls) -> dict[str, dataclasses.Field[Any]]:
         """The keys in the file, and the field that holds each."""
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
         return {
@@ -77,7 +77,7 @@ class Table:
 
         Raises ``ExperimentError`` for a key that there is not.
         """
-        keys = cls.keys()
+        keys = cls.key_fields()
         found: dict[str, Any] = {}
         for key, value in values.items():
             if key not in keys:
@@ -98,8 +98,8 @@ class Table:
     def to_dict(self) -> dict[str, Any]:
         """The table as the TOML file has it, without what is left to the program."""
         table = {}
-        for key, each in self.keys().items():
-            value = _plain(getattr(self, each.name))
+        for key, each in self.key_fields().items():
+            value = plain(getattr(self, each.name))
             if value is not None and value != []:
                 table[key] = value
         return table
@@ -122,15 +122,16 @@ def _read(name: str, value: Any) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as TOML has it."""
     if isinstance(value, Table):
         return value.to_dict()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items() if each is not None}
+        return {str(key): plain(each) for key, each in value.items() if each is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value
 
 

@@ -1,0 +1,146 @@
+"""A study's results together: Parquet, partitioned by the axes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+
+from ..errors import ResultsError
+from ..result import read_json
+from .axes import Values
+from .points import Point
+
+__all__ = ["figures_of", "read_dataset", "write_dataset"]
+
+#: The longest name of a partition; a file system's limit is 255 bytes (NAME_MAX).
+_LONGEST = 200
+
+
+def write_dataset(folder: Path, finished: Sequence[Point], ios: bool) -> None:
+    """Writes ``figures`` and, where points kept their I/Os, ``ios``, each at once."""
+    rows = {point.key: figures_of(read_json(folder / "points" / point.key / "summary.json")) for point in finished}
+    schema = _schema(row for point in rows.values() for row in point)
+    with _replaced(folder / "figures") as figures:
+        for point in finished:
+            to = figures / _partition(point.values) / f"{point.key[:16]}.parquet"
+            to.parent.mkdir(parents=True, exist_ok=True)
+            filled = [{"point": point.key, **row} for row in rows[point.key]]
+            pa.parquet.write_table(pa.Table.from_pylist(filled, schema=schema), to)
+    if not ios:
+        return
+    with _replaced(folder / "ios") as all_ios:
+        for point in finished:
+            to = all_ios / _partition(point.values) / f"{point.key[:16]}.parquet"
+            to.parent.mkdir(parents=True, exist_ok=True)
+            _link(folder / "points" / point.key / "ios.parquet", to)
+
+
+class _replaced:
+    """A folder that takes another's place once it is whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._new = folder.with_name(f".{folder.name}.new")
+
+    def __enter__(self) -> Path:
+        shutil.rmtree(self._new, ignore_errors=True)
+        self._new.mkdir()
+        return self._new
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.rename(self._new, self._folder)
+        else:
+            shutil.rmtree(self._new, ignore_errors=True)
+
+
+def _link(source: Path, to: Path) -> None:
+    try:
+        os.link(source, to)
+    except OSError:
+        shutil.copyfile(source, to)
+
+
+def _partition(values: Values) -> Path:
+    """`axis=value/...`, as Hive writes it."""
+    parts = [
+        f"{quote(name, safe='.-_')}={quote(_text(value), safe='.-_')[:_LONGEST]}" for name, value in values.items()
+    ]
+    return Path(*parts)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def figures_of(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row for each drive and operation that has an I/O, without what does not repeat."""
+    rows = []
+    for drive in summary["drives"]:
+        inside = _numbers(drive.get("inside", {}), "inside")
+        for operation, figures in drive.items():
+            if not isinstance(figures, dict) or not figures.get("count"):
+                continue
+            row: dict[str, Any] = {
+                "drive": drive["name"],
+                "operation": operation,
+                "exit_status": summary["exit_status"],
+                "virtual_seconds": float(summary["virtual_seconds"]),
+                "count": figures["count"],
+                "bytes": figures["bytes"],
+                "errors": figures["errors"],
+            }
+            for which in ("target_ns", "delivered_ns"):
+                for name, value in figures[which].items():
+                    row[f"{which[:-3]}_{name}_ns"] = float(value)
+            rows.append({**row, **inside})
+    return rows
+
+
+def _numbers(values: Any, name: str) -> dict[str, float]:
+    """The numbers of a table, by their dotted names."""
+    found: dict[str, float] = {}
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if isinstance(value, dict):
+            found.update(_numbers(value, f"{name}.{key}"))
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            found[f"{name}.{key}"] = float(value)
+    return found
+
+
+def _schema(rows: Iterable[Mapping[str, Any]]) -> pa.Schema:
+    """The columns of all points: those that some do not have are empty there."""
+    fields: dict[str, pa.DataType] = {"point": pa.string()}
+    for row in rows:
+        for name, value in row.items():
+            if name not in fields:
+                fields[name] = {str: pa.string(), int: pa.int64(), float: pa.float64()}[type(value)]
+    # Units as in ios.parquet.
+    units = {name: {"unit": "ns"} for name in fields if name.endswith("_ns")}
+    return pa.schema([pa.field(name, kind, metadata=units.get(name)) for name, kind in fields.items()])
+
+
+def read_dataset(folder: Path) -> pa.Table:
+    """The data set below a folder as one table, axes among its columns.
+
+    Raises `ResultsError` where it is not there, or a file of it is cut off.
+    """
+    if not folder.is_dir():
+        raise ResultsError(f"{folder} is missing: the study kept none, or has not been run")
+    try:
+        return pa.dataset.dataset(folder, partitioning="hive").to_table()
+    except (pa.ArrowException, OSError) as error:
+        raise ResultsError(
+            f"cannot read {folder}: {error}. A file is cut off or damaged; run the study again: what is finished "
+            "stays, and the data set is made anew"
+        ) from error

@@ -1,0 +1,162 @@
+"""A study: an experiment or a simulation, and the axes along which it varies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from .._toml import tomllib
+from ..errors import ExperimentError, StudyError
+from ..experiment import Experiment, plain, unknown_key
+from .axes import Values, flattened, points_of, read_csv, values_of
+from .jobs import SIMULATE, with_value
+
+__all__ = ["Study"]
+
+_KEYS = ("name", "results", "experiment", "simulate", "axes", "points", "where", "ios", "memory", "report")
+
+
+@dataclass
+class Study:
+    """What ``STUDY.toml`` says; as there, it has either an experiment or a simulation."""
+
+    name: str
+    experiment: Optional[Experiment] = None
+    #: The options of ``stasis sim`` (docs/sim.md): ``model``, ``workload``, ``size``, ...
+    simulate: Optional[Mapping[str, Any]] = None
+    #: The values of each key: a list, a range ``"1..10"``, ``{"files": "jobs/*.fio"}``.
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    #: Points that are listed, or a CSV of them. Each is combined with all that the axes give.
+    points: Union[str, Path, Sequence[Mapping[str, Any]], None] = None
+    #: A condition: points that it does not hold for are left out.
+    where: Optional[str] = None
+    #: ``parquet`` keeps each point's I/Os, ``none`` only its figures.
+    ios: str = "none"
+    #: What a point takes of a host's memory; by default by what the experiment has.
+    memory: Union[int, str, None] = None
+    #: Whether each point keeps its ``report.html``.
+    report: bool = False
+    #: The folder that relative paths start from.
+    base: Path = field(default_factory=Path.cwd)
+    #: The folder of the results; by default ``NAME-study``.
+    results: Union[str, Path, None] = None
+
+    @classmethod
+    def read(cls, path: Union[str, Path]) -> Study:
+        """Reads a study's file; its relative paths start at its folder.
+
+        Raises `StudyError` with the place.
+        """
+        path = Path(path)
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise StudyError(f"cannot read {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise StudyError(f"{path}: {error}") from error
+        try:
+            return cls._from_dict(values, path)
+        except (ExperimentError, StudyError) as error:
+            raise StudyError(f"{path}: {error}") from error
+
+    @classmethod
+    def _from_dict(cls, values: dict[str, Any], path: Path) -> Study:
+        for key in values:
+            if key not in _KEYS:
+                raise StudyError(unknown_key(key, dict.fromkeys(_KEYS), "a study"))
+        base = path.resolve().parent
+        experiment = values.pop("experiment", None)
+        if isinstance(experiment, str):
+            experiment = Experiment.read(base / experiment)
+        elif experiment is not None:
+            experiment = Experiment.from_dict(experiment)
+            experiment.base = base
+        values["axes"] = flattened(values.get("axes", {}))
+        values.setdefault("name", path.stem)
+        return cls(experiment=experiment, base=base, **values)
+
+    def __post_init__(self) -> None:
+        if (self.experiment is None) == (self.simulate is None):
+            raise StudyError("a study has either an `experiment` or a `simulate`; give one of the two")
+        if self.ios not in ("none", "parquet"):
+            raise StudyError(f'ios is {self.ios!r}, but must be "none" or "parquet"')
+        for key in self.simulate or ():
+            if key not in (*SIMULATE, "variable"):
+                raise StudyError(unknown_key(key, dict.fromkeys(SIMULATE), "[simulate]"))
+
+    @property
+    def kind(self) -> str:
+        """``run`` or ``sim``."""
+        return "run" if self.experiment is not None else "sim"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the results."""
+        return Path(self.results) if self.results is not None else Path(f"{self.name}-study")
+
+    @property
+    def job_base(self) -> Path:
+        """The folder that the job's relative paths start from."""
+        if self.experiment is not None:
+            return self.experiment.base or self.base
+        return self.base
+
+    def values(self) -> list[Values]:
+        """Every point of the study, as the values of its axes."""
+        flat = flattened(self.axes)
+        axes = {name: values_of(name, said, self.job_base) for name, said in flat.items()}
+        source = "the points"
+        listed: list[Values] = []
+        if isinstance(self.points, (str, Path)):
+            source = str(self.points)
+            listed = read_csv(self.base / self.points)
+        elif self.points is not None:
+            listed = [flattened(point) for point in self.points]
+            if not listed:
+                raise StudyError("the study lists no points; list some, or leave `points` out")
+        return points_of(axes, listed, self.where, source)
+
+    def job(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What a point asks of the program.
+
+        Raises `StudyError` for an axis that names no key, and for two that set the same.
+        """
+        if self.experiment is not None:
+            job = self.experiment.to_dict()
+            job.pop("results", None)
+        else:
+            job = plain(self.simulate)
+        # A table before what differs in it.
+        for key in sorted(values, key=lambda key: key.count(".")):
+            job = with_value(job, self.kind, key, values[key])
+        return job
+
+    def contradictions(self, values: Mapping[str, Any]) -> None:
+        """Raises `StudyError` where two axes set the same, as by a drive's name and by its place."""
+        job = self.job(values)
+        places: dict[str, str] = {}
+        for key in values:
+            # Where the value lands, told by what differs with a mark there.
+            place = _difference(job, with_value(job, self.kind, key, _MARK))
+            if place in places:
+                raise StudyError(f"the axes `{places[place]}` and `{key}` set the same; take one of the two away")
+            places[place] = key
+
+
+#: A value that nothing has.
+_MARK = "\0"
+
+
+def _difference(one: Any, other: Any, at: str = "") -> str:
+    """The place where two tables differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in other:
+            if one.get(key) != other[key]:
+                return _difference(one.get(key), other[key], f"{at}.{key}")
+    if isinstance(one, list) and isinstance(other, list):
+        for index, (left, right) in enumerate(zip(one, other)):
+            if left != right:
+                return _difference(left, right, f"{at}.{index}")
+    return at

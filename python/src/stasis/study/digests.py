@@ -1,0 +1,45 @@
+"""Digests of what decides a point's results."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import StudyError
+
+__all__ = ["canonical", "digest_of"]
+
+
+def canonical(value: Any) -> bytes:
+    """The same bytes for the same value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, or of a folder's names and contents; of what was read before and has not
+    changed since, it is remembered.
+
+    Raises `StudyError`.
+    """
+    try:
+        stat = path.stat()
+        if path.is_dir():
+            names = sorted(each for each in path.rglob("*") if each.is_file())
+            return hashlib.sha256(
+                canonical([[str(each.relative_to(path)), digest_of(each)] for each in names])
+            ).hexdigest()
+        return _digest(str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    except OSError as error:
+        raise StudyError(f"cannot read {path}: {error.strerror}") from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest(path: str, _inode: int, _size: int, _changed: int) -> str:
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest()

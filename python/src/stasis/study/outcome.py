@@ -1,0 +1,117 @@
+"""What came of a study."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..errors import ResultsError
+from ..ios import Ios
+from ..result import Result
+from .dataset import read_dataset
+from .page import body_of
+from .points import Point
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+__all__ = ["Failure", "StudyResult"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A point, and what is wrong with it."""
+
+    point: str
+    key: str
+    message: str
+
+
+@dataclass
+class StudyResult:
+    """A study's results. Shows itself as plots in a notebook."""
+
+    name: str
+    #: The study's folder.
+    folder: Path
+    #: The keys along which the study varies.
+    axes: list[str]
+    #: How many points the study has.
+    total: int
+    finished: list[Point]
+    #: Points that could not be computed.
+    failures: list[Failure] = field(default_factory=list)
+    #: How many points were computed again on another worker.
+    verified: int = 0
+    #: Of these, those whose bytes differ.
+    differences: list[Failure] = field(default_factory=list)
+    #: How many points this call computed; the others were finished.
+    computed: int = 0
+    #: How long this call took, and the programs that it ran together (s).
+    elapsed: float = 0.0
+    own_seconds: float = 0.0
+    workers: int = 0
+
+    @functools.cached_property
+    def figures(self) -> pa.Table:
+        """One row for each point, drive and operation, with the axes as columns."""
+        return read_dataset(self.folder / "figures")
+
+    @functools.cached_property
+    def ios(self) -> Ios:
+        """Every I/O of every point, with the axes as columns; of a study with `ios = "parquet"`."""
+        return Ios(read_dataset(self.folder / "ios"))
+
+    @property
+    def report(self) -> Path:
+        """``report.html``, a self-contained page."""
+        return self.folder / "report.html"
+
+    @property
+    def ok(self) -> bool:
+        """Whether all points are finished, and those that were compared repeat."""
+        return not self.failures and not self.differences
+
+    def results(self) -> Sequence[Result]:
+        """Each finished point's results."""
+        return [Result(self.folder / "points" / each.key, label=each.label()) for each in self.finished]
+
+    def result(self, **values: Any) -> Result:
+        """The one point with these values; axes by the last part of their keys.
+
+        Raises `ResultsError` where none or several have them.
+        """
+
+        def has(point: Point) -> bool:
+            short = {name.rsplit(".", 1)[-1].replace("-", "_"): value for name, value in point.values.items()}
+            return all({**short, **point.values}.get(name) == value for name, value in values.items())
+
+        found = [each for each in self.finished if has(each)]
+        if len(found) != 1:
+            raise ResultsError(f"{len(found)} finished points have {values}; name more or other axes")
+        return Result(self.folder / "points" / found[0].key, label=found[0].label())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`figures` as a frame of pandas."""
+        return self.figures.to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """`figures` as a frame of Polars."""
+        import polars
+
+        frame = polars.from_arrow(self.figures, rechunk=False)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def __repr__(self) -> str:
+        state = f"{len(self.finished):,} of {self.total:,} points"
+        return f"<StudyResult {self.name} in {self.folder}: {state}, {len(self.failures):,} failed>"
+
+    def _repr_html_(self) -> str:
+        return body_of(self)

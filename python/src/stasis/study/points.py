@@ -1,0 +1,160 @@
+"""Points: what decides each, and the key that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from .._paths import model_with_paths, with_paths
+from ..errors import StudyError
+from .axes import Values
+from .definition import Study
+from .digests import canonical, digest_of
+from .guests import GuestFolder, made
+from .jobs import with_variables
+
+__all__ = ["Input", "Point", "points_with_keys"]
+
+#: Changes where the same words come to mean something else, so that nothing old is taken for new.
+FORMAT = 1
+#: What a simulation takes of memory beside its model's map, and what the program and QEMU take
+#: beside a guest: measured with `/usr/bin/time -v`, rounded up.
+_SIMULATION = 256 << 20
+_BESIDE_GUEST = 768 << 20
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "k": 1000}
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file that a point reads."""
+
+    path: str
+    digest: str
+    size: int
+    #: Whether the run also writes it, so that it gets a copy.
+    medium: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its place among a point's inputs. The file keeps its own name: a guest sees it."""
+        return f"{self.digest[:16]}/{Path(self.path).name}"
+
+
+@dataclass
+class Point:
+    """One point of a study."""
+
+    values: Values
+    #: What the program is asked, with inputs at ``@DIGEST/NAME``.
+    job: dict[str, Any]
+    inputs: list[Input]
+    #: The hash of all that decides the results.
+    key: str = ""
+    memory: int = 0
+    guest: Optional[GuestFolder] = None
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def label(self) -> str:
+        """The point as a person reads it."""
+        return ", ".join(f"{name} = {value}" for name, value in self.values.items()) or "the only point"
+
+
+def points_with_keys(study: Study, program: Path) -> list[Point]:
+    """The study's points, each with its key.
+
+    Raises `StudyError` for inputs that are missing and for points that are the same.
+    """
+    program_digest = digest_of(program)
+    points = [_point(study, values) for values in study.values()]
+    guests: dict[bytes, GuestFolder] = {}
+    seen: dict[str, Point] = {}
+    for point in points:
+        if study.kind == "run":
+            recipe = {key: value for key, value in point.job.get("guest", {}).items() if key not in ("files", "stdin")}
+            known = canonical(recipe)
+            if known not in guests:
+                guests[known] = made(program, recipe)
+            point.guest = guests[known]
+        guest = point.guest.digest if point.guest else ""
+        decides = [FORMAT, study.kind, point.job, point.variables, program_digest, guest, study.ios]
+        point.key = hashlib.sha256(canonical(decides)).hexdigest()
+        if point.key in seen:
+            raise StudyError(
+                f"two points ask the same: {seen[point.key].label()}, and {point.label()}; take one of the two away"
+            )
+        seen[point.key] = point
+    return points
+
+
+def _point(study: Study, values: Values) -> Point:
+    job = with_variables(study.job(values))
+    variables = job.pop("variable", {})
+    inputs: dict[str, Input] = {}
+
+    def change(path: str, what: str) -> str:
+        absolute = study.job_base / path
+        if what == "medium" and not absolute.exists():
+            # The run makes it, in the point's own folder.
+            return "@new/" + absolute.name
+        found = Input(str(absolute), digest_of(absolute), _size(absolute), what == "medium")
+        inputs[found.name] = found
+        return "@" + found.name
+
+    job = with_paths(job, change) if study.kind == "run" else _with_simulated_paths(job, change, study.job_base)
+    memory = _bytes(study.memory) if study.memory is not None else _memory(study.kind, job)
+    return Point(values, job, list(inputs.values()), memory=memory, variables=variables)
+
+
+def _with_simulated_paths(job: dict[str, Any], change: Any, base: Path) -> dict[str, Any]:
+    changed = dict(job)
+    model = job.get("model")
+    if model is None:
+        raise StudyError("[simulate] has no `model`; add one, or an axis `model`")
+    if isinstance(model, str) and ":" not in model and (base / model).is_file():
+        changed["model"] = change(model, "input")
+    else:
+        changed["model"] = model_with_paths(model, change)
+    if ("workload" in job) == ("trace" in job):
+        raise StudyError("[simulate] has either a `workload` or a `trace`; give one of the two")
+    if "[" not in job.get("workload", "["):
+        changed["workload"] = change(job["workload"], "input")
+    if "trace" in job:
+        changed["trace"] = change(job["trace"], "input")
+    return changed
+
+
+def _size(path: Path) -> int:
+    return 0 if path.is_dir() else os.stat(path).st_size
+
+
+def _bytes(size: Any) -> int:
+    """A size as the program reads it, roughly: for a host's memory only.
+
+    Raises `StudyError`.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:i?B)?\s*", str(size))
+    if found is None:
+        raise StudyError(f'memory is {size!r}; write bytes, or a size such as "2GiB"')
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _memory(kind: str, job: Mapping[str, Any]) -> int:
+    """What a point takes of a host's memory."""
+    if kind == "sim":
+        return _SIMULATION
+    machines = job.get("machine", {})
+    machines = [machines] if isinstance(machines, dict) else machines
+    drives = [*job.get("drive", []), *(drive for each in machines for drive in each.get("drive", []))]
+    total = _BESIDE_GUEST + sum(_bytes(each.get("memory", "1GiB")) for each in machines)
+    for drive in drives:
+        medium = drive.get("medium", "")
+        if isinstance(medium, dict) and "ram" in medium:
+            total += _bytes(medium["ram"])
+        elif isinstance(medium, str) and medium.startswith("ram:"):
+            total += _bytes(medium[len("ram:") :])
+    return total

@@ -1,0 +1,240 @@
+"""Where points are computed: on a Dask cluster, or by any executor of `concurrent.futures`."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional, Protocol, Union
+
+from ..errors import StudyError
+from .task import Outcome, Task, compute, who
+
+__all__ = ["DaskPool", "ExecutorPool", "Pool", "pool_of"]
+
+#: How long a scheduler has to answer, and a cluster's first worker to be there (s).
+CONNECT = 10.0
+FIRST_WORKER = 600.0
+#: How many workers one point may take with it before it counts as failed.
+DEATHS = 10
+
+
+#: Contents of files by their digest.
+Contents = Mapping[str, bytes]
+
+
+def _of(task: Task, contents: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the contents those that a task needs."""
+    needs = [digest for _, digest, _ in task.inputs.values()] + ([task.guest[1]] if task.guest else [])
+    return {digest: contents[digest] for digest in needs if digest in contents}
+
+
+class Pool(Protocol):
+    """Workers."""
+
+    #: What a person calls it.
+    name: str
+
+    def workers(self) -> int:
+        """How many points are computed at once."""
+
+    def run(
+        self, tasks: Sequence[Task], contents: Contents, avoid: Optional[Mapping[str, str]] = None
+    ) -> Iterator[Outcome]:
+        """Computes the tasks, in any order. ``contents`` has what the workers do not see, by digest;
+        ``avoid`` names for a task's key the worker that is not to have it.
+
+        Raises `StudyError` where no worker is left.
+        """
+
+
+class ExecutorPool:
+    """Any executor of `concurrent.futures`."""
+
+    def __init__(self, executor: concurrent.futures.Executor, workers: Optional[int] = None) -> None:
+        self.name = type(executor).__name__
+        self._executor = executor
+        self._workers = workers or getattr(executor, "_max_workers", None) or 1
+
+    def workers(self) -> int:
+        return int(self._workers)
+
+    def run(
+        self, tasks: Sequence[Task], contents: Contents, avoid: Optional[Mapping[str, str]] = None
+    ) -> Iterator[Outcome]:
+        # As many as keep all workers busy, so that a long study does not fill the queue.
+        waiting = iter(tasks)
+        futures: dict[concurrent.futures.Future[Outcome], Task] = {}
+
+        def more() -> None:
+            for task in waiting:
+                futures[self._executor.submit(compute, task, _of(task, contents))] = task
+                if len(futures) >= 4 * self.workers():
+                    return
+
+        more()
+        while futures:
+            done, _ = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                task = futures.pop(future)
+                try:
+                    yield future.result()
+                except concurrent.futures.BrokenExecutor as error:
+                    raise StudyError(
+                        f"the executor has broken: {error}. What is finished stays: run the study again"
+                    ) from error
+                except Exception as error:
+                    yield Outcome(task.key, failed=f"{type(error).__name__}: {error}", worker="unknown")
+            more()
+
+
+class DaskPool:
+    """The workers of a Dask cluster."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self.name = name
+        self._client = client
+
+    def workers(self) -> int:
+        return sum(self._client.nthreads().values())
+
+    def everywhere(self, function: Any, *arguments: Any) -> dict[str, Any]:
+        """Calls a function on every worker: what each gave, by its address."""
+        found: dict[str, Any] = self._client.run(function, *arguments)
+        return found
+
+    def run(
+        self, tasks: Sequence[Task], contents: Contents, avoid: Optional[Mapping[str, str]] = None
+    ) -> Iterator[Outcome]:
+        from distributed import as_completed
+
+        addresses = {name: address for address, name in self._client.run(who).items()} if avoid else {}
+        # Once to each worker, not with each task.
+        here = {digest: self._client.scatter(content, broadcast=True) for digest, content in contents.items()}
+        futures: dict[Any, Task] = {}
+        for task in tasks:
+            others = None
+            if avoid and avoid.get(task.key) in addresses and len(addresses) > 1:
+                others = [address for name, address in addresses.items() if name != avoid[task.key]]
+            # Not `pure`: each key is asked for once, and again where it is to be compared.
+            futures[self._client.submit(compute, task, _of(task, here), pure=False, workers=others)] = task
+        completed = as_completed(list(futures))
+        for future in completed:
+            task = futures.pop(future)
+            try:
+                yield future.result()
+            except Exception as error:
+                # KilledWorker says that it took `DEATHS` workers with it.
+                yield Outcome(task.key, failed=f"{type(error).__name__}: {error}", worker="unknown")
+            finally:
+                # What the cluster holds of it goes.
+                future.release()
+
+
+def _needs_dask(error: ImportError) -> StudyError:
+    return StudyError(
+        f"sweeps run on Dask, which is not here ({error.name}): pip install 'stasis[study]', or give an executor"
+    )
+
+
+@contextlib.contextmanager
+def pool_of(
+    on: Union[str, concurrent.futures.Executor, Any, None], *, workers: Optional[int], memory: int
+) -> Iterator[Pool]:
+    """The workers that ``on`` means: none for this machine's cores, ``tcp://...`` for a scheduler,
+    ``slurm``, an executor, or a client of Dask's. ``memory`` is what a point takes (bytes).
+
+    Raises `StudyError` for a cluster that is not there.
+    """
+    if isinstance(on, concurrent.futures.Executor):
+        yield ExecutorPool(on, workers)
+        return
+    try:
+        import distributed
+    except ImportError as error:
+        raise _needs_dask(error) from error
+    if isinstance(on, distributed.Client):
+        yield DaskPool(on, "a Dask cluster")
+        return
+    # A worker's death is its points' only; and what it was given is one point at a time.
+    import dask
+
+    settings = {
+        "distributed.scheduler.allowed-failures": DEATHS,
+        "distributed.scheduler.worker-saturation": 1.0,
+        "distributed.worker.memory.terminate": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.target": False,
+    }
+    with dask.config.set(settings), contextlib.ExitStack() as stack:
+        if on is None or on == "local":
+            yield DaskPool(_local(stack, workers, memory), "this machine")
+        elif on == "slurm":
+            yield DaskPool(_slurm(stack, workers, memory), "Slurm")
+        elif isinstance(on, str) and "://" in on:
+            yield DaskPool(_existing(stack, on), on)
+        else:
+            raise StudyError(f'a study cannot run on {on!r}; write "tcp://HOST:PORT" of a Dask scheduler, or "slurm"')
+
+
+def _local(stack: contextlib.ExitStack, workers: Optional[int], memory: int) -> Any:
+    import distributed
+
+    cores = len(os.sched_getaffinity(0))
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if memory > has:
+        raise StudyError(
+            f"a point takes {memory / 2**30:.1f} GiB of memory, and this machine has {has / 2**30:.1f}; "
+            "say `memory` in the study if that is wrong, or run it --on a cluster"
+        )
+    count = workers or max(1, min(cores, has // memory))
+    cluster = stack.enter_context(
+        distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            # The program's memory is not the worker's, which would watch its own only.
+            memory_limit=0,
+            dashboard_address=None,
+            silence_logs="CRITICAL",
+        )
+    )
+    return stack.enter_context(distributed.Client(cluster))
+
+
+def _existing(stack: contextlib.ExitStack, address: str) -> Any:
+    import distributed
+
+    try:
+        client = stack.enter_context(distributed.Client(address, timeout=CONNECT))
+    except (OSError, TimeoutError, ValueError) as error:
+        raise StudyError(
+            f"no Dask scheduler answers at {address} ({error}); start one with `dask scheduler`, and workers with "
+            "`dask worker ADDRESS --nthreads 1`"
+        ) from error
+    if not client.nthreads():
+        raise StudyError(f"the scheduler at {address} has no workers; start some: `dask worker {address} --nthreads 1`")
+    return client
+
+
+def _slurm(stack: contextlib.ExitStack, workers: Optional[int], memory: int) -> Any:
+    import distributed
+
+    try:
+        from dask_jobqueue.slurm import SLURMCluster
+    except ImportError as error:
+        raise _needs_dask(error) from error
+    # Queue, account and time limit are the site's: ~/.config/dask/jobqueue.yaml.
+    try:
+        cluster = stack.enter_context(SLURMCluster(cores=1, processes=1, memory=f"{-(-memory // 2**20)}MiB"))
+        cluster.scale(jobs=workers or 1)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise StudyError(f"Slurm does not take the workers: {error}") from error
+    client = stack.enter_context(distributed.Client(cluster))
+    try:
+        client.wait_for_workers(1, timeout=FIRST_WORKER)
+    except TimeoutError as error:
+        raise StudyError(f"no worker has started within {FIRST_WORKER:.0f} s; look at `squeue`") from error
+    return client

@@ -1,0 +1,60 @@
+"""Whether the program knows what a study asks, told before anything is computed."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import tomli_w
+
+from .._process import run_program
+from ..errors import StudyError
+from .definition import Study
+from .jobs import placed
+from .points import Point
+from .task import simulation_words
+
+__all__ = ["check_keys"]
+
+_UNKNOWN = re.compile(r"unknown (field|key|variant) ")
+#: Virtual time that is over at once: the program reads what it is asked, and ends.
+_AT_ONCE = "1ns"
+
+
+def check_keys(study: Study, program: Path, points: Sequence[Point]) -> None:
+    """Raises `StudyError` for an axis of whose key the program knows nothing. Other errors are a point's own."""
+    message = _unknown(study.kind, program, points[0])
+    if message is None:
+        return
+    # Whose key it is: the axis whose last part the message names.
+    named = re.findall(r"`([^`]+)`", message)[:1]
+    owners = [axis for axis in points[0].values if named and axis.rsplit(".", 1)[-1] == named[0]]
+    if owners:
+        raise StudyError(f"the axis `{owners[0]}` names no key: {message}")
+    raise StudyError(f"what the study asks cannot be: {message}")
+
+
+def _unknown(kind: str, program: Path, point: Point) -> str | None:
+    """What the program says of a key that it does not know."""
+    with tempfile.TemporaryDirectory(prefix="stasis-") as temporary:
+        folder = Path(temporary)
+        (folder / "inputs" / "new").mkdir(parents=True)
+        for each in point.inputs:
+            to = folder / "inputs" / each.name
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.symlink_to(each.path)
+        job = placed(point.job)
+        if kind == "sim":
+            words = [*simulation_words({**job, "limit": _AT_ONCE}, folder), "--ios", "none", "--results", "results"]
+        else:
+            # Without a command the program reads the file, and ends.
+            job = {key: value for key, value in job.items() if key != "command"}
+            if isinstance(job.get("machine"), list):
+                job["machine"] = [{k: v for k, v in each.items() if k != "command"} for each in job["machine"]]
+            (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
+            words = ["run", "experiment.toml"]
+        done = run_program([str(program), "--quiet", *words], cwd=folder, env=point.variables)
+    message = done.message()
+    return message if done.status not in (0, 124) and _UNKNOWN.search(message) else None

@@ -1,0 +1,291 @@
+"""What a worker does: it computes one point. A task is plain data, and so is what comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from ..errors import ProgramError, ResultsError, StasisError, StudyError
+from .digests import digest_of
+from .guests import bring_guest
+from .jobs import placed
+
+__all__ = ["Outcome", "Task", "Visible", "compute", "who"]
+
+#: Files of a point that are not its results: they tell of the run's surroundings.
+RECORD = "point.json"
+
+
+@dataclass
+class Visible:
+    """How a worker tells that it sees the study's folder."""
+
+    folder: str
+    #: What its ``study.json`` has as ``id``.
+    identity: str
+
+    def seen(self) -> Optional[Path]:
+        """The folder, where it is the same one here."""
+        folder = Path(self.folder)
+        try:
+            values = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return folder if values.get("id") == self.identity else None
+
+
+@dataclass
+class Task:
+    """What a worker needs to compute a point."""
+
+    key: str
+    kind: str
+    values: dict[str, Any]
+    job: dict[str, Any]
+    variables: dict[str, str]
+    #: Name among the inputs: path, digest, whether it is a medium.
+    inputs: dict[str, tuple[str, str, bool]]
+    #: SHA-256 of the program that has to compute it.
+    program: str
+    study: Visible
+    ios: str = "none"
+    report: bool = False
+    #: The guest's folder in the cache, by its name, and the digest of its manifest.
+    guest: Optional[tuple[str, str]] = None
+    #: Whether a finished point is computed again, to compare.
+    again: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of a task."""
+
+    key: str
+    #: Why there are no results; empty where there are.
+    failed: str = ""
+    #: How long the program ran (s).
+    seconds: float = 0.0
+    worker: str = ""
+    #: SHA-256 of each file that repeats.
+    digests: dict[str, str] = field(default_factory=dict)
+    #: The files, where the worker does not see the study's folder, or was asked to compare.
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+def who() -> str:
+    """The worker's name: its host and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def compute(task: Task, contents: Optional[Mapping[str, bytes]] = None) -> Outcome:
+    """Computes a point. ``contents`` has what the worker may not see, by digest.
+
+    What goes wrong with the point is in the outcome: no exception.
+    """
+    study = task.study.seen()
+    if study is not None and not task.again and (known := recorded(study / "points" / task.key)):
+        # Another worker had it, and died before it could say so.
+        return Outcome(task.key, seconds=known["seconds"], worker=known["worker"], digests=known["files"])
+    began = time.monotonic()
+    try:
+        with _own_folder(study, task.key) as folder:
+            return _computed(task, folder, study, contents or {})
+    except (StasisError, OSError) as error:
+        return Outcome(task.key, failed=str(error) or repr(error), worker=who(), seconds=time.monotonic() - began)
+
+
+def recorded(folder: Path) -> Optional[dict[str, Any]]:
+    """The record of a finished point, if it is one and all its files are there."""
+    try:
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        whole = all((folder / name).stat().st_size == size for name, size in record["sizes"].items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if whole else None
+
+
+@contextlib.contextmanager
+def _own_folder(study: Optional[Path], key: str) -> Iterator[Path]:
+    # In the study's folder where that is seen, so that results are moved, not copied.
+    within = study / "working" if study is not None else None
+    folder = Path(tempfile.mkdtemp(prefix=f"{key[:16]}-", dir=within))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _computed(task: Task, folder: Path, study: Optional[Path], contents: Mapping[str, bytes]) -> Outcome:
+    from ..run import program
+
+    here = program()
+    if digest_of(here) != task.program:
+        raise StudyError(
+            f"the worker {who()} has another program, {version_of(here)}: install the same package there as here"
+        )
+    if task.guest is not None:
+        bring_guest(*task.guest, contents)
+    _bring(task, folder / "inputs", contents)
+    began = time.monotonic()
+    results = _run(task, here, folder)
+    seconds = time.monotonic() - began
+    kept = _kept(task, results)
+    digests = {name: hashlib.sha256(_repeats(results / name)).hexdigest() for name in kept if name != "report.html"}
+    outcome = Outcome(task.key, seconds=seconds, worker=who(), digests=digests)
+    record = {
+        "key": task.key,
+        "values": task.values,
+        "seconds": seconds,
+        "worker": outcome.worker,
+        "files": digests,
+        "sizes": {name: (results / name).stat().st_size for name in kept},
+    }
+    if task.again or study is None:
+        outcome.files = {name: (results / name).read_bytes() for name in kept}
+        outcome.files[RECORD] = _json(record)
+        return outcome
+    (results / RECORD).write_bytes(_json(record))
+    store(results, study / "points" / task.key)
+    return outcome
+
+
+def _json(values: Any) -> bytes:
+    return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode()
+
+
+def store(folder: Path, to: Path) -> None:
+    """Makes a folder the one of a finished point: at once, or not at all."""
+    if to.exists() and recorded(to) is None:
+        shutil.rmtree(to, ignore_errors=True)
+    try:
+        os.rename(folder, to)
+    except OSError:
+        # Somebody else has finished the point meanwhile.
+        if recorded(to) is None:
+            raise
+
+
+def version_of(program: Path) -> str:
+    """What a program says that it is."""
+    try:
+        done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stdout.strip()
+
+
+def _bring(task: Task, folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Puts the inputs into a folder: links to those that are seen, the contents of others, copies of media."""
+    (folder / "new").mkdir(parents=True)
+    for name, (path, digest, medium) in task.inputs.items():
+        to = folder / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        source = Path(path)
+        if digest in contents:
+            to.write_bytes(contents[digest])
+        elif not source.exists() or digest_of(source) != digest:
+            raise StudyError(f"the worker {who()} does not see {path} as it is here; put it where all workers see it")
+        elif medium:
+            subprocess.run(["cp", "--sparse=always", "--reflink=auto", str(source), str(to)], check=True)
+        else:
+            to.symlink_to(source)
+
+
+def _run(task: Task, program: Path, folder: Path) -> Path:
+    """Runs the program, and returns its results' folder."""
+    import tomli_w
+
+    from .._process import run_program
+
+    job = placed(task.job)
+    results = folder / "results"
+    ios = ["--ios", "none"] if task.ios == "none" else []
+    if task.kind == "run":
+        (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
+        words = ["run", "experiment.toml"]
+    else:
+        words = simulation_words(job, folder)
+    command_line = [str(program), "--quiet", *words, "--results", "results", *ios]
+    # The thread that computes may not be the main one, and is not asked to stop: the worker ends.
+    done = run_program(command_line, cwd=folder, env=task.variables, cancel=threading.Event())
+    if done.status not in (0, 124) and _ending(results) != "exited":
+        raise ProgramError(done.message(), status=done.status, command_line=command_line)
+    return results
+
+
+def simulation_words(job: Mapping[str, Any], folder: Path) -> list[str]:
+    """The words of ``stasis sim`` for a table of its options."""
+    import tomli_w
+
+    model = job["model"]
+    if isinstance(model, dict):
+        (folder / "model.toml").write_text(tomli_w.dumps({"model": model}), encoding="utf-8")
+        model = "model.toml"
+    words = ["sim", str(model)]
+    for key, value in job.items():
+        if key == "workload" and "[" in value:
+            (folder / "job.fio").write_text(value, encoding="utf-8")
+            words += ["--workload", "job.fio"]
+        elif key in ("exact-times", "wrap"):
+            words += [f"--{key}"] * bool(value)
+        elif key != "model":
+            words += [f"--{key}", str(value)]
+    return words
+
+
+def _ending(results: Path) -> str:
+    try:
+        return str(json.loads((results / "summary.json").read_bytes())["ending"])
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def _kept(task: Task, results: Path) -> list[str]:
+    """The files of the results that the study keeps."""
+    from ..ios import find_ios, read_ios
+
+    if task.ios == "parquet" and not (results / "ios.parquet").exists():
+        import pyarrow.parquet
+
+        written = find_ios(results)
+        pyarrow.parquet.write_table(read_ios(written).table, results / "ios.parquet", compression="zstd")
+        written.unlink()
+    if not task.report:
+        (results / "report.html").unlink(missing_ok=True)
+    (results / ".stasis-results").unlink(missing_ok=True)
+    kept = sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file())
+    if "summary.json" not in kept:
+        raise ResultsError("the program left no summary.json")
+    return kept
+
+
+#: Fields of ``summary.json`` that do not repeat (docs/results.md).
+SURROUNDINGS = (
+    "wall_seconds", "boot_wall_seconds", "engine_wall_seconds", "frozen_seconds", "stasis_version",
+    "stasis_commit", "started_at", "qemu", "host_kernel", "command_line",
+)  # fmt: skip
+
+
+def _repeats(path: Path) -> bytes:
+    content = path.read_bytes()
+    return repeating(path.name, content)
+
+
+def repeating(name: str, content: bytes) -> bytes:
+    """What repeats of a file: all of it, or of a summary all but the run's surroundings."""
+    if Path(name).name != "summary.json":
+        return content
+    values = json.loads(content)
+    return json.dumps({key: value for key, value in values.items() if key not in SURROUNDINGS}, indent=1).encode()
