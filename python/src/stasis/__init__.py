@@ -5,8 +5,9 @@ result = stasis.simulate("samsung-980-pro", workload="job.fio")
 result.ios.to_polars()
 """
 
+from ._compare import Comparison, compare
 from ._executable import executable
-from .compare import Comparison, compare
+from ._run import CrashTest, crash_test, crash_test_async, run, run_async, simulate, simulate_async
 from .errors import (
     ExperimentError,
     Interrupted,
@@ -30,7 +31,6 @@ from .experiment import (
 )
 from .ios import Ios
 from .result import Result
-from .run import CrashTest, crash_test, crash_test_async, run, run_async, simulate, simulate_async
 from .study import Study, StudyResult, sweep
 
 __all__ = [

@@ -2,6 +2,6 @@
 
 from .definition import Study
 from .outcome import Failure, StudyResult
-from .sweep import sweep
+from .running import sweep
 
 __all__ = ["Failure", "Study", "StudyResult", "sweep"]

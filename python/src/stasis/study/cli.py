@@ -10,7 +10,7 @@ from typing import Optional
 from ..errors import StasisError
 from .definition import Study
 from .outcome import StudyResult
-from .sweep import sweep
+from .running import sweep
 
 __all__ = ["main"]
 

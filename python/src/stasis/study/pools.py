@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import contextlib
 import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Protocol, Union
 
@@ -16,6 +19,9 @@ __all__ = ["DaskPool", "ExecutorPool", "Pool", "pool_of"]
 #: How long a scheduler has to answer, and a cluster's first worker to be there (s).
 CONNECT = 10.0
 FIRST_WORKER = 600.0
+#: How long to wait for a second worker, and between two looks whether workers live (s).
+SECOND_WORKER = 30.0
+LOOK = 1.0
 #: How many workers one point may take with it before it counts as failed.
 DEATHS = 10
 
@@ -73,20 +79,29 @@ class ExecutorPool:
                 if len(futures) >= 4 * self.workers():
                     return
 
-        more()
-        while futures:
-            done, _ = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED)
-            for future in done:
-                task = futures.pop(future)
-                try:
-                    yield future.result()
-                except concurrent.futures.BrokenExecutor as error:
-                    raise StudyError(
-                        f"the executor has broken: {error}. What is finished stays: run the study again"
-                    ) from error
-                except Exception as error:
-                    yield Outcome(task.key, failed=f"{type(error).__name__}: {error}", worker="unknown")
+        try:
             more()
+            while futures:
+                done, _ = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in done:
+                    yield _outcome(future, futures.pop(future))
+                more()
+        except concurrent.futures.BrokenExecutor as error:
+            raise StudyError(
+                f"the executor has broken: {error}. What is finished stays: run the study again"
+            ) from error
+
+
+def _outcome(future: Any, task: Task) -> Outcome:
+    """What came of a future, be it Dask's or an executor's."""
+    try:
+        outcome: Outcome = future.result()
+    except concurrent.futures.BrokenExecutor:
+        raise
+    except Exception as error:
+        # Of a task itself comes none: KilledWorker says that it took `DEATHS` workers with it.
+        return Outcome(task.key, failed=f"{type(error).__name__}: {error}", worker="unknown")
+    return outcome
 
 
 class DaskPool:
@@ -107,29 +122,57 @@ class DaskPool:
     def run(
         self, tasks: Sequence[Task], contents: Contents, avoid: Optional[Mapping[str, str]] = None
     ) -> Iterator[Outcome]:
-        from distributed import as_completed
-
-        addresses = {name: address for address, name in self._client.run(who).items()} if avoid else {}
         # Once to each worker, not with each task.
         here = {digest: self._client.scatter(content, broadcast=True) for digest, content in contents.items()}
-        futures: dict[Any, Task] = {}
+        if avoid:
+            yield from self._elsewhere(tasks, here, avoid)
+            return
+        from distributed import as_completed
+
+        # Not `pure`: each key is asked for once, and again where it is to be compared.
+        futures = {self._client.submit(compute, task, _of(task, here), pure=False): task for task in tasks}
+        for future in as_completed(list(futures)):
+            yield _outcome(future, futures.pop(future))
+            # What the cluster holds of it goes.
+            future.release()
+
+    def _elsewhere(self, tasks: Sequence[Task], here: Mapping[str, Any], avoid: Mapping[str, str]) -> Iterator[Outcome]:
+        """Computes each task on another worker than the one that had it."""
+        from distributed import wait
+
+        futures: dict[Any, tuple[Task, set[str]]] = {}
+
+        def submit(task: Task) -> None:
+            workers = self._others(avoid[task.key])
+            future = self._client.submit(compute, task, _of(task, here), pure=False, workers=list(workers))
+            futures[future] = (task, workers)
+
         for task in tasks:
-            others = None
-            if avoid and avoid.get(task.key) in addresses and len(addresses) > 1:
-                others = [address for name, address in addresses.items() if name != avoid[task.key]]
-            # Not `pure`: each key is asked for once, and again where it is to be compared.
-            futures[self._client.submit(compute, task, _of(task, here), pure=False, workers=others)] = task
-        completed = as_completed(list(futures))
-        for future in completed:
-            task = futures.pop(future)
-            try:
-                yield future.result()
-            except Exception as error:
-                # KilledWorker says that it took `DEATHS` workers with it.
-                yield Outcome(task.key, failed=f"{type(error).__name__}: {error}", worker="unknown")
-            finally:
-                # What the cluster holds of it goes.
+            submit(task)
+        while futures:
+            with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
+                wait(list(futures), timeout=LOOK, return_when="FIRST_COMPLETED")
+            for future in [future for future in futures if future.done()]:
+                yield _outcome(future, futures.pop(future)[0])
                 future.release()
+            # One whose workers have all died would wait for ever.
+            alive = set(self._client.nthreads())
+            for future in [future for future, (_, workers) in futures.items() if not workers & alive]:
+                task, _ = futures.pop(future)
+                future.cancel()
+                submit(task)
+
+    def _others(self, worker: str) -> set[str]:
+        """The addresses of all workers but one."""
+        end = time.monotonic() + SECOND_WORKER
+        while True:
+            others = {address for address, name in self._client.run(who, on_error="ignore").items() if name != worker}
+            if others:
+                return others
+            if time.monotonic() > end:
+                raise StudyError("points are computed again on another worker, and there is only one: start a second")
+            # A worker that has died is being started anew.
+            time.sleep(LOOK)
 
 
 def _needs_dask(error: ImportError) -> StudyError:
@@ -226,6 +269,8 @@ def _slurm(stack: contextlib.ExitStack, workers: Optional[int], memory: int) -> 
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
         raise _needs_dask(error) from error
+    if shutil.which("sbatch") is None:
+        raise StudyError("there is no Slurm here: `sbatch` is not in PATH; start the study where jobs are submitted")
     # Queue, account and time limit are the site's: ~/.config/dask/jobqueue.yaml.
     try:
         cluster = stack.enter_context(SLURMCluster(cores=1, processes=1, memory=f"{-(-memory // 2**20)}MiB"))

@@ -18,7 +18,7 @@ from .task import simulation_words
 
 __all__ = ["check_keys"]
 
-_UNKNOWN = re.compile(r"unknown (field|key|variant) ")
+_UNKNOWN = re.compile(r"unknown (?:field|key|variant) `([^`]+)`")
 #: Virtual time that is over at once: the program reads what it is asked, and ends.
 _AT_ONCE = "1ns"
 
@@ -29,8 +29,8 @@ def check_keys(study: Study, program: Path, points: Sequence[Point]) -> None:
     if message is None:
         return
     # Whose key it is: the axis whose last part the message names.
-    named = re.findall(r"`([^`]+)`", message)[:1]
-    owners = [axis for axis in points[0].values if named and axis.rsplit(".", 1)[-1] == named[0]]
+    named = _UNKNOWN.findall(message)
+    owners = [axis for axis in points[0].values if axis.rsplit(".", 1)[-1] in named]
     if owners:
         raise StudyError(f"the axis `{owners[0]}` names no key: {message}")
     raise StudyError(f"what the study asks cannot be: {message}")

@@ -128,7 +128,7 @@ def _own_folder(study: Optional[Path], key: str) -> Iterator[Path]:
 
 
 def _computed(task: Task, folder: Path, study: Optional[Path], contents: Mapping[str, bytes]) -> Outcome:
-    from ..run import program
+    from .._run import program
 
     here = program()
     if digest_of(here) != task.program:

@@ -18,7 +18,7 @@ __all__ = ["check_workers"]
 
 def about_worker(program: str, study: Visible, guests: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Runs on a worker: what it has."""
-    from ..run import program as found
+    from .._run import program as found
 
     try:
         here = found()

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from .._progress import bar
+from .._run import program as the_program
 from ..errors import StudyError
-from ..run import program as the_program
 from .dataset import write_dataset
 from .definition import Study
 from .digests import digest_of

@@ -1,0 +1,211 @@
+"""Experiments as dataclasses, held against the program and its documentation."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stasis
+from stasis._run import _experiment_file
+from stasis._toml import tomllib
+from stasis.experiment import TABLES, Table
+
+from .conftest import ROOT
+
+#: A value for each key, that the program takes.
+VALUES: dict[str, dict[str, Any]] = {
+    "Experiment": {
+        "engine": "exact", "seed": 1, "check": "true", "results": "r", "virtual_limit": "1s", "wall_limit": "1min",
+    },
+    "Machine": {
+        "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "command": [], "wait": True,
+        "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us",
+        "threads": 1, "rewind": False, "random": False,
+    },
+    "Guest": {
+        "packages": ["stress-ng"], "kernel": "linux-image-cloud-amd64", "suite": "bookworm", "files": ["job.fio"],
+        "stdin": "job.fio",
+    },
+    "Serve": {
+        "sockets": "s", "poll": "never", "threads": 1, "control": "c", "metrics": "127.0.0.1:1", "ublk": ["a"],
+        "user": "nobody", "unconfined": True,
+    },
+    "Drive": {
+        "model": {"kind": "fixed", "latency": "1us"}, "medium": {"ram": "1GiB"}, "interface": "nvme", "barrier": "1us",
+        "delay": "1ms", "queues": 2, "doorbells": "lazy", "block_size": 4096, "namespaces": 1, "placement": "none",
+        "scheduler": "none", "serial": "S", "path": "2us",
+    },
+    "Disk": {
+        "on": "d", "offset": 0, "size": "1MiB", "image": "i.qcow2", "durability": "flush", "max_lag": "1s",
+        "max_lag_bytes": "1MiB", "name": "k", "interface": "nvme", "queues": 1, "doorbells": "exact", "serial": "x",
+        "weight": 1, "ioprio": "idle",
+    },
+    "Workload": {
+        "name": "w", "drive": "d", "pattern": "1r-seq", "job": "[a]", "job_file": "job.fio", "offset": 0,
+        "size": "1MiB", "weight": 1, "ioprio": "idle", "group_weight": 1,
+    },
+    "Zrwa": {"size": "1MiB", "granularity": "16KiB", "count": 4},
+    "Zones": {
+        "size": "64MiB", "capacity": "48MiB", "max_open": 1, "max_active": 2, "extension_size": 64,
+        "reads_cross_zones": True,
+    },
+    "Physical": {
+        "groups": 4, "units": 2, "chunks": 64, "sectors": 1024, "write_min": 4, "write_optimal": 8, "cached": 4,
+        "max_open": 32, "max_open_per_unit": 4, "endurance": 3000,
+    },
+}  # fmt: skip
+
+
+def every_key() -> stasis.Experiment:
+    """An experiment that says something for each key."""
+    zones = stasis.Zones(**VALUES["Zones"], zrwa=stasis.Zrwa(**VALUES["Zrwa"]))
+    drives = [
+        stasis.Drive(name="d", **VALUES["Drive"]),
+        stasis.Drive(name="z", model="null", medium="ram:1GiB", zones=zones),
+        stasis.Drive(name="p", model="null", medium="ram:1GiB", physical=stasis.Physical(**VALUES["Physical"])),
+    ]
+    machine = stasis.Machine(
+        **VALUES["Machine"], drives=[stasis.Drive("null", "ram:1MiB")], disks=[stasis.Disk(**VALUES["Disk"])]
+    )
+    return stasis.Experiment(
+        **VALUES["Experiment"],
+        drives=drives,
+        machine=[machine],
+        guest=stasis.Guest(**VALUES["Guest"]),
+        serve=stasis.Serve(**VALUES["Serve"]),
+        workloads=[stasis.Workload(**VALUES["Workload"])],
+    )
+
+
+def test_there_is_a_value_for_each_key_above() -> None:
+    for name, table in {**TABLES, "Experiment": stasis.Experiment}.items():
+        below = {each.name for each in table.key_fields().values() if each.metadata.get("table")}
+        named = {each.name for each in table.key_fields().values()} - below - {"command", "name"}
+        assert named <= set(VALUES[name]), name
+
+
+def test_the_program_takes_every_key(here: Path, program: Path) -> None:
+    (here / "e.toml").write_text(every_key().to_toml())
+    done = subprocess.run([program, "run", "e.toml"], capture_output=True, text=True)
+    # It has read the file, and says what only the whole can tell.
+    assert "no command" in done.stderr
+
+
+def test_an_experiment_is_read_as_it_is_written(here: Path) -> None:
+    experiment = every_key()
+    (here / "e.toml").write_text(experiment.to_toml())
+    read = stasis.Experiment.read("e.toml")
+    assert read == experiment
+    assert read.base == here
+    assert tomllib.loads(read.to_toml()) == experiment.to_dict()
+
+
+def test_the_examples_are_read() -> None:
+    for path in sorted((ROOT / "examples").rglob("*.toml")):
+        experiment = stasis.Experiment.read(path)
+        assert experiment.to_dict() == tomllib.loads(path.read_text()), path
+
+
+def documented() -> dict[str, set[str]]:
+    """The keys of each table of docs/experiment.md, by heading."""
+    sections: dict[str, set[str]] = {}
+    heading = ""
+    for line in (ROOT / "docs" / "experiment.md").read_text().splitlines():
+        if line.startswith("## "):
+            heading = line[3:]
+        elif line.startswith("| `") and (first := line.split("|")[1]):
+            sections.setdefault(heading, set()).update(re.findall(r"`([\w\[\].-]+)`", first))
+    return sections
+
+
+@pytest.mark.parametrize(
+    ("heading", "table"),
+    [
+        ("The top", stasis.Experiment),
+        ("`[machine]`", stasis.Machine),
+        ("`[[machine]]`", stasis.Machine),
+        ("`[[workload]]`", stasis.Workload),
+        ("`[guest]`", stasis.Guest),
+        ("`[[drive]]` and `--drive`", stasis.Drive),
+    ],
+)
+def test_every_documented_key_is_a_field(heading: str, table: type[Table]) -> None:
+    keys = {key.replace("[[machine.", "").strip("[]") for key in documented()[heading]}
+    assert keys
+    assert keys <= set(table.key_fields())
+
+
+def test_the_program_and_the_dataclasses_have_the_same_keys(program: Path) -> None:
+    done = subprocess.run([program, "schema"], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("this program has no `stasis schema`")
+    schema = json.loads(done.stdout)
+
+    def properties(node: dict[str, Any]) -> set[str]:
+        while "$ref" in node:
+            node = definition(node["$ref"])
+        found = set(node.get("properties", {}))
+        for each in (*node.get("anyOf", []), *node.get("oneOf", []), *node.get("allOf", [])):
+            found |= properties(each)
+        if "items" in node:
+            found |= properties(node["items"])
+        return found
+
+    def definition(reference: str) -> dict[str, Any]:
+        node: Any = schema
+        for part in reference.removeprefix("#/").split("/"):
+            node = node[part]
+        return node
+
+    def compare(node: dict[str, Any], table: type[Table]) -> None:
+        while "$ref" in node:
+            node = definition(node["$ref"])
+        for each in (*node.get("anyOf", []), *node.get("oneOf", []), *([node["items"]] if "items" in node else [])):
+            compare(each, table)
+        if "properties" not in node:
+            return
+        assert properties(node) - {"slice"} == set(table.key_fields()), table.__name__
+        for key, each in table.key_fields().items():
+            if below := each.metadata.get("table"):
+                compare(node["properties"][key], TABLES[below])
+
+    compare(schema, stasis.Experiment)
+
+
+def test_an_unknown_key_is_named_with_the_nearest(here: Path) -> None:
+    (here / "e.toml").write_text("[machine]\nvcpu = 1\n")
+    with pytest.raises(stasis.ExperimentError, match=r"e\.toml: \[machine\] has no key `vcpu`; did you mean `vcpus`"):
+        stasis.Experiment.read("e.toml")
+    (here / "e.toml").write_text("[[drive]]\nmodel = 'null'\n")
+    with pytest.raises(stasis.ExperimentError, match=r"\[\[drive\]\] has no `medium`"):
+        stasis.Experiment.read("e.toml")
+    for text in ("[", "\x00"):
+        (here / "e.toml").write_text(text)
+        with pytest.raises(stasis.ExperimentError, match=r"e\.toml"):
+            stasis.Experiment.read("e.toml")
+    with pytest.raises(stasis.ExperimentError, match=r"cannot read nowhere\.toml"):
+        stasis.Experiment.read("nowhere.toml")
+
+
+def test_relative_paths_start_at_the_folder_of_the_experiment(here: Path) -> None:
+    experiment = stasis.Experiment(
+        drives=[
+            stasis.Drive({"kind": "profile", "file": "p.json"}, {"file": "d.img"}),
+            stasis.Drive("profile:q.json", "qcow2:e.qcow2"),
+            stasis.Drive("null", {"ram": "1GiB"}),
+        ],
+        guest=stasis.Guest(files=["job.fio:/etc/job"], stdin=Path("in")),
+        base=Path("/base"),
+    )
+    with _experiment_file(experiment) as path:
+        table = tomllib.loads(path.read_text())
+    assert table["drive"][0]["model"]["file"] == "/base/p.json"
+    assert table["drive"][0]["medium"] == {"file": "/base/d.img"}
+    assert table["drive"][1] == {"model": "profile:/base/q.json", "medium": "qcow2:/base/e.qcow2"}
+    assert table["drive"][2]["medium"] == {"ram": "1GiB"}
+    assert table["guest"] == {"files": ["/base/job.fio:/etc/job"], "stdin": "/base/in"}

@@ -1,0 +1,183 @@
+"""How runs are stopped, and what is shown while they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+import stasis
+from stasis._process import run_program
+from stasis._progress import Progress
+
+#: A simulation that ends when it is stopped.
+ENDLESS = "[r]\nrw=randread\nbs=4k\nsize=256m\ntime_based=1\nruntime=100d\n"
+
+CALL = """\
+import stasis, sys
+try:
+    stasis.simulate("jpt39c", workload={job!r}, results="r", ios="none", progress=False)
+except KeyboardInterrupt as error:
+    print(type(error).__name__, error.status, error.results)
+    sys.exit(7)
+"""
+
+
+def running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        # A zombie has ended.
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    return False
+
+
+def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture
+def simulating(here: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A Python program that simulates without an end, and the process of its simulation."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CALL.format(job=ENDLESS)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: (here / "r" / ".stasis-results").exists())
+    (child,) = children(process.pid)
+    yield process, child
+    for pid in (process.pid, child):
+        if running(pid):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_ctrl_c_ends_the_run_and_keeps_its_results(simulating: tuple[subprocess.Popen[str], int]) -> None:
+    process, child = simulating
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output.split()) == (7, ["Interrupted", "130", "r"]), errors
+    assert not running(child)
+    assert stasis.Result("r").ending == "cancelled"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_python_ends_the_run_first(simulating: tuple[subprocess.Popen[str], int], number: int) -> None:
+    process, child = simulating
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == -number
+    assert not running(child)
+    assert stasis.Result("r").ending == "cancelled"
+
+
+def test_a_run_does_not_outlive_a_python_that_was_killed(simulating: tuple[subprocess.Popen[str], int]) -> None:
+    process, child = simulating
+    process.kill()
+    until(lambda: not running(child))
+
+
+def test_a_run_that_is_awaited_can_be_cancelled(here: Path) -> None:
+    async def cancelled() -> None:
+        call = stasis.simulate_async("jpt39c", workload=ENDLESS, results="r", ios="none", progress=False)
+        task = asyncio.ensure_future(call)
+        while not Path("r/.stasis-results").exists():
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert not children(os.getpid())
+    assert stasis.Result("r").ending == "cancelled"
+
+
+def test_a_program_that_does_not_stop_is_killed_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stasis._process.GRACE", 0.2)
+    cancel = threading.Event()
+    pids = tmp_path / "pids"
+    script = f"trap '' INT; sleep 1000 & echo $! > {pids}; wait; wait; sleep 1000"
+    threading.Thread(target=lambda: (until(lambda: pids.exists() and pids.read_text()), cancel.set())).start()
+    done = run_program(["sh", "-c", script], cancel=cancel)
+    assert done.stopped
+    assert done.status == -signal.SIGKILL
+    until(lambda: not running(int(pids.read_text())))
+
+
+def test_progress_is_shown_and_is_no_part_of_a_message(
+    fake: Callable[[str], Path], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[tuple[str, int | None]] = []
+    fake(
+        "echo 'progress: booting, 12 s so far' >&2\n"
+        "echo 'progress: 139 of 1,300 power cuts, 12 a second, 10 %, 1 min 3 s left' >&2\n"
+        "echo 'stasis: it is wrong' >&2\nexit 125\n"
+    )
+
+    class Told(Progress):
+        def say(self, what: str, percent: int | None) -> None:
+            said.append((what, percent))
+            super().say(what, percent)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stasis._run.Progress", Told)
+        with pytest.raises(stasis.ProgramError, match=r"^it is wrong$"):
+            stasis.simulate("null", workload="job.fio")
+    assert said == [("booting, 12 s so far", None), ("139 of 1,300 power cuts, 12 a second", 10)]
+    # The bar has been there.
+    assert "simulating" in capsys.readouterr().err
+
+
+def test_a_large_input_and_output_do_not_block_each_other() -> None:
+    text = os.urandom(1 << 22)
+    done = run_program(["sh", "-c", "cat | od -An -tx1 -v | wc -c; echo e >&2"], stdin=text)
+    assert int(done.output) == (1 << 22) * 3 + (1 << 22) // 16
+    assert done.errors == "e\n"
+
+
+def test_output_is_echoed_where_that_is_asked(fake: Callable[[str], Path], here: Path) -> None:
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        done = run_program(["echo", "hello"], echo=True)
+    assert done.output == shown.getvalue() == "hello\n"
+
+
+def test_a_program_that_says_nothing_is_told_of_by_its_status(fake: Callable[[str], Path], here: Path) -> None:
+    fake("exit 125")
+    with pytest.raises(stasis.ProgramError, match="status 125 and said nothing"):
+        stasis.simulate("null", workload="job.fio", progress=False)
+    fake("kill -SEGV $$")
+    with pytest.raises(stasis.ProgramError, match="ended by SIGSEGV"):
+        stasis.simulate("null", workload="job.fio", progress=False)
+    fake("exit 0")
+    with pytest.raises(stasis.ProgramError, match="status 0 and said nothing"):
+        stasis.simulate("null", workload="job.fio", progress=False)
+
+
+def test_without_a_program_the_error_says_how_to_have_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(here))
+    monkeypatch.setattr("stasis._executable._folders", list)
+    with pytest.raises(stasis.ProgramNotFound, match="install the wheel"):
+        stasis.simulate("null", workload="job.fio")
