@@ -85,6 +85,52 @@ fn every_toml_block_is_an_experiment() {
     assert!(seen >= 10, "{seen} experiments");
 }
 
+#[test]
+fn the_command_line_page_has_every_command_and_option() {
+    let page = text_of(&root().join("docs/reference/command-line.md"));
+    let mut wrong = Vec::new();
+    let mut commands = vec![Vec::new()];
+    while let Some(command) = commands.pop() {
+        let help = Command::new(env!("CARGO_BIN_EXE_stasis")).args(&command).arg("--help").output();
+        let help = String::from_utf8(help.unwrap().stdout).unwrap();
+        let of_help = |start: &str| {
+            let lines = help.lines().skip_while(move |line| *line != start).skip(1);
+            lines.take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        for line in of_help("Commands:").iter().filter(|line| !line.starts_with("   ")) {
+            let name = line.split_whitespace().next().unwrap().to_owned();
+            if name != "help" {
+                commands.push(command.iter().cloned().chain([name]).collect());
+            }
+        }
+        if command.is_empty() {
+            continue;
+        }
+        let name = format!("stasis {}", command.join(" "));
+        let title = format!("# `{name}`\n");
+        let Some((_, section)) = page.split_once(&title) else {
+            wrong.push(format!("no section `{name}`"));
+            continue;
+        };
+        let section = section.split("\n#").next().unwrap();
+        for line in help.lines() {
+            let line = line.trim_start();
+            let line = if line.starts_with('-') { line } else { continue };
+            let option = line.split([' ', ',', '=', '[']).find(|word| word.starts_with("--"));
+            let Some(option) = option else { continue };
+            let of_all = ["--quiet", "--help", "--version"].contains(&option);
+            if !of_all
+                && !section.contains(&format!("{option} "))
+                && !section.contains(&format!("{option}`"))
+                && !section.contains(&format!("{option}["))
+            {
+                wrong.push(format!("`{name}` has the option {option}, its section has not"));
+            }
+        }
+    }
+    fail_with(&wrong);
+}
+
 /// The experiments that a block shows: one, or where it lists values of one of a drive's keys,
 /// a drive with each.
 fn experiments(block: &str) -> Vec<String> {

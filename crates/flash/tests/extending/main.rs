@@ -1,4 +1,4 @@
-//! The examples of `docs/guides/extending.md` are these files, and do what it says.
+//! The examples of `docs/guides/ftl.md` are these files, and do what it says.
 
 mod direct;
 
@@ -25,7 +25,7 @@ fn until_idle(ssd: &mut Ssd) -> Vec<Completion> {
 
 #[test]
 fn the_page_shows_the_files() {
-    let page = include_str!("../../../../docs/guides/extending.md");
+    let page = include_str!("../../../../docs/guides/ftl.md");
     for (name, code) in [
         ("direct", include_str!("direct.rs")),
         ("oldest", include_str!("../../src/gc/oldest.rs")),

@@ -12,6 +12,9 @@ use crate::support::Bench;
 
 #[path = "../documents/commands.rs"]
 mod commands;
+#[path = "../documents/markdown.rs"]
+#[allow(dead_code)] // another test has more to look for
+mod markdown;
 #[path = "../server/mod.rs"]
 #[allow(dead_code)] // what this test starts has words of its own
 mod server;
@@ -110,12 +113,16 @@ fn until_ready(bench: &Bench, command: &str, mut shell: Command) -> Process {
 #[test]
 fn the_readme_works_by_copy_and_paste() {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let section = text.split("\n## ").find(|section| section.starts_with("Use\n")).unwrap();
-    assert!(commands::of(section).len() >= 10);
+    assert!(commands::of(&text).len() >= 10);
     let bench = bench();
-    let experiment = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let experiment = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     std::fs::write(bench.path("experiment.toml"), experiment).unwrap();
-    follow(&bench, section);
+    follow(&bench, &text);
+}
+
+#[test]
+fn the_tutorial_works_by_copy_and_paste() {
+    documents(&["tutorial/ten-minutes"]);
 }
 
 #[test]
@@ -126,8 +133,8 @@ fn the_documents_work_by_copy_and_paste() {
         "reference/models",
         "reference/ordered-disks",
         "reference/power-cuts",
-        "reference/serve",
         "reference/sim",
+        "guides/qemu-disk",
     ]);
 }
 
@@ -146,9 +153,11 @@ fn documents(names: &[&str]) {
         for (file, measured) in [("fio.json", "fio-randrw.json"), ("sdb.txt", "blkparse.txt")] {
             std::fs::copy(data.join(measured), bench.path(file)).unwrap();
         }
-        // The reader's own.
-        let experiment = root().join("examples/demo.toml");
-        std::fs::copy(experiment, bench.path("experiment.toml")).unwrap();
+        // What the page has a reader write, or the reader's own.
+        let demo = std::fs::read_to_string(root().join("examples/demo.toml")).unwrap();
+        let written =
+            markdown::blocks(&text, "toml").into_iter().find(|block| block.contains("command"));
+        std::fs::write(bench.path("experiment.toml"), written.unwrap_or(demo)).unwrap();
         // A synopsis has words of its own.
         let blocks = text.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
         let blocks = blocks.filter(|block| !block.contains("MODEL"));
