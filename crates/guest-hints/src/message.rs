@@ -1,4 +1,4 @@
-//! What a guest says (docs/reference/channel.md, "Help over a port of its own").
+//! What a guest says (docs/reference/channel.md, "Over a port of its own").
 //!
 //! There is one kind of message: what is so now, and how long that holds if no
 //! other comes. So a lost one does no harm, and a dead guest's help ends.

@@ -23,7 +23,7 @@ pub const ROUNDS: usize = 3;
 const SPREAD: f64 = 1.5;
 
 /// Exits from guest mode for each I/O at which nothing is polled. Sound runs had 0.08 and
-/// 0.09 polled, and 3.6 to 4 by trap and interrupt (docs/reference/publications.md).
+/// 0.09 polled, and 3.6 to 4 by trap and interrupt (docs/reference/publications/controller.md).
 const POLLED_EXITS: f64 = 1.0;
 
 /// What the rounds of a rate gave.
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn sound_rates_are_their_median() {
         // 4 KiB writes of four threads by trap and interrupt, and 8.3 times as many polled
-        // (docs/reference/publications.md, first run): exits as recorded.
+        // (docs/reference/publications/controller.md, first run): exits as recorded.
         assert_eq!(rounds(&[771.0, 760.0, 790.0], 3.99).rate(false), Ok(771.0));
         assert_eq!(rounds(&[6399.0, 6410.0, 6202.0], 0.09).rate(true), Ok(6399.0));
     }
