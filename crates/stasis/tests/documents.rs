@@ -150,6 +150,25 @@ fn experiments(block: &str) -> Vec<String> {
 }
 
 #[test]
+fn every_rust_block_is_a_file_that_is_compiled() {
+    let sources = pages::below(&root().join("crates"), "rs");
+    let sources: BTreeSet<_> = sources.iter().map(|path| text_of(path)).collect();
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for page in pages::of_the_book() {
+        for block in markdown::blocks(&text_of(&page), "rust") {
+            seen += 1;
+            if !sources.contains(&block) {
+                let first = block.lines().next().unwrap_or_default();
+                wrong.push(format!("{}: no file has the block `{first}`", name_of(&page)));
+            }
+        }
+    }
+    fail_with(&wrong);
+    assert!(seen >= 5, "{seen} blocks");
+}
+
+#[test]
 fn every_link_leads_somewhere() {
     let book = root().join("docs");
     let mut seen = 0;
@@ -201,6 +220,36 @@ fn the_contents_list_every_page_once() {
     assert_eq!(once.len(), listed.len(), "a page is listed twice");
     let pages = pages::of_the_book().into_iter().filter(|page| *page != contents);
     assert_eq!(once, pages.collect());
+}
+
+#[test]
+fn pages_that_the_sources_name_are_there() {
+    let mut sources: Vec<_> =
+        [("crates", "rs"), ("crates", "toml"), ("examples", "toml"), ("python", "py")]
+            .iter()
+            .flat_map(|(folder, extension)| pages::below(&root().join(folder), extension))
+            .collect();
+    let scripts = std::fs::read_dir(root().join("scripts")).unwrap();
+    sources.extend(scripts.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()));
+    sources.push(root().join("Makefile"));
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for source in &sources {
+        for rest in text_of(source).split("docs/").skip(1) {
+            let is_of_a_path = |c: char| c.is_ascii_lowercase() || "-/".contains(c);
+            let end = rest.find(|c| !is_of_a_path(c)).unwrap_or(rest.len());
+            if !rest[end..].starts_with(".md") {
+                continue;
+            }
+            seen += 1;
+            let page = format!("docs/{}.md", &rest[..end]);
+            if !root().join(&page).exists() {
+                wrong.push(format!("{}: {page}", name_of(source)));
+            }
+        }
+    }
+    fail_with(&wrong);
+    assert!(seen > 20, "{seen} names");
 }
 
 #[test]

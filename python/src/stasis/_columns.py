@@ -6,7 +6,7 @@ import pyarrow as pa
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 
-#: Name, type, unit and meaning of each column (docs/results.md).
+#: Name, type, unit and meaning of each column (docs/reference/results.md).
 COLUMNS: list[tuple[str, pa.DataType, str, str]] = [
     ("drive", _WORD, "", "the drive's name"),
     ("phase", _WORD, "", "boot until the command begins, then command"),

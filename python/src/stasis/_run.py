@@ -182,7 +182,7 @@ def simulate(
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
 ) -> Result:
-    """Drives a model without a guest (docs/sim.md), and returns the results.
+    """Drives a model without a guest (docs/reference/sim.md), and returns the results.
 
     ``model`` is a word (``"samsung-980-pro"``), a table, or a TOML file; ``workload`` a fio job
     file, or the text of one, which has ``[`` in it; ``variables`` are those that it names as
@@ -228,7 +228,7 @@ def _job_file(workload: AnyPath, temporary: Path) -> Path:
 
 @dataclass
 class CrashTest:
-    """What a crash test found (docs/power-cuts.md)."""
+    """What a crash test found (docs/reference/power-cuts.md)."""
 
     #: The results folder: the record, ``crash-test.json``, ``crash-test.html``.
     folder: Path

@@ -1,7 +1,7 @@
 """Experiments as dataclasses: the tables and keys of an experiment file.
 
 A field that is ``None`` is left to the program, which has the default. Names are those of the
-file with ``_`` for ``-``; lists of tables have the plural. ``docs/experiment.md`` says what each
+file with ``_`` for ``-``; lists of tables have the plural. ``docs/reference/experiment.md`` says what each
 key means.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 
 #: Bytes, or a number with a unit: ``"1GiB"``.
 Size = Union[int, str]
-#: A model: a word (``"samsung-980-pro"``) or a table of ``docs/models.md``.
+#: A model: a word (``"samsung-980-pro"``) or a table of ``docs/reference/models.md``.
 Model = Union[str, Mapping[str, Any]]
 #: A medium: a word (``"ram:1GiB"``) or a table (``{"ram": "1GiB"}``).
 Medium = Union[str, Mapping[str, Any]]

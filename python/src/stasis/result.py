@@ -19,7 +19,7 @@ _LIST = ".stasis-results"
 
 
 class Result:
-    """A results folder (docs/results.md). Shows itself as plots in a notebook.
+    """A results folder (docs/reference/results.md). Shows itself as plots in a notebook.
 
     ``Result(folder)`` opens one that any run has left.
     """

@@ -9,20 +9,26 @@ pub fn root() -> PathBuf {
 
 /// The pages of the book, in the order of their paths.
 pub fn of_the_book() -> Vec<PathBuf> {
-    let mut pages = Vec::new();
-    let mut folders = vec![root().join("docs")];
+    below(&root().join("docs"), "md")
+}
+
+/// The files in `folder` and the folders below it whose names end so, in the order of their
+/// paths.
+pub fn below(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "md") {
-                pages.push(path);
+            } else if path.extension().is_some_and(|end| end == extension) {
+                found.push(path);
             }
         }
     }
-    pages.sort();
-    pages
+    found.sort();
+    found
 }
 
 /// Every document: the book, and the pages at the top of the repository.
