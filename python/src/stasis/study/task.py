@@ -271,7 +271,7 @@ def _kept(task: Task, results: Path) -> list[str]:
     return kept
 
 
-#: Fields of ``summary.json`` that do not repeat (docs/results.md).
+#: Fields of ``summary.json`` that do not repeat (docs/reference/results.md).
 SURROUNDINGS = (
     "wall_seconds", "boot_wall_seconds", "engine_wall_seconds", "frozen_seconds", "stasis_version",
     "stasis_commit", "started_at", "qemu", "host_kernel", "command_line",
