@@ -27,6 +27,14 @@ pub enum ReportError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// What a run has left cannot be read.
+    #[error("results: cannot read {}: {source}; name the results of a run", .path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: std::io::Error,
+    },
     /// Another run has the folder.
     #[error(
         "results: another run is writing to {}; wait for it, or name another folder with --results",

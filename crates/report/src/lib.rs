@@ -3,6 +3,7 @@
 //!
 //! * [`Recorder`] takes I/O records while the run goes on and streams them to
 //!   `ios.csv`; [`Recorder::finish`] writes `summary.json` and `report.html`.
+//! * [`KeptIos`] reads the I/Os of a run that is over.
 //! * [`text_summary`] says the same in a few lines of text.
 //! * [`figures`] sets measured figures beside published ones.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
@@ -46,7 +47,7 @@ pub mod units;
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
-pub use ios::{Ios, HEADER as CSV_HEADER};
+pub use ios::{Ios, KeptIos, HEADER as CSV_HEADER};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use provenance::section as provenance;

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use stasis_block::Operation;
 use stasis_report::{
-    comparable, text_summary, Drive, Ios, Recorder, ReportError, ResultsFolder, Summary, CSV_HEADER,
+    comparable, text_summary, Drive, Ios, KeptIos, Recorder, ReportError, ResultsFolder, Summary,
+    CSV_HEADER,
 };
 use stasis_run_events::{Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot};
 
@@ -419,6 +420,37 @@ fn a_parquet_file_of_no_ios_can_be_read() {
     let claimed = ResultsFolder::claim(folder.path()).unwrap();
     finish(Recorder::within(claimed, vec![drive("a")], Ios::Parquet).unwrap(), 1);
     assert!(rows_of_parquet(&folder.path().join("ios.parquet")).is_empty());
+}
+
+#[test]
+fn what_is_kept_is_read_back_from_each_format() {
+    let records: Vec<_> = (0..70_000)
+        .map(|index| IoRecord { refused: index % 5000 == 999, source: 512, ..record(index) })
+        .collect();
+    for ios in [Ios::Csv, Ios::Zst, Ios::Parquet] {
+        let folder = tempfile::tempdir().unwrap();
+        let claimed = ResultsFolder::claim(folder.path()).unwrap();
+        let drives = vec![drive("a, b"), drive("c")];
+        let mut recorder = Recorder::within(claimed, drives, ios).unwrap();
+        recorder.record(&records).unwrap();
+        finish(recorder, 1);
+        let mut kept = KeptIos::open(folder.path()).unwrap();
+        let read: Vec<_> = kept.by_ref().map(Result::unwrap).collect();
+        assert!(read == records, "{ios:?}");
+        assert_eq!(kept.drives(), ["a, b", "c"]);
+
+        // Cut off in the middle: an error, not fewer rows, where the format can tell.
+        let whole = fs::read(kept.path()).unwrap();
+        fs::write(kept.path(), &whole[..whole.len() / 2]).unwrap();
+        let cut = KeptIos::open(folder.path()).and_then(|kept| kept.collect::<Result<Vec<_>, _>>());
+        if ios == Ios::Csv {
+            assert!(cut.is_err() || cut.unwrap().len() < records.len());
+        } else {
+            assert!(cut.unwrap_err().to_string().contains("ios."), "{ios:?}");
+        }
+    }
+    let error = KeptIos::open(Path::new("/")).unwrap_err().to_string();
+    assert!(error.contains("none of ios.csv"), "{error}");
 }
 
 #[test]

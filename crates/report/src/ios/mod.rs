@@ -2,6 +2,7 @@
 
 mod csv;
 mod parquet;
+mod read;
 
 use serde_json::{Map, Value};
 use stasis_run_events::IoRecord;
@@ -10,6 +11,7 @@ use crate::folder::ResultsFolder;
 use crate::{Drive, ReportError};
 
 pub use csv::HEADER;
+pub use read::KeptIos;
 
 /// Bytes of an LBA.
 const BLOCK: u64 = 512;

@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod coordinate;
 pub mod crash_test;
 pub mod doctor;
+pub mod export;
 pub mod function;
 pub mod guest;
 pub mod image;

@@ -1,0 +1,219 @@
+//! Reads the I/Os that a run has kept, in whichever format.
+
+use std::fs::File;
+use std::io::{BufReader, Error, Read};
+use std::path::{Path, PathBuf};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt16Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use stasis_block::Operation;
+use stasis_run_events::IoRecord;
+
+use super::BLOCK;
+use crate::{ReportError, COMPRESSED_IOS_FILE, IOS_FILE, PARQUET_IOS_FILE};
+
+/// The I/Os of a run, in the order in which they are kept: that of completion.
+///
+/// A record's [`IoRecord::drive`] is an index into [`Self::drives`].
+pub struct KeptIos {
+    path: PathBuf,
+    drives: Vec<String>,
+    rows: Rows,
+    line: u64,
+}
+
+enum Rows {
+    Csv(csv::Reader<Box<dyn Read>>, csv::StringRecord),
+    Parquet(ParquetRecordBatchReader, Option<(RecordBatch, usize)>),
+}
+
+impl std::fmt::Debug for KeptIos {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptIos").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl KeptIos {
+    /// Opens what is kept at `path`: a folder of results, or one of its files `ios.csv`,
+    /// `ios.csv.zst` and `ios.parquet`.
+    ///
+    /// # Errors
+    /// If there is no such file, or it is none of these.
+    pub fn open(path: &Path) -> Result<Self, ReportError> {
+        let path = if path.is_dir() { within(path)? } else { path.to_owned() };
+        let file = File::open(&path).map_err(read(&path))?;
+        let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
+        let rows = if is("parquet") {
+            let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+                .and_then(ParquetRecordBatchReaderBuilder::build)
+                .map_err(|error| damaged(&path, format!("it is no whole Parquet file: {error}")))?;
+            Rows::Parquet(reader, None)
+        } else {
+            let input: Box<dyn Read> = if is("zst") {
+                Box::new(zstd::Decoder::new(file).map_err(read(&path))?)
+            } else {
+                Box::new(BufReader::new(file))
+            };
+            let mut reader = csv::Reader::from_reader(input);
+            let found = reader.headers().map_err(|error| damaged(&path, error.to_string()))?;
+            if !found.iter().eq(super::HEADER.split(',')) {
+                return Err(damaged(&path, "its columns are not those of ios.csv".into()));
+            }
+            Rows::Csv(reader, csv::StringRecord::new())
+        };
+        Ok(Self { path, drives: Vec::new(), rows, line: 1 })
+    }
+
+    /// The names of the drives that have been met so far.
+    pub fn drives(&self) -> &[String] {
+        &self.drives
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn drive(drives: &mut Vec<String>, name: &str) -> Option<u16> {
+        let place = drives.iter().position(|drive| drive == name).unwrap_or_else(|| {
+            drives.push(name.to_owned());
+            drives.len() - 1
+        });
+        u16::try_from(place).ok()
+    }
+
+    fn row(&mut self) -> Result<Option<IoRecord>, ReportError> {
+        self.line += 1;
+        let record = match &mut self.rows {
+            Rows::Csv(reader, row) => {
+                if !reader.read_record(row).map_err(|e| damaged(&self.path, e.to_string()))? {
+                    return Ok(None);
+                }
+                from_csv(row, &mut self.drives)
+            }
+            Rows::Parquet(reader, batch) => {
+                while batch.as_ref().is_none_or(|(batch, next)| *next >= batch.num_rows()) {
+                    match reader.next() {
+                        None => return Ok(None),
+                        Some(Ok(more)) => *batch = Some((more, 0)),
+                        Some(Err(error)) => return Err(damaged(&self.path, error.to_string())),
+                    }
+                }
+                batch.as_mut().and_then(|(batch, next)| {
+                    let record = from_batch(batch, *next, &mut self.drives);
+                    *next += 1;
+                    record
+                })
+            }
+        };
+        let message = || format!("line {}: it is not a row of ios.csv", self.line);
+        record.map(Some).ok_or_else(|| damaged(&self.path, message()))
+    }
+}
+
+impl Iterator for KeptIos {
+    type Item = Result<IoRecord, ReportError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.row().transpose()
+    }
+}
+
+fn within(folder: &Path) -> Result<PathBuf, ReportError> {
+    let names = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FILE];
+    let found = names.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
+    found.ok_or_else(|| damaged(folder, format!("it has none of {}", names.join(", "))))
+}
+
+fn read(path: &Path) -> impl FnOnce(Error) -> ReportError + '_ {
+    move |source| ReportError::Read { path: path.to_owned(), source }
+}
+
+fn damaged(path: &Path, message: String) -> ReportError {
+    read(path)(Error::other(message))
+}
+
+fn from_csv(row: &csv::StringRecord, drives: &mut Vec<String>) -> Option<IoRecord> {
+    let word = |place: usize| row.get(place);
+    let number = |place| word(place)?.parse::<u64>().ok();
+    let short = |place| u16::try_from(number(place)?).ok();
+    let bytes = |place| number(place)?.checked_mul(BLOCK);
+    let (refused, failed) = status(word(9)?)?;
+    Some(IoRecord {
+        drive: KeptIos::drive(drives, word(0)?)?,
+        boot: boot(word(1)?)?,
+        operation: operation(word(2)?)?,
+        offset: bytes(3)?,
+        bytes: number(4)?,
+        queue: short(5)?,
+        submit: number(6)?,
+        target: number(7)?,
+        delivered: number(8)?,
+        refused,
+        failed,
+        fua: number(10)? != 0,
+        stream: short(11)?,
+        priority: short(12)?,
+        source: bytes(13)?,
+        order: number(14)?,
+        code: u16::from_str_radix(word(15)?.strip_prefix("0x")?, 16).ok()?,
+    })
+}
+
+fn from_batch(batch: &RecordBatch, row: usize, drives: &mut Vec<String>) -> Option<IoRecord> {
+    let column = |name: &str| batch.column_by_name(name);
+    let number = |name| Some(column(name)?.as_primitive_opt::<UInt64Type>()?.value(row));
+    let short = |name| Some(column(name)?.as_primitive_opt::<UInt16Type>()?.value(row));
+    let bytes = |name| number(name)?.checked_mul(BLOCK);
+    fn word<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a str> {
+        let words = batch.column_by_name(name)?.as_dictionary_opt::<UInt16Type>()?;
+        let values = words.values().as_string_opt::<i32>()?;
+        let key = usize::from(words.keys().value(row));
+        (key < values.len()).then(|| values.value(key))
+    }
+    let (refused, failed) = status(word(batch, "status", row)?)?;
+    Some(IoRecord {
+        drive: KeptIos::drive(drives, word(batch, "drive", row)?)?,
+        boot: boot(word(batch, "phase", row)?)?,
+        operation: operation(word(batch, "operation", row)?)?,
+        offset: bytes("lba")?,
+        bytes: number("bytes")?,
+        queue: short("queue")?,
+        submit: number("submit_ns")?,
+        target: number("target_ns")?,
+        delivered: number("delivered_ns")?,
+        refused,
+        failed,
+        fua: column("fua")?.as_boolean_opt()?.value(row),
+        stream: short("stream")?,
+        priority: short("priority")?,
+        source: bytes("source_lba")?,
+        order: number("order")?,
+        code: short("code")?,
+    })
+}
+
+fn boot(word: &str) -> Option<bool> {
+    match word {
+        "boot" => Some(true),
+        "command" => Some(false),
+        _ => None,
+    }
+}
+
+fn operation(word: &str) -> Option<Operation> {
+    Operation::ALL.into_iter().find(|operation| operation.name() == word)
+}
+
+/// Whether it was refused, and whether it failed. Of a refused one the file does not say
+/// the latter.
+fn status(word: &str) -> Option<(bool, bool)> {
+    match word {
+        "ok" => Some((false, false)),
+        "error" => Some((false, true)),
+        "refused" => Some((true, true)),
+        _ => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! `stasis export`: a run's I/Os in the formats of other tools.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{bail, Context, Result};
+use stasis_report::KeptIos;
+use stasis_run_events::IoRecord;
+use stasis_trace_export::{blktrace, fio_log, perfetto, Exported};
+
+/// What `stasis export` writes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  stasis export results --blktrace trace && blkparse -i trace/nvme0
+  stasis export results --perfetto run.perfetto-trace
+  stasis export results/ios.parquet --drive fast --fio-log logs
+
+Times are virtual, from the start of the machine on; I/Os of the guest's boot are left out
+unless --boot is given. btt, iowatcher, btreplay and fio's read_iolog read what --blktrace
+leaves; ui.perfetto.dev shows what --perfetto leaves.")]
+pub struct Arguments {
+    /// A folder of results, or its ios.csv, ios.csv.zst or ios.parquet
+    #[arg(value_name = "RESULTS")]
+    from: PathBuf,
+    /// Write DRIVE.blktrace.0 of each drive, as blktrace does, to this folder
+    #[arg(long, value_name = "DIR")]
+    blktrace: Option<PathBuf>,
+    /// Write a trace for the Perfetto UI to this file
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Write DRIVE_clat.1.log of each drive, as fio's write_lat_log does, to this folder
+    #[arg(long, value_name = "DIR")]
+    fio_log: Option<PathBuf>,
+    /// Only this drive
+    #[arg(long, value_name = "NAME")]
+    drive: Option<String>,
+    /// The I/Os of the guest's boot, too
+    #[arg(long)]
+    boot: bool,
+}
+
+/// `stasis export`.
+pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
+    let Arguments { from, blktrace: blktrace_to, perfetto: perfetto_to, fio_log: fio_to, .. } =
+        arguments;
+    if blktrace_to.is_none() && perfetto_to.is_none() && fio_to.is_none() {
+        bail!("nothing to write: give --blktrace, --perfetto or --fio-log");
+    }
+    let (drives, ios) = read(arguments)?;
+    let tell = |path: &Path, exported: Exported| {
+        if !quiet {
+            let left_out = match exported.left_out {
+                0 => String::new(),
+                count => format!(", {count} left out, which the format has no way to say"),
+            };
+            eprintln!("{}: {} I/Os{left_out}", path.display(), exported.ios);
+        }
+    };
+    if let Some(folder) = blktrace_to {
+        for (number, (name, ios)) in drives.iter().zip(&ios).enumerate() {
+            let path = folder.join(format!("{}.blktrace.0", file_name(name)));
+            let number = u8::try_from(number).context("more than 256 drives")?;
+            tell(&path, written(&path, |out| blktrace(ios, number, out))?);
+        }
+    }
+    if let Some(path) = perfetto_to {
+        tell(path, written(path, |out| perfetto(&drives, &ios, out))?);
+    }
+    if let Some(folder) = fio_to {
+        let begin = ios.iter().flatten().map(|record| record.submit).min().unwrap_or_default();
+        for (name, ios) in drives.iter().zip(&ios) {
+            let path = folder.join(format!("{}_clat.1.log", file_name(name)));
+            let records = ios.iter().copied().map(Ok::<IoRecord, io::Error>);
+            tell(&path, written(&path, |out| fio_log(records, begin, out))?);
+        }
+    }
+    if drives.is_empty() && !quiet {
+        eprintln!(
+            "{}: no I/O of the command is in it (--boot has those of the boot)",
+            from.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The drives that are asked for, and the I/Os of each.
+fn read(arguments: &Arguments) -> Result<(Vec<String>, Vec<Vec<IoRecord>>)> {
+    let mut kept = KeptIos::open(&arguments.from)?;
+    let mut ios: Vec<Vec<IoRecord>> = Vec::new();
+    for record in kept.by_ref() {
+        let record = record?;
+        let drive = usize::from(record.drive);
+        if ios.len() <= drive {
+            ios.resize(drive + 1, Vec::new());
+        }
+        if arguments.boot || !record.boot {
+            ios[drive].push(record);
+        }
+    }
+    let drives = kept.drives();
+    if let Some(name) = &arguments.drive {
+        let Some(place) = drives.iter().position(|drive| drive == name) else {
+            bail!("{}: no drive `{name}`; it has {}", kept.path().display(), drives.join(", "));
+        };
+        return Ok((vec![name.clone()], vec![std::mem::take(&mut ios[place])]));
+    }
+    Ok((drives.to_vec(), ios))
+}
+
+/// A drive's name as a file's.
+fn file_name(drive: &str) -> String {
+    drive.replace(['/', '\\'], "_")
+}
+
+fn written(
+    path: &Path,
+    write: impl FnOnce(&mut dyn io::Write) -> io::Result<Exported>,
+) -> Result<Exported> {
+    let cannot = || format!("cannot write {}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(cannot)?;
+    }
+    let mut out = BufWriter::new(File::create(path).with_context(cannot)?);
+    write(&mut out).with_context(cannot)
+}

@@ -1,0 +1,31 @@
+//! A run's I/Os in the formats of other tools, on the run's virtual timeline.
+//!
+//! * [`blktrace`]: the binary trace of Linux's blktrace, for blkparse, btt, iowatcher,
+//!   btreplay and fio's `read_iolog`.
+//! * [`fio_log`]: a completion latency log as fio's `write_lat_log` leaves it, for
+//!   fio_generate_plots and fiologparser.
+//! * [`perfetto`]: tracks for the Perfetto UI, with a slice for each I/O from its submission
+//!   to its interrupt.
+//!
+//! Promises:
+//! * Times are those of `ios.csv`: nothing is rounded but where a format has a coarser unit,
+//!   which its module says.
+//! * The same I/Os give the same bytes.
+//! * What a format cannot hold is counted, not dropped without a word ([`Exported::left_out`]).
+
+mod blktrace;
+mod fio_log;
+mod perfetto;
+
+pub use blktrace::blktrace;
+pub use fio_log::fio_log;
+pub use perfetto::perfetto;
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// I/Os that the file has.
+    pub ios: u64,
+    /// I/Os that its format has no way to say.
+    pub left_out: u64,
+}
