@@ -14,10 +14,13 @@ pub use link::{Link, LinkError};
 pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
 pub use power::{CacheKind, PowerLoss, SECTOR};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a command asks of a drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Operation {

@@ -1,8 +1,10 @@
 //! The link of a PCI Express device, as data sheets write it: `PCIe 4.0 x4`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -87,6 +89,24 @@ impl Serialize for Link {
 impl<'de> Deserialize<'de> for Link {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Link {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "link".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^ *(PCIe)? *[1-6]\\.[0-9] *x(1|2|4|8|12|16|32) *$",
+            "examples": ["PCIe 4.0 x4"]
+        })
     }
 }
 

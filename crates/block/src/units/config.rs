@@ -1,5 +1,8 @@
 //! Sizes and durations in configurations, for serde.
 
+use std::borrow::Cow;
+
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
 use stasis_clock::Nanos;
@@ -55,11 +58,16 @@ impl<'de> Visitor<'de> for Optional {
     }
 }
 
+// The four below are types, not modules, so that `#[serde(with = "...")]` names the
+// functions and, with the same word, the schema that schemars derives.
+
 /// Sizes in configurations, for `#[serde(with = "stasis_block::units::size")]`:
 /// a number of bytes or a string; written as a string.
-pub mod size {
-    use super::*;
+#[allow(non_camel_case_types, reason = "named in serde's attribute, where modules are usual")]
+#[derive(Debug)]
+pub enum size {}
 
+impl size {
     /// Writes the size with its unit.
     ///
     /// # Errors
@@ -78,9 +86,11 @@ pub mod size {
 }
 
 /// [`size`] for an `Option<u64>`, together with `#[serde(default)]`.
-pub mod size_option {
-    use super::*;
+#[allow(non_camel_case_types, reason = "named in serde's attribute, where modules are usual")]
+#[derive(Debug)]
+pub enum size_option {}
 
+impl size_option {
     /// Writes the size with its unit, if there is one.
     ///
     /// # Errors
@@ -101,9 +111,11 @@ pub mod size_option {
 /// Durations in configurations, for
 /// `#[serde(with = "stasis_block::units::duration")]`: a number of ns or a
 /// string; written as a string.
-pub mod duration {
-    use super::*;
+#[allow(non_camel_case_types, reason = "named in serde's attribute, where modules are usual")]
+#[derive(Debug)]
+pub enum duration {}
 
+impl duration {
     /// Writes the duration with its unit.
     ///
     /// # Errors
@@ -122,9 +134,11 @@ pub mod duration {
 }
 
 /// [`duration`] for an `Option<Nanos>`, together with `#[serde(default)]`.
-pub mod duration_option {
-    use super::*;
+#[allow(non_camel_case_types, reason = "named in serde's attribute, where modules are usual")]
+#[derive(Debug)]
+pub enum duration_option {}
 
+impl duration_option {
     /// Writes the duration with its unit, if there is one.
     ///
     /// # Errors
@@ -139,5 +153,76 @@ pub mod duration_option {
     /// The deserializer's, with a [`UnitError`]'s message among them.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Nanos>, D::Error> {
         from.deserialize_option(Optional(&DURATION))
+    }
+}
+
+/// What the values of `Kind` look like, for editors.
+fn schema_of(kind: &Kind, title: &str) -> Schema {
+    let mut units: Vec<&str> = kind.units.iter().map(|(unit, _)| *unit).collect();
+    units.sort_by_key(|unit| std::cmp::Reverse(unit.len()));
+    let number = "[0-9]+(\\.[0-9]+)?";
+    // A bare 0 needs no unit.
+    let bare = if kind.bare { format!("|{number}") } else { "|0+(\\.0+)?".into() };
+    let Kind { smallest, example, .. } = kind;
+    json_schema!({
+        "description": format!("A {title}: a number and a unit, or a number of {smallest}."),
+        "anyOf": [
+            {
+                "type": "string",
+                "pattern": format!("^ *({number} *({}){bare}) *$", units.join("|")),
+                "examples": [example]
+            },
+            { "type": "integer", "minimum": 0 }
+        ]
+    })
+}
+
+impl JsonSchema for size {
+    fn schema_name() -> Cow<'static, str> {
+        "size".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schema_of(&SIZE, "size")
+    }
+}
+
+impl JsonSchema for duration {
+    fn schema_name() -> Cow<'static, str> {
+        "duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schema_of(&DURATION, "duration")
+    }
+}
+
+// A table without the key has none: TOML knows no null.
+
+impl JsonSchema for size_option {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        size::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<size>()
+    }
+}
+
+impl JsonSchema for duration_option {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        duration::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<duration>()
     }
 }

@@ -1,0 +1,21 @@
+//! Configuration: one schema, one deserializer.
+//!
+//! A type of the configuration derives serde's `Deserialize` and schemars' `JsonSchema`. Both read
+//! the same fields, attributes and comments, so what is read, what editors are told, what help lists
+//! and what an error suggests are the same keys. This crate has what the derived code needs around it:
+//!
+//! - [`read`]: a table read into a type, with errors that name the place and the nearest right word;
+//! - [`Words`]: `KEY=VALUE,...` of a command line, read by the same `Deserialize`;
+//! - [`schema`]: the JSON Schema (draft 2020-12) of a type, in words of the configuration.
+//!
+//! Promise: no text and no table makes any of it panic.
+
+mod error;
+mod reader;
+mod schema;
+mod words;
+
+pub use error::{guess, listed, nearest, plain_type, Problem, ReadError};
+pub use reader::read;
+pub use schema::{keys, keys_read, schema, tagged, Tag};
+pub use words::{Key, Words};

@@ -1,0 +1,169 @@
+//! JSON Schema of the configuration's types, in words of the configuration.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::{json, Map, Value};
+
+use crate::{read, Problem};
+
+/// The JSON Schema (draft 2020-12) of what `T` is read from.
+///
+/// Descriptions are the fields' comments, without what is for Rust only: links between items, and
+/// the unit that a field counts in.
+pub fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    for_readers(&mut schema);
+    schema
+}
+
+/// The keys of a table that `T` is read from, in alphabetical order.
+pub fn keys<T: JsonSchema>() -> Vec<String> {
+    let schema = schema::<T>();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.map(|properties| properties.keys().cloned().collect()).unwrap_or_default()
+}
+
+/// The keys that `T`'s deserializer takes, other names of a key among them; none where it is no
+/// table that refuses unknown keys. A test compares them with [`keys`].
+pub fn keys_read<T: DeserializeOwned>() -> Vec<String> {
+    let table = Map::from_iter([("?".to_owned(), Value::Null)]);
+    match read::<T>(table.into()).map_err(|error| error.problem) {
+        Err(Problem::Unknown { keys, .. }) => {
+            let mut keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+            keys.sort_unstable();
+            keys
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A key whose word says which type the rest of its table is read into, such as `kind`.
+#[derive(Debug, Clone, Copy)]
+pub struct Tag<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The words that it has for this type.
+    pub words: &'a [&'a str],
+    /// Whether keys that `T` requires may be left out, because the word stands for a table that
+    /// has them.
+    pub partial: bool,
+}
+
+/// The schema of a table with a [`Tag`], the keys of `common`, and those of `T`.
+pub fn tagged<T: JsonSchema>(
+    generator: &mut SchemaGenerator,
+    tag: &Tag,
+    common: &Map<String, Value>,
+) -> Schema {
+    let mut schema = T::json_schema(generator);
+    let mut properties = common.clone();
+    if let Some(Value::Object(own)) = schema.remove("properties") {
+        properties.extend(own);
+    }
+    let words = match tag.words {
+        [word] => json!({ "const": word }),
+        words => json!({ "enum": words }),
+    };
+    properties.insert(tag.key.into(), words);
+    let mut required = vec![Value::from(tag.key)];
+    if let Some(Value::Array(own)) = schema.remove("required") {
+        required.extend(own.into_iter().filter(|_| !tag.partial));
+    }
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), properties.into());
+    schema.insert("required".into(), required.into());
+    schema.insert("additionalProperties".into(), false.into());
+    schema
+}
+
+/// Puts every description into words of the configuration.
+fn for_readers(schema: &mut Value) {
+    match schema {
+        Value::Object(table) => {
+            for (key, value) in table {
+                match value {
+                    Value::String(text) if key == "description" => *text = in_plain_words(text),
+                    value => for_readers(value),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(for_readers),
+        _ => {}
+    }
+}
+
+/// A comment of Rust's as one line of text: links are their words, and a note such as `(ns)` goes,
+/// since a value of the configuration has its unit with it.
+fn in_plain_words(comment: &str) -> String {
+    let mut plain = String::with_capacity(comment.len());
+    let mut rest = comment;
+    while let Some(start) = rest.find('[') {
+        let Some(length) = rest[start..].find(']') else { break };
+        let (words, after) = (&rest[start + 1..start + length], &rest[start + length + 1..]);
+        let target = after.strip_prefix('(').and_then(|after| after.split_once(')'));
+        // A table of TOML's, such as `[machine]`, is no link.
+        if !words.starts_with('`') && target.is_none() {
+            plain.push_str(&rest[..=start]);
+            rest = &rest[start + 1..];
+            continue;
+        }
+        plain.push_str(&rest[..start]);
+        plain.push_str(words);
+        rest = target.map_or(after, |(_, after)| after);
+    }
+    plain.push_str(rest);
+    let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    [" (ns)", " (bytes)", " (ns of virtual time)"]
+        .iter()
+        .fold(line, |line, note| line.replace(note, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// A part; see [`Tag`].
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    #[expect(dead_code, reason = "only its schema is asked for")]
+    struct Part {
+        /// How many ([`u32`](std::primitive) of them),
+        /// in `[part]`.
+        how_many: u32,
+        /// How long (ns).
+        #[serde(default)]
+        wait: u64,
+    }
+
+    #[test]
+    fn descriptions_are_the_comments_in_plain_words() {
+        let schema = schema::<Part>();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert_eq!(schema["description"], "A part; see `Tag`.");
+        let of = |key: &str| schema["properties"][key]["description"].as_str();
+        assert_eq!(of("how-many"), Some("How many (`u32` of them), in `[part]`."));
+        assert_eq!(of("wait"), Some("How long."));
+        assert_eq!(schema["required"], json!(["how-many"]));
+        assert_eq!(keys::<Part>(), ["how-many", "wait"]);
+        assert_eq!(keys_read::<Part>(), keys::<Part>());
+    }
+
+    #[test]
+    fn a_tag_stands_before_the_keys_of_its_type() {
+        let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+        let common = Map::from_iter([("label".to_owned(), json!({ "type": "string" }))]);
+        let tag = Tag { key: "kind", words: &["part"], partial: false };
+        let whole = tagged::<Part>(&mut generator, &tag, &common).to_value();
+        assert_eq!(whole["required"], json!(["kind", "how-many"]));
+        assert_eq!(whole["properties"]["kind"], json!({ "const": "part" }));
+        let names: Vec<_> = whole["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(names, ["how-many", "kind", "label", "wait"]);
+        let tag = Tag { key: "base", words: &["one", "two"], partial: true };
+        let part = tagged::<Part>(&mut generator, &tag, &common).to_value();
+        assert_eq!(part["required"], json!(["base"]));
+    }
+}
