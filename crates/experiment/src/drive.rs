@@ -1,20 +1,22 @@
 //! A drive, in a `[[drive]]` table or a `--drive` word.
 
+use std::sync::OnceLock;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
+use stasis_config::{Key, Words};
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 use stasis_scheduler::SchedulerSpec;
 
-use crate::error::{nearest, ExperimentError};
-use crate::layout::{PhysicalSpec, ZonesSpec};
+use crate::error::ExperimentError;
+use crate::layout::{physical_option, PhysicalSpec, ZonesSpec};
 use crate::placement::PlacementSpec;
 
-mod words;
-
 /// What a drive looks like to the guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
     /// An NVMe controller.
@@ -25,17 +27,6 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// Every interface.
-    const ALL: [Self; 2] = [Self::Nvme, Self::VirtioBlk];
-
-    fn parse(word: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|interface| interface.name() == word);
-        found.ok_or_else(|| {
-            let nearest = nearest(word, Self::ALL.map(Self::name).into_iter());
-            format!("unknown interface `{word}`; did you mean `{nearest}`?")
-        })
-    }
-
     /// Its name in configurations and results.
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +37,7 @@ impl Interface {
 }
 
 /// How the guest's driver announces commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doorbells {
     /// Each submission's doorbell write leaves the guest: its time is exact.
@@ -58,7 +49,7 @@ pub enum Doorbells {
 }
 
 /// A drive: when its commands complete, and where its bytes live.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DriveSpec {
     /// Its name in the results; by default `drive0`, `drive1`, ...
@@ -67,9 +58,11 @@ pub struct DriveSpec {
     /// What it looks like to the guest.
     #[serde(default)]
     pub interface: Interface,
-    /// When its commands complete.
+    /// When its commands complete: a named model, `fixed:100us`, or a table.
+    #[schemars(extend("examples" = ["fixed:100us"]))]
     pub model: ModelSpec,
     /// Where its bytes live.
+    #[schemars(extend("examples" = ["ram:1GiB"]))]
     pub medium: MediumSpec,
     /// What a barrier costs (ns): makes a drive offer one whose model does not.
     #[serde(default, with = "units::duration_option")]
@@ -79,6 +72,7 @@ pub struct DriveSpec {
     pub delay: Nanos,
     /// I/O queues or queue pairs; by default one for each vCPU.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 64))]
     pub queues: Option<u16>,
     /// Whether submissions leave the guest.
     #[serde(default)]
@@ -88,6 +82,7 @@ pub struct DriveSpec {
     pub block_size: u64,
     /// Namespaces, of equal size.
     #[serde(default = "default_namespaces")]
+    #[schemars(range(min = 1, max = 128))]
     pub namespaces: u32,
     /// How the guest can say which data belongs together.
     #[serde(default)]
@@ -107,8 +102,8 @@ pub struct DriveSpec {
     /// Its zones, if it is of the Zoned Namespace command set.
     #[serde(default)]
     pub zones: Option<ZonesSpec>,
-    /// Its geometry, if it is an Open-Channel drive.
-    #[serde(default)]
+    /// Its geometry, if it is an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
+    #[serde(default, with = "physical_option")]
     pub physical: Option<PhysicalSpec>,
 }
 
@@ -120,10 +115,23 @@ fn default_namespaces() -> u32 {
     1
 }
 
+/// The keys of `--drive`, from the schema of the table.
+fn words() -> &'static Words {
+    static WORDS: OnceLock<Words> = OnceLock::new();
+    WORDS.get_or_init(|| Words::new(&stasis_config::schema::<DriveSpec>(), of_medium))
+}
+
+/// `file:a.img` is a table's `file = "a.img"`, where other words say more of the medium.
+fn of_medium(key: &str, word: &str) -> Option<(String, String)> {
+    let (kind, value) = word.split_once(':').filter(|_| key == "medium")?;
+    Some((kind.trim().to_owned(), value.trim().to_owned()))
+}
+
 impl DriveSpec {
-    /// The keys that [`Self::parse`] takes, in the order in which help lists them.
-    pub fn keys() -> impl Iterator<Item = &'static str> {
-        words::names()
+    /// The keys that [`Self::parse`] takes: those of the schema that are no tables, and those of the
+    /// tables in it that are of one form, as `TABLE.KEY` or by a shorter name.
+    pub fn keys() -> &'static [Key] {
+        words().keys()
     }
 
     /// Reads `KEY=VALUE,...` as `--drive` takes it.
@@ -131,7 +139,8 @@ impl DriveSpec {
     /// # Errors
     /// Names the word that is wrong and the nearest right one.
     pub fn parse(word: &str) -> Result<Self, ExperimentError> {
-        let drive = words::parse(word).and_then(|drive| drive.check().map(|()| drive));
+        let drive = words().read(word, "model=fixed:100us,medium=ram:1GiB");
+        let drive = drive.and_then(|drive: Self| drive.check().map(|()| drive));
         drive.map_err(|message| ExperimentError::Drive { word: word.to_owned(), message })
     }
 
@@ -209,18 +218,52 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_is_listed_is_taken() {
-        let keys: Vec<_> = DriveSpec::keys().collect();
-        assert_eq!(keys.len(), 22);
-        for key in &keys {
-            let message = match DriveSpec::parse(&format!("{key}=?")) {
+    fn every_key_of_the_table_can_be_a_word_and_the_other_way_round() {
+        let schema = stasis_config::schema::<DriveSpec>();
+        let table = schema["properties"].as_object().unwrap();
+        let keys = DriveSpec::keys();
+        for key in table.keys() {
+            let of_table = |listed: &Key| listed.path().next() == Some(key);
+            assert!(keys.iter().any(of_table), "{key}");
+        }
+        for key in keys {
+            assert!(key.path().next().is_some_and(|first| table.contains_key(first)), "{key:?}");
+            let message = match DriveSpec::parse(&format!("{}=?", key.name)) {
                 Ok(_) => String::new(),
                 Err(error) => error.to_string(),
             };
-            assert!(!message.contains("unknown key"), "{key}: {message}");
+            assert!(!message.contains("unknown key"), "{key:?}: {message}");
+            // The nearest to a word with a slip of the finger is the word.
+            let slip = format!("{}x", key.name);
+            let message = DriveSpec::parse(&format!("{slip}=1")).unwrap_err().to_string();
+            assert!(message.contains(&format!("did you mean `{}`?", key.name)), "{message}");
         }
-        let wrong = DriveSpec::parse("sise=1").unwrap_err().to_string();
-        assert!(wrong.contains("unknown key `sise`"), "{wrong}");
+        for name in [
+            "size",
+            "durability",
+            "max-lag",
+            "zone-size",
+            "zone-capacity",
+            "max-open-zones",
+            "max-active-zones",
+            "physical",
+            "zones.zrwa.size",
+        ] {
+            assert!(keys.iter().any(|key| key.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn words_of_tables_in_the_table() {
+        let words = "model=null,medium=file:d.img,medium.direct=true,zone-size=64MiB,\
+                     zones.zrwa.size=1MiB,zones.zrwa.granularity=16KiB,zones.zrwa.count=4";
+        let table = "model='null'\nmedium={file='d.img',direct=true}\n\
+                     zones={size='64MiB',zrwa={size='1MiB',granularity='16KiB',count=4}}";
+        assert_eq!(DriveSpec::parse(words).unwrap(), toml::from_str(table).unwrap());
+        let words = "model=null,medium=ordered:d.img,size=1MiB,durability=barrier,max-lag=3ms";
+        let table =
+            "model='null'\nmedium={ordered='d.img',size='1MiB',durability='barrier',max-lag='3ms'}";
+        assert_eq!(DriveSpec::parse(words).unwrap(), toml::from_str(table).unwrap());
     }
 
     #[test]
@@ -246,7 +289,7 @@ mod tests {
             ("nonsense", "KEY=VALUE"),
             ("model=null,medium=ram:1GiB,zone-sice=64MiB", "did you mean `zone-size`?"),
             ("model=null,medium=ram:1GiB,zone-capacity=64MiB", "zone-size is missing"),
-            ("model=null,medium=ram:1GiB,zone-size=64MiB,max-open-zones=a", "a number"),
+            ("model=null,medium=ram:1GiB,zone-size=64MiB,max-open-zones=a", "a whole number"),
             ("model=null,medium=ram:1GiB,physical=4x2x32", "GROUPSxUNITSxCHUNKSxSECTORS"),
             ("model=null,medium=ram:1GiB,physical=1x1x1x1,zone-size=1MiB", "exclude"),
         ] {

@@ -2,10 +2,12 @@
 
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_config::guess;
 
 /// Where the machine runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// KVM where it works, else `exact`.
@@ -41,9 +43,8 @@ impl FromStr for Engine {
 
     fn from_str(word: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|engine| engine.name() == word).ok_or_else(|| {
-            let nearest = crate::error::nearest(word, Self::ALL.iter().map(|engine| engine.name()));
-            let all = Self::ALL.map(Self::name).join(", ");
-            format!("unknown engine `{word}`, which is one of {all}; did you mean `{nearest}`?")
+            let all = Self::ALL.map(Self::name);
+            format!("unknown engine `{word}`; {}it is one of {}", guess(word, all), all.join(", "))
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use stasis_config::{nearest, plain_type};
+
 /// What is wrong with an experiment, and where.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
@@ -34,14 +36,6 @@ pub enum ExperimentError {
     Value(String),
 }
 
-/// The word of `choices` that is most like `word`.
-pub(crate) fn nearest<'a>(word: &str, choices: impl Iterator<Item = &'a str>) -> &'a str {
-    choices
-        .map(|choice| (strsim::damerau_levenshtein(word, choice), choice))
-        .min_by_key(|(distance, _)| *distance)
-        .map_or("", |(_, choice)| choice)
-}
-
 /// Adds the nearest right word to a message of serde's that names a wrong one
 /// and the choices, as in "unknown field `modle`, expected one of `model`, ...".
 pub(crate) fn with_nearest(message: &str) -> String {
@@ -54,32 +48,18 @@ pub(crate) fn with_nearest(message: &str) -> String {
     if choices.is_empty() {
         return message.to_owned();
     }
-    let nearest = nearest(word, choices.into_iter());
-    format!("{}\ndid you mean `{nearest}`?", message.trim_end())
+    match nearest(word, choices) {
+        Some(nearest) => format!("{}\ndid you mean `{nearest}`?", message.trim_end()),
+        None => message.to_owned(),
+    }
 }
 
 /// A message of serde's in words of TOML: its types are Rust's.
 pub(crate) fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 12] = [
-        ("a sequence", "a list, such as [\"one\", \"two\"]"),
-        ("a map", "a table"),
-        ("u8", "a whole number"),
-        ("u16", "a whole number"),
-        ("u32", "a whole number"),
-        ("u64", "a whole number"),
-        ("usize", "a whole number"),
-        ("i64", "a whole number"),
-        ("f64", "a number"),
-        ("a boolean", "true or false"),
-        ("boolean", "true or false"),
-        ("unit", "nothing"),
-    ];
     let message = &message.replace("invalid type: ", "").replace("invalid value: ", "");
     let Some((before, after)) = message.split_once("expected ") else { return message.to_owned() };
     let (what, rest) = after.split_once('\n').unwrap_or((after, ""));
-    let plain = WORDS.iter().find(|(word, _)| *word == what).map(|(_, plain)| *plain);
-    let plain = plain.or_else(|| what.strip_prefix("struct ").map(|_| "a table"));
-    match plain {
+    match plain_type(what) {
         Some(plain) => format!("{before}expected {plain}\n{rest}"),
         None => message.to_owned(),
     }

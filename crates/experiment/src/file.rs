@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stasis_block::units;
 use stasis_clock::Nanos;
+use stasis_config::{guess, listed};
 
-use crate::error::{in_plain_words, nearest, with_nearest};
+use crate::error::{in_plain_words, with_nearest};
 use crate::{
     CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ServeSpec, WorkloadSpec,
 };
@@ -47,7 +50,7 @@ use crate::{
 /// ```
 ///
 /// Several machines stand in tables `[[machine]]`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Experiment {
     /// Where the machine runs.
@@ -81,8 +84,9 @@ pub struct Experiment {
 }
 
 /// The machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[schemars(transform = older_names)]
 pub struct MachineSpec {
     /// Its name, where there are several; by default `machine0`, ...
     pub name: Option<String>,
@@ -91,6 +95,7 @@ pub struct MachineSpec {
     /// Whether the run goes on until this machine's command has ended.
     pub wait: bool,
     /// The I/O scheduler that its kernel puts before each of its drives.
+    #[schemars(extend("enum" = GUEST_SCHEDULERS))]
     pub guest_scheduler: Option<String>,
     /// Whether its bfq tells the host's when it raises weights.
     pub coordinate: bool,
@@ -101,6 +106,7 @@ pub struct MachineSpec {
     #[serde(rename = "disk")]
     pub disks: Vec<DiskSpec>,
     /// Processors, 1 to 64.
+    #[schemars(range(min = 1, max = 64))]
     pub vcpus: u32,
     /// Memory in bytes.
     #[serde(with = "units::size")]
@@ -119,6 +125,18 @@ pub struct MachineSpec {
     pub rewind: bool,
     /// Whether RDRAND and RDSEED are visible; a run does not repeat then.
     pub random: bool,
+}
+
+/// serde's `alias` is no part of the schema that is derived.
+fn older_names(schema: &mut Schema) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    if let Some(properties) = properties {
+        if let Some(Value::Object(mut slice)) = properties.get("quantum").cloned() {
+            slice.insert("deprecated".into(), true.into());
+            slice.insert("description".into(), "The older name of `quantum`.".into());
+            properties.insert("slice".into(), slice.into());
+        }
+    }
 }
 
 impl Default for MachineSpec {
@@ -144,7 +162,7 @@ impl Default for MachineSpec {
 }
 
 /// The guest's system.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct GuestSpec {
     /// Debian packages beside the usual ones.
@@ -298,11 +316,9 @@ impl Experiment {
     pub fn drive_named(&self, name: &str) -> Result<usize, String> {
         let names = || self.drives.iter().filter_map(|drive| drive.name.as_deref());
         names().position(|other| other == name).ok_or_else(|| {
-            let nearest = nearest(name, names());
-            let guess = if nearest.is_empty() {
-                "there is no [[drive]]".into()
-            } else {
-                format!("did you mean `{nearest}`?")
+            let guess = match names().next() {
+                None => "there is no [[drive]]".into(),
+                Some(_) => format!("{}there are {}", guess(name, names()), listed(names())),
             };
             format!("there is no drive `{name}` to share; {guess}")
         })
@@ -341,8 +357,8 @@ impl MachineSpec {
         }
         if let Some(word) = &self.guest_scheduler {
             if !GUEST_SCHEDULERS.contains(&word.as_str()) {
-                let nearest = nearest(word, GUEST_SCHEDULERS.into_iter());
-                return Err(format!("unknown guest-scheduler `{word}`; did you mean `{nearest}`?"));
+                let (guess, all) = (guess(word, GUEST_SCHEDULERS), GUEST_SCHEDULERS.join(", "));
+                return Err(format!("unknown guest-scheduler `{word}`; {guess}it is one of {all}"));
             }
         }
         if self.coordinate && self.guest_scheduler.as_deref() != Some("bfq") {

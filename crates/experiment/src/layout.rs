@@ -1,23 +1,33 @@
 //! Drives that show their inside: zones, or the geometry of an Open-Channel
 //! drive. Whether they fit the drive is seen when its size is known.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::units;
 
 /// The zones of a zoned namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ZonesSpec {
     /// From one zone's start to the next's, in bytes: a power of two.
+    #[schemars(extend("x-word" = "zone-size", "examples" = ["64MiB"]))]
     #[serde(with = "units::size")]
     pub size: u64,
     /// How much of a zone can be written, in bytes; by default all of it.
+    #[schemars(extend("x-word" = "zone-capacity"))]
     #[serde(default, with = "units::size_option")]
     pub capacity: Option<u64>,
     /// Most open zones; by default as many as may be active.
+    #[schemars(extend("x-word" = "max-open-zones"))]
     #[serde(default)]
     pub max_open: Option<u32>,
     /// Most active zones, that is open or closed; by default no limit.
+    #[schemars(extend("x-word" = "max-active-zones"))]
     #[serde(default)]
     pub max_active: Option<u32>,
     /// Bytes that the host can attach to a zone.
@@ -32,7 +42,7 @@ pub struct ZonesSpec {
 }
 
 /// Zone random write areas.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ZrwaSpec {
     /// Size of an area in bytes.
@@ -46,7 +56,7 @@ pub struct ZrwaSpec {
 }
 
 /// The geometry of an Open-Channel 2.0 drive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PhysicalSpec {
     /// Groups.
@@ -115,61 +125,66 @@ impl PhysicalSpec {
     }
 }
 
-/// The words about zones of a `--drive`.
-#[derive(Debug, Default)]
-pub(crate) struct ZoneWords {
-    size: Option<u64>,
-    capacity: Option<u64>,
-    max_open: Option<u32>,
-    max_active: Option<u32>,
-}
+/// For `#[serde(with = "physical_option")]`: a [`PhysicalSpec`] as a word or as a table.
+#[allow(non_camel_case_types, reason = "named in serde's attribute, where modules are usual")]
+#[derive(Debug)]
+pub(crate) enum physical_option {}
 
-impl ZoneWords {
-    /// Takes the value of `zone-size`.
-    pub fn size(&mut self, value: &str) -> Result<(), String> {
-        self.size = Some(units::parse_size(value).map_err(|error| error.to_string())?);
-        Ok(())
+impl physical_option {
+    pub(crate) fn serialize<S: Serializer>(
+        spec: &Option<PhysicalSpec>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        spec.serialize(to)
     }
 
-    /// Takes the value of `zone-capacity`.
-    pub fn capacity(&mut self, value: &str) -> Result<(), String> {
-        self.capacity = Some(units::parse_size(value).map_err(|error| error.to_string())?);
-        Ok(())
-    }
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<PhysicalSpec>, D::Error> {
+        struct Reads;
+        impl<'de> Visitor<'de> for Reads {
+            type Value = Option<PhysicalSpec>;
 
-    /// Takes the value of `max-open-zones`.
-    pub fn max_open(&mut self, value: &str) -> Result<(), String> {
-        self.max_open = Some(count("max-open-zones", value)?);
-        Ok(())
-    }
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a geometry such as \"4x2x64x1024\", or a table")
+            }
 
-    /// Takes the value of `max-active-zones`.
-    pub fn max_active(&mut self, value: &str) -> Result<(), String> {
-        self.max_active = Some(count("max-active-zones", value)?);
-        Ok(())
-    }
+            fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+                Ok(None)
+            }
 
-    /// The zones that the words describe, if any does.
-    pub fn finish(self) -> Result<Option<ZonesSpec>, String> {
-        let Self { size, capacity, max_open, max_active } = self;
-        let Some(size) = size else {
-            return match (capacity, max_open, max_active) {
-                (None, None, None) => Ok(None),
-                _ => Err("zone-size is missing; for example zone-size=64MiB".into()),
-            };
-        };
-        Ok(Some(ZonesSpec {
-            size,
-            capacity,
-            max_open,
-            max_active,
-            extension_size: 0,
-            zrwa: None,
-            reads_cross_zones: false,
-        }))
+            fn visit_str<E: Error>(self, word: &str) -> Result<Self::Value, E> {
+                PhysicalSpec::parse(word).map(Some).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                PhysicalSpec::deserialize(MapAccessDeserializer::new(map)).map(Some)
+            }
+        }
+        from.deserialize_any(Reads)
     }
 }
 
-fn count(key: &str, value: &str) -> Result<u32, String> {
-    value.parse().map_err(|_| format!("{key} is `{value}`, but must be a number"))
+impl JsonSchema for physical_option {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "physical".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let table = generator.subschema_for::<PhysicalSpec>();
+        json_schema!({
+            "anyOf": [
+                {
+                    "type": "string",
+                    "pattern": "^[0-9]+x[0-9]+x[0-9]+x[0-9]+$",
+                    "examples": ["4x2x64x1024"]
+                },
+                table
+            ]
+        })
+    }
 }

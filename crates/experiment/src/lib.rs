@@ -24,3 +24,25 @@ pub use placement::PlacementSpec;
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key is read if and only if it is in the schema, from which help, editors and suggestions
+    /// have it.
+    #[test]
+    fn what_is_read_is_what_the_schema_has() {
+        macro_rules! same {
+            ($($table:ty)*) => {$(
+                let read = stasis_config::keys_read::<$table>();
+                assert!(!read.is_empty(), stringify!($table));
+                assert_eq!(read, stasis_config::keys::<$table>(), stringify!($table));
+            )*};
+        }
+        same! {
+            Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
+            ZonesSpec ZrwaSpec PhysicalSpec
+        }
+    }
+}

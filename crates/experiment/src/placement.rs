@@ -1,13 +1,15 @@
 //! How a guest can say which data belongs together, as a word.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 
 /// What a drive offers for the placement of data: `none`, `streams:MAX`, or
 /// `fdp:HANDLESxUNIT` or `fdp:GROUPSxHANDLESxUNIT` with the size of a reclaim
 /// unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^(none|streams:[0-9]+|fdp:([0-9]+x)?[0-9]+x[0-9.]+ *[A-Za-z]*)$"))]
 pub enum PlacementSpec {
     /// Nothing.
     #[default]

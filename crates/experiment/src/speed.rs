@@ -1,8 +1,10 @@
 //! The processors' speed, as the declared frequency of the guest's TSC.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How fast the guest's processors are.
@@ -79,6 +81,24 @@ impl Serialize for CpuSpeed {
 impl<'de> Deserialize<'de> for CpuSpeed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for CpuSpeed {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "cpu-speed".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^[0-9.]+ *(GHz|MHz|x)$",
+            "examples": ["5GHz", "2x"]
+        })
     }
 }
 

@@ -1,19 +1,21 @@
 //! Who shares a drive: several machines with their virtual disks, and host
 //! workloads.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::units;
 use stasis_clock::Nanos;
+use stasis_config::guess;
 use stasis_media::{Durability, ImageSettings, MediumSpec};
 use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
 
 use crate::drive::Interface;
-use crate::error::nearest;
 use crate::{Doorbells, MachineSpec};
 
 /// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
@@ -98,6 +100,21 @@ impl<'de> Deserialize<'de> for Machines {
     }
 }
 
+impl JsonSchema for Machines {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "machines".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let machine = generator.subschema_for::<MachineSpec>();
+        json_schema!({ "anyOf": [machine, { "type": "array", "items": machine }] })
+    }
+}
+
 /// What a tenant is to the scheduler of the drive it shares.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -133,8 +150,9 @@ const CLASSES: [(&str, Class); 3] =
 fn priority(word: &str) -> Result<Priority, String> {
     let (class, level) = word.split_once('/').map_or((word, None), |(c, l)| (c, Some(l)));
     let Some((_, found)) = CLASSES.iter().find(|(name, _)| *name == class) else {
-        let nearest = nearest(class, CLASSES.iter().map(|(name, _)| *name));
-        return Err(format!("unknown ioprio `{word}`; did you mean `{nearest}`?"));
+        let names = CLASSES.map(|(name, _)| name);
+        let (guess, names) = (guess(class, names), names.join(", "));
+        return Err(format!("unknown ioprio `{word}`; {guess}its class is one of {names}"));
     };
     let level = match level {
         None => Priority::DEFAULT_LEVEL,
@@ -149,7 +167,7 @@ fn priority(word: &str) -> Result<Priority, String> {
 
 /// A machine's virtual disk on a shared drive: a region of it, or an image whose
 /// files lie there.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DiskSpec {
     /// The drive it lies on.
@@ -190,6 +208,7 @@ pub struct DiskSpec {
     pub serial: Option<String>,
     /// Its share against others, 1 to 1000.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
     pub weight: Option<u32>,
     /// Its I/O priority, such as `best-effort/4`.
     #[serde(default)]
@@ -242,7 +261,7 @@ impl DiskSpec {
 }
 
 /// A host workload on a shared drive.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WorkloadSpec {
     /// Its name in the results; by default `workload0`, ...

@@ -140,7 +140,7 @@ mod tests {
             medium.wait(&mut done);
             assert!(done.len() > before);
         }
-        assert_eq!(done.iter().map(|finished| finished.ticket).sum::<u64>(), (0..ios).sum());
+        assert_eq!(done.iter().map(|finished| finished.ticket).sum::<u64>(), (0..ios).sum::<u64>());
         assert!(done.iter().all(|finished| finished.result.is_ok() && finished.data[0] == 0));
         assert!(medium.held.is_empty());
         (submitted, start.elapsed())

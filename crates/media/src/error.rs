@@ -109,8 +109,8 @@ impl MediumError {
 pub enum SpecError {
     /// The kind of medium is unknown.
     #[error(
-        "medium `{word}`: unknown kind `{kind}`; did you mean `{nearest}`? \
-         Write `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`"
+        "medium `{word}`: unknown kind `{kind}`; {}write `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`",
+        nearest.map(|nearest| format!("did you mean `{nearest}`? ")).unwrap_or_default()
     )]
     Kind {
         /// What was written.
@@ -118,7 +118,7 @@ pub enum SpecError {
         /// Its kind.
         kind: String,
         /// The right kind that is most like it.
-        nearest: &'static str,
+        nearest: Option<&'static str>,
     },
     /// The kind stands without its size or path, or the other way round.
     #[error("medium `{word}`: write `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`")]
@@ -141,21 +141,25 @@ pub enum SpecError {
         found: String,
     },
     /// A key that does not go with the kind of medium.
-    #[error("a `{kind}` medium has no `{key}`")]
+    #[error("a `{kind}` medium has no `{key}`{}", where_to(key))]
     Misplaced {
         /// `ram`, `file` or `device`.
         kind: &'static str,
         /// The key.
         key: &'static str,
     },
-    /// An unknown key in a table.
-    #[error("unknown key `{key}` of a medium; did you mean `{nearest}`?")]
-    Key {
-        /// The key.
-        key: String,
-        /// The right key that is most like it.
-        nearest: &'static str,
-    },
+}
+
+/// Which media have a key.
+fn where_to(key: &str) -> &'static str {
+    match key {
+        "size" => ": it is that of a new raw image; write medium=file:PATH, or medium=ram:SIZE",
+        "durability" => {
+            ", and no `max-lag`: they are for images; write medium=qcow2:PATH or \
+             medium=ordered:PATH"
+        }
+        _ => "",
+    }
 }
 
 /// Why a medium cannot be used.

@@ -1,11 +1,12 @@
 //! How a disk image treats what is written: as experiments say it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, MILLISECOND};
 
 /// What a guest's flush waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// Everything is durable when the flush ends, and tables are put in order by

@@ -10,7 +10,8 @@
 //! Reads take an access and their transfer, wherever they are. One command at a
 //! time.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_block::{Command, Operation};
 use stasis_clock::Nanos;
@@ -18,13 +19,16 @@ use stasis_clock::Nanos;
 use crate::latency::Latency;
 use crate::random::{Random, Span};
 use crate::rate::{Rate, TimePerByte};
-use crate::spec::{Reader, SpecError};
+use crate::spec::{range, Problem};
 
 /// The most units that can be open.
 const OPEN_MAX: u32 = 1024;
+/// The smallest unit (bytes): a page of flash.
+const UNIT_MIN: u64 = 4096;
 
 /// A memory card's description: `{ kind = "card", ... }`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct CardSpec {
     /// What a read takes before its transfer.
     pub read: Span,
@@ -35,50 +39,38 @@ pub struct CardSpec {
     /// The rate of a write's transfer.
     pub write_rate: Rate,
     /// Bytes of a unit; 4MiB if not given.
-    #[serde(with = "units::size")]
+    #[serde(default = "unit", with = "units::size")]
     pub unit: u64,
     /// Units that can be open for writing; 2 if not given.
+    #[serde(default = "open_units")]
+    #[schemars(range(min = 1, max = OPEN_MAX))]
     pub open_units: u32,
     /// What closing one takes.
     pub close: Span,
     /// What a flush takes; 0 if not given.
+    #[serde(default)]
     pub flush: Span,
     /// What a discard takes; 0 if not given.
+    #[serde(default)]
     pub discard: Span,
 }
 
-impl CardSpec {
-    pub(crate) const KEYS: &'static [&'static str] = &[
-        "read",
-        "read_rate",
-        "write",
-        "write_rate",
-        "unit",
-        "open_units",
-        "close",
-        "flush",
-        "discard",
-    ];
+fn unit() -> u64 {
+    4 << 20
+}
 
-    pub(crate) fn read(from: &mut Reader) -> Result<Self, SpecError> {
-        let spec = Self {
-            read: from.required("read", Reader::span)?,
-            read_rate: from.required("read_rate", Reader::rate)?,
-            write: from.required("write", Reader::span)?,
-            write_rate: from.required("write_rate", Reader::rate)?,
-            unit: from.or("unit", Reader::size, 4 << 20)?,
-            open_units: from.or("open_units", Reader::number, 2)?,
-            close: from.required("close", Reader::span)?,
-            flush: from.or("flush", Reader::span, Span::default())?,
-            discard: from.or("discard", Reader::span, Span::default())?,
-        };
-        if spec.unit < 4096 {
-            return Err(from.bad("unit", &"must be at least 4KiB"));
+fn open_units() -> u32 {
+    2
+}
+
+impl CardSpec {
+    /// What is wrong with a value, if anything is.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        if self.unit < UNIT_MIN {
+            let least = units::format_size(UNIT_MIN);
+            return Err(("unit", format!("must be at least {least}")));
         }
-        if !(1..=OPEN_MAX).contains(&spec.open_units) {
-            return Err(from.bad("open_units", &format!("must be from 1 to {OPEN_MAX}")));
-        }
-        Ok(spec)
+        range("open_units", self.open_units, OPEN_MAX)
     }
 }
 

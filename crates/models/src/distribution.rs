@@ -1,10 +1,11 @@
 //! Distributions of latency, drawn from by inversion.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
 /// How latencies between two percentiles are filled in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interpolation {
     /// Evenly.

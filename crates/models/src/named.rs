@@ -67,6 +67,15 @@ pub fn find(name: &str) -> Option<&'static NamedModel> {
     NAMED.iter().find(|named| named.name == name)
 }
 
+/// The names that [`find`] knows of models of a kind, and what each is.
+pub(crate) fn names_of_kind(
+    kind: &str,
+) -> impl Iterator<Item = (&'static str, &'static NamedModel)> + '_ {
+    let all = NAMED.iter().map(|named| named.name).chain(FORMER.iter().map(|former| former.0));
+    let known = all.filter_map(|name| Some((name, find(name)?)));
+    known.filter(move |(_, named)| named.table().kind() == kind)
+}
+
 /// The publication that the first four models are from.
 const FREEZING_TIME: &str = "Bona, Elias, Ziviani, Nou, Cortes, Alves: \"Freezing time: emulating \
                              new and faster devices with virtual machines\", CCF Transactions on \

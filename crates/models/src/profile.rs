@@ -34,6 +34,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::Operation;
 use stasis_clock::Nanos;
@@ -46,7 +47,7 @@ pub const FORMAT: &str = "stasis-profile";
 pub const VERSION: u32 = 1;
 
 /// Where the times of a profile begin and end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observed {
     /// At the drive.
@@ -57,7 +58,7 @@ pub enum Observed {
 }
 
 /// A drive's latencies as measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Always [`FORMAT`].
@@ -83,7 +84,7 @@ pub struct Profile {
 }
 
 /// The latencies of one block size: either percentiles or samples.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
     /// Bytes per command.

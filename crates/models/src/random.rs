@@ -1,10 +1,13 @@
 //! The random numbers of models: a seeded stream, and spans to draw from.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::{Serialize, Serializer};
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::units::{format_duration, parse_duration, UnitError};
 use stasis_clock::Nanos;
 
@@ -113,6 +116,42 @@ impl fmt::Display for Span {
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Word("a duration such as \"100us\" or \"200us-400us\"", Self::parse))
+    }
+}
+
+impl JsonSchema for Span {
+    fn schema_name() -> Cow<'static, str> {
+        "span".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A duration, or two between which each command's is drawn.",
+            "type": "string",
+            "pattern": "^ *[0-9]+(\\.[0-9]+)? *[a-z\u{b5}\u{3bc}]*( *- *[0-9]+(\\.[0-9]+)? *[a-z\u{b5}\u{3bc}]*)? *$",
+            "examples": ["100us", "200us-400us"]
+        })
+    }
+}
+
+/// Reads a word by a function, and says what it must be.
+pub(crate) struct Word<T, E>(pub &'static str, pub fn(&str) -> Result<T, E>);
+
+impl<T, E: fmt::Display> Visitor<'_> for Word<T, E> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<F: serde::de::Error>(self, word: &str) -> Result<T, F> {
+        (self.1)(word).map_err(F::custom)
     }
 }
 

@@ -1,10 +1,14 @@
 //! Rates of transfer as people write them: `3400MB/s`.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::units::{format_size, parse_size, UnitError};
 use stasis_clock::Nanos;
+
+use crate::random::Word;
 
 /// ns per second.
 const NS_PER_S: u128 = 1_000_000_000;
@@ -72,6 +76,27 @@ impl fmt::Display for Rate {
 impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Word("a rate such as \"3400MB/s\"", Self::parse))
+    }
+}
+
+impl JsonSchema for Rate {
+    fn schema_name() -> Cow<'static, str> {
+        "rate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A rate of transfer: a size per second.",
+            "type": "string",
+            "pattern": "^ *[0-9]+(\\.[0-9]+)? *[A-Za-z]*/s *$",
+            "examples": ["3400MB/s"]
+        })
     }
 }
 

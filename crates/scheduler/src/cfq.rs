@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::Tag;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::{units, Tag};
 use stasis_clock::{Nanos, MILLISECOND};
 
 use crate::anticipation::Anticipation;
@@ -15,17 +17,23 @@ use crate::queues::Slab;
 use crate::{Priority, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
 
 /// The parameters of `cfq`, with the defaults of Linux's.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct CfqSpec {
     /// A slice of a queue whose owner waits, at the default level (ns).
+    #[serde(with = "units::duration")]
     pub slice_sync: Nanos,
     /// A slice of another queue, at the default level (ns).
+    #[serde(with = "units::duration")]
     pub slice_async: Nanos,
     /// How long the drive idles for a queue whose owner waits (ns); 0: never.
+    #[serde(with = "units::duration")]
     pub idle: Nanos,
     /// When a request is late, so that the queue's slice begins with it (ns).
+    #[serde(with = "units::duration")]
     pub expire_sync: Nanos,
     /// The same where nobody waits (ns).
+    #[serde(with = "units::duration")]
     pub expire_async: Nanos,
 }
 

@@ -2,7 +2,9 @@
 //! begins the next batch. After Linux's `mq-deadline`, whose defaults these are
 //! (Linux, Documentation/block/deadline-iosched.rst).
 
-use stasis_block::Tag;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::{units, Tag};
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use crate::clook_queue::{ClookQueue, Requests};
@@ -15,17 +17,23 @@ const READ: usize = 0;
 const WRITE: usize = 1;
 
 /// The parameters of `deadline`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct DeadlineSpec {
     /// By when a read is to begin (ns): somebody waits for it.
+    #[serde(with = "units::duration")]
     pub read_expire: Nanos,
     /// By when a write is to begin (ns): caches wait, not people.
+    #[serde(with = "units::duration")]
     pub write_expire: Nanos,
     /// Requests of a batch: long enough to save seeks, short enough to wait for.
+    #[schemars(range(min = 1))]
     pub batch: u32,
     /// Batches of reads that may go before writes that wait.
+    #[schemars(range(min = 1))]
     pub writes_starved: u32,
     /// How long a request may be held up by classes before its own (ns).
+    #[serde(with = "units::duration")]
     pub class_expire: Nanos,
 }
 

@@ -20,6 +20,7 @@ mod none;
 mod pool;
 mod priority;
 mod queues;
+mod share;
 mod spec;
 mod tree_arena;
 

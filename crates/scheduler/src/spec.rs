@@ -1,10 +1,14 @@
 //! A scheduler as an experiment says it: a word, or a table with `kind`.
 
+use std::borrow::Cow;
+
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Error as _, MapAccess, Visitor};
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
-use stasis_block::units::{format_duration, format_size, parse_duration, parse_size};
+use serde_json::{json, Map, Value};
 use stasis_clock::Nanos;
+use stasis_config::{self as config, guess, listed, read, tagged, ReadError, Tag};
 
 use crate::{Bfq, BfqSpec, Cfq, CfqSpec, Clook, Deadline, DeadlineSpec, Scheduler, Unordered};
 
@@ -16,6 +20,9 @@ pub const KINDS: [(&str, &str); 5] = [
     ("clook", "one sweep over all requests"),
     ("none", "in the order of arrival"),
 ];
+
+/// The key of [`SchedulerSpec::depth`].
+const DEPTH: &str = "depth";
 
 /// A scheduler's kind and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,25 +54,25 @@ pub struct SchedulerSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// The word, or the value of `kind`, names no scheduler.
-    #[error("unknown scheduler `{word}`; {}one of {}", guess(.nearest), kinds())]
+    #[error("unknown scheduler `{word}`; {guess}one of {}", kinds())]
     Kind {
         /// What was written.
         word: String,
-        /// The right name that is most like it.
-        nearest: Option<&'static str>,
+        /// The right name that is most like it, as a question.
+        guess: String,
     },
     /// A table without `kind`.
     #[error("a scheduler's table needs the key `kind`: one of {}", kinds())]
     Missing,
     /// A key that this scheduler does not have.
-    #[error("unknown key `{key}` of scheduler `{kind}`; {}it has {keys}", guess(.nearest))]
+    #[error("unknown key `{key}` of scheduler `{kind}`; {guess}it has {keys}")]
     Key {
         /// The scheduler.
         kind: &'static str,
         /// What was written.
         key: String,
-        /// The right key that is most like it.
-        nearest: Option<&'static str>,
+        /// The right key that is most like it, as a question.
+        guess: String,
         /// All keys.
         keys: String,
     },
@@ -75,22 +82,10 @@ pub enum SpecError {
         /// The scheduler.
         kind: &'static str,
         /// The key.
-        key: &'static str,
+        key: String,
         /// What is wrong, and what is wanted.
         problem: String,
     },
-}
-
-/// A parameter, to read into and write from.
-enum Field<'a> {
-    /// A duration; with `true`, 0 is possible.
-    Duration(&'a mut Nanos, bool),
-    Size(&'a mut u64),
-    /// At least 1, at most the second.
-    Count(&'a mut u32, u32),
-    Flag(&'a mut bool),
-    /// From 0 to 1, in millionths.
-    Share(&'a mut u32),
 }
 
 impl Kind {
@@ -102,8 +97,8 @@ impl Kind {
             "clook" => Self::Clook,
             "none" => Self::None,
             _ => {
-                let nearest = nearest(word, KINDS.iter().map(|(name, _)| *name));
-                return Err(SpecError::Kind { word: word.into(), nearest });
+                let guess = guess(word, KINDS.iter().map(|(name, _)| *name));
+                return Err(SpecError::Kind { word: word.into(), guess });
             }
         })
     }
@@ -119,39 +114,93 @@ impl Kind {
         }
     }
 
-    fn fields(&mut self) -> Vec<(&'static str, Field<'_>)> {
-        use Field::{Count, Duration, Flag, Share, Size};
+    /// Reads the parameters of the kind.
+    fn read(&mut self, table: Value) -> Result<(), ReadError> {
         match self {
-            Self::Bfq(spec) => vec![
-                ("max_budget", Size(&mut spec.max_budget)),
-                ("budget_timeout", Duration(&mut spec.budget_timeout, false)),
-                ("idle", Duration(&mut spec.idle, true)),
-                ("charge_time", Flag(&mut spec.charge_time)),
-                ("expire_sync", Duration(&mut spec.expire_sync, false)),
-                ("expire_async", Duration(&mut spec.expire_async, false)),
-                ("low_latency", Flag(&mut spec.low_latency)),
-                ("raise", Count(&mut spec.raise, 1000)),
-                ("help_raise", Count(&mut spec.help_raise, 1000)),
-                ("help_share", Share(&mut spec.help_share)),
-                ("help_burst", Duration(&mut spec.help_burst, true)),
-            ],
-            Self::Cfq(spec) => vec![
-                ("slice_sync", Duration(&mut spec.slice_sync, false)),
-                ("slice_async", Duration(&mut spec.slice_async, false)),
-                ("idle", Duration(&mut spec.idle, true)),
-                ("expire_sync", Duration(&mut spec.expire_sync, false)),
-                ("expire_async", Duration(&mut spec.expire_async, false)),
-            ],
-            Self::Deadline(spec) => vec![
-                ("read_expire", Duration(&mut spec.read_expire, false)),
-                ("write_expire", Duration(&mut spec.write_expire, false)),
-                ("batch", Count(&mut spec.batch, u32::MAX)),
-                ("writes_starved", Count(&mut spec.writes_starved, u32::MAX)),
-                ("class_expire", Duration(&mut spec.class_expire, false)),
-            ],
-            Self::Clook | Self::None => Vec::new(),
+            Self::Bfq(spec) => *spec = read(table)?,
+            Self::Cfq(spec) => *spec = read(table)?,
+            Self::Deadline(spec) => *spec = read(table)?,
+            Self::Clook | Self::None => _ = read::<NoParameters>(table)?,
+        }
+        Ok(())
+    }
+
+    fn write(&self) -> Result<Value, serde_json::Error> {
+        match self {
+            Self::Bfq(spec) => serde_json::to_value(spec),
+            Self::Cfq(spec) => serde_json::to_value(spec),
+            Self::Deadline(spec) => serde_json::to_value(spec),
+            Self::Clook | Self::None => serde_json::to_value(NoParameters {}),
         }
     }
+
+    /// Whether the parameters are within their ranges.
+    fn check(&self) -> Result<(), Problem> {
+        match self {
+            Self::Bfq(spec) => {
+                lasts("budget_timeout", spec.budget_timeout)?;
+                lasts("expire_sync", spec.expire_sync)?;
+                lasts("expire_async", spec.expire_async)?;
+                counts("raise", spec.raise, RAISE_MAX)?;
+                counts("help_raise", spec.help_raise, RAISE_MAX)
+            }
+            Self::Cfq(spec) => {
+                lasts("slice_sync", spec.slice_sync)?;
+                lasts("slice_async", spec.slice_async)?;
+                lasts("expire_sync", spec.expire_sync)?;
+                lasts("expire_async", spec.expire_async)
+            }
+            Self::Deadline(spec) => {
+                lasts("read_expire", spec.read_expire)?;
+                lasts("write_expire", spec.write_expire)?;
+                lasts("class_expire", spec.class_expire)?;
+                counts("batch", spec.batch, u32::MAX)?;
+                counts("writes_starved", spec.writes_starved, u32::MAX)
+            }
+            Self::Clook | Self::None => Ok(()),
+        }
+    }
+}
+
+/// A key, and what is wrong with its value.
+type Problem = (&'static str, String);
+
+/// The most that a weight is multiplied by.
+const RAISE_MAX: u32 = 1000;
+/// The most requests that a drive holds: what a queue of NVMe has.
+const DEPTH_MAX: u32 = u16::MAX as u32;
+
+fn lasts(key: &'static str, duration: Nanos) -> Result<(), Problem> {
+    match duration {
+        0 => Err((key, "`0s` is too short: write such as \"100ms\"".into())),
+        _ => Ok(()),
+    }
+}
+
+fn counts(key: &'static str, count: u32, most: u32) -> Result<(), Problem> {
+    if (1..=most).contains(&count) {
+        Ok(())
+    } else {
+        Err((key, format!("`{count}`: write a number from 1 to {most}")))
+    }
+}
+
+/// What `clook` and `none` have.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NoParameters {}
+
+/// What every scheduler has.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Common {
+    /// How many requests the drive holds at once.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = DEPTH_MAX))]
+    depth: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl SchedulerSpec {
@@ -160,7 +209,7 @@ impl SchedulerSpec {
     /// # Errors
     /// [`SpecError::Kind`], which names the nearest.
     pub fn parse(word: &str) -> Result<Self, SpecError> {
-        Ok(Self { kind: Kind::of_name(word)?, depth: 1 })
+        Ok(Self { kind: Kind::of_name(word)?, depth: one() })
     }
 
     /// Reads a table: `kind`, `depth`, and the parameters of the kind.
@@ -171,27 +220,26 @@ impl SchedulerSpec {
         let mut spec = match table.remove("kind") {
             None => return Err(SpecError::Missing),
             Some(Value::String(word)) => Self::parse(&word)?,
-            Some(other) => return Err(SpecError::Kind { word: other.to_string(), nearest: None }),
+            Some(other) => {
+                let (word, guess) = (other.to_string(), String::new());
+                return Err(SpecError::Kind { word, guess });
+            }
         };
         let kind = spec.kind.name();
-        let mut fields = spec.fields();
-        for (key, value) in &table {
-            match fields.iter_mut().find(|(name, _)| name == key) {
-                Some((name, field)) => field.read(value).map_err(|problem| SpecError::Value {
-                    kind,
-                    key: name,
-                    problem,
-                })?,
-                None => {
-                    let names = || fields.iter().map(|(name, _)| *name);
-                    let (key, nearest) = (key.clone(), nearest(key, names()));
-                    let keys = listed(std::iter::once("kind").chain(names()));
-                    return Err(SpecError::Key { kind, key, nearest, keys });
-                }
-            }
+        if let Some(depth) = table.remove(DEPTH) {
+            let common = Map::from_iter([(DEPTH.to_owned(), depth)]);
+            let common: Common = read(common.into()).map_err(|error| wrong(kind, &error))?;
+            spec.depth = common.depth;
         }
-        drop(fields);
+        spec.kind.read(table.into()).map_err(|error| wrong(kind, &error))?;
+        spec.check()?;
         Ok(spec)
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        counts(DEPTH, self.depth, DEPTH_MAX).and_then(|()| self.kind.check()).map_err(
+            |(key, problem)| SpecError::Value { kind: self.kind.name(), key: key.into(), problem },
+        )
     }
 
     /// The scheduler, with no queues.
@@ -204,66 +252,32 @@ impl SchedulerSpec {
             Kind::None => Box::new(Unordered::new()),
         }
     }
-
-    fn fields(&mut self) -> Vec<(&'static str, Field<'_>)> {
-        let mut fields = vec![("depth", Field::Count(&mut self.depth, u32::from(u16::MAX)))];
-        fields.extend(self.kind.fields());
-        fields
-    }
 }
 
-impl Field<'_> {
-    fn read(&mut self, value: &Value) -> Result<(), String> {
-        match self {
-            Self::Duration(duration, zero) => {
-                let word = value.as_str();
-                let word = word.ok_or_else(|| format!("`{value}`: write such as \"100ms\""))?;
-                **duration = parse_duration(word).map_err(|e| e.to_string())?;
-                if **duration == 0 && !*zero {
-                    return Err(format!("`{word}` is too short: write such as \"100ms\""));
-                }
-            }
-            Self::Size(size) => {
-                let read = value.as_u64().map(Ok).or_else(|| value.as_str().map(parse_size));
-                let read = read.ok_or_else(|| format!("`{value}`: write such as \"8MiB\""))?;
-                **size = read.map_err(|e| e.to_string())?;
-            }
-            Self::Count(count, largest) => {
-                let read = value.as_u64().and_then(|read| u32::try_from(read).ok());
-                let read = read.filter(|read| (1..=*largest).contains(read));
-                **count =
-                    read.ok_or_else(|| format!("`{value}`: write a number from 1 to {largest}"))?;
-            }
-            Self::Flag(flag) => {
-                **flag =
-                    value.as_bool().ok_or_else(|| format!("`{value}`: write true or false"))?;
-            }
-            Self::Share(share) => {
-                let read = value.as_f64().filter(|read| (0.0..=1.0).contains(read));
-                let read = read.ok_or_else(|| format!("`{value}`: write a part from 0 to 1"))?;
-                **share = (read * 1e6).round() as u32;
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self) -> Value {
-        match self {
-            Self::Duration(duration, _) => format_duration(**duration).into(),
-            Self::Size(size) => format_size(**size).into(),
-            Self::Count(count, _) => (**count).into(),
-            Self::Flag(flag) => (**flag).into(),
-            Self::Share(share) => (f64::from(**share) / 1e6).into(),
+/// What a table's reader says, as an error of the scheduler's.
+fn wrong(kind: &'static str, error: &ReadError) -> SpecError {
+    match &error.problem {
+        config::Problem::Unknown { key, keys } => SpecError::Key {
+            kind,
+            guess: guess(key, keys.iter().copied()),
+            keys: listed(["kind", DEPTH].into_iter().chain(keys.iter().copied())),
+            key: key.clone(),
+        },
+        problem => {
+            let key = error.path().next().unwrap_or_default().to_owned();
+            SpecError::Value { kind, key, problem: problem.to_string() }
         }
     }
 }
 
 impl Serialize for SchedulerSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut spec = *self;
         let mut table = Map::new();
-        table.insert("kind".into(), spec.kind.name().into());
-        table.extend(spec.fields().iter().map(|(key, field)| ((*key).into(), field.write())));
+        table.insert("kind".into(), self.kind.name().into());
+        table.insert(DEPTH.into(), self.depth.into());
+        if let Value::Object(own) = self.kind.write().map_err(S::Error::custom)? {
+            table.extend(own);
+        }
         table.serialize(serializer)
     }
 }
@@ -291,20 +305,40 @@ impl<'de> Deserialize<'de> for SchedulerSpec {
     }
 }
 
-/// The most similar name, if one is similar at all.
-fn nearest(word: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let lower = word.to_lowercase();
-    let distance = |name: &'static str| (strsim::damerau_levenshtein(&lower, name), name);
-    let (distance, name) = names.map(distance).min()?;
-    (distance <= name.len().max(3) / 2).then_some(name)
-}
+impl JsonSchema for SchedulerSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "scheduler".into()
+    }
 
-fn guess(nearest: &Option<&'static str>) -> String {
-    nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default()
-}
-
-fn listed<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut names = Vec::new();
+        let mut common = Common::json_schema(generator);
+        let common = match common.remove("properties") {
+            Some(Value::Object(properties)) => properties,
+            _ => Map::new(),
+        };
+        let mut of_kind = |kind: Kind, about: &str| {
+            let name = kind.name();
+            let tag = Tag { key: "kind", words: &[name], partial: false };
+            let mut schema = match kind {
+                Kind::Bfq(_) => tagged::<BfqSpec>(generator, &tag, &common),
+                Kind::Cfq(_) => tagged::<CfqSpec>(generator, &tag, &common),
+                Kind::Deadline(_) => tagged::<DeadlineSpec>(generator, &tag, &common),
+                Kind::Clook | Kind::None => tagged::<NoParameters>(generator, &tag, &common),
+            };
+            schema.insert("description".into(), about.into());
+            names.push(json!({ "const": name, "description": about }));
+            schema
+        };
+        let tables: Vec<_> = KINDS
+            .iter()
+            .filter_map(|(name, about)| Some(of_kind(Kind::of_name(name).ok()?, about)))
+            .collect();
+        json_schema!({
+            "description": "A scheduler: its name, or a table with `kind` and its parameters.",
+            "anyOf": [{ "type": "string", "oneOf": names }, { "type": "object", "oneOf": tables }]
+        })
+    }
 }
 
 fn kinds() -> String {

@@ -54,10 +54,10 @@ fn errors_name_the_nearest() {
         ("{ kind = \"none\", idle = \"1s\" }", "it has `kind`, `depth`"),
         ("{ kind = \"bfq\", help_share = 1.5 }", "`1.5`: write a part from 0 to 1"),
         ("{ kind = \"bfq\", budget_timeout = \"0s\" }", "is too short"),
-        ("{ kind = \"bfq\", budget_timeout = 5 }", "`5`: write such as \"100ms\""),
+        ("{ kind = \"bfq\", budget_timeout = true }", "`true` is not a duration such as"),
         ("{ kind = \"bfq\", depth = 0 }", "`0`: write a number from 1 to 65535"),
-        ("{ kind = \"deadline\", batch = -1 }", "`-1`: write a number from 1"),
-        ("{ kind = \"bfq\", low_latency = 1 }", "`1`: write true or false"),
+        ("{ kind = \"deadline\", batch = -1 }", "`-1` is not a whole number"),
+        ("{ kind = \"bfq\", low_latency = 1 }", "`1` is not true or false"),
         ("{ kind = \"bfq\", max_budget = \"1 parsec\" }", "parsec"),
         ("7", "a scheduler's name"),
     ] {

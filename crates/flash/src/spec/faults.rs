@@ -1,5 +1,6 @@
 //! What breaks, as a description says it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
@@ -8,7 +9,7 @@ use crate::faults::Where;
 use crate::{Fault, FaultRule};
 
 /// What goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
     /// A read of the array gives no data.
@@ -34,7 +35,7 @@ pub enum FaultKind {
 }
 
 /// A fault: what, where, when, how often. What is not given is not limited.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultSpec {
     /// What goes wrong.

@@ -12,6 +12,7 @@ mod regions;
 mod timing;
 mod variation;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
@@ -22,10 +23,10 @@ pub use self::rate::Rate;
 pub use self::timing::{ByLetter, Duration, TimingSpec};
 pub use self::variation::{RetrySpec, VariationSpec};
 use crate::nand::{ArrayOptions, PlaneMode, Scheduling};
-use crate::{CellPattern, Geometry};
+use crate::{ftl, gc, CellPattern, Geometry};
 
 /// The planes of a LUN work each on its own, or together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Planes {
     /// Each on its own.
@@ -36,7 +37,7 @@ pub enum Planes {
 }
 
 /// Who comes first at a plane or channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// First come, first served.
@@ -47,7 +48,7 @@ pub enum Order {
 }
 
 /// How worn blocks are spared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WearLevelling {
     /// Not at all: free blocks are used in the order in which they came free.
@@ -60,7 +61,7 @@ pub enum WearLevelling {
 }
 
 /// What housekeeping keeps the host's operations from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocking {
     /// Nothing: they take turns, operation by operation.
@@ -75,10 +76,11 @@ pub enum Blocking {
 }
 
 /// Who chooses the block to collect; see [`crate::gc`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GcSpec {
     /// A policy of [`crate::gc::POLICIES`].
+    #[schemars(extend("enum" = gc::POLICIES.iter().map(|policy| policy.name).collect::<Vec<_>>()))]
     pub policy: String,
     /// Blocks that `d-choices` draws.
     pub choices: u32,
@@ -113,7 +115,7 @@ impl Default for GcSpec {
 }
 
 /// The state that a drive begins in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
     /// Nothing was ever written: reads are answered without the cells.
@@ -126,7 +128,7 @@ pub enum Precondition {
 }
 
 /// A flash SSD's description.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spec {
     /// Channels (buses).
@@ -159,6 +161,7 @@ pub struct Spec {
     pub scheduling: Order,
 
     /// A translation layer of [`crate::ftl::FTLS`].
+    #[schemars(extend("enum" = ftl::FTLS.iter().map(|ftl| ftl.name).collect::<Vec<_>>()))]
     pub ftl: String,
     /// What is mapped as one (bytes); the size of a page or a part of it.
     #[serde(with = "units::size")]

@@ -1,7 +1,9 @@
 //! Rates in descriptions: `400MB/s`.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::units::{format_size, parse_size};
 
@@ -43,5 +45,19 @@ impl<'de> Deserialize<'de> for Rate {
             0 => Err(de::Error::custom(format!("`{word}`: a rate is more than nothing"))),
             bytes => Ok(Self(bytes)),
         }
+    }
+}
+
+impl JsonSchema for Rate {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "rate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "/s$", "examples": ["400MB/s"] })
     }
 }

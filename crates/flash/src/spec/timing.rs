@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
@@ -11,13 +12,13 @@ use crate::cells::PRESETS;
 use crate::{BusRate, CellPattern, Timing};
 
 /// A duration in a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Duration(#[serde(with = "units::duration")] pub Nanos);
 
 /// A time that is the same for every page, or one for each letter of the
 /// pattern: `"50us"` or `{ L = "48us", u = "64us" }`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ByLetter {
     /// For every page.
@@ -27,7 +28,7 @@ pub enum ByLetter {
 }
 
 /// What differs from the cells' usual times ([`Timing::preset`]).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimingSpec {
     /// Cells to register.

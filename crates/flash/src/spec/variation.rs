@@ -1,5 +1,6 @@
 //! How cells differ, as a description says it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, SECOND};
@@ -7,7 +8,7 @@ use stasis_clock::{Nanos, SECOND};
 use crate::variation::{CellTimes, Retry, Variation};
 
 /// How cell times are distributed around their mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Times {
     /// Each operation takes its place's time.
@@ -18,7 +19,7 @@ pub enum Times {
 }
 
 /// When reads must be repeated; see [`Retry`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetrySpec {
     /// Repetitions at the rated number of erases.
@@ -52,7 +53,7 @@ impl Default for RetrySpec {
 }
 
 /// How cells differ; see [`Variation`].
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VariationSpec {
     /// Between LUNs: a standard deviation as a share of the time.

@@ -124,7 +124,7 @@ impl Geometry {
         let rotation = (60 * SECOND / u64::from(spec.rpm.max(1))).max(1);
         let count = f64::from(spec.zones.max(1));
         let outer = spec.outer_rate.bytes_per_second() as f64;
-        let inner = spec.inner_rate.bytes_per_second() as f64;
+        let inner = spec.inner_rate().bytes_per_second() as f64;
         // A zone's rate is that of its middle.
         let rate = |zone: u32| outer + (inner - outer) * (f64::from(zone) + 0.5) / count;
         let total: f64 = (0..spec.zones.max(1)).map(rate).sum();

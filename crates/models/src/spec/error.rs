@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use stasis_config::{self as config, listed, nearest, ReadError};
+
 use crate::profile::ProfileError;
 
 /// Why a word or a table describes no model.
@@ -77,16 +79,44 @@ fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |nearest| format!("did you mean `{nearest}`? "))
 }
 
-/// The one of `right` that is most like `word`, if any is like it at all.
-pub(crate) fn nearest<'a>(word: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // strsim's Jaro-Winkler: 0.7 and less reads as another word altogether.
-    let alike = |name: &str| strsim::jaro_winkler(&word.to_lowercase(), &name.to_lowercase());
-    right
-        .into_iter()
-        .map(|name| (alike(name), name))
-        .filter(|&(score, _)| score > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+/// A key of a kind of model, and what is wrong with its value.
+pub(crate) type Problem = (&'static str, String);
+
+/// Whether a number is from 1 to `most`.
+pub(crate) fn range(key: &'static str, value: u32, most: u32) -> Result<(), Problem> {
+    if (1..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err((key, format!("must be from 1 to {most}")))
+    }
+}
+
+impl SpecError {
+    /// What is wrong with a value of a model of a kind.
+    pub(super) fn value(kind: &str, (key, problem): Problem) -> Self {
+        Self::Value { place: kind.into(), key: key.into(), problem }
+    }
+
+    /// What a table's reader says.
+    pub(super) fn of_table(kind: &str, error: &ReadError) -> Self {
+        let path: Vec<&str> = [kind].into_iter().chain(error.path()).collect();
+        let place = path.join(".");
+        match (&error.problem, path.split_last()) {
+            (config::Problem::Unknown { key, keys }, _) => Self::Key {
+                place,
+                nearest: nearest(key, keys.iter().copied()).map(String::from),
+                keys: listed(keys.iter().copied()),
+                key: key.clone(),
+            },
+            (config::Problem::Missing { key }, _) => Self::Missing { place, key: (*key).into() },
+            (problem, Some((key, outer))) if !outer.is_empty() => Self::Value {
+                place: outer.join("."),
+                key: (*key).into(),
+                problem: problem.to_string(),
+            },
+            (problem, _) => Self::Table { place, problem: problem.to_string() },
+        }
+    }
 }
 
 /// Why a profile file could not be taken in.

@@ -1,12 +1,15 @@
 //! The kinds of model that an experiment can describe, but for the disk.
 
-use serde::Serialize;
-use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use stasis_block::Operation;
 
 use super::cache::CacheSpec;
-use super::error::SpecError;
-use super::reader::Reader;
+use super::error::Problem;
 use crate::distribution::{Distribution, Interpolation};
 use crate::profile::Profile;
 use crate::random::Span;
@@ -14,7 +17,8 @@ use crate::rate::Rate;
 use crate::rated::{Direction, Draw};
 
 /// The kinds `fixed` and `uniform`: a span per operation.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SpansSpec {
     /// What an operation takes that is not named below.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,13 +40,14 @@ pub struct SpansSpec {
     pub write_zeroes: Option<Span>,
     /// Commands in service at once; any number if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub parallelism: Option<u32>,
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
     /// Whether what is acknowledged survives a power cut, without a flush; no if
     /// not given. It changes no time.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub plp: bool,
 }
 
@@ -50,61 +55,51 @@ fn is_false(plp: &bool) -> bool {
     !plp
 }
 
-/// A volatile cache is not protected.
-fn not_both(from: &Reader, plp: bool, cache: Option<&CacheSpec>) -> Result<(), SpecError> {
+/// A volatile cache is not protected, and no drive serves nothing at a time.
+fn check_common(
+    plp: bool,
+    cache: Option<&CacheSpec>,
+    parallelism: Option<u32>,
+) -> Result<(), Problem> {
     if plp && cache.is_some() {
         let problem = "`cache` is a volatile write cache, which a power cut empties: leave one of \
                        `plp` and `cache` out";
-        return Err(from.bad("plp", &problem));
+        return Err(("plp", problem.into()));
+    }
+    if parallelism == Some(0) {
+        return Err(("parallelism", "must be at least 1".into()));
     }
     Ok(())
 }
 
 impl SpansSpec {
-    pub(super) const KEYS: &'static [&'static str] = &[
-        "latency",
-        "read",
-        "write",
-        "flush",
-        "discard",
-        "write_zeroes",
-        "parallelism",
-        "cache",
-        "plp",
-    ];
-
     /// Every operation takes `latency`.
     pub fn all(latency: Span) -> Self {
         Self { latency: Some(latency), ..Self::default() }
     }
 
-    pub(super) fn read(from: &mut Reader, fixed: bool) -> Result<Self, SpecError> {
-        let mut span = |key: &str| {
-            from.optional(key, |from, key| {
-                let span = from.span(key)?;
-                if fixed && !span.is_fixed() {
-                    let problem = format!("`{span}` is no single duration; take kind `uniform`");
-                    return Err(from.bad(key, &problem));
-                }
-                Ok(span)
-            })
-        };
-        let spec = Self {
-            latency: span("latency")?,
-            read: span("read")?,
-            write: span("write")?,
-            flush: span("flush")?,
-            discard: span("discard")?,
-            write_zeroes: span("write_zeroes")?,
-            parallelism: from.optional("parallelism", Reader::count)?,
-            cache: from.optional("cache", CacheSpec::read)?,
-            plp: from.or("plp", Reader::number, false)?,
-        };
-        not_both(from, spec.plp, spec.cache.as_ref())?;
-        if spec.latency.is_none() && spec.read.is_none() && spec.write.is_none() {
-            from.required("latency", Reader::span)?;
+    /// What is wrong with a value, if anything is; `fixed`: whether nothing is drawn.
+    pub(super) fn check(&self, fixed: bool) -> Result<(), Problem> {
+        for (key, span) in [
+            ("latency", self.latency),
+            ("read", self.read),
+            ("write", self.write),
+            ("flush", self.flush),
+            ("discard", self.discard),
+            ("write_zeroes", self.write_zeroes),
+        ] {
+            if let Some(span) = span.filter(|span| fixed && !span.is_fixed()) {
+                let problem = format!("`{span}` is no single duration; take kind `uniform`");
+                return Err((key, problem));
+            }
         }
-        Ok(spec)
+        check_common(self.plp, self.cache.as_ref(), self.parallelism)
+    }
+
+    /// A key that has to be there and is not.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        let none = self.latency.is_none() && self.read.is_none() && self.write.is_none();
+        none.then_some("latency")
     }
 
     /// By [`Operation`] number. What is not given takes `latency`; without that
@@ -127,7 +122,8 @@ impl SpansSpec {
 }
 
 /// The kind `profile`: latencies as measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ProfileSpec {
     /// The profile's file, relative to the experiment.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,42 +142,26 @@ pub struct ProfileSpec {
     pub write_zeroes: Option<Span>,
     /// Commands in service at once; any number if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub parallelism: Option<u32>,
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
     /// Whether what is acknowledged survives a power cut, without a flush; no if
     /// not given. It changes no time.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub plp: bool,
 }
 
 impl ProfileSpec {
-    pub(super) const KEYS: &'static [&'static str] =
-        &["file", "profile", "flush", "discard", "write_zeroes", "parallelism", "cache", "plp"];
+    /// What is wrong with a value, if anything is.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        check_common(self.plp, self.cache.as_ref(), self.parallelism)
+    }
 
-    pub(super) fn read(from: &mut Reader) -> Result<Self, SpecError> {
-        let profile = from.optional("profile", |from, key| {
-            let mut profile: Profile = from.number(key)?;
-            profile.check().map_err(|e| from.bad(key, &e))?;
-            Ok(profile)
-        })?;
-        let file = from.optional("file", Reader::string)?;
-        if profile.is_none() && file.is_none() {
-            from.required("file", Reader::string)?;
-        }
-        let spec = Self {
-            file,
-            profile,
-            flush: from.optional("flush", Reader::span)?,
-            discard: from.optional("discard", Reader::span)?,
-            write_zeroes: from.optional("write_zeroes", Reader::span)?,
-            parallelism: from.optional("parallelism", Reader::count)?,
-            cache: from.optional("cache", CacheSpec::read)?,
-            plp: from.or("plp", Reader::number, false)?,
-        };
-        not_both(from, spec.plp, spec.cache.as_ref())?;
-        Ok(spec)
+    /// A key that has to be there and is not.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        (self.profile.is_none() && self.file.is_none()).then_some("file")
     }
 
     pub(super) fn costs(&self) -> [Option<Span>; Operation::ALL.len()] {
@@ -200,11 +180,14 @@ pub enum RatedLatency {
 }
 
 /// A direction's figures in a data sheet.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Rating {
     /// Of a command of 4 KiB at queue depth 1.
     pub latency: RatedLatency,
     /// The most commands of 4 KiB a second.
+    #[schemars(range(min = 1, max = IOPS_MAX))]
+    #[serde(deserialize_with = "iops")]
     pub iops: u64,
     /// Of large commands.
     pub bandwidth: Rate,
@@ -212,15 +195,18 @@ pub struct Rating {
 
 /// The kind `rated`: a solid-state drive by its data sheet; see
 /// [`Rated`](crate::Rated).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct RatedSpec {
     /// Reads.
     pub read: Rating,
     /// Writes.
     pub write: Rating,
     /// What a flush takes; 0 if not given.
+    #[serde(default)]
     pub flush: Span,
     /// What a discard takes; 0 if not given.
+    #[serde(default)]
     pub discard: Span,
     /// What a write-zeroes takes; as a write of its length if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,45 +216,28 @@ pub struct RatedSpec {
     pub cache: Option<CacheSpec>,
     /// Whether what is acknowledged survives a power cut, without a flush; no if
     /// not given. It changes no time.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub plp: bool,
 }
 
 impl RatedSpec {
-    pub(super) const KEYS: &'static [&'static str] =
-        &["read", "write", "flush", "discard", "write_zeroes", "cache", "plp"];
+    /// What is wrong with a value, if anything is.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        check_common(self.plp, self.cache.as_ref(), None)
+    }
+}
 
-    pub(super) fn read(from: &mut Reader) -> Result<Self, SpecError> {
-        let spec = Self {
-            read: from.required("read", Rating::read)?,
-            write: from.required("write", Rating::read)?,
-            flush: from.or("flush", Reader::span, Span::default())?,
-            discard: from.or("discard", Reader::span, Span::default())?,
-            write_zeroes: from.optional("write_zeroes", Reader::span)?,
-            cache: from.optional("cache", CacheSpec::read)?,
-            plp: from.or("plp", Reader::number, false)?,
-        };
-        not_both(from, spec.plp, spec.cache.as_ref())?;
-        Ok(spec)
+/// The most commands a second: one a nanosecond.
+const IOPS_MAX: u64 = 1_000_000_000;
+
+fn iops<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    match u64::deserialize(from)? {
+        iops @ 1..=IOPS_MAX => Ok(iops),
+        iops => Err(D::Error::custom(format_args!("is {iops}: it must be from 1 to {IOPS_MAX}"))),
     }
 }
 
 impl Rating {
-    const KEYS: &'static [&'static str] = &["latency", "iops", "bandwidth"];
-
-    fn read(from: &mut Reader, key: &str) -> Result<Self, SpecError> {
-        let mut from = from.table(key, Self::KEYS)?;
-        let iops = from.required("iops", Reader::number::<u64>)?;
-        if !(1..=1_000_000_000).contains(&iops) {
-            return Err(from.bad("iops", &"must be from 1 to 1000000000"));
-        }
-        Ok(Self {
-            latency: from.required("latency", RatedLatency::read)?,
-            iops,
-            bandwidth: from.required("bandwidth", Reader::rate)?,
-        })
-    }
-
     pub(super) fn direction(&self) -> Direction {
         let draw = match &self.latency {
             RatedLatency::Span(span) => Draw::Span(*span),
@@ -282,32 +251,66 @@ impl Rating {
     }
 }
 
-impl RatedLatency {
-    fn read(from: &mut Reader, key: &str) -> Result<Self, SpecError> {
-        let Value::Array(pairs) = from.value(key)? else {
-            return from.span(key).map(Self::Span);
-        };
-        let mut points: Vec<(f64, Span)> = Vec::new();
-        for pair in pairs {
-            let point = match pair.as_array().map(Vec::as_slice) {
-                Some([percent, Value::String(word)]) => {
-                    percent.as_f64().zip(Span::parse(word).ok())
+impl<'de> Deserialize<'de> for RatedLatency {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reads;
+        impl<'de> Visitor<'de> for Reads {
+            type Value = RatedLatency;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a duration such as \"10us\", or pairs such as [[99, \"10us\"]]")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<RatedLatency, E> {
+                Span::parse(word).map(RatedLatency::Span).map_err(E::custom)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut pairs: A) -> Result<RatedLatency, A::Error> {
+                let mut points: Vec<(f64, Span)> = Vec::new();
+                while let Some((percent, span)) = pairs.next_element::<(f64, Span)>()? {
+                    let (p, s) = points.last().copied().unwrap_or_default();
+                    let ascends = (p..=100.0).contains(&percent) && s.min() <= span.min();
+                    if !ascends || !span.is_fixed() {
+                        return Err(A::Error::custom(format_args!(
+                            "`[{percent}, \"{span}\"]`: write pairs of percentile and duration that \
+                             ascend in both, such as [[99, \"10us\"]]"
+                        )));
+                    }
+                    points.push((percent, span));
                 }
-                _ => None,
-            };
-            let ascends = |&(percent, span): &(f64, Span)| {
-                let (p, s) = points.last().copied().unwrap_or((0.0, Span::default()));
-                (p..=100.0).contains(&percent) && span.is_fixed() && s.min() <= span.min()
-            };
-            let point = point.filter(ascends).ok_or_else(|| {
-                let wanted = "pairs of percentile and duration that ascend in both";
-                from.bad(key, &format!("`{pair}`: write {wanted}, such as [[99, \"10us\"]]"))
-            })?;
-            points.push(point);
+                if points.is_empty() {
+                    return Err(A::Error::custom("is empty: write a duration such as \"10us\""));
+                }
+                Ok(RatedLatency::Percentiles(points))
+            }
         }
-        if points.is_empty() {
-            return Err(from.bad(key, &"is empty: write a duration such as \"10us\""));
-        }
-        Ok(Self::Percentiles(points))
+        from.deserialize_any(Reads)
+    }
+}
+
+impl JsonSchema for RatedLatency {
+    fn schema_name() -> Cow<'static, str> {
+        "rated-latency".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let span = generator.subschema_for::<Span>();
+        json_schema!({
+            "description": "A duration, or pairs of percentile and duration that ascend in both.",
+            "anyOf": [
+                span,
+                {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "array",
+                        "prefixItems": [{ "type": "number", "minimum": 0, "maximum": 100 }, span],
+                        "minItems": 2,
+                        "maxItems": 2
+                    },
+                    "examples": [[[99, "10us"], [99.999, "60us"]]]
+                }
+            ]
+        })
     }
 }

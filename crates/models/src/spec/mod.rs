@@ -26,26 +26,20 @@
 mod cache;
 mod error;
 mod kinds;
-mod reader;
+mod table;
 
-use std::fmt;
 use std::path::Path;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
-use serde::ser::{Error as _, Serializer};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use stasis_block::units::format_size;
-use stasis_block::{CacheKind, Link, LinkError, Operation, PowerLoss, SECTOR};
+use stasis_block::{CacheKind, Link, Operation, PowerLoss, SECTOR};
 use stasis_clock::Nanos;
+use stasis_config::{listed, nearest};
 use stasis_flash::Ssd;
 
 pub use self::cache::CacheSpec;
-pub(crate) use self::error::nearest;
+pub(crate) use self::error::{range, Problem};
 pub use self::error::{BuildError, ResolveError, SpecError};
 pub use self::kinds::{ProfileSpec, RatedLatency, RatedSpec, Rating, SpansSpec};
-pub(crate) use self::reader::Reader;
 use crate::cached::Cached;
 use crate::card::{Card, CardSpec};
 use crate::disk::{Disk, DiskSpec};
@@ -161,105 +155,6 @@ impl ModelSpec {
         }
         let nearest = nearest(word, named::NAMED.iter().map(|named| named.name));
         Err(SpecError::Model { word: word.into(), nearest: nearest.map(String::from) })
-    }
-
-    /// Reads the form of a table.
-    fn of_table(mut table: Map<String, Value>) -> Result<Self, SpecError> {
-        let mut word = |key: &str| match table.remove(key) {
-            None => Ok(None),
-            Some(Value::String(word)) => Ok(Some(word)),
-            Some(other) => Err(SpecError::Value {
-                place: "model".into(),
-                key: key.into(),
-                problem: format!("`{other}` is no string"),
-            }),
-        };
-        let (kind, base, label) = (word("kind")?, word("base")?, word("label")?);
-        let mut link =
-            word("link")?.map(|text| text.parse()).transpose().map_err(|cause: LinkError| {
-                let (place, key) = ("model".into(), "link".into());
-                SpecError::Value { place, key, problem: cause.to_string() }
-            })?;
-        let (kind, changed) = match (kind, base) {
-            (None, None) => {
-                return Err(SpecError::Missing { place: "model".into(), key: "kind".into() });
-            }
-            (Some(kind), None) => (kind, None),
-            (kind, Some(base)) => {
-                let base = Self::of_name(&base)?;
-                let own = base.table.kind().to_string();
-                if kind.is_some_and(|kind| kind != own) {
-                    let problem = format!("is of kind `{own}`: leave `kind` out");
-                    let (place, key) = ("model".into(), "base".into());
-                    return Err(SpecError::Value { place, key, problem });
-                }
-                let mut changed = base.label.clone();
-                table.iter().for_each(|(key, _)| changed.push_str(&format!("+{key}")));
-                let mut merged = base.to_map().unwrap_or_default();
-                merged.remove("kind");
-                merged.remove("label");
-                merged.remove("link");
-                link = link.or(base.link);
-                merged.append(&mut table);
-                table = merged;
-                (own, Some(changed))
-            }
-        };
-        let label = label.or(changed).unwrap_or_else(|| kind.clone());
-        let capacity = match table.remove(CAPACITY) {
-            Some(size) if kind == KINDS[5] => {
-                table.insert(CAPACITY.into(), size);
-                None
-            }
-            Some(size) => Some(capacity(size)?),
-            None => None,
-        };
-        if kind == KINDS[7] {
-            let table = ModelTable::Flash(Box::new(flash(table)?));
-            return Ok(Self { label, link, capacity, table });
-        }
-        let reader = |keys| Reader::new(&kind, table, keys);
-        let table = match kind.as_str() {
-            "null" => reader(&[]).map(|_| ModelTable::Null)?,
-            "fixed" => ModelTable::Fixed(SpansSpec::read(&mut reader(SpansSpec::KEYS)?, true)?),
-            "uniform" => {
-                ModelTable::Uniform(SpansSpec::read(&mut reader(SpansSpec::KEYS)?, false)?)
-            }
-            "profile" => {
-                let spec = ProfileSpec::read(&mut reader(ProfileSpec::KEYS)?)?;
-                ModelTable::Profile(Box::new(spec))
-            }
-            "rated" => ModelTable::Rated(Box::new(RatedSpec::read(&mut reader(RatedSpec::KEYS)?)?)),
-            "card" => ModelTable::Card(Box::new(CardSpec::read(&mut reader(CardSpec::KEYS)?)?)),
-            "disk" => ModelTable::Disk(Box::new(DiskSpec::read(&mut reader(DiskSpec::KEYS)?)?)),
-            kind => return Err(unknown_kind(kind)),
-        };
-        Ok(Self { label, link, capacity, table })
-    }
-
-    fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
-        let table = match &self.table {
-            ModelTable::Null => Value::Object(Map::new()),
-            ModelTable::Fixed(spec) | ModelTable::Uniform(spec) => serde_json::to_value(spec)?,
-            ModelTable::Profile(spec) => serde_json::to_value(spec)?,
-            ModelTable::Rated(spec) => serde_json::to_value(spec)?,
-            ModelTable::Disk(spec) => serde_json::to_value(spec)?,
-            ModelTable::Card(spec) => serde_json::to_value(spec)?,
-            ModelTable::Flash(spec) => serde_json::to_value(spec)?,
-        };
-        let mut map = Map::new();
-        map.insert("label".into(), self.label.clone().into());
-        map.insert("kind".into(), self.table.kind().into());
-        if let Some(link) = self.link {
-            map.insert("link".into(), link.to_string().into());
-        }
-        if let Some(capacity) = self.capacity {
-            map.insert(CAPACITY.into(), capacity.into());
-        }
-        if let Value::Object(mut table) = table {
-            map.append(&mut table);
-        }
-        Ok(map)
     }
 
     /// A short name for results: the word, the table's `label`, or what the
@@ -426,31 +321,11 @@ impl NamedModel {
     }
 }
 
-/// The key of a drive's size.
-const CAPACITY: &str = "capacity";
-
-/// A size as a table says it.
-fn capacity(value: Value) -> Result<u64, SpecError> {
-    stasis_block::units::size::deserialize(value).map_err(|cause| SpecError::Value {
-        place: "model".into(),
-        key: CAPACITY.into(),
-        problem: cause.to_string(),
-    })
-}
-
-/// The description of a flash SSD; its values are checked where its size is known.
-fn flash(table: Map<String, Value>) -> Result<stasis_flash::Spec, SpecError> {
-    serde_json::from_value(Value::Object(table)).map_err(|cause| {
-        let problem = cause.to_string();
-        SpecError::Table { place: "flash".into(), problem }
-    })
-}
-
 fn unknown_kind(word: &str) -> SpecError {
     SpecError::Kind {
         word: word.into(),
         nearest: nearest(word, KINDS).map(String::from),
-        kinds: reader::listed(KINDS),
+        kinds: listed(KINDS),
     }
 }
 
@@ -459,37 +334,6 @@ impl std::str::FromStr for ModelSpec {
 
     fn from_str(word: &str) -> Result<Self, SpecError> {
         Self::parse(word)
-    }
-}
-
-impl Serialize for ModelSpec {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.to_map().map_err(S::Error::custom)?.serialize(to)
-    }
-}
-
-impl<'de> Deserialize<'de> for ModelSpec {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(SpecVisitor)
-    }
-}
-
-struct SpecVisitor;
-
-impl<'de> Visitor<'de> for SpecVisitor {
-    type Value = ModelSpec;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a model: a word such as \"fixed:100us\", or a table with a `kind`")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<ModelSpec, E> {
-        ModelSpec::parse(word).map_err(E::custom)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelSpec, A::Error> {
-        let table = Map::deserialize(MapAccessDeserializer::new(map))?;
-        ModelSpec::of_table(table).map_err(A::Error::custom)
     }
 }
 

@@ -1,8 +1,12 @@
 #![allow(clippy::disallowed_methods, reason = "files that descriptions name")]
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use stasis_config::keys;
+
 use super::*;
 use crate::named::NAMED;
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 struct Drive {
     model: ModelSpec,
 }
@@ -47,7 +51,8 @@ fn every_named_model_is_understood_and_self_contained() {
     }
 }
 
-/// The keys that a reader accepts are those that a full description has.
+/// The keys of a kind's schema are those that a full description has and that are read back; those
+/// that it requires are those without which nothing is read.
 #[test]
 fn no_key_is_forgotten() {
     let span = Some(Span::fixed(1000));
@@ -89,25 +94,57 @@ fn no_key_is_forgotten() {
         r.plp = false;
     }
     for (spec, keys) in [
-        (ModelSpec::new("x", ModelTable::Uniform(spans)), SpansSpec::KEYS),
-        (profile, ProfileSpec::KEYS),
-        (rated, RatedSpec::KEYS),
-        (disk, DiskSpec::KEYS),
-        (ModelSpec::parse("sdhc-class-6").unwrap(), crate::card::CardSpec::KEYS),
+        (ModelSpec::new("x", ModelTable::Uniform(spans)), keys::<SpansSpec>()),
+        (profile, keys::<ProfileSpec>()),
+        (rated, keys::<RatedSpec>()),
+        (disk, keys::<DiskSpec>()),
+        (ModelSpec::parse("sdhc-class-6").unwrap(), keys::<CardSpec>()),
     ] {
         let map = spec.to_map().unwrap();
         let mut written: Vec<_> = map.keys().map(String::as_str).collect();
         // A disk's capacity is one of its own keys.
         written.retain(|key| !["kind", "label", "link"].contains(key));
-        written.retain(|key| *key != "capacity" || keys.contains(key));
-        let mut keys = keys.to_vec();
-        written.sort_unstable();
-        keys.sort_unstable();
+        written.retain(|key| *key != "capacity" || keys.iter().any(|own| own == key));
         // `plp` and `cache` exclude one another.
-        keys.retain(|key| *key != "plp");
-        assert_eq!(written, keys);
-        assert_eq!(ModelSpec::of_table(map).unwrap(), spec);
+        let expected: Vec<_> = keys.iter().filter(|key| *key != "plp").collect();
+        assert_eq!(written, expected);
+        assert_eq!(ModelSpec::of_table(map.clone()).unwrap(), spec);
+        for key in &expected {
+            let mut without = map.clone();
+            without.remove(*key);
+            let read = ModelSpec::of_table(without.clone());
+            let missing = matches!(read, Err(SpecError::Missing { .. }));
+            let schema = stasis_config::schema::<Drive>();
+            let fits = fits(&schema, &without);
+            assert_eq!(missing, !fits, "{}: {key}: {read:?}", spec.label());
+        }
     }
+}
+
+#[test]
+fn what_is_read_is_what_the_schema_has() {
+    macro_rules! same {
+        ($($table:ty)*) => {$(
+            let read = stasis_config::keys_read::<$table>();
+            assert!(!read.is_empty(), stringify!($table));
+            assert_eq!(read, keys::<$table>(), stringify!($table));
+        )*};
+    }
+    same! {
+        SpansSpec ProfileSpec RatedSpec Rating CacheSpec CardSpec DiskSpec crate::Profile
+        stasis_flash::spec::Spec stasis_flash::spec::GcSpec stasis_flash::spec::TimingSpec
+        stasis_flash::spec::VariationSpec stasis_flash::spec::RetrySpec stasis_flash::spec::FaultSpec
+    }
+}
+
+/// Whether one of the tables of a model's schema has every key that it requires in `table`.
+fn fits(schema: &Value, table: &Map<String, Value>) -> bool {
+    let tables = schema["$defs"]["model"]["anyOf"][1]["oneOf"].as_array().unwrap();
+    let kind = table.get("kind");
+    let own =
+        tables.iter().find(|schema| schema["properties"]["kind"].get("const") == kind).unwrap();
+    let required = own["required"].as_array().unwrap();
+    required.iter().all(|key| table.contains_key(key.as_str().unwrap()))
 }
 
 #[test]
@@ -205,7 +242,7 @@ fn errors_name_the_word_and_the_nearest_right_one() {
         (r#"{ kind = "fixed", flush = "1us" }"#, "needs the key `latency`"),
         (r#"{ kind = "fixed", read = "1uss" }"#, "`read` of a model of kind `fixed`"),
         (r#"{ kind = "fixed", read = "1us-2us" }"#, "take kind `uniform`"),
-        (r#"{ kind = "fixed", read = 5 }"#, "`5` is no string"),
+        (r#"{ kind = "fixed", read = 5 }"#, "`5` is not a duration such as"),
         (r#"{ kind = "fixed", latency = "1us", parallelism = 0 }"#, "at least 1"),
         (r#"{ kind = "null", read = "1us" }"#, "unknown key `read`"),
         (r#"{ base = "jpt39", rpm = 5 }"#, "did you mean `jpt39c`?"),
