@@ -77,6 +77,9 @@ enum Command {
     Models(ModelsArguments),
     /// Make a model of what fio or blkparse measured on a real drive
     Calibrate(CalibrateArguments),
+    /// Print the JSON Schema of experiment files, for editors
+    #[command(after_help = commands::schema::HELP)]
+    Schema,
     /// Say what this machine has, which engine a run takes, and what to install
     Doctor(DoctorArguments),
     /// Print completions for a shell
@@ -183,21 +186,28 @@ pub struct GuestBuildArguments {
     pub suite: Option<String>,
 }
 
-/// What follows the help of `stasis run`.
+/// Characters of a line of help; where the terminal is narrower, clap breaks it once more.
+const HELP_WIDTH: usize = 98;
+
+/// What follows the help of `stasis run`: the keys of `--drive` are those of the schema.
 fn run_help() -> String {
-    let mut keys = String::from("Keys of --drive:");
-    let mut width = keys.len();
-    for (index, key) in DriveSpec::keys().enumerate() {
-        if index > 0 {
-            keys.push(',');
+    let keys = DriveSpec::keys();
+    let width = keys.iter().map(|key| key.name.len()).max().unwrap_or_default();
+    let mut lines = String::new();
+    for key in keys {
+        let mut line = format!("  {:width$} ", key.name);
+        for word in key.summary.split(' ') {
+            if line.len() + 1 + word.len() > HELP_WIDTH {
+                lines.push_str(&line);
+                line = format!("\n{:width$}   ", "");
+            }
+            line.push(' ');
+            line.push_str(word);
         }
-        width += key.len() + 2;
-        let (gap, start) = if width > 120 { ('\n', key.len()) } else { (' ', width) };
-        width = start;
-        keys.push(gap);
-        keys.push_str(key);
+        lines.push_str(&line);
+        lines.push('\n');
     }
-    RUN_HELP.replace("KEYS", &keys)
+    RUN_HELP.replace("KEYS\n", &lines)
 }
 
 const RUN_HELP: &str =
@@ -205,7 +215,8 @@ const RUN_HELP: &str =
 interface=virtio-blk as /dev/vda, /dev/vdb, ...
 What COMMAND leaves in /results in the guest is in the results folder afterwards.
 
-KEYS.
+Keys of --drive; `stasis schema` has them with all that a [[drive]] table can say:
+KEYS
 
 With --power-cut the run works on copies of its media: the files of file: and qcow2: stay as they
 are. What is durable according to the drive's model (its volatile cache, power-loss protection and
@@ -387,6 +398,7 @@ pub fn main() -> Result<ExitCode> {
             commands::models::main(arguments.model.as_deref(), arguments.json)
         }
         Command::Calibrate(arguments) => commands::calibrate::main(&arguments),
+        Command::Schema => commands::schema::main(),
         Command::Doctor(arguments) => commands::doctor::main(arguments.json),
         Command::Completions { shell } => commands::shell::completions(Cli::command(), shell),
         Command::Man { folder } => commands::shell::man(Cli::command(), folder.as_deref()),

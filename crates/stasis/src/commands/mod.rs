@@ -11,6 +11,7 @@ pub mod guest;
 pub mod image;
 pub mod models;
 pub mod run;
+pub mod schema;
 pub mod serve;
 pub mod shell;
 pub mod sim;
