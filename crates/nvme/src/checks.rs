@@ -34,8 +34,8 @@ impl Controller {
     ) -> Result<Outcome, Failure> {
         let extent = extent_of(self.writable_namespace(command.nsid)?, command)?;
         self.check_zones(command.nsid, Operation::Write, &extent)?;
-        let marked = self.uncorrectable[command.nsid as usize - 1].insert(extent.range());
-        if !marked {
+        let marks = self.namespaces.marks_mut(command.nsid);
+        if !marks.is_some_and(|marks| marks.insert(extent.range())) {
             return Err(StatusCode::InternalError.into());
         }
         self.enter_zones(command.nsid, Operation::Write, extent.offset, extent.length);
@@ -44,8 +44,8 @@ impl Controller {
 
     /// Whether the blocks can be read: none is marked as uncorrectable.
     pub(crate) fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
-        let marks = &self.uncorrectable[nsid as usize - 1];
-        if !marks.is_empty() && marks.overlaps(&extent.range()) {
+        let marks = self.namespaces.marks(nsid).filter(|marks| !marks.is_empty());
+        if marks.is_some_and(|marks| marks.overlaps(&extent.range())) {
             return Err(StatusCode::UnrecoveredReadError.into());
         }
         self.check_zones(nsid, Operation::Read, extent)
@@ -54,8 +54,8 @@ impl Controller {
     /// Whether the marks of the blocks can be cleared when they are written,
     /// which can make two ranges of one.
     pub(crate) fn check_clearing(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
-        let marks = &self.uncorrectable[nsid as usize - 1];
-        if marks.is_full() && marks.overlaps(&extent.range()) {
+        let marks = self.namespaces.marks(nsid).filter(|marks| marks.is_full());
+        if marks.is_some_and(|marks| marks.overlaps(&extent.range())) {
             return Err(StatusCode::WriteFault.into());
         }
         Ok(())
@@ -76,9 +76,7 @@ impl Controller {
         if !changes {
             return;
         }
-        let Some(marks) = self.uncorrectable.get_mut((slot.nsid as usize).wrapping_sub(1)) else {
-            return;
-        };
+        let Some(marks) = self.namespaces.marks_mut(slot.nsid) else { return };
         if !marks.is_empty() {
             marks.remove(slot.offset..slot.offset + slot.length);
         }

@@ -11,7 +11,14 @@ use crate::status::{Failure, StatusCode, MORE};
 use crate::Memory;
 
 impl Controller {
-    pub(crate) fn finish(&mut self, memory: &dyn Memory, slot: Slot, status: Status, data: &[u8]) {
+    /// Returns the status field of a request that failed, 0 of one that did not.
+    pub(crate) fn finish(
+        &mut self,
+        memory: &dyn Memory,
+        slot: Slot,
+        status: Status,
+        data: &[u8],
+    ) -> u16 {
         let mut failure = match status {
             Status::Ok => None,
             Status::ReadError => Some(StatusCode::UnrecoveredReadError),
@@ -28,12 +35,13 @@ impl Controller {
                 }
             }
         }
-        self.ended = failure.map_or(0, |failure| failure as u16);
+        let ended = failure.map_or(0, |failure| failure as u16);
         if slot.owner == Owner::Format {
-            return self.piece_formatted(memory, &slot, status);
+            self.piece_formatted(memory, &slot, status);
+            return ended;
         }
         let Slot { owner, nsid, lba, segments, .. } = slot;
-        self.pool.give_segments(segments);
+        self.buffers.give_segments(segments);
         let end = match owner {
             Owner::Command(command) => Some(GroupEnd { command, failure, result: 0 }),
             Owner::Append(command) => {
@@ -48,7 +56,7 @@ impl Controller {
             }
             Owner::Orphan | Owner::Free | Owner::Format => None,
         };
-        let Some(GroupEnd { command, failure, result }) = end else { return };
+        let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {
             None => self.post(memory, command, 0, result),
             Some(status) => {
@@ -56,6 +64,7 @@ impl Controller {
                 self.post(memory, command, field, result);
             }
         }
+        ended
     }
 
     /// What is to be done with a request's data now that it is there. A drive
@@ -73,13 +82,13 @@ impl Controller {
                 sent.err().map(|_| StatusCode::DataTransferError)
             }
             Purpose::Compare => {
-                let mut wanted = self.pool.take(slot.bytes);
+                let mut wanted = self.buffers.take(slot.bytes);
                 let failure = match stasis_memory::gather(memory, &slot.segments, &mut wanted) {
                     Err(_) => Some(StatusCode::DataTransferError),
                     Ok(()) if wanted != data => Some(StatusCode::CompareFailure),
                     Ok(()) => None,
                 };
-                self.pool.give(wanted);
+                self.buffers.give(wanted);
                 failure
             }
         }
@@ -115,10 +124,10 @@ impl Controller {
 
     /// Posts a completion, or holds it until its queue has room.
     pub(crate) fn post(&mut self, memory: &dyn Memory, id: CommandId, status: u16, result: u64) {
-        let Some(Some(sq)) = self.submission.get(usize::from(id.sq)) else { return };
+        let Some(sq) = self.queues.submission(id.sq) else { return };
         let cq_id = sq.cq;
         let entry = CompletionEntry { result, sq_head: sq.head, sq_id: id.sq, cid: id.cid, status };
-        let Some(cq) = &mut self.completion[usize::from(cq_id)] else { return };
+        let Some(cq) = self.queues.completion_mut(cq_id) else { return };
         cq.held.push_back(entry);
         self.post_held(memory, cq_id);
     }
@@ -126,18 +135,18 @@ impl Controller {
     /// Puts what is held for completion queue `queue` in, as far as there is
     /// room.
     pub(crate) fn post_held(&mut self, memory: &dyn Memory, queue: u16) {
-        let shadow = self.shadow.filter(|_| queue != 0);
+        let shadow = self.queues.shadow_of(queue);
         loop {
             if self.registers.csts & reg::CSTS_CFS != 0 {
                 return;
             }
-            let Some(cq) = &mut self.completion[usize::from(queue)] else { return };
+            let Some(cq) = self.queues.completion_mut(queue) else { return };
             let Some(&entry) = cq.held.front() else { return };
             if cq.is_full() {
                 match shadow {
                     Some(shadow) if self.refresh_head(memory, queue, shadow) => continue,
                     _ => {
-                        self.waiting = true;
+                        self.queues.wait_for_room();
                         return;
                     }
                 }
@@ -160,7 +169,7 @@ impl Controller {
         for waits in [false, true] {
             let head = shadow.head(memory, queue);
             let Some(head) = self.or_fatal(head) else { return false };
-            let Some(cq) = &mut self.completion[usize::from(queue)] else { return false };
+            let Some(cq) = self.queues.completion_mut(queue) else { return false };
             if !cq.set_head(head) {
                 self.invalid_doorbell_value(memory);
                 return false;

@@ -1,27 +1,24 @@
 //! The controller: its state, its registers, and the way of a command through
 //! it from a doorbell to a completion.
 
-use std::collections::VecDeque;
-
-use stasis_block::{Command, Health, Operation, Refused, Status, Tag};
+use stasis_block::{Command, Operation, Refused, Status, Tag};
 use stasis_clock::Nanos;
-use stasis_memory::Pool;
 
 use crate::admin::{ErrorLog, Events, Features, Formatting};
-use crate::config::{Config, ConfigError, Namespace};
-use crate::identity::NamespaceIdentity;
+use crate::buffers::Buffers;
+use crate::condition::Condition;
+use crate::config::{Config, ConfigError};
 use crate::interrupts::Interrupts;
-use crate::intervals::Intervals;
-use crate::ocssd::{ChunkSet, Notifications};
+use crate::namespaces::Namespaces;
+use crate::ocssd::Notifications;
+use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
-use crate::queue::{CompletionQueue, SubmissionQueue};
+use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
-use crate::shadow::Shadow;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
 use crate::vendor::Vendor;
-use crate::zoned::ZonedNamespace;
-use crate::{Memory, OutOfMemoryRange, PAGE_SIZE};
+use crate::{Memory, OutOfMemoryRange};
 
 /// A block request that the controller hands to the drive below.
 #[derive(Debug)]
@@ -45,47 +42,25 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Controller {
     pub(crate) config: Config,
-    pub(crate) identities: Vec<NamespaceIdentity>,
-    /// By namespace, the bytes that Write Uncorrectable has marked.
-    pub(crate) uncorrectable: Vec<Intervals>,
-    /// By namespace, its size in bytes, whatever its blocks are.
-    pub(crate) capacities: Vec<u64>,
+    pub(crate) namespaces: Namespaces,
     pub(crate) formatting: Option<Formatting>,
     pub(crate) vendor: Vendor,
     pub(crate) placement: PlacementState,
-    /// What the drive says of itself.
-    pub(crate) health: Health,
-    /// Bytes that its medium had taken before the first time it said.
-    pub(crate) media_before: Option<u64>,
+    pub(crate) condition: Condition,
     pub(crate) registers: Registers,
-    /// By queue identifier; 0 is the admin queue.
-    pub(crate) submission: Vec<Option<SubmissionQueue>>,
-    pub(crate) completion: Vec<Option<CompletionQueue>>,
-    pub(crate) shadow: Option<Shadow>,
-    /// Whether a command or a completion waits for room.
-    pub(crate) waiting: bool,
+    pub(crate) queues: Queues,
     pub(crate) slots: Slots,
-    pub(crate) outbox: VecDeque<Request>,
-    pub(crate) refused: VecDeque<Refused>,
-    /// How the request that was completed last ended, see [`Controller::complete`].
-    pub(crate) ended: u16,
-    pub(crate) pool: Pool,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) buffers: Buffers,
     pub(crate) interrupts: Interrupts,
     pub(crate) features: Features,
     pub(crate) events: Events,
     pub(crate) errors: ErrorLog,
-    pub(crate) statistics: Statistics,
-    /// By namespace; resets of the controller leave it alone.
-    pub(crate) zoned: Vec<Option<ZonedNamespace>>,
-    pub(crate) ocssd: Vec<Option<ChunkSet>>,
     pub(crate) chunk_notifications: Notifications,
+    pub(crate) statistics: Statistics,
     /// Virtual time as last told (ns).
     pub(crate) now: Nanos,
-    /// Kelvin.
-    pub(crate) temperature: u16,
     pub(crate) shut_down: bool,
-    /// For pages read from guest memory.
-    pub(crate) page: Box<[u8; PAGE_SIZE]>,
 }
 
 /// Refused commands that are kept for [`Controller::pop_refused`]; more are forgotten.
@@ -98,39 +73,25 @@ impl Controller {
     /// Says which field of `config` cannot be, and what it can.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
-        let queues = usize::from(config.queue_pairs) + 1;
-        let identity = |index| NamespaceIdentity::new(&config.serial, index as u32 + 1);
         Ok(Self {
-            identities: (0..config.namespaces.len()).map(identity).collect(),
-            uncorrectable: config.namespaces.iter().map(|_| Intervals::default()).collect(),
-            capacities: config.namespaces.iter().map(Namespace::bytes).collect(),
+            namespaces: Namespaces::new(&config),
             formatting: None,
             vendor: Vendor::default(),
             placement: PlacementState::new(&config),
-            health: Health::default(),
-            media_before: None,
+            condition: Condition::default(),
             registers: Registers::default(),
-            submission: (0..queues).map(|_| None).collect(),
-            completion: (0..queues).map(|_| None).collect(),
-            shadow: None,
-            waiting: false,
+            queues: Queues::new(config.queue_pairs),
             slots: Slots::default(),
-            outbox: VecDeque::new(),
-            refused: VecDeque::new(),
-            ended: 0,
-            pool: Pool::default(),
+            outgoing: Outgoing::default(),
+            buffers: Buffers::default(),
             interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),
             features: Features::new(&config),
             events: Events::default(),
             errors: ErrorLog::default(),
-            statistics: Statistics::default(),
-            zoned: ZonedNamespace::all(&config),
-            ocssd: ChunkSet::all(&config),
             chunk_notifications: Notifications::default(),
+            statistics: Statistics::default(),
             now: 0,
-            temperature: crate::admin::NORMAL_TEMPERATURE,
             shut_down: true,
-            page: Box::new([0; PAGE_SIZE]),
             config,
         })
     }
@@ -187,27 +148,22 @@ impl Controller {
     /// Looks at the shadow doorbells of all I/O queues, and fetches what they
     /// tell of.
     pub fn poll_shadow(&mut self, memory: &dyn Memory) {
-        let Some(shadow) = self.shadow.filter(|_| self.is_running()) else { return };
-        let mut doorbells = [0; crate::shadow::PAIR * crate::config::MOST_QUEUES];
-        let read = shadow.read_all(memory, self.submission.len(), &mut doorbells);
-        if self.or_fatal(read).is_none() {
+        if !self.is_running() || !self.queues.has_shadow() {
             return;
         }
-        for queue in 1..self.submission.len() as u16 {
-            let tail = crate::shadow::tail_in(&doorbells, queue);
-            let sq = self.submission[usize::from(queue)].as_ref();
-            if sq.is_some_and(|sq| u32::from(sq.tail) != tail) {
-                self.fetch_by_shadow(memory, queue);
-            }
+        let moved = self.queues.moved(memory);
+        let Some(mut moved) = self.or_fatal(moved) else { return };
+        while moved != 0 {
+            let queue = moved.trailing_zeros() as u16;
+            moved &= moved - 1;
+            self.fetch_by_shadow(memory, queue);
         }
-        if self.waiting {
-            self.resume(memory);
-        }
+        self.resume_if_waiting(memory);
     }
 
     /// The next I/O request for the drive.
     pub fn pop_request(&mut self) -> Option<Request> {
-        let mut request = self.outbox.pop_front()?;
+        let mut request = self.outgoing.next_request()?;
         // Inside the controller all offsets are the namespace's.
         let start = self.config.namespace(request.namespace).map_or(0, |of| of.start);
         let command = &mut request.command;
@@ -223,7 +179,7 @@ impl Controller {
     /// The next I/O command that has ended without a request for the drive, with an error.
     /// At most [`MOST_REFUSED`] are kept.
     pub fn pop_refused(&mut self) -> Option<Refused> {
-        self.refused.pop_front()
+        self.outgoing.next_refused()
     }
 
     /// The drive has done the request `tag`: gives a read's data to the guest
@@ -236,18 +192,15 @@ impl Controller {
         status: Status,
         mut data: Vec<u8>,
     ) -> u16 {
-        self.ended = 0;
+        let mut ended = 0;
         if let Some(slot) = self.slots.remove(tag) {
             self.leave_zones(memory, &slot, status, &mut data);
             self.leave_chunks(memory, &slot, status, &mut data);
-            self.finish(memory, slot, status, &data);
+            ended = self.finish(memory, slot, status, &data);
         }
-        let ended = self.ended;
-        self.pool.give(data);
+        self.buffers.give(data);
         self.go_on_formatting(memory);
-        if self.waiting {
-            self.resume(memory);
-        }
+        self.resume_if_waiting(memory);
         ended
     }
 
@@ -265,7 +218,7 @@ impl Controller {
         if self.slots.len() > 0 {
             self.statistics.busy += passed;
         }
-        if self.temperature >= crate::admin::WARNING_TEMPERATURE {
+        if self.condition.temperature() >= crate::admin::WARNING_TEMPERATURE {
             self.statistics.too_warm += passed;
         }
         self.interrupts.release(now);
@@ -280,7 +233,7 @@ impl Controller {
     /// Sets the drive's temperature (kelvin), and tells the guest if that is
     /// beyond its threshold.
     pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
-        self.temperature = kelvin;
+        self.condition.set_temperature(kelvin);
         self.check_warnings(memory);
     }
 
@@ -297,7 +250,7 @@ impl Controller {
     /// Whether the driver has configured shadow doorbells, so that
     /// [`Controller::poll_shadow`] does something.
     pub fn has_shadow(&self) -> bool {
-        self.shadow.is_some()
+        self.queues.has_shadow()
     }
 
     /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.

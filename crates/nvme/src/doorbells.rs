@@ -15,10 +15,11 @@ impl Controller {
         }
         match doorbell {
             reg::Doorbell::SubmissionTail(queue) => {
-                let Some(Some(sq)) = self.submission.get_mut(usize::from(queue)) else {
+                let shadowed = self.queues.shadow_of(queue).is_some();
+                let Some(sq) = self.queues.submission_mut(queue) else {
                     return self.invalid_doorbell_register(memory);
                 };
-                if self.shadow.is_some() && queue != 0 {
+                if shadowed {
                     return self.fetch_by_shadow(memory, queue);
                 }
                 match u16::try_from(value) {
@@ -28,16 +29,15 @@ impl Controller {
                 self.fetch(memory, queue);
             }
             reg::Doorbell::CompletionHead(queue) => {
-                let Some(Some(cq)) = self.completion.get_mut(usize::from(queue)) else {
+                let shadowed = self.queues.shadow_of(queue).is_some();
+                let Some(cq) = self.queues.completion_mut(queue) else {
                     return self.invalid_doorbell_register(memory);
                 };
                 // With shadow doorbells the head is read when room is needed.
-                if (self.shadow.is_none() || queue == 0) && !cq.set_head(value) {
+                if !shadowed && !cq.set_head(value) {
                     return self.invalid_doorbell_value(memory);
                 }
-                if self.waiting {
-                    self.resume(memory);
-                }
+                self.resume_if_waiting(memory);
             }
         }
     }
@@ -48,11 +48,12 @@ impl Controller {
         // or a submission in between would go unseen (section 7.13). Where
         // other CPUs of the guest run meanwhile, that can repeat.
         for _ in 0..=self.config.queue_entries {
-            let Some(shadow) = self.shadow.filter(|_| self.is_running()) else { return };
+            let shadow = self.queues.shadow_of(queue).filter(|_| self.is_running());
+            let Some(shadow) = shadow else { return };
             let tail = shadow.tail(memory, queue);
             let Some(tail) = self.or_fatal(tail) else { return };
             let policy = self.config.shadow;
-            let Some(sq) = &mut self.submission[usize::from(queue)] else { return };
+            let Some(sq) = self.queues.submission_mut(queue) else { return };
             match u16::try_from(tail) {
                 Ok(tail) if tail == sq.tail => break,
                 Ok(tail) if tail < sq.size => sq.tail = tail,
@@ -71,12 +72,12 @@ impl Controller {
     fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
         while self.is_running() {
             let has_room = self.has_room_for_command(queue);
-            let Some(sq) = &mut self.submission[usize::from(queue)] else { return };
+            let Some(sq) = self.queues.submission_mut(queue) else { return };
             if sq.is_empty() {
                 return;
             }
             if !has_room {
-                self.waiting = true;
+                self.queues.wait_for_room();
                 return;
             }
             let raw = sq.fetch(memory);
@@ -101,8 +102,8 @@ impl Controller {
     /// Whether the largest command of all would find room. While a completion
     /// waits, no command is begun, so that those waiting stay few.
     fn has_room_for_command(&self, queue: u16) -> bool {
-        let Some(sq) = &self.submission[usize::from(queue)] else { return false };
-        let cq = self.completion[usize::from(sq.cq)].as_ref();
+        let Some(sq) = self.queues.submission(queue) else { return false };
+        let cq = self.queues.completion(sq.cq);
         if !cq.is_some_and(|cq| cq.held.is_empty()) {
             return false;
         }
@@ -113,12 +114,14 @@ impl Controller {
     }
 
     /// Posts the completions and fetches the commands that waited for room.
-    pub(crate) fn resume(&mut self, memory: &dyn Memory) {
-        self.waiting = false;
-        for cq in 0..self.completion.len() as u16 {
+    pub(crate) fn resume_if_waiting(&mut self, memory: &dyn Memory) {
+        if !self.queues.stop_waiting() {
+            return;
+        }
+        for cq in self.queues.identifiers() {
             self.post_held(memory, cq);
         }
-        for queue in 0..self.submission.len() as u16 {
+        for queue in self.queues.identifiers() {
             self.fetch(memory, queue);
         }
     }

@@ -5,7 +5,6 @@ use stasis_block::{Command, Operation};
 use crate::command::{location, SubmissionEntry};
 use crate::config::Namespace;
 use crate::controller::{Controller, Request};
-use crate::prp;
 use crate::slots::{CommandId, Owner, Purpose, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::zoned;
@@ -118,7 +117,7 @@ impl Controller {
 
     pub(crate) fn writable_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
         let namespace = self.io_namespace(nsid)?;
-        if namespace.read_only || self.health.read_only {
+        if namespace.read_only || self.condition.health().read_only {
             return Err(StatusCode::NamespaceWriteProtected.at(location::NSID));
         }
         Ok(namespace)
@@ -184,21 +183,14 @@ impl Controller {
         owner: Owner,
     ) -> Result<Outcome, Failure> {
         let bytes = extent.length as usize;
-        let mut segments = self.pool.take_segments();
-        let walked = prp::walk(memory, command, bytes, &mut self.page, &mut segments);
-        let mut data = match walked {
-            Ok(()) => self.pool.take(bytes),
-            Err(failure) => {
-                self.pool.give_segments(segments);
-                return Err(failure);
-            }
-        };
+        let mut segments = self.buffers.segments_of(memory, command, bytes)?;
+        let mut data = self.buffers.take(bytes);
         if what == Transfer::Write {
             let gathered = stasis_memory::gather(memory, &segments, &mut data);
             // A write needs its places no more; a read's wait for its data.
-            self.pool.give_segments(std::mem::take(&mut segments));
+            self.buffers.give_segments(std::mem::take(&mut segments));
             if let Err(error) = gathered {
-                self.pool.give(data);
+                self.buffers.give(data);
                 return Err(error.into());
             }
         }
@@ -206,7 +198,7 @@ impl Controller {
             Transfer::Write => match self.place(command, extent.length) {
                 Ok(stream) => stream,
                 Err(failure) => {
-                    self.pool.give(data);
+                    self.buffers.give(data);
                     return Err(failure);
                 }
             },
@@ -265,7 +257,7 @@ impl Controller {
         let namespace = slot.nsid;
         self.enter_zones(namespace, command.operation, command.offset, command.length);
         let tag = self.slots.insert(slot);
-        self.outbox.push_back(Request { tag, namespace, queue, command, data });
+        self.outgoing.send(Request { tag, namespace, queue, command, data });
     }
 
     /// Copies the data of a command from the guest into all of `data`.
@@ -299,10 +291,9 @@ impl Controller {
         length: usize,
         use_them: impl FnOnce(&[stasis_memory::Segment]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut segments = self.pool.take_segments();
-        let result = prp::walk(memory, command, length, &mut self.page, &mut segments)
-            .and_then(|()| use_them(&segments));
-        self.pool.give_segments(segments);
+        let segments = self.buffers.segments_of(memory, command, length)?;
+        let result = use_them(&segments);
+        self.buffers.give_segments(segments);
         result
     }
 }

@@ -27,9 +27,11 @@
 //! namespaces, Flexible Data Placement) names its own specification.
 
 mod admin;
+mod buffers;
 mod checks;
 mod command;
 mod completions;
+mod condition;
 mod config;
 mod controller;
 mod copy;
@@ -40,10 +42,13 @@ mod interrupts;
 mod intervals;
 mod io;
 mod lifecycle;
+mod namespaces;
 mod ocssd;
+mod outgoing;
 mod placement;
 mod prp;
 mod queue;
+mod queues;
 mod refused;
 mod registers;
 mod sgl;

@@ -9,6 +9,9 @@ use crate::registers::{self as reg, Registers};
 use crate::slots::Owner;
 use crate::Memory;
 
+/// The admin queues' identifier, and their interrupt vector.
+const ADMIN: u16 = 0;
+
 impl Controller {
     /// CC was written (NVMe 1.4 sections 3.1.5, 7.3.2 and 7.6.2).
     pub(crate) fn configure(&mut self, memory: &dyn Memory, value: u32) {
@@ -49,8 +52,8 @@ impl Controller {
             self.registers.csts |= reg::CSTS_CFS;
             return;
         }
-        self.submission[0] = Some(SubmissionQueue::new(asq, sq_size, 0));
-        self.completion[0] = Some(CompletionQueue::new(acq, cq_size, Some(0)));
+        self.queues.create_completion(ADMIN, CompletionQueue::new(acq, cq_size, Some(ADMIN)));
+        self.queues.create_submission(ADMIN, SubmissionQueue::new(asq, sq_size, ADMIN));
         self.registers.csts |= reg::CSTS_RDY;
         self.statistics.power_cycles += u64::from(self.shut_down);
         self.shut_down = false;
@@ -62,10 +65,7 @@ impl Controller {
             self.statistics.unsafe_shutdowns += 1;
         }
         self.registers.csts = 0;
-        self.submission.fill_with(|| None);
-        self.completion.fill_with(|| None);
-        self.shadow = None;
-        self.waiting = false;
+        self.queues.reset();
         self.slots.abandon_all();
         // What it has erased is gone; the blocks stay as they were.
         self.formatting = None;
@@ -79,11 +79,11 @@ impl Controller {
 
     /// The requests that the drive has not got yet need not reach it.
     fn drop_unsent_requests(&mut self) {
-        while let Some(request) = self.outbox.pop_front() {
+        while let Some(request) = self.outgoing.next_request() {
             if let Some(slot) = self.slots.remove(request.tag) {
-                self.pool.give_segments(slot.segments);
+                self.buffers.give_segments(slot.segments);
             }
-            self.pool.give(request.data);
+            self.buffers.give(request.data);
         }
     }
 

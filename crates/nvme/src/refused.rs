@@ -3,7 +3,7 @@
 use stasis_block::{Command, Operation, Refused};
 
 use crate::command::SubmissionEntry;
-use crate::controller::{Controller, MOST_REFUSED};
+use crate::controller::Controller;
 use crate::io::opcode;
 use crate::status::StatusCode;
 use crate::zoned;
@@ -13,7 +13,7 @@ impl Controller {
     /// as a report of zones, is not noted.
     pub(crate) fn note_refused(&mut self, queue: u16, entry: &SubmissionEntry, code: StatusCode) {
         let Some(operation) = operation(entry.opcode).filter(|_| queue != 0) else { return };
-        if self.refused.len() >= MOST_REFUSED {
+        if !self.outgoing.keeps_refused() {
             return;
         }
         let mut command = Command::new(operation, 0, 0);
@@ -29,7 +29,7 @@ impl Controller {
             command.length = (u64::from(entry.cdw12 & 0xffff) + 1) * size;
             command.fua = self.is_forced(entry, operation);
         }
-        self.refused.push_back(Refused { queue, command, code: code as u16 });
+        self.outgoing.refuse(Refused { queue, command, code: code as u16 });
     }
 }
 

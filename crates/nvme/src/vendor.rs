@@ -8,7 +8,6 @@ use stasis_memory::{gather, scatter, Segment};
 
 use crate::command::{location, SubmissionEntry};
 use crate::controller::Controller;
-use crate::prp;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -118,8 +117,7 @@ impl Controller {
             return Err(StatusCode::InternalError.into());
         }
         let mut data = vec![0; length as usize];
-        let mut segments = Vec::new();
-        prp::walk(memory, command, data.len(), &mut self.page, &mut segments)?;
+        let mut segments = self.buffers.segments_of(memory, command, data.len())?;
         if to_drive {
             gather(memory, &segments, &mut data)?;
         }

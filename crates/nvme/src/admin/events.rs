@@ -194,9 +194,7 @@ impl Controller {
     /// Tells how the drive is, for the SMART log; warns the guest if it asked
     /// for that.
     pub fn set_health(&mut self, memory: &dyn Memory, health: Health) {
-        self.media_before.get_or_insert(health.media_bytes_written);
-        if self.health != health {
-            self.health = health;
+        if self.condition.set_health(health) {
             self.check_warnings(memory);
         }
     }

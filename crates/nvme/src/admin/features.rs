@@ -204,6 +204,19 @@ impl Controller {
         if !specific && !matches!(command.nsid, 0 | ALL_NAMESPACES) {
             return Err(StatusCode::FeatureNotNamespaceSpecific.at(location::NSID));
         }
+        self.set_feature(memory, command, identifier)?;
+        // All queues are given, whatever was asked for.
+        let told = if identifier == feature::NUMBER_OF_QUEUES { current } else { 0 };
+        Ok(Outcome::Done(told))
+    }
+
+    /// Sets a feature that there is, for the controller or the namespaces that it concerns.
+    fn set_feature(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+        identifier: u8,
+    ) -> Result<(), Failure> {
         let value = command.cdw11;
         let invalid = StatusCode::InvalidField.at(location::CDW11);
         match identifier {
@@ -225,11 +238,9 @@ impl Controller {
                 if value & 0xffff == 0xffff || value >> 16 == 0xffff {
                     return Err(invalid);
                 }
-                if self.completion.iter().skip(1).any(Option::is_some) {
+                if self.queues.has_io() {
                     return Err(StatusCode::CommandSequenceError.into());
                 }
-                // All are given, whatever was asked for.
-                return Ok(Outcome::Done(current));
             }
             feature::INTERRUPT_COALESCING => {
                 self.features.coalescing = value & 0xffff;
@@ -258,7 +269,7 @@ impl Controller {
             feature::COMMAND_SET_PROFILE => {}
             _ => return Err(StatusCode::FeatureNotChangeable.at(location::CDW10)),
         }
-        Ok(Outcome::Done(0))
+        Ok(())
     }
 
     /// Which namespaces an NSID stands for: the first of them.
@@ -289,11 +300,12 @@ impl Controller {
     /// Critical Warning of the SMART log (section 5.14.1.2).
     pub(crate) fn critical_warning(&self) -> u8 {
         let Features { over_temperature, under_temperature, .. } = self.features;
-        let beyond = self.temperature >= over_temperature || self.temperature <= under_temperature;
+        let (temperature, health) = (self.condition.temperature(), self.condition.health());
+        let beyond = temperature >= over_temperature || temperature <= under_temperature;
         let warning = |holds: bool, bit: u8| if holds { bit } else { 0 };
         warning(beyond, TOO_WARM)
-            | warning(self.health.available_spare < SPARE_THRESHOLD, WARNING_SPARE)
-            | warning(self.health.read_only, WARNING_READ_ONLY)
+            | warning(health.available_spare < SPARE_THRESHOLD, WARNING_SPARE)
+            | warning(health.read_only, WARNING_READ_ONLY)
     }
 }
 

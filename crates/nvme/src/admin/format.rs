@@ -6,10 +6,8 @@ use stasis_block::{Command, Operation, Status};
 use crate::command::{location, SubmissionEntry};
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
-use crate::ocssd::ChunkSet;
 use crate::slots::{CommandId, Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::zoned::ZonedNamespace;
 use crate::Memory;
 
 /// Sizes of a block, by the number of their LBA format. None has metadata.
@@ -71,7 +69,7 @@ impl Controller {
         }
         for nsid in first..=last {
             self.writable_namespace(nsid)?;
-            let bytes = self.capacities[nsid as usize - 1];
+            let bytes = self.namespaces.capacity(nsid);
             let namespace = &self.config.namespaces[nsid as usize - 1];
             if bytes < block_size.into() || !namespace.can_have_blocks_of(block_size, bytes) {
                 return Err(invalid_format);
@@ -102,7 +100,7 @@ impl Controller {
             return;
         }
         let nsid = formatting.at;
-        let left = self.capacities[nsid as usize - 1] - formatting.erased;
+        let left = self.namespaces.capacity(nsid) - formatting.erased;
         if left > 0 {
             formatting.asked = true;
             let erase = Command::new(formatting.erase, formatting.erased, left.min(PIECE));
@@ -133,14 +131,11 @@ impl Controller {
             return;
         };
         for nsid in first..=last {
-            let index = nsid as usize - 1;
-            self.uncorrectable[index].clear();
-            let namespace = &mut self.config.namespaces[index];
+            let namespace = &mut self.config.namespaces[nsid as usize - 1];
             let before = namespace.block_size;
             namespace.block_size = block_size;
-            namespace.blocks = self.capacities[index] / u64::from(block_size);
-            self.zoned[index] = ZonedNamespace::new(namespace);
-            self.ocssd[index] = namespace.ocssd.as_ref().map(ChunkSet::new);
+            namespace.blocks = self.namespaces.capacity(nsid) / u64::from(block_size);
+            self.namespaces.format(nsid, namespace);
             if before != block_size {
                 self.namespace_changed(memory, nsid);
             }

@@ -46,10 +46,11 @@ impl Controller {
         match command.cdw10 as u8 {
             structure::NAMESPACE => {
                 let namespace = self.config.namespace(nsid).ok_or(unknown)?;
-                fill_namespace(&mut page, namespace, &self.identities[nsid as usize - 1]);
+                let identity = self.namespaces.identity(nsid).ok_or(unknown)?;
+                fill_namespace(&mut page, namespace, identity);
                 page[33] = deallocation(&self.config);
                 // NSATTR: whether it can be written now, for whatever reason.
-                page[99] = u8::from(namespace.read_only || self.health.read_only);
+                page[99] = u8::from(namespace.read_only || self.condition.health().read_only);
                 if has_fdp(&self.config) {
                     put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
                 }
@@ -67,7 +68,8 @@ impl Controller {
             structure::NAMESPACE_DESCRIPTORS => {
                 let namespace = self.config.namespace(nsid).ok_or(unknown)?;
                 let set = self.config.has_zones().then(|| namespace.command_set());
-                fill_descriptors(&mut page, &self.identities[nsid as usize - 1], set);
+                let identity = self.namespaces.identity(nsid).ok_or(unknown)?;
+                fill_descriptors(&mut page, identity, set);
             }
             structure::ENDURANCE_GROUPS if has_fdp(&self.config) => {
                 // Those of an identifier not less than the one asked from.

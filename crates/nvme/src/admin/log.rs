@@ -161,10 +161,10 @@ impl Controller {
         let Statistics { bytes_read, bytes_written, .. } = self.statistics;
         let mut log = vec![0; 512];
         log[0] = self.critical_warning();
-        log[1..3].copy_from_slice(&self.temperature.to_le_bytes());
-        log[3] = self.health.available_spare;
+        log[1..3].copy_from_slice(&self.condition.temperature().to_le_bytes());
+        log[3] = self.condition.health().available_spare;
         log[4] = SPARE_THRESHOLD;
-        log[5] = self.health.percentage_used;
+        log[5] = self.condition.health().percentage_used;
         let minutes = u128::from(self.statistics.busy / NANOS_PER_MINUTE);
         let hours = u128::from(self.statistics.powered_on / (60 * NANOS_PER_MINUTE));
         let counts = [

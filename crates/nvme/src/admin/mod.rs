@@ -106,17 +106,7 @@ impl Controller {
             }
         }
         let shadow = Shadow::new(command.prp1, command.prp2);
-        self.shadow = Some(shadow);
-        for queue in 1..self.submission.len() {
-            let id = queue as u16;
-            if let Some(sq) = &self.submission[queue] {
-                shadow.set_tail_event(memory, id, sq.tail, sq.size, self.config.shadow)?;
-            }
-            if let Some(cq) = &self.completion[queue] {
-                let waits = !cq.held.is_empty();
-                shadow.set_head_event(memory, id, cq.head, cq.size, waits)?;
-            }
-        }
+        self.queues.set_shadow(memory, shadow, self.config.shadow)?;
         Ok(Outcome::Done(0))
     }
 }

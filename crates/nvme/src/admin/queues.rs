@@ -19,13 +19,13 @@ impl Controller {
         memory: &dyn Memory,
         command: &SubmissionEntry,
         entry_size: usize,
-        in_use: impl Fn(usize) -> bool,
+        in_use: impl Fn(u16) -> bool,
     ) -> Result<(u16, u16), Failure> {
         if !self.registers.entry_sizes_are_set() {
             return Err(StatusCode::InvalidQueueSize.at(location::CDW10));
         }
         let id = command.cdw10 as u16;
-        if id == 0 || id > self.config.queue_pairs || in_use(id.into()) {
+        if id == 0 || id > self.config.queue_pairs || in_use(id) {
             return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
         }
         let last = (command.cdw10 >> 16) as u16;
@@ -52,18 +52,18 @@ impl Controller {
         memory: &dyn Memory,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
-        let in_use = |id: usize| self.completion[id].is_some();
+        let in_use = |id| self.queues.completion(id).is_some();
         let (id, size) = self.new_queue(memory, command, CQE_SIZE, in_use)?;
         let vector = (command.cdw11 >> 16) as u16;
         if vector >= self.config.vectors() {
             return Err(StatusCode::InvalidInterruptVector.at(location::CDW11 + 2));
         }
-        if let Some(shadow) = self.shadow {
+        if let Some(shadow) = self.queues.shadow_of(id) {
             shadow.clear_head(memory, id)?;
             shadow.set_head_event(memory, id, 0, size, false)?;
         }
         let vector = Some(vector).filter(|_| command.cdw11 & INTERRUPTS_ENABLED != 0);
-        self.completion[usize::from(id)] = Some(CompletionQueue::new(command.prp1, size, vector));
+        self.queues.create_completion(id, CompletionQueue::new(command.prp1, size, vector));
         Ok(Outcome::Done(0))
     }
 
@@ -74,21 +74,19 @@ impl Controller {
         memory: &dyn Memory,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
-        let in_use = |id: usize| self.submission[id].is_some();
+        let in_use = |id| self.queues.submission(id).is_some();
         let (id, size) = self.new_queue(memory, command, SQE_SIZE, in_use)?;
         let cq_id = (command.cdw11 >> 16) as u16;
         let policy = self.config.shadow;
         // The admin completion queue serves no I/O queue.
-        let cq = match self.completion.get_mut(usize::from(cq_id)) {
-            Some(Some(cq)) if cq_id != 0 => cq,
-            _ => return Err(StatusCode::InvalidCompletionQueue.at(location::CDW11 + 2)),
-        };
-        if let Some(shadow) = self.shadow {
+        if cq_id == 0 || self.queues.completion(cq_id).is_none() {
+            return Err(StatusCode::InvalidCompletionQueue.at(location::CDW11 + 2));
+        }
+        if let Some(shadow) = self.queues.shadow_of(id) {
             shadow.clear_tail(memory, id)?;
             shadow.set_tail_event(memory, id, 0, size, policy)?;
         }
-        cq.users += 1;
-        self.submission[usize::from(id)] = Some(SubmissionQueue::new(command.prp1, size, cq_id));
+        self.queues.create_submission(id, SubmissionQueue::new(command.prp1, size, cq_id));
         Ok(Outcome::Done(0))
     }
 
@@ -99,7 +97,7 @@ impl Controller {
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
         let id = command.cdw10 as u16;
-        if id == 0 || !matches!(self.submission.get(usize::from(id)), Some(Some(_))) {
+        if id == 0 || self.queues.submission(id).is_none() {
             return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
         }
         let mut aborted = Vec::new();
@@ -109,11 +107,7 @@ impl Controller {
             self.post_failure(memory, of, why.into(), 0, 0);
         }
         self.go_on_formatting(memory);
-        if let Some(sq) = self.submission[usize::from(id)].take() {
-            if let Some(cq) = &mut self.completion[usize::from(sq.cq)] {
-                cq.users -= 1;
-            }
-        }
+        self.queues.delete_submission(id);
         Ok(Outcome::Done(0))
     }
 
@@ -122,18 +116,7 @@ impl Controller {
         &mut self,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
-        let id = command.cdw10 as u16;
-        match self.completion.get_mut(usize::from(id)) {
-            Some(Some(_)) if id == 0 => {}
-            Some(Some(cq)) if cq.users > 0 => {
-                return Err(StatusCode::InvalidQueueDeletion.at(location::CDW10));
-            }
-            Some(cq @ Some(_)) => {
-                *cq = None;
-                return Ok(Outcome::Done(0));
-            }
-            _ => {}
-        }
-        Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10))
+        let deleted = self.queues.delete_completion(command.cdw10 as u16);
+        deleted.map(|()| Outcome::Done(0)).map_err(|status| status.at(location::CDW10))
     }
 }

@@ -42,11 +42,11 @@ pub mod opcode {
 impl Controller {
     /// The chunks of a namespace that has some.
     pub(crate) fn chunks(&self, nsid: u32) -> Option<&ChunkSet> {
-        self.ocssd.get((nsid as usize).checked_sub(1)?)?.as_ref()
+        self.namespaces.chunks(nsid)
     }
 
     fn chunks_mut(&mut self, nsid: u32) -> Option<&mut ChunkSet> {
-        self.ocssd.get_mut((nsid as usize).checked_sub(1)?)?.as_mut()
+        self.namespaces.chunks_mut(nsid)
     }
 
     fn chunks_of(&self, command: &SubmissionEntry) -> Result<&ChunkSet, Failure> {

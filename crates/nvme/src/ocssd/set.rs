@@ -1,7 +1,6 @@
 //! The chunks of a namespace and their states (OCSSD 2.0 section 1.2.4): a
 //! state machine that knows no queues and no drive.
 
-use crate::config::Config;
 use crate::status::StatusCode;
 
 use super::config::{Bits, Ocssd};
@@ -70,11 +69,6 @@ pub struct ChunkSet {
 }
 
 impl ChunkSet {
-    /// Those of all namespaces; `None` where one has none.
-    pub fn all(config: &Config) -> Vec<Option<Self>> {
-        config.namespaces.iter().map(|namespace| namespace.ocssd.as_ref().map(Self::new)).collect()
-    }
-
     /// Free chunks.
     pub fn new(config: &Ocssd) -> Self {
         let units = usize::from(config.groups) * usize::from(config.units);

@@ -5,7 +5,6 @@ use stasis_memory::Segment;
 
 use crate::command::SubmissionEntry;
 use crate::controller::Controller;
-use crate::prp;
 use crate::slots::{CommandId, Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -37,20 +36,15 @@ impl Controller {
         };
         let block = namespace.block_size as usize;
         let bytes = runs.iter().map(|run| run.count as usize).sum::<usize>() * block;
-        let mut segments = self.pool.take_segments();
-        let walked = prp::walk(memory, command, bytes, &mut self.page, &mut segments);
+        let segments = self.buffers.segments_of(memory, command, bytes)?;
         let mut whole = Vec::new();
-        let fetched = walked.and_then(|()| {
-            if operation == Operation::Write {
-                whole = self.pool.take(bytes);
-                stasis_memory::gather(memory, &segments, &mut whole)?;
+        if operation == Operation::Write {
+            whole = self.buffers.take(bytes);
+            if let Err(error) = stasis_memory::gather(memory, &segments, &mut whole) {
+                self.buffers.give_segments(segments);
+                self.buffers.give(whole);
+                return Err(error.into());
             }
-            Ok(())
-        });
-        if let Err(failure) = fetched {
-            self.pool.give_segments(segments);
-            self.pool.give(whole);
-            return Err(failure);
         }
         let id = CommandId { sq: queue, cid: command.cid };
         let group = self.slots.insert_group(id, runs.len() as u32, false);
@@ -58,12 +52,12 @@ impl Controller {
         let mut at = 0;
         for (index, run) in runs.iter().enumerate() {
             let length = run.count as usize * block;
-            let mut data = self.pool.take(length);
+            let mut data = self.buffers.take(length);
             let mut places = Vec::new();
             if operation == Operation::Write {
                 data.copy_from_slice(&whole[at..at + length]);
             } else {
-                places = self.pool.take_segments();
+                places = self.buffers.take_segments();
                 cutter.cut(length, &mut places);
             }
             at += length;
@@ -80,8 +74,8 @@ impl Controller {
             }
             self.send_request(queue, slot, request, data);
         }
-        self.pool.give(whole);
-        self.pool.give_segments(segments);
+        self.buffers.give(whole);
+        self.buffers.give_segments(segments);
         Ok(Outcome::Pending)
     }
 

@@ -59,10 +59,7 @@ impl Controller {
     /// What the drive says that its medium took since the controller is there.
     /// One that says nothing has nothing inside, and takes what the host writes.
     fn media_written(&self, fdp: &Fdp) -> u64 {
-        match self.health.media_bytes_written {
-            0 => fdp.host_written,
-            bytes => bytes.saturating_sub(self.media_before.unwrap_or(0)),
-        }
+        self.condition.media_written().unwrap_or(fdp.host_written)
     }
 
     /// Endurance Group Information.
@@ -71,12 +68,12 @@ impl Controller {
         const UNIT: u128 = 1_000_000_000;
         let mut log = vec![0; 512];
         log[0] = self.critical_warning() & 0b1101;
-        log[3] = self.health.available_spare;
+        log[3] = self.condition.health().available_spare;
         log[4] = crate::admin::SPARE_THRESHOLD;
-        log[5] = self.health.percentage_used;
-        let statistics = &self.statistics;
-        let media = u128::from(self.health.media_bytes_written);
-        let capacity: u64 = self.capacities.iter().sum();
+        log[5] = self.condition.health().percentage_used;
+        let (statistics, health) = (&self.statistics, self.condition.health());
+        let media = u128::from(health.media_bytes_written);
+        let capacity: u64 = self.namespaces.total_capacity();
         for (at, value) in [
             (48, statistics.bytes_read.div_ceil(UNIT)),
             (64, statistics.bytes_written.div_ceil(UNIT)),

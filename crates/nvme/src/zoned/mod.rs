@@ -21,7 +21,7 @@ pub use set::ZoneSet;
 use stasis_block::{Operation, Status};
 
 use crate::command::{location, SubmissionEntry};
-use crate::config::{Config, Namespace};
+use crate::config::Namespace;
 use crate::controller::Controller;
 use crate::io::Extent;
 use crate::slots::Slot;
@@ -50,11 +50,6 @@ pub struct ZonedNamespace {
 }
 
 impl ZonedNamespace {
-    /// Those of all namespaces; `None` where one is not zoned.
-    pub fn all(config: &Config) -> Vec<Option<Self>> {
-        config.namespaces.iter().map(Self::new).collect()
-    }
-
     /// Empty zones.
     pub fn new(namespace: &Namespace) -> Option<Self> {
         let zones = namespace.zoned.as_ref()?;
@@ -67,11 +62,11 @@ impl ZonedNamespace {
 impl Controller {
     /// The zones of a namespace that has some.
     pub(crate) fn zoned(&self, nsid: u32) -> Option<&ZonedNamespace> {
-        self.zoned.get((nsid as usize).checked_sub(1)?)?.as_ref()
+        self.namespaces.zones(nsid)
     }
 
     fn zoned_mut(&mut self, nsid: u32) -> Option<&mut ZonedNamespace> {
-        self.zoned.get_mut((nsid as usize).checked_sub(1)?)?.as_mut()
+        self.namespaces.zones_mut(nsid)
     }
 
     /// The zones that a zone command is for.

@@ -1,0 +1,43 @@
+//! What is on its way out of the controller: requests for the drive, and word of what was refused.
+
+use std::collections::VecDeque;
+
+use stasis_block::Refused;
+
+use crate::controller::{Request, MOST_REFUSED};
+
+/// Requests, and refused commands, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    requests: VecDeque<Request>,
+    refused: VecDeque<Refused>,
+}
+
+impl Outgoing {
+    /// A request for the drive.
+    pub fn send(&mut self, request: Request) {
+        self.requests.push_back(request);
+    }
+
+    /// The next one.
+    pub fn next_request(&mut self) -> Option<Request> {
+        self.requests.pop_front()
+    }
+
+    /// Whether one more refused command is kept.
+    pub fn keeps_refused(&self) -> bool {
+        self.refused.len() < MOST_REFUSED
+    }
+
+    /// A command that was refused. Beyond [`MOST_REFUSED`] it is forgotten.
+    pub fn refuse(&mut self, refused: Refused) {
+        if self.keeps_refused() {
+            self.refused.push_back(refused);
+        }
+    }
+
+    /// The next one.
+    pub fn next_refused(&mut self) -> Option<Refused> {
+        self.refused.pop_front()
+    }
+}

@@ -1,0 +1,173 @@
+//! The queues of a controller, and the shadow doorbells before them.
+
+use crate::config::{ShadowPolicy, MOST_QUEUES};
+use crate::queue::{CompletionQueue, SubmissionQueue};
+use crate::shadow::{self, Shadow};
+use crate::status::StatusCode;
+use crate::{Memory, OutOfMemoryRange};
+
+// A bit for each pair, the admin queues' included.
+const _: () = assert!(MOST_QUEUES <= u128::BITS as usize);
+
+/// By identifier; 0 is the pair of the admin queues.
+#[derive(Debug)]
+pub struct Queues {
+    submission: Vec<Option<SubmissionQueue>>,
+    completion: Vec<Option<CompletionQueue>>,
+    shadow: Option<Shadow>,
+    // Whether a command or a completion waits for room.
+    waiting: bool,
+}
+
+impl Queues {
+    /// Room for so many pairs of I/O queues, none of which is there yet.
+    pub fn new(io_pairs: u16) -> Self {
+        let pairs = usize::from(io_pairs) + 1;
+        Self {
+            submission: (0..pairs).map(|_| None).collect(),
+            completion: (0..pairs).map(|_| None).collect(),
+            shadow: None,
+            waiting: false,
+        }
+    }
+
+    /// Drops every queue, as a reset does.
+    pub fn reset(&mut self) {
+        self.submission.fill_with(|| None);
+        self.completion.fill_with(|| None);
+        self.shadow = None;
+        self.waiting = false;
+    }
+
+    /// Identifiers of queues, whether they are there or not.
+    pub fn identifiers(&self) -> std::ops::Range<u16> {
+        0..self.submission.len() as u16
+    }
+
+    /// A submission queue that is there.
+    pub fn submission(&self, id: u16) -> Option<&SubmissionQueue> {
+        self.submission.get(usize::from(id))?.as_ref()
+    }
+
+    /// The same, to change it.
+    pub fn submission_mut(&mut self, id: u16) -> Option<&mut SubmissionQueue> {
+        self.submission.get_mut(usize::from(id))?.as_mut()
+    }
+
+    /// A completion queue that is there.
+    pub fn completion(&self, id: u16) -> Option<&CompletionQueue> {
+        self.completion.get(usize::from(id))?.as_ref()
+    }
+
+    /// The same, to change it.
+    pub fn completion_mut(&mut self, id: u16) -> Option<&mut CompletionQueue> {
+        self.completion.get_mut(usize::from(id))?.as_mut()
+    }
+
+    /// Whether there is a completion queue for I/O.
+    pub fn has_io(&self) -> bool {
+        self.completion.iter().skip(1).any(Option::is_some)
+    }
+
+    /// Puts a submission queue in, whose completions go to the queue `queue.cq`. The identifier is
+    /// one of [`Queues::identifiers`].
+    pub fn create_submission(&mut self, id: u16, queue: SubmissionQueue) {
+        if let Some(cq) = self.completion_mut(queue.cq) {
+            cq.users += 1;
+        }
+        if let Some(place) = self.submission.get_mut(usize::from(id)) {
+            *place = Some(queue);
+        }
+    }
+
+    /// Puts a completion queue in. The identifier is one of [`Queues::identifiers`].
+    pub fn create_completion(&mut self, id: u16, queue: CompletionQueue) {
+        if let Some(place) = self.completion.get_mut(usize::from(id)) {
+            *place = Some(queue);
+        }
+    }
+
+    /// Takes a submission queue away.
+    pub fn delete_submission(&mut self, id: u16) {
+        let queue = self.submission.get_mut(usize::from(id)).and_then(Option::take);
+        if let Some(cq) = queue.and_then(|queue| self.completion_mut(queue.cq)) {
+            cq.users -= 1;
+        }
+    }
+
+    /// Takes a completion queue for I/O away.
+    ///
+    /// # Errors
+    /// There is none, or a submission queue uses it.
+    pub fn delete_completion(&mut self, id: u16) -> Result<(), StatusCode> {
+        match self.completion.get_mut(usize::from(id)).filter(|_| id != 0) {
+            Some(Some(queue)) if queue.users > 0 => Err(StatusCode::InvalidQueueDeletion),
+            Some(queue @ Some(_)) => {
+                *queue = None;
+                Ok(())
+            }
+            _ => Err(StatusCode::InvalidQueueIdentifier),
+        }
+    }
+
+    /// Whether the driver has given shadow doorbells.
+    pub fn has_shadow(&self) -> bool {
+        self.shadow.is_some()
+    }
+
+    /// The shadow doorbells, if a queue has some: the admin queues have none.
+    pub fn shadow_of(&self, id: u16) -> Option<Shadow> {
+        self.shadow.filter(|_| id != 0)
+    }
+
+    /// From now on I/O queues have shadow doorbells.
+    ///
+    /// # Errors
+    /// They are not in guest memory.
+    pub fn set_shadow(
+        &mut self,
+        memory: &dyn Memory,
+        shadow: Shadow,
+        policy: ShadowPolicy,
+    ) -> Result<(), OutOfMemoryRange> {
+        self.shadow = Some(shadow);
+        for id in self.identifiers().skip(1) {
+            if let Some(sq) = self.submission(id) {
+                shadow.set_tail_event(memory, id, sq.tail, sq.size, policy)?;
+            }
+            if let Some(cq) = self.completion(id) {
+                let waits = !cq.held.is_empty();
+                shadow.set_head_event(memory, id, cq.head, cq.size, waits)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The I/O submission queues whose shadow doorbells have moved, a bit for each.
+    ///
+    /// # Errors
+    /// The doorbells are not in guest memory.
+    pub fn moved(&self, memory: &dyn Memory) -> Result<u128, OutOfMemoryRange> {
+        let Some(shadow) = self.shadow else { return Ok(0) };
+        let mut doorbells = [0; shadow::PAIR * MOST_QUEUES];
+        shadow.read_all(memory, self.submission.len(), &mut doorbells)?;
+        let mut moved = 0;
+        for id in self.identifiers().skip(1) {
+            let tail = shadow::tail_in(&doorbells, id);
+            if self.submission(id).is_some_and(|sq| u32::from(sq.tail) != tail) {
+                moved |= 1 << id;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// A command or a completion waits for room.
+    pub fn wait_for_room(&mut self) {
+        self.waiting = true;
+    }
+
+    /// Whether one does; what still does says so again.
+    pub fn stop_waiting(&mut self) -> bool {
+        std::mem::take(&mut self.waiting)
+    }
+}
