@@ -43,44 +43,51 @@ pub struct InnerJob {
     pub passed: Vec<Option<usize>>,
 }
 
-/// Runs `plan` in a software host.
-pub fn run(
-    setting: &Setting,
-    mut plan: Plan,
-    wall_limit: Option<Duration>,
-    relay: &mut Relay<'_>,
-    stop: &Arc<AtomicBool>,
-) -> Result<(), RunError> {
-    let mut drives = Vec::new();
-    let mut passed = Vec::new();
-    let machines = plan.machines.len() as u64;
-    let mut memory =
-        plan.machines.iter().map(|machine| machine.spec.memory).sum::<u64>() + OVERHEAD;
-    for drive in plan.media() {
-        let place = match &drive.medium {
-            MediumSpec::Ram { size } => {
-                memory += size;
-                None
-            }
-            MediumSpec::Qcow2 { .. } => {
-                let first = drives.len();
-                // A device inside does not grow.
-                stasis_qcow2::make_room(&drive.links).context("cannot make room in an image")?;
-                for (depth, link) in drive.links.iter().enumerate() {
-                    let read_only = depth > 0;
-                    drives.push(PassedDrive { path: link.path.clone(), read_only });
+/// The media of a run as the software host gets them.
+struct Passed {
+    drives: Vec<PassedDrive>,
+    /// For each medium, the first of its drives; none where it is in RAM.
+    places: Vec<Option<usize>>,
+    /// Bytes of those in RAM.
+    ram: u64,
+}
+
+impl Passed {
+    fn of(plan: &Plan) -> Result<Self> {
+        let mut passed = Self { drives: Vec::new(), places: Vec::new(), ram: 0 };
+        for drive in plan.media() {
+            let first = passed.drives.len();
+            let place = match &drive.medium {
+                MediumSpec::Ram { size } => {
+                    passed.ram += size;
+                    None
                 }
-                Some(first)
-            }
-            MediumSpec::File { path, .. }
-            | MediumSpec::Ordered { path, .. }
-            | MediumSpec::Device { path, .. } => {
-                drives.push(PassedDrive { path: path.clone(), read_only: false });
-                Some(drives.len() - 1)
-            }
-        };
-        passed.push(place);
+                MediumSpec::Qcow2 { .. } => {
+                    // A device inside does not grow.
+                    stasis_qcow2::make_room(&drive.links)
+                        .context("cannot make room in an image")?;
+                    for (depth, link) in drive.links.iter().enumerate() {
+                        let read_only = depth > 0;
+                        passed.drives.push(PassedDrive { path: link.path.clone(), read_only });
+                    }
+                    Some(first)
+                }
+                MediumSpec::File { path, .. }
+                | MediumSpec::Ordered { path, .. }
+                | MediumSpec::Device { path, .. } => {
+                    passed.drives.push(PassedDrive { path: path.clone(), read_only: false });
+                    Some(first)
+                }
+            };
+            passed.places.push(place);
+        }
+        Ok(passed)
     }
+}
+
+/// What the guest is made of, and the memory (bytes) that `machines` of them need for that;
+/// `archive` is a file for what the setting puts in.
+fn inputs(setting: &Setting, machines: u64, archive: &Path) -> Result<(Vec<Input>, u64)> {
     let guest = setting.guest;
     let early =
         |name: &str, path: &Path| Input { name: name.into(), path: path.into(), late: false };
@@ -89,18 +96,33 @@ pub fn run(
         early(input::INITRAMFS, &guest.initramfs),
         early(input::ROOT, &guest.root),
     ];
+    let mut memory = 0;
     for file in &inputs {
         let length = std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
         // Each machine has its own root file system.
         memory += length * if file.name == input::ROOT { machines } else { 1 };
     }
-    let archive = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
     if !setting.input.is_empty() {
-        std::fs::write(archive.path(), setting.input).context("cannot write a temporary file")?;
+        std::fs::write(archive, setting.input).context("cannot write a temporary file")?;
         memory += (1 + machines) * setting.input.len() as u64;
-        let path = archive.path().to_owned();
-        inputs.push(Input { name: input::FILES.into(), path, late: true });
+        inputs.push(Input { name: input::FILES.into(), path: archive.to_owned(), late: true });
     }
+    Ok((inputs, memory))
+}
+
+/// Runs `plan` in a software host.
+pub fn run(
+    setting: &Setting,
+    mut plan: Plan,
+    wall_limit: Option<Duration>,
+    relay: &mut Relay<'_>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    let passed = Passed::of(&plan)?;
+    let archive = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    let (inputs, of_inputs) = inputs(setting, plan.machines.len() as u64, archive.path())?;
+    let of_guests: u64 = plan.machines.iter().map(|machine| machine.spec.memory).sum();
+    let memory = of_guests + OVERHEAD + passed.ram + of_inputs;
     let cache = cache().context(NO_CACHE)?;
     let host = Host {
         form: match setting.engine {
@@ -109,7 +131,7 @@ pub fn run(
         },
         memory: memory.next_multiple_of(STEP),
         inputs,
-        drives,
+        drives: passed.drives,
         executable: program::for_guests()?,
         cache,
         snapshot: true,
@@ -126,7 +148,8 @@ pub fn run(
     let job = Job {
         // Of several machines one asks while others still boot.
         keeps: plan.machines.len() == 1 && host.drives.is_empty(),
-        machine: serde_json::to_vec(&InnerJob { plan, passed }).context("cannot write the job")?,
+        machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
+            .context("cannot write the job")?,
         later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
     };
     let control = Control { stop: Arc::clone(stop), wall_limit };

@@ -131,6 +131,25 @@ impl Drop for Socket {
     }
 }
 
+/// What has happened while a client is served.
+struct Happened {
+    /// The client has sent something, or has gone.
+    message: bool,
+    /// Another client wants to come.
+    other: bool,
+    /// The server is to end.
+    stop: bool,
+    /// The client has gone.
+    gone: bool,
+}
+
+/// Whether a client has gone by now.
+fn has_hung_up(client: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(client, PollFlags::IN)];
+    let _ = poll(&mut fds, Some(&Timespec::default()));
+    fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
 struct Accepting {
     listener: Arc<UnixListener>,
     stop: Arc<OwnedFd>,
@@ -159,7 +178,6 @@ impl Accepting {
 
     /// Serves a client until it goes.
     fn serve(&self, stream: UnixStream) {
-        let warn = |message: &str| crate::log::warn(&self.target.name, message);
         let prepared = stream
             .set_nonblocking(false)
             .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
@@ -167,12 +185,49 @@ impl Accepting {
             .and_then(|()| Ok((stream.try_clone()?, stream.try_clone()?)));
         let (look, end) = match prepared {
             Ok(clones) => clones,
-            Err(error) => return warn(&format!("cannot serve a client: {error}")),
+            Err(error) => return self.warn(&format!("cannot serve a client: {error}")),
         };
         let came = Instant::now();
+        self.take_drive(end);
+        let session = Arc::new(Mutex::new(Session::new(self.target.clone())));
+        let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
+        let mut stopped = false;
+        loop {
+            let happened = self.next(&look, stopped);
+            stopped |= happened.stop;
+            // QEMU 7.2 may not come back if its connection ends while it sets the device
+            // up anew: a hand-over waits for that.
+            let setting_up = || !lock(&session).is_running() && came.elapsed() < PATIENCE;
+            if stopped && !(self.handed_over.load(Ordering::Relaxed) && setting_up()) {
+                break;
+            }
+            // A client that comes after this one has gone is the next one. It may
+            // have gone, and the next come, while both were looked at.
+            if happened.other && !happened.gone && !has_hung_up(&look) {
+                self.turn_away();
+            }
+            if !happened.message || self.take_back_channel(&look) {
+                continue;
+            }
+            if let Err(error) = handler.handle_request() {
+                self.tell_of(&error);
+                break;
+            }
+        }
+        *lock(&self.client) = None;
+        drop(handler);
+        drop(session);
+    }
+
+    fn warn(&self, message: &str) {
+        crate::log::warn(&self.target.name, message);
+    }
+
+    /// Has the drive for a client whose connection `end` ends: once the last client's I/Os are done.
+    fn take_drive(&self, end: UnixStream) {
         let hang_up = end.try_clone();
         *lock(&self.client) = Some(end);
-        let (worker, drive) = (self.target.worker.clone(), self.target.drive);
+        let (worker, drive) = (&self.target.worker, self.target.drive);
         let (next, idle) = std::sync::mpsc::channel();
         worker.with(drive, move |served| served.await_idle(next));
         // An error: the drive is no more, as what follows will find.
@@ -185,12 +240,13 @@ impl Accepting {
                 }) as Box<dyn Fn() + Send>
             }));
         });
-        let session = Arc::new(Mutex::new(Session::new(self.target.clone())));
-        let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
-        let mut stopped = false;
+    }
+
+    /// Waits for what happens next: of the client only, and not for long, once it is to end.
+    fn next(&self, client: &UnixStream, stopped: bool) -> Happened {
         loop {
             let mut fds = [
-                PollFd::new(&look, PollFlags::IN),
+                PollFd::new(client, PollFlags::IN),
                 PollFd::new(&*self.listener, PollFlags::IN),
                 PollFd::new(&*self.stop, PollFlags::IN),
             ];
@@ -198,55 +254,27 @@ impl Accepting {
                 true => poll(&mut fds[..1], Some(&LOOK)),
                 false => poll(&mut fds, None),
             };
-            if polled.is_err() {
-                continue;
-            }
-            let gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
-            let [client, other, stop] = fds.map(|fd| !fd.revents().is_empty());
-            stopped |= stop;
-            // QEMU 7.2 may not come back if its connection ends while it sets the device
-            // up anew: a hand-over waits for that.
-            let setting_up = || !lock(&session).is_running() && came.elapsed() < PATIENCE;
-            if stopped && !(self.handed_over.load(Ordering::Relaxed) && setting_up()) {
-                break;
-            }
-            // A client that comes after this one has gone is the next one. It may
-            // have gone, and the next come, while both were looked at.
-            if other && !gone {
-                let mut again = [PollFd::new(&look, PollFlags::IN)];
-                let _ = poll(&mut again, Some(&Timespec::default()));
-                if !again[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
-                    self.turn_away();
-                }
-            }
-            if !client {
-                continue;
-            }
-            if self.take_back_channel(&look) {
-                continue;
-            }
-            match handler.handle_request() {
-                Ok(()) => {}
-                Err(Error::Disconnected) => break,
-                // A message that this server does not know is skipped by all.
-                Err(Error::SocketBroken(_)) => break,
-                Err(error) => {
-                    let patience = PATIENCE.as_secs();
-                    let what = match &error {
-                        Error::SocketRetry(_) | Error::PartialMessage => {
-                            format!("a client sent half a message and no more for {patience} s")
-                        }
-                        _ => format!("a client's message cannot be served: {error}"),
-                    };
-                    warn(&format!("{what}; its connection ends"));
-                    worker.with(drive, |served| served.backend.counts.faults += 1);
-                    break;
-                }
+            if polled.is_ok() {
+                let gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+                let [message, other, stop] = fds.map(|fd| !fd.revents().is_empty());
+                return Happened { message, other, stop, gone };
             }
         }
-        *lock(&self.client) = None;
-        drop(handler);
-        drop(session);
+    }
+
+    /// Says why a session ends, unless the client has ended it.
+    fn tell_of(&self, error: &Error) {
+        let what = match error {
+            // A message that this server does not know is skipped by all.
+            Error::Disconnected | Error::SocketBroken(_) => return,
+            Error::SocketRetry(_) | Error::PartialMessage => {
+                let patience = PATIENCE.as_secs();
+                format!("a client sent half a message and no more for {patience} s")
+            }
+            _ => format!("a client's message cannot be served: {error}"),
+        };
+        self.warn(&format!("{what}; its connection ends"));
+        self.target.worker.with(self.target.drive, |served| served.backend.counts.faults += 1);
     }
 
     /// Takes the socket on which the client wants to be told of changes: the
