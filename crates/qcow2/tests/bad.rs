@@ -258,8 +258,14 @@ fn rich(folder: &tempfile::TempDir) -> Vec<u8> {
     std::fs::read(&path).unwrap()
 }
 
+/// How many inputs are tried: 300, or as many as `make fuzz` asks for.
+fn cases() -> u32 {
+    let asked = std::env::var("STASIS_FUZZ_CASES").ok();
+    asked.map_or(300, |asked| asked.parse().expect("STASIS_FUZZ_CASES is a number"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     /// Whatever is done to an image: it is refused, or it works; nothing panics
     /// and everything ends.

@@ -252,8 +252,14 @@ fn a_socket_in_use_and_a_file_in_its_place_are_left_alone() {
     assert_eq!(std::fs::read(folder.path().join("d.sock")).unwrap(), b"mine");
 }
 
+/// How many inputs are tried: 100, or as many as `make fuzz` asks for.
+fn cases() -> u32 {
+    let asked = std::env::var("STASIS_FUZZ_CASES").ok();
+    asked.map_or(100, |asked| asked.parse().expect("STASIS_FUZZ_CASES is a number"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn no_messages_end_the_server(script in prop::collection::vec(any::<u8>(), 0..400)) {
