@@ -23,7 +23,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test slow-test fuzz test-on test-packages conformance bench docs install package clean
+.PHONY: help setup build guest demo test lint unit-test system-test slow-test fuzz test-on python-test test-packages conformance bench docs install package clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ lint: ## Check format, lints, and where cargo-deny is installed, licences
 
 unit-test: ## Tests that start no guest
 	$(TEST) --lib --bins --tests
+
+python-test: build ## Test the Python package: lints, types, tests; ARGUMENTS=--slow boots guests
+	@scripts/python-test $(ARGUMENTS)
 
 system-test: guest ## Tests that boot guests
 	$(TEST) --test system -- --nocapture

@@ -29,8 +29,9 @@ ios = read_ios(pathlib.Path(sys.argv[1]))
 frame = ios.to_polars()
 passed, used = time.perf_counter() - began, time.process_time() - cpu
 most, columns = status("VmHWM") - before, ios.table.nbytes
-print(f"{sys.argv[1]}: {frame.height:,} rows, {passed:.2f} s, {used:.2f} s of processor; columns {columns / 1e6:.0f} MB, "
-      f"most memory {most / 1e6:.0f} MB: {most / columns:.2f} times; sum {frame['delivered_ns'].sum()}")
+print(f"{sys.argv[1]}: {frame.height:,} rows, {passed:.2f} s, {used:.2f} s of processor; "
+      f"columns {columns / 1e6:.0f} MB, most memory {most / 1e6:.0f} MB: {most / columns:.2f} times; "
+      f"sum {frame['delivered_ns'].sum()}")
 """
 
 

@@ -18,7 +18,9 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("STASIS_EXAMPLES", str(ROOT / "examples" / "crash"))
     # A kernel finds its settings below HOME, which stays as it is: guests are there.
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    client = NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(
+        notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
     return client.execute()
 
 
