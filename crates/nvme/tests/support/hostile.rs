@@ -276,7 +276,7 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         }
         let writes = [Operation::Write, Operation::WriteZeroes, Operation::Copy];
         if request.namespace > 2 && writes.contains(&command.operation) {
-            let most = if request.namespace == ZONED.into() { CAPACITY } else { UNIT };
+            let most = if request.namespace == u32::from(ZONED) { CAPACITY } else { UNIT };
             let within = (command.offset - start) % (UNIT * 512) + command.length;
             assert!(within <= most * 512, "inside one zone or chunk");
         }

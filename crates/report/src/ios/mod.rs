@@ -77,7 +77,7 @@ impl std::str::FromStr for Ios {
 pub(crate) type Footer = Map<String, Value>;
 
 /// A file of rows.
-pub(crate) trait Rows {
+pub(crate) trait Rows: Send {
     /// One more drive; a record's [`IoRecord::drive`] counts them.
     fn add_drive(&mut self, drive: &Drive);
 
