@@ -13,7 +13,7 @@ use crate::plot::{
     ScatterSeries, Segment, Stroke,
 };
 use crate::statistics::{DriveStatistics, OperationStatistics};
-use crate::summary::{DriveSummary, OperationSummary, Summary};
+use crate::summary::{DriveSummary, OperationSummary, ProcessorSummary, Summary};
 use crate::table::{Column, Table};
 use crate::timeline::{Course, Curve};
 use crate::units::{self, TimeUnit};
@@ -394,15 +394,18 @@ fn processors(summary: &Summary) -> Option<Section> {
         values: summary.processors.iter().map(|processor| processor.shares.clone()).collect(),
     };
     let call = summary.processor_call_ns;
-    let running: f64 = summary.processors.iter().map(|processor| processor.running_seconds).sum();
+    let sum = |part: fn(&ProcessorSummary) -> f64| summary.processors.iter().map(part).sum::<f64>();
     let text = format!(
-        "{} processors ran for {} of virtual time together, in {} slices. Interrupts between them \
+        "{} processors ran for {} of virtual time together, in {} slices, and were idle for {}. They were \
+         frozen together for {} of wall-clock, which is no virtual time. Interrupts between them \
          took {} in the median and {} at p99. Their places in virtual time differed by {} at most: \
          by so much one can see late what another has written to memory. I/Os are in the order of \
          virtual time, whichever processor ran first.",
         summary.processors.len(),
-        units::duration(running * 1e9),
+        units::duration(sum(|processor| processor.running_seconds) * 1e9),
         units::count(summary.slices),
+        units::duration(sum(|processor| processor.idle_seconds) * 1e9),
+        units::duration(summary.frozen_seconds * 1e9),
         units::duration(call.p50 as f64),
         units::duration(call.p99 as f64),
         units::duration(summary.clock_skew_max_ns as f64),

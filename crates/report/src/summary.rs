@@ -110,6 +110,10 @@ pub struct ProcessorSummary {
     pub number: u32,
     /// Virtual time for which it ran.
     pub running_seconds: f64,
+    /// The rest of the command's virtual time. None of it is time for which the machine
+    /// was frozen: then no virtual time passes, on any processor.
+    #[serde(default)]
+    pub idle_seconds: f64,
     /// The share of the command's virtual time for which it ran.
     pub utilization: f64,
     /// The length of a step of `shares`.
@@ -331,6 +335,7 @@ fn processors(outcome: &Outcome) -> Vec<ProcessorSummary> {
         machine: processor.machine,
         number: processor.number,
         running_seconds: seconds(processor.running_ns),
+        idle_seconds: seconds(outcome.virtual_ns.saturating_sub(processor.running_ns)),
         utilization: processor.running_ns as f64 / whole,
         step_seconds,
         shares: processor.shares.clone(),

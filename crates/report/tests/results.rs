@@ -14,7 +14,9 @@ use stasis_report::{
     comparable, text_summary, Drive, Ios, KeptIos, Recorder, ReportError, ResultsFolder, Summary,
     CSV_HEADER,
 };
-use stasis_run_events::{Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot};
+use stasis_run_events::{
+    Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
+};
 
 const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write-zeroes"];
 
@@ -340,6 +342,54 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     ] {
         let shown = shown.to_owned();
         assert!(page.contains(&shown) || page.contains(&shown.replace("&#39;", "'")), "{shown}");
+    }
+}
+
+#[test]
+fn several_processors_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let processor = |number, running_ns| ProcessorOutcome {
+        machine: 0,
+        number,
+        running_ns,
+        shares: vec![0.25, 1.0],
+    };
+    let outcome = Outcome {
+        virtual_ns: 10_000_000_000,
+        frozen_ns: 7_250_000_000,
+        processors: Processors {
+            slices: 54_321,
+            call: Overshoot { p50: 1_300, p99: 17_700, max: 19_900 },
+            clock_skew_max_ns: 20_400,
+            step_ns: 5_000_000_000,
+            each: vec![processor(0, 6_500_000_000), processor(1, 2_000_000_000)],
+        },
+        ..outcome(1)
+    };
+    let recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    recorder.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let summary = json(folder.path());
+    let each = summary["processors"].as_array().unwrap();
+    for (processor, running, idle) in [(&each[0], 6.5, 3.5), (&each[1], 2.0, 8.0)] {
+        assert_eq!(processor["running_seconds"], running);
+        assert_eq!(processor["idle_seconds"], idle);
+        assert_eq!(processor["utilization"], running / 10.0);
+        assert_eq!(processor["step_seconds"], 5.0);
+        assert_eq!(processor["shares"], json!([0.25, 1.0]));
+    }
+    assert_eq!(summary["slices"], 54_321);
+    assert_eq!(summary["clock_skew_max_ns"], 20_400);
+    assert_eq!(summary["processor_call_ns"], json!({"p50": 1_300, "p99": 17_700, "max": 19_900}));
+    assert_eq!(summary["frozen_seconds"], 7.25);
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for part in [
+        "ran for 8.5 s of virtual time together, in 54,321 slices, and were idle for 11.5 s",
+        "frozen together for 7.25 s of wall-clock",
+        "took 1.3 µs in the median and 17.7 µs at p99",
+        "differed by 20.4 µs at most",
+        "Share of time for which each processor ran",
+    ] {
+        assert!(page.contains(part), "{part}");
     }
 }
 
