@@ -1,30 +1,61 @@
 //! Threads of the host on which processors are in guest mode at the same time.
 //!
 //! A crew takes the stays of one round, shares them out among its threads, and
-//! gives them back when all are over. The caller's own thread is the first of the
-//! crew. Between rounds a thread waits on its core for a while before it sleeps:
-//! rounds follow each other within microseconds, and to wake a thread takes longer
-//! than most of them do.
+//! gives them back when all are over. The thread that makes the crew is the first of
+//! it. Whoever waits for another waits on its core for a while before it sleeps: rounds
+//! follow each other within microseconds, and to wake a thread takes longer than most
+//! of them do. The while is short, since a core that waits may be one that another
+//! thread of the crew needs: an emulated machine's cores are threads themselves.
+//!
+//! A processor stays on its thread, unless more of them are busy there than elsewhere:
+//! where KVM finds a processor on another thread than before, it waits until no core can
+//! know the old one (`synchronize_rcu` in `kvm_vcpu_ioctl`, virt/kvm/kvm_main.c, until Linux 6.13),
+//! which takes milliseconds.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::vcpu::{Stay, Vcpu};
 
-/// How often a thread looks for its next round before it sleeps: some 100 us of a
-/// 2026 core.
-const LOOKS: u32 = 50_000;
+/// For how long a thread waits on its core before it sleeps: several times what it takes
+/// to wake one.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// How often it looks before it looks at the time.
+const LOOKS: u32 = 64;
+
+/// Someone who waits on its core.
+struct Patience {
+    looks: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { looks: 0, since: None }
+    }
+
+    /// Waits a little; false when it is time to sleep.
+    fn wait(&mut self) -> bool {
+        std::hint::spin_loop();
+        self.looks += 1;
+        if !self.looks.is_multiple_of(LOOKS) {
+            return true;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed() < PATIENCE
+    }
+}
 
 /// One processor's stay.
 pub struct Stint {
     /// Whose: its place among all processors.
     pub place: usize,
-    /// The processor.
-    pub vcpu: Box<dyn Vcpu>,
+    /// The processor; None when its machine has it back.
+    pub vcpu: Option<Box<dyn Vcpu>>,
     /// Virtual time: before the stay where it begins, after it where it ended.
     pub clock: Clock,
     /// When it ends at the latest (ticks).
@@ -38,6 +69,7 @@ pub struct Stint {
 impl Stint {
     fn run(&mut self) {
         let Self { vcpu, clock, until, injecting, .. } = self;
+        let Some(vcpu) = vcpu else { return };
         let stay = catch_unwind(AssertUnwindSafe(|| vcpu.stay(clock, *until, *injecting)));
         let failed = Err(Error::Internal("a processor's thread panicked"));
         self.stay = Some(stay.unwrap_or(failed));
@@ -52,16 +84,21 @@ mod state {
     pub const SLEEPS: u8 = 1;
     /// It has a round to do.
     pub const WORKS: u8 = 2;
-    /// It has done it.
-    pub const DONE: u8 = 3;
+    /// It has a round to do, and the crew's first thread sleeps until it is done.
+    pub const AWAITED: u8 = 3;
+    /// It has done it, and waits on its core.
+    pub const DONE: u8 = 4;
+    /// It has done it, and sleeps.
+    pub const RESTS: u8 = 5;
     /// It is to end.
-    pub const ENDS: u8 = 4;
+    pub const ENDS: u8 = 6;
 }
 
-#[derive(Default)]
 struct Desk {
     state: AtomicU8,
     stints: Mutex<Vec<Stint>>,
+    /// The crew's first thread.
+    first: Thread,
 }
 
 impl Desk {
@@ -71,32 +108,64 @@ impl Desk {
 
     /// What the thread does until it ends.
     fn serve(&self) {
-        loop {
-            match self.wait() {
-                state::WORKS => self.stints().iter_mut().for_each(Stint::run),
-                _ => return,
+        while self.is_asked() {
+            self.stints().iter_mut().for_each(Stint::run);
+            match self.change(state::WORKS, state::DONE) {
+                Err(state::AWAITED) if self.change(state::AWAITED, state::DONE).is_ok() => {
+                    self.first.unpark();
+                }
+                // Lost to nothing but the end.
+                _ => {}
             }
-            // Lost only if it is to end.
-            let _ = self.change(state::WORKS, state::DONE);
         }
     }
 
-    /// Waits until there is something to do.
-    fn wait(&self) -> u8 {
-        let mut looks = 0;
+    /// Waits until there is something to do; false if that is to end.
+    fn is_asked(&self) -> bool {
+        let mut patience = Patience::new();
         loop {
             match self.state.load(Ordering::Acquire) {
-                state @ (state::WORKS | state::ENDS) => return state,
-                state::WAITS if looks >= LOOKS => {
-                    // Lost if there is something to do now.
-                    let _ = self.change(state::WAITS, state::SLEEPS);
+                state::WORKS | state::AWAITED => return true,
+                state::ENDS => return false,
+                state::SLEEPS | state::RESTS => std::thread::park(),
+                state => {
+                    if !patience.wait() {
+                        // Lost if there is something to do now.
+                        let asleep =
+                            if state == state::DONE { state::RESTS } else { state::SLEEPS };
+                        let _ = self.change(state, asleep);
+                    }
                 }
-                state::SLEEPS => std::thread::park(),
-                // The caller has not taken the last round back.
-                _ => {
-                    looks += 1;
-                    std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// The crew's first thread waits until the round is done, and takes back what
+    /// there was.
+    fn take_back(&self, stints: &mut Vec<Stint>) {
+        if !self.await_done() {
+            return;
+        }
+        stints.append(&mut self.stints());
+        if self.change(state::DONE, state::WAITS).is_err() {
+            // Lost to its falling asleep.
+            let _ = self.change(state::RESTS, state::SLEEPS);
+        }
+    }
+
+    fn await_done(&self) -> bool {
+        let mut patience = Patience::new();
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                state::DONE | state::RESTS => return true,
+                state::AWAITED => std::thread::park(),
+                state::WORKS => {
+                    if !patience.wait() {
+                        // Lost if it is done now.
+                        let _ = self.change(state::WORKS, state::AWAITED);
+                    }
                 }
+                _ => return false,
             }
         }
     }
@@ -113,7 +182,11 @@ struct Worker {
 
 impl Worker {
     fn new() -> std::io::Result<Self> {
-        let desk = Arc::new(Desk::default());
+        let desk = Arc::new(Desk {
+            state: AtomicU8::new(state::WAITS),
+            stints: Mutex::default(),
+            first: std::thread::current(),
+        });
         let own = Arc::clone(&desk);
         let thread =
             std::thread::Builder::new().name("processors".into()).spawn(move || own.serve())?;
@@ -122,7 +195,8 @@ impl Worker {
 
     /// Sets what it is to do, and wakes it.
     fn tell(&self, state: u8) {
-        if self.desk.state.swap(state, Ordering::AcqRel) == state::SLEEPS {
+        let before = self.desk.state.swap(state, Ordering::AcqRel);
+        if matches!(before, state::SLEEPS | state::RESTS) {
             if let Some(thread) = &self.thread {
                 thread.thread().unpark();
             }
@@ -160,7 +234,7 @@ impl Crew {
     }
 
     /// Does all `stints` at once, as far as there are threads; returns when all are
-    /// over. Their order may change.
+    /// over. Their order may change. To be called by the thread that made the crew.
     pub fn run(&mut self, stints: &mut Vec<Stint>) {
         let most = stints.len().div_ceil(self.hands.len());
         for stint in stints.drain(..) {
@@ -179,13 +253,7 @@ impl Crew {
         self.hands[0].iter_mut().for_each(Stint::run);
         stints.append(&mut self.hands[0]);
         for worker in &self.workers {
-            while worker.desk.state.load(Ordering::Acquire) == state::WORKS {
-                std::hint::spin_loop();
-            }
-            if worker.desk.state.load(Ordering::Acquire) == state::DONE {
-                stints.append(&mut worker.desk.stints());
-                worker.desk.state.store(state::WAITS, Ordering::Release);
-            }
+            worker.desk.take_back(stints);
         }
     }
 }
@@ -198,9 +266,13 @@ mod tests {
     use crate::vcpu::Place;
     use std::sync::atomic::AtomicUsize;
 
-    /// A processor that goes to the end of each stay, and panics or fails when told.
+    /// A processor that goes to the end of each stay, and panics when told.
     struct Fake {
         runs: Arc<AtomicUsize>,
+        /// Stays until this desk is in this state.
+        patient: Option<(Arc<Desk>, u8)>,
+        /// Where its last stay was.
+        thread: Arc<Mutex<Option<std::thread::ThreadId>>>,
         /// How many are in guest mode now, and how many were at most.
         inside: Arc<[AtomicUsize; 2]>,
         company: usize,
@@ -209,6 +281,13 @@ mod tests {
     impl Vcpu for Fake {
         fn stay(&mut self, clock: &mut Clock, until: u64, panics: bool) -> Result<Stay, Error> {
             assert!(!panics, "as asked");
+            *self.thread.lock().unwrap() = Some(std::thread::current().id());
+            while let Some((desk, state)) = &self.patient {
+                if desk.state.load(Ordering::Acquire) == *state {
+                    break;
+                }
+                std::thread::yield_now();
+            }
             let now = self.inside[0].fetch_add(1, Ordering::SeqCst) + 1;
             self.inside[1].fetch_max(now, Ordering::SeqCst);
             // Until as many as can be are here.
@@ -258,11 +337,21 @@ mod tests {
         }
     }
 
+    fn fake(company: usize, runs: &Arc<AtomicUsize>, inside: &Arc<[AtomicUsize; 2]>) -> Fake {
+        Fake {
+            runs: Arc::clone(runs),
+            patient: None,
+            thread: Arc::default(),
+            inside: Arc::clone(inside),
+            company,
+        }
+    }
+
     fn stints(count: usize, company: usize, runs: &Arc<AtomicUsize>) -> Vec<Stint> {
         let inside: Arc<[AtomicUsize; 2]> = Arc::default();
         let stint = |place| Stint {
             place,
-            vcpu: Box::new(Fake { runs: Arc::clone(runs), inside: Arc::clone(&inside), company }),
+            vcpu: Some(Box::new(fake(company, runs, &inside))),
             clock: Clock::new(Scale::new(1_000_000)),
             until: 10 + place as u64,
             injecting: false,
@@ -305,5 +394,55 @@ mod tests {
         crew.run(&mut all);
         let failed = |stint: &Stint| matches!(stint.stay, Some(Err(Error::Internal(_))));
         assert!(all.iter().all(failed));
+    }
+
+    /// A crew of two and a stint of each of its threads; what `change` makes of these.
+    fn two(change: impl Fn(&Crew, &mut Fake, &mut Fake)) -> (Crew, Vec<Stint>) {
+        let (runs, inside) = (Arc::default(), Arc::default());
+        let crew = Crew::new(2, 2).unwrap();
+        let (mut first, mut second) = (fake(1, &runs, &inside), fake(1, &runs, &inside));
+        change(&crew, &mut first, &mut second);
+        let mut all = stints(2, 1, &runs);
+        all[0].vcpu = Some(Box::new(first));
+        all[1].vcpu = Some(Box::new(second));
+        (crew, all)
+    }
+
+    #[test]
+    fn whoever_waits_long_sleeps_and_is_woken() {
+        // The second thread's stay goes on until the first one sleeps, and the other way round.
+        for (slow, state) in [(1, state::AWAITED), (0, state::RESTS)] {
+            let (mut crew, mut all) = two(|crew, first, second| {
+                let patient = Some((Arc::clone(&crew.workers[0].desk), state));
+                if slow == 0 {
+                    first.patient = patient;
+                } else {
+                    second.patient = patient;
+                }
+            });
+            for _ in 0..20 {
+                crew.run(&mut all);
+                assert!(all.iter_mut().all(|stint| matches!(stint.stay.take(), Some(Ok(_)))));
+            }
+        }
+    }
+
+    #[test]
+    fn a_processor_stays_on_its_thread_alone_too() {
+        let threads: [Arc<Mutex<Option<std::thread::ThreadId>>>; 2] = Default::default();
+        let (mut crew, mut all) = two(|_, first, second| {
+            (first.thread, second.thread) = (Arc::clone(&threads[0]), Arc::clone(&threads[1]));
+        });
+        crew.run(&mut all);
+        let seen = || threads.each_ref().map(|thread| *thread.lock().unwrap());
+        let before = seen();
+        assert_ne!(before[0], before[1]);
+        for place in [1, 0, 1] {
+            let at = all.iter().position(|stint| stint.place == place).unwrap();
+            let mut alone = vec![all.swap_remove(at)];
+            crew.run(&mut alone);
+            all.append(&mut alone);
+            assert_eq!(seen(), before);
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum Turn {
     Exit(usize),
     /// The processor at this place runs.
     Slice(usize, Slice),
-    /// Several processors run at once: those of [`Run::slices`].
+    /// Those of [`Run::slices`] run at once, each on its thread of the crew.
     Round,
     /// The instant is behind: no processor can go on before it moves.
     Later,
@@ -99,15 +99,10 @@ impl<'j> Run<'j> {
         };
         let able =
             self.busy().filter(|&(place, time)| !waits(place) && (enough(time) || time <= instant));
-        if self.crew.is_some() && several {
+        if self.crew.is_some() {
+            // One alone too: it stays on its thread.
             slices.extend(able.map(|(place, _)| self.plan(place, limit)));
-            if slices.len() > 1 {
-                return Turn::Round;
-            }
-            return match slices.pop() {
-                Some(slice) => Turn::Slice(slice.place, slice),
-                None => self.nobody(),
-            };
+            return if slices.is_empty() { self.nobody() } else { Turn::Round };
         }
         let next = able.min_by_key(|&(place, time)| {
             let (machine, index) = self.processors[place];

@@ -22,7 +22,7 @@ impl Run<'_> {
             let vcpu = machine.vcpus[slice.index].take();
             stints.push(Stint {
                 place: slice.place,
-                vcpu: vcpu.ok_or(Error::Internal("a processor is in guest mode twice"))?,
+                vcpu: Some(vcpu.ok_or(Error::Internal("a processor is in guest mode twice"))?),
                 clock: self.timeline.clock.clone(),
                 until: slice.until,
                 injecting: entry.injecting,
@@ -45,9 +45,15 @@ impl Run<'_> {
     ) -> Result<Option<Ending>, Error> {
         let ends = self.ends(stints);
         let mut ending = None;
-        for Stint { place, vcpu, clock, stay, .. } in stints.drain(..) {
-            let (number, index) = self.processors[place];
-            self.machines[number].vcpus[index].put(vcpu);
+        // All are back before any exit is acted upon: it may concern another.
+        for stint in stints.iter_mut() {
+            let (number, index) = self.processors[stint.place];
+            if let Some(vcpu) = stint.vcpu.take() {
+                self.machines[number].vcpus[index].put(vcpu);
+            }
+        }
+        for Stint { place, clock, stay, .. } in stints.drain(..) {
+            let (number, _) = self.processors[place];
             let stay = stay.ok_or(Error::Internal("a processor's stay was left out"))??;
             let Some(at) = begun.iter().position(|entry| entry.slice.place == place) else {
                 continue;
