@@ -61,6 +61,26 @@ bench_locks() {
     done
 }
 
+# Processors of one guest in parallel on the host's cores against in turn, under `softkvm`: pairs, one after the other.
+# Wall-clock between what the guest prints, so that neither boot nor the host's start counts.
+bench_parallel() {
+    compiled busy
+    local pair threads
+    for pair in 1 2 3; do
+        for threads in 1 2; do
+            printf 'command = ["sh", "-c", "/root/busy 1000000 4; /root/busy 100000000 4"]\n[machine]\nvcpus = 4\nthreads = %s\n%s' \
+                "$threads" $'[guest]\nfiles = ["busy"]\n' >parallel.toml
+            timeout 600 "$stasis" run --engine softkvm --quiet --results parallel parallel.toml 2>parallel.err |
+                while read -r line; do echo "$(date +%s.%N) $line"; done >"parallel-$threads-$pair" || true
+        done
+        row "four busy vCPUs, softkvm, two threads: how many times as fast as in turn (pair $pair)" "1.7, on an idle machine" \
+            "$(awk 'FNR == 1 { since = $1 } FNR == 2 { took[FILENAME ~ /-1-/] = $1 - since }
+                END { if (took[0] && took[1]) printf "%.2f (%.2f s, %.2f s in turn)", took[1] / took[0], took[0], took[1]
+                    else printf "a run did not end" }' \
+                "parallel-1-$pair" "parallel-2-$pair"), load $(cut -d ' ' -f 1 /proc/loadavg)"
+    done
+}
+
 bench_repeat() {
     compiled busy
     local name
