@@ -448,7 +448,7 @@ fn costs(summary: &Summary) -> Section {
             ),
         ],
     };
-    let exits = &summary.exits_by_reason;
+    let (exits, ios) = (&summary.exits_by_reason, summary.ios());
     let reasons = [
         ("port I/O", exits.io),
         ("memory-mapped I/O", exits.mmio),
@@ -467,7 +467,11 @@ fn costs(summary: &Summary) -> Section {
             .into_iter()
             .map(|(label, count)| {
                 let segment = Segment { name: String::new(), colour: 0, value: count as f64 };
-                Bar { label: label.to_owned(), segments: vec![segment] }
+                let label = match ios {
+                    0 => label.to_owned(),
+                    _ => format!("{label}, {:.2} for each I/O", count as f64 / ios as f64),
+                };
+                Bar { label, segments: vec![segment] }
             })
             .collect(),
     };

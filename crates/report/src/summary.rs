@@ -1,5 +1,6 @@
 //! `summary.json`: a run in figures.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,9 @@ pub struct Summary {
     pub exits: u64,
     /// The same by reason.
     pub exits_by_reason: Exits,
+    /// The same for each I/O after boot; empty where there was none.
+    #[serde(default)]
+    pub exits_per_io: BTreeMap<String, f64>,
     /// How late slices of guest time ended.
     pub overshoot_ns: Overshoot,
     /// Calibrated cost of entry and exit, by kind (TSC ticks).
@@ -241,6 +245,7 @@ impl Summary {
                 extra.insert(name.into(), rows.into());
             }
         }
+        let ios = drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used.count).sum();
         Self {
             engine: engine.to_owned(),
             ending: ending_name(&outcome.ending).to_owned(),
@@ -255,6 +260,7 @@ impl Summary {
             skipped_seconds: seconds(outcome.skipped_ns),
             exits: outcome.exits.total,
             exits_by_reason: outcome.exits,
+            exits_per_io: exits_per_io(&outcome.exits, ios),
             overshoot_ns: outcome.overshoot,
             calibration_ticks: outcome.calibration.clone(),
             tsc_khz: outcome.tsc_khz,
@@ -297,6 +303,7 @@ const OWN_FIELDS: &[&str] = &[
     "skipped_seconds",
     "exits",
     "exits_by_reason",
+    "exits_per_io",
     "overshoot_ns",
     "calibration_ticks",
     "tsc_khz",
@@ -307,6 +314,26 @@ const OWN_FIELDS: &[&str] = &[
     "drives",
     "jobs",
 ];
+
+/// To the thousandth.
+fn exits_per_io(exits: &Exits, ios: u64) -> BTreeMap<String, f64> {
+    let Exits { total, io, mmio, doorbell, msr, halt, interrupt_window, kick, other } = *exits;
+    let counts = [
+        ("total", total),
+        ("io", io),
+        ("mmio", mmio),
+        ("doorbell", doorbell),
+        ("msr", msr),
+        ("halt", halt),
+        ("interrupt_window", interrupt_window),
+        ("kick", kick),
+        ("other", other),
+    ];
+    let each = |(name, count): (&str, u64)| {
+        (name.to_owned(), (1000.0 * count as f64 / ios as f64).round() / 1000.0)
+    };
+    counts.into_iter().filter(|_| ios > 0).map(each).collect()
+}
 
 /// The status with which a run ends.
 ///

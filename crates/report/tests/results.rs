@@ -111,6 +111,16 @@ fn the_summary_has_what_is_promised() {
     assert_eq!(json["frozen_seconds"], 3.0);
     assert_eq!(json["skipped_seconds"], 4.0);
     assert_eq!(json["exits"], 12_345);
+    let ios = summary.ios() as f64;
+    for (name, count) in [("total", 12_345.0), ("io", 345.0), ("mmio", 2_000.0), ("halt", 0.0)] {
+        let each = json["exits_per_io"][name].as_f64().unwrap();
+        assert!((each - count / ios).abs() <= 0.0005, "{name}: {each}");
+    }
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for (label, count) in [("port I/O", 345.0), ("memory-mapped I/O", 2_000.0), ("halt", 0.0)] {
+        let text = format!("{label}, {:.2} for each I/O", count / ios);
+        assert!(page.contains(&text), "{text}");
+    }
     assert_eq!(json["overshoot_ns"], json!({"p50": 1, "p99": 20, "max": 300}));
     assert_eq!(json["seed"], 7);
     let latencies: Vec<u64> = records
@@ -234,6 +244,7 @@ fn a_run_without_io_is_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let summary = run(folder.path(), &[], 0);
     assert_eq!(summary.ios(), 0);
+    assert_eq!(json(folder.path())["exits_per_io"], json!({}));
     assert_eq!(json(folder.path())["drives"][0]["read"]["target_ns"]["p99.9"], 0);
     assert!(text_summary(&summary).starts_with("No I/O"));
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
