@@ -190,6 +190,11 @@ impl Buffer {
         None
     }
 
+    /// The unit of an entry.
+    pub fn unit_of(&self, index: u32) -> u32 {
+        self.entries[index as usize].unit
+    }
+
     /// The unit of an entry, and the number of its write.
     #[cfg(test)]
     pub fn unit(&self, index: u32) -> (u32, u64) {

@@ -20,6 +20,7 @@ mod link;
 mod logical;
 pub mod nand;
 mod precondition;
+mod prefetch;
 #[cfg(test)]
 mod shadow;
 pub mod spec;

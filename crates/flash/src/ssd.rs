@@ -183,10 +183,17 @@ impl Ssd {
     }
 
     /// When the next thing happens besides the array's.
+    #[inline]
     fn next_own(&self) -> Option<Nanos> {
+        let mut next = self.ftl.next_event();
         let arriving = self.arriving.front().map(|(at, _)| *at);
         let leaving = self.leaving.front().map(|completion| completion.at);
-        [arriving, leaving, self.ftl.next_event()].into_iter().flatten().min()
+        for at in [arriving, leaving].into_iter().flatten() {
+            if next.is_none_or(|next| at < next) {
+                next = Some(at);
+            }
+        }
+        next
     }
 
     /// The power fails at `now`, to which the drive was advanced, and comes back
@@ -233,6 +240,7 @@ impl Model for Ssd {
             self.ftl.host_active(now, true, &mut self.context);
         }
         self.in_flight += 1;
+        self.ftl.expect(&request);
         let received = if operation == Operation::Write {
             self.link.receive(now, request.length)
         } else {
@@ -254,7 +262,8 @@ impl Model for Ssd {
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         loop {
             let own = self.next_own().filter(|&at| at <= now);
-            if let Some(ended) = self.context.array.pop(own.unwrap_or(now)) {
+            if let Some(index) = self.context.array.pop_index(own.unwrap_or(now)) {
+                let ended = self.context.array.take_out(index);
                 #[cfg(test)]
                 if let Some(shadow) = &mut self.context.shadow {
                     shadow.done(&ended);

@@ -28,6 +28,11 @@ use crate::spec::{Spec, SpecError};
 /// The drive itself holds one piece during each call, so that what waits for
 /// nothing completes at once.
 pub trait Ftl: Debug + Send {
+    /// The host's request is on its way, and will be asked for by one of the calls below. A
+    /// hint, which changes nothing: what the call will need can be brought into the
+    /// processor's caches meanwhile.
+    fn expect(&self, _request: &Request) {}
+
     /// The host wants the request's bytes (or, of a verify or copy, that they
     /// are read).
     fn read(&mut self, now: Nanos, request: &Request, context: &mut Context);

@@ -2,8 +2,8 @@
 
 use stasis_clock::Nanos;
 
-use super::agenda::Agenda;
 use super::bus::Channel;
+use super::event_queue::EventQueue;
 use super::slots::{List, Slots, NONE};
 use super::unit::Unit;
 use super::wear::Wear;
@@ -33,7 +33,7 @@ pub struct Array {
     pub(super) dirty_channels: Vec<u32>,
     // Ends of steps, with the number of the unit, or behind them of the channel.
     // An end that is not its unit's `until` was suspended.
-    pub(super) due: Agenda,
+    pub(super) due: EventQueue,
     pub(super) finished: List,
     submitted: u64,
     pub(super) wear: Wear,
@@ -61,6 +61,11 @@ impl Array {
         let units = (0..geometry.total_planes())
             .step_by(parts as usize)
             .map(|plane| Unit::new(geometry.channel(PlaneId(plane)), geometry.lun(PlaneId(plane))));
+        // A step's end for each unit and channel, and those that suspensions left behind: few
+        // pile up, so that memory for some is enough.
+        let ends = 2 + usize::from(options.suspensions.min(8));
+        let total = geometry.total_planes() / parts;
+        let events = total as usize * ends + geometry.channels as usize;
         let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
         Self {
             units: units.collect(),
@@ -71,7 +76,7 @@ impl Array {
             slots: Slots::new(),
             dirty_units: Vec::with_capacity(geometry.total_planes() as usize),
             dirty_channels: Vec::with_capacity(geometry.channels as usize),
-            due: Agenda::new(),
+            due: EventQueue::new(events),
             finished: List::EMPTY,
             submitted: 0,
             wear: Wear::new(geometry.total_blocks()),
@@ -121,6 +126,13 @@ impl Array {
     /// The next operation that ends at or before `until`, in the order of time.
     /// What follows from it is submitted at its end, before the next call.
     pub fn pop(&mut self, until: Nanos) -> Option<OpDone> {
+        self.pop_index(until).map(|index| self.slots.remove(index))
+    }
+
+    /// The same in two steps, the second of which is [`Array::take_out`]: what is large is
+    /// then written once, where it is wanted.
+    #[inline]
+    pub(crate) fn pop_index(&mut self, until: Nanos) -> Option<u32> {
         if self.finished.is_empty() {
             self.advance(until, true);
         }
@@ -128,8 +140,13 @@ impl Array {
         if first == NONE || self.slots[first].since > until {
             return None;
         }
-        self.slots.pop(&mut self.finished);
-        Some(self.slots.remove(first))
+        Some(self.slots.pop(&mut self.finished))
+    }
+
+    /// What [`Array::pop_index`] found.
+    #[inline]
+    pub(crate) fn take_out(&mut self, index: u32) -> OpDone {
+        self.slots.remove(index)
     }
 
     /// Lets things happen up to `until`, or until operations have ended.
@@ -144,6 +161,9 @@ impl Array {
                 return;
             }
             let Some((at, who)) = self.due.pop() else { return };
+            if let Some(next) = self.due.next_who() {
+                self.prefetch(next);
+            }
             debug_assert!(at >= self.now, "time never decreases");
             self.now = at;
             match who.checked_sub(self.units.len() as u32) {
@@ -152,6 +172,15 @@ impl Array {
                 None => {}
             }
         }
+    }
+
+    /// What ends next is brought near while something else ends.
+    fn prefetch(&self, who: u32) {
+        let index = match who.checked_sub(self.units.len() as u32) {
+            Some(channel) => self.channels[channel as usize].busy,
+            None => self.units[who as usize].current,
+        };
+        self.slots.prefetch(index);
     }
 
     /// Lets every unit that may start something do so, or where there is none

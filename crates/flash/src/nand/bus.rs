@@ -12,7 +12,7 @@ pub(super) struct Channel {
     /// Ready operations, by priority; in one list where that does not count.
     queues: [List; 3],
     /// The operation that has it.
-    busy: u32,
+    pub busy: u32,
     /// Whether it is in the list of those that may start something.
     dirty: bool,
     /// The time in which housekeeping has it.

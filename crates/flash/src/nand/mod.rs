@@ -5,10 +5,10 @@
 //! instant, everything that ends ends first; then each plane, and after the
 //! planes each channel, decides what starts.
 
-mod agenda;
 mod array;
 mod bus;
 mod cell_phase;
+mod event_queue;
 mod options;
 mod planes;
 mod power;

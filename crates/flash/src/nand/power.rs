@@ -2,7 +2,6 @@
 
 use stasis_clock::Nanos;
 
-use super::agenda::Agenda;
 use super::bus::Channel;
 use super::slots::{List, Slots, NONE};
 use super::unit::{State, Unit};
@@ -53,7 +52,7 @@ impl Array {
         self.channels.iter_mut().for_each(|channel| *channel = Channel::new());
         self.dirty_units.clear();
         self.dirty_channels.clear();
-        self.due = Agenda::new();
+        self.due.clear();
         self.finished = List::EMPTY;
         self.slots = Slots::new();
         self.now = now;

@@ -3,6 +3,7 @@
 use stasis_clock::Nanos;
 
 use super::{Breakdown, Op, OpDone, OpStatus};
+use crate::prefetch::prefetch;
 
 /// No operation.
 pub(super) const NONE: u32 = u32::MAX;
@@ -119,6 +120,7 @@ impl Slots {
     }
 
     /// Takes out an operation that is in no list, as its caller sees it.
+    #[inline]
     pub fn remove(&mut self, index: u32) -> OpDone {
         let slot = &mut self.slots[index as usize];
         slot.next = self.free;
@@ -133,6 +135,11 @@ impl Slots {
             times: slot.times,
             retries: slot.retries,
         }
+    }
+
+    /// An operation will soon be needed; nothing if it is NONE.
+    pub fn prefetch(&self, index: u32) {
+        prefetch(&self.slots, index as usize);
     }
 
     /// Puts an operation last.

@@ -127,6 +127,10 @@ impl Dftl {
 }
 
 impl Ftl for Dftl {
+    fn expect(&self, request: &Request) {
+        self.page.expect(request);
+    }
+
     fn read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         self.look_up(now, request, false, context);
         self.settle(now, context);

@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use super::map::Map;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
+use crate::prefetch::prefetch;
 use crate::spec::WearLevelling;
 
 /// What a block is used for.
@@ -91,6 +92,11 @@ impl Blocks {
             last: vec![0; levels],
             levelling,
         }
+    }
+
+    /// A block's entry will soon be needed.
+    pub fn prefetch(&self, block: u32) {
+        prefetch(&self.blocks, block as usize);
     }
 
     fn level(&self, plane: u32, valid: u32) -> usize {

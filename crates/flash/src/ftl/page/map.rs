@@ -1,6 +1,7 @@
 //! Where each unit lies, and which unit each slot holds.
 
 use crate::ftl::Shape;
+use crate::prefetch::prefetch;
 
 /// What is no unit, or no slot, any more.
 const GONE: u32 = u32::MAX;
@@ -76,6 +77,16 @@ impl Map {
     /// It holds what was written in order. Nothing else was.
     pub fn begin(&mut self, sequence: Sequence) {
         self.begun = Some(sequence);
+    }
+
+    /// It will soon be asked where a unit lies.
+    pub fn prefetch_unit(&self, unit: u32) {
+        prefetch(&self.slots, unit as usize);
+    }
+
+    /// It will soon be asked what a slot holds.
+    pub fn prefetch_slot(&self, slot: u32) {
+        prefetch(&self.units, slot as usize);
     }
 
     /// Where a unit lies.

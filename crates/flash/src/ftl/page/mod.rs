@@ -195,6 +195,10 @@ impl PageFtl {
 }
 
 impl Ftl for PageFtl {
+    fn expect(&self, request: &Request) {
+        self.map.prefetch_unit(self.shape.units_of(request.offset, request.length).0);
+    }
+
     fn read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         self.host_read(now, request, context);
     }

@@ -9,6 +9,9 @@ use crate::buffer::NONE;
 use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
 use crate::PageAddress;
 
+/// Slots by which the map is read ahead of what moves: a line of the caches.
+const AHEAD: u32 = 16;
+
 impl PageFtl {
     /// Moves what the window allows; erases once all is moved.
     pub(super) fn go_on(&mut self, now: Nanos, plane: u32, context: &mut Context) {
@@ -51,7 +54,13 @@ impl PageFtl {
     ) -> bool {
         let first = self.shape.slot(victim, page);
         let slots = first..first + self.shape.slots;
-        let valid = slots.clone().filter(|&slot| self.map.unit(slot).is_some()).count() as u32;
+        self.map.prefetch_slot(slots.end + AHEAD);
+        let mut valid = 0;
+        for unit in slots.clone().filter_map(|slot| self.map.unit(slot)) {
+            valid += 1;
+            // It is mapped anew when the page was programmed.
+            self.map.prefetch_unit(unit);
+        }
         if valid == 0 {
             return true;
         }

@@ -131,6 +131,7 @@ impl PageFtl {
         for _ in 0..self.shape.slots {
             let Some(entry) = self.buffer.take(stream as u16) else { break };
             self.programs.push(page, entry);
+            self.prefetch_old(self.buffer.unit_of(entry));
         }
         let next = self.next_page(block);
         let at = self.shape.address(block, next);
@@ -153,6 +154,14 @@ impl PageFtl {
             group: self.group(now, plane),
         };
         context.submit(now, op);
+    }
+
+    /// A unit will soon lie elsewhere: what then changes where it lies now is brought near.
+    fn prefetch_old(&self, unit: u32) {
+        if let Some(slot) = self.map.slot(unit) {
+            self.map.prefetch_slot(slot);
+            self.blocks.prefetch(self.shape.block_of(slot));
+        }
     }
 
     /// The number of the multi-plane operation that an operation of a plane at
