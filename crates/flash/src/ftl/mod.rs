@@ -6,8 +6,8 @@ pub(crate) mod context;
 pub(crate) mod dftl;
 mod hybrid;
 pub mod page;
-mod regions;
 mod shape;
+mod zones;
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -114,8 +114,8 @@ pub const FTLS: &[Registered] = &[
     Registered { name: "page", about: "each unit anywhere, all in memory", build: page::build },
     Registered { name: "dftl", about: "page mapping, the map in flash", build: dftl::build },
     Registered { name: "hybrid", about: "blocks, behind log blocks", build: hybrid::build },
-    Registered { name: "zoned", about: "zones, written in order", build: regions::zoned },
-    Registered { name: "physical", about: "no mapping: Open-Channel", build: regions::physical },
+    Registered { name: "zoned", about: "zones, written in order", build: zones::zoned },
+    Registered { name: "physical", about: "no mapping: Open-Channel", build: zones::physical },
 ];
 
 /// The translation layer of a checked description.

@@ -23,7 +23,7 @@ impl Spec {
     pub fn least_blocks(&self, capacity: u64) -> u32 {
         let planes = u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes);
         let block = u64::from(self.pages).saturating_mul(self.page_size);
-        if let Some(blocks) = self.region_blocks(capacity) {
+        if let Some(blocks) = self.zone_blocks(capacity) {
             return u32::try_from(blocks.div_ceil(planes.max(1))).unwrap_or(u32::MAX);
         }
         let data = capacity.saturating_add(self.map_bytes(capacity));
@@ -72,7 +72,7 @@ impl Spec {
         let geometry = self.geometry(capacity);
         geometry.check()?;
         self.check_units(capacity)?;
-        self.check_regions(capacity)?;
+        self.check_zones(capacity)?;
         self.check_hybrid(capacity)?;
         let pattern = self.pattern()?;
         self.timing.timing(&self.cells, &pattern)?;

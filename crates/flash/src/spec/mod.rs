@@ -8,9 +8,9 @@ mod error;
 mod faults;
 mod hybrid;
 mod rate;
-mod regions;
 mod timing;
 mod variation;
+mod zones;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

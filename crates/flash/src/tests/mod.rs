@@ -7,5 +7,5 @@ mod dftl;
 mod features;
 mod hybrid;
 pub mod load;
-mod regions;
 mod steady;
+mod zones;

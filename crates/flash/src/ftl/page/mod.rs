@@ -7,9 +7,9 @@ mod collect;
 mod heat;
 mod host;
 mod map;
-mod moves;
 mod programs;
 mod recover;
+mod relocation;
 mod retire;
 mod writes;
 

@@ -3,7 +3,7 @@
 use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
 
-use super::{Context, Regions, Request, RequestId, NONE, PROGRAM};
+use super::{Context, Request, RequestId, Zones, NONE, PROGRAM};
 use crate::nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 /// A write that is not all in memory yet; with no request a barrier.
@@ -48,7 +48,7 @@ pub(super) struct Page {
     pub versions: Vec<u64>,
 }
 
-impl Regions {
+impl Zones {
     pub(super) fn queue(&mut self, request: &Request, context: &mut Context) {
         let &Request { id, fua, offset, length, .. } = request;
         let (next, end) = self.shape.units_of(offset, length);
@@ -73,8 +73,8 @@ impl Regions {
             }
             let page = cursor.next / self.shape.slots;
             let full = self.room > 0 && self.flying >= self.room;
-            let (region, block, at) = self.layout.place(page);
-            let Some(target) = self.regions.get(region as usize) else {
+            let (zone, block, at) = self.layout.place(page);
+            let Some(target) = self.zones.get(zone as usize) else {
                 self.waiting.pop_front();
                 self.fail(cursor.id, context);
                 continue;
@@ -241,8 +241,8 @@ impl Regions {
         let failed = done.status == OpStatus::ProgramFailed;
         if failed {
             self.blocks[block as usize].bad = true;
-            let region = self.region_of(block);
-            self.regions[region as usize].failed = true;
+            let zone = self.zone_of(block);
+            self.zones[zone as usize].failed = true;
         } else {
             context.statistics.programmed_units += u64::from(self.shape.slots);
         }

@@ -1,13 +1,13 @@
 //! Drives that map nothing: zones, and the chunks of Open-Channel drives.
 //!
 //! Byte ranges of equal size have blocks of their own, whose pages are written
-//! in order and once; a Discard of a whole region erases its blocks, and is
+//! in order and once; a Discard of a whole zone erases its blocks, and is
 //! complete when they are erased. What waits until its page is full, or until
 //! the pages before it are, is in the drive's own memory, which survives power
 //! cuts, so it may come in any order (a zone's random write area). Discards of
 //! parts do nothing.
 //!
-//! A region in which a program fails takes no more writes until it is erased; a
+//! A zone in which a program fails takes no more writes until it is erased; a
 //! zone's block is then replaced by a spare one. What should have been
 //! programmed stays in memory.
 
@@ -34,7 +34,7 @@ const ERASE: u64 = 3 << 56;
 const PAD: u64 = 4 << 56;
 const KIND: u64 = 0xFF << 56;
 
-/// A block of a region.
+/// A block of a zone.
 #[derive(Debug, Clone, Copy, Default)]
 struct Block {
     // Counted through the array.
@@ -48,7 +48,7 @@ struct Block {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Region {
+struct Zone {
     // It is erased as soon as nothing of it is under way.
     resetting: bool,
     // It takes no writes.
@@ -58,13 +58,13 @@ struct Region {
 }
 
 #[derive(Debug)]
-struct Regions {
+struct Zones {
     shape: Shape,
     layout: Layout,
     blocks: Vec<Block>,
     // By block of the array: whose it is.
     owners: Vec<u32>,
-    regions: Vec<Region>,
+    zones: Vec<Zone>,
     // Free blocks, by plane.
     spare: Vec<Vec<u32>>,
     spares: u64,
@@ -97,8 +97,8 @@ pub(super) fn zoned(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
     let zone = spec.zone(capacity);
     let pages = u32::try_from(zone / spec.page_size).unwrap_or(u32::MAX);
     let layout = Layout::new(&shape, pages, shape.planes);
-    let blocks = layout::zone_blocks(spec, &shape, layout.regions * layout.width)?;
-    Ok(Box::new(Regions::new(spec, shape, layout, blocks, true)))
+    let blocks = layout::zone_blocks(spec, &shape, layout.zones * layout.width)?;
+    Ok(Box::new(Zones::new(spec, shape, layout, blocks, true)))
 }
 
 /// Builds an Open-Channel drive.
@@ -108,10 +108,10 @@ pub(super) fn physical(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn 
     let geometry = shape.geometry;
     let layout = Layout::new(&shape, geometry.pages * geometry.planes, geometry.planes);
     let blocks = layout::chunk_blocks(&shape);
-    Ok(Box::new(Regions::new(spec, shape, layout, blocks, false)))
+    Ok(Box::new(Zones::new(spec, shape, layout, blocks, false)))
 }
 
-impl Regions {
+impl Zones {
     fn new(spec: &Spec, shape: Shape, layout: Layout, numbers: Vec<u32>, spares: bool) -> Self {
         let mut spare = vec![Vec::new(); shape.planes as usize];
         if spares {
@@ -126,7 +126,7 @@ impl Regions {
         Self {
             blocks: numbers.iter().map(|&number| Block { number, ..Block::default() }).collect(),
             owners,
-            regions: vec![Region::default(); layout.regions as usize],
+            zones: vec![Zone::default(); layout.zones as usize],
             spares: spare.iter().map(|plane| plane.len() as u64).sum(),
             spare,
             retired: 0,
@@ -150,10 +150,10 @@ impl Regions {
         }
     }
 
-    /// Whether the drive has such a page, and where: its region, block and page.
+    /// Whether the drive has such a page, and where: its zone, block and page.
     fn place(&self, page: u32) -> Option<(u32, u32, u32)> {
         let place = self.layout.place(page);
-        (place.0 < self.layout.regions).then_some(place)
+        (place.0 < self.layout.zones).then_some(place)
     }
 
     /// Submits an operation for a page of a block.
@@ -179,11 +179,11 @@ impl Regions {
         let mut run: Option<(u32, u32)> = None;
         for unit in first..end {
             let page = unit / self.shape.slots;
-            let Some((region, block, at)) = self.place(page) else { continue };
+            let Some((zone, block, at)) = self.place(page) else { continue };
             let held = self.in_memory(unit);
             let there = at < self.blocks[block as usize].ended
                 && !held
-                && !self.regions[region as usize].resetting
+                && !self.zones[zone as usize].resetting
                 && !self.lost.contains(&page)
                 && self.table.get(page).is_none();
             #[cfg(test)]
@@ -225,26 +225,26 @@ impl Regions {
         self.submit(now, OpKind::Read, (block, at), bytes, READ | u64::from(id), context);
     }
 
-    /// The block of a region that an operation was for.
+    /// The block of a zone that an operation was for.
     fn block_of(&self, op: &Op) -> u32 {
         self.owners[self.shape.block(op.at.plane.0, op.at.block) as usize]
     }
 
-    fn region_of(&self, block: u32) -> u32 {
+    fn zone_of(&self, block: u32) -> u32 {
         block / self.layout.width
     }
 
     /// An operation of a block has ended.
     fn ended(&mut self, now: Nanos, block: u32, context: &mut Context) {
         self.blocks[block as usize].busy -= 1;
-        let region = self.region_of(block);
-        if self.regions[region as usize].resetting {
-            self.erase(now, region, context);
+        let zone = self.zone_of(block);
+        if self.zones[zone as usize].resetting {
+            self.erase(now, zone, context);
         }
     }
 }
 
-impl Ftl for Regions {
+impl Ftl for Zones {
     fn read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         self.read_units(now, request, context);
     }
@@ -317,7 +317,7 @@ impl Ftl for Regions {
             return;
         }
         // However it was written, it was written in order.
-        for page in 0..self.layout.pages * self.layout.regions {
+        for page in 0..self.layout.pages * self.layout.zones {
             let (_, block, at) = self.layout.place(page);
             let block = &mut self.blocks[block as usize];
             (block.next, block.ended) = (at + 1, at + 1);
@@ -332,16 +332,16 @@ impl Ftl for Regions {
             available_spare: left.checked_div(self.spares).unwrap_or(100) as u8,
             percentage_used: used.min(255) as u8,
             media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
-            read_only: self.regions.iter().all(|region| region.failed),
+            read_only: self.zones.iter().all(|zone| zone.failed),
         }
     }
 
     fn report(&self, _context: &Context) -> serde_json::Value {
         serde_json::json!({
-            "regions": self.layout.regions,
-            "region_bytes": u64::from(self.layout.pages) * u64::from(self.shape.geometry.page_size),
-            "region_blocks": self.layout.width,
-            "failed_regions": self.regions.iter().filter(|region| region.failed).count(),
+            "regions": self.layout.zones,
+            "zone_bytes": u64::from(self.layout.pages) * u64::from(self.shape.geometry.page_size),
+            "zone_blocks": self.layout.width,
+            "failed_zones": self.zones.iter().filter(|zone| zone.failed).count(),
             "retired_blocks": self.retired,
             "erases": self.erases,
             "pages_in_memory": self.pages.len() - self.pages_free.len(),

@@ -1,4 +1,4 @@
-//! Regions that are erased, and what a power cut leaves.
+//! Zones that are erased, and what a power cut leaves.
 
 use std::ops::Range;
 
@@ -6,22 +6,22 @@ use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
 
 use super::write::Stage;
-use super::{Context, Dropped, Regions, Request, ERASE, KIND, NONE, PAD, PROGRAM};
+use super::{Context, Dropped, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
 use crate::nand::{Breakdown, OpDone, OpKind, OpStatus};
 
-impl Regions {
-    /// Erases every region that lies in a range.
+impl Zones {
+    /// Erases every zone that lies in a range.
     pub(super) fn discard(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let size = u64::from(self.layout.pages) * u64::from(self.shape.geometry.page_size);
         let first = request.offset.div_ceil(size);
-        let end = ((request.offset + request.length) / size).min(self.layout.regions.into());
-        for region in first..end {
-            self.reset(now, region as u32, request, context);
+        let end = ((request.offset + request.length) / size).min(self.layout.zones.into());
+        for zone in first..end {
+            self.reset(now, zone as u32, request, context);
         }
     }
 
-    fn reset(&mut self, now: Nanos, region: u32, request: &Request, context: &mut Context) {
-        let first = region * self.layout.pages;
+    fn reset(&mut self, now: Nanos, zone: u32, request: &Request, context: &mut Context) {
+        let first = zone * self.layout.pages;
         for page in first..first + self.layout.pages {
             self.lost.remove(&page);
             let Some(index) = self.table.get(page) else { continue };
@@ -40,15 +40,15 @@ impl Regions {
             units.for_each(|unit| shadow.trim(unit));
         }
         context.open(request.id);
-        self.regions[region as usize].resetting = true;
-        self.regions[region as usize].waiters.push(request.id);
-        self.erase(now, region, context);
+        self.zones[zone as usize].resetting = true;
+        self.zones[zone as usize].waiters.push(request.id);
+        self.erase(now, zone, context);
     }
 
-    /// Erases a region's blocks, once nothing of them is under way.
-    pub(super) fn erase(&mut self, now: Nanos, region: u32, context: &mut Context) {
+    /// Erases a zone's blocks, once nothing of them is under way.
+    pub(super) fn erase(&mut self, now: Nanos, zone: u32, context: &mut Context) {
         let width = self.layout.width;
-        let blocks = region * width..(region + 1) * width;
+        let blocks = zone * width..(zone + 1) * width;
         if blocks.clone().any(|block| self.blocks[block as usize].busy > 0) {
             return;
         }
@@ -69,7 +69,7 @@ impl Regions {
             return;
         }
         let failed = blocks.into_iter().any(|block| self.blocks[block as usize].bad);
-        let target = &mut self.regions[region as usize];
+        let target = &mut self.zones[zone as usize];
         (target.resetting, target.failed) = (false, failed);
         let fate = if failed { Fate::Failed(Status::WriteError) } else { Fate::Done };
         for id in target.waiters.drain(..) {
@@ -117,7 +117,7 @@ impl Regions {
         self.flights.clear();
         self.flying = 0;
         self.blocks.iter_mut().for_each(|block| block.busy = 0);
-        self.regions.iter_mut().for_each(|region| region.waiters.clear());
+        self.zones.iter_mut().for_each(|zone| zone.waiters.clear());
         self.pages.iter_mut().for_each(|page| page.waiter = NONE);
         let first = lost.len();
         let mut programs: Vec<&Dropped> =
@@ -127,7 +127,7 @@ impl Regions {
         });
         for Dropped { op, started } in programs {
             let (block, index) = (self.block_of(op), (op.token & !KIND) as u32);
-            let region = self.region_of(block);
+            let zone = self.zone_of(block);
             let page = (op.token & KIND == PROGRAM).then(|| self.pages[index as usize].clone());
             let alive = page.filter(|page| page.state == Stage::Flying);
             if op.token & KIND == PROGRAM && alive.is_none() {
@@ -136,13 +136,13 @@ impl Regions {
             if *started {
                 self.blocks[block as usize].ended += 1;
             }
-            if self.regions[region as usize].resetting {
+            if self.zones[zone as usize].resetting {
                 continue;
             }
             match alive {
                 Some(_) if self.protected && *started => {
                     self.pages[index as usize].state = Stage::Stranded;
-                    self.regions[region as usize].failed = true;
+                    self.zones[zone as usize].failed = true;
                 }
                 Some(_) if self.protected => self.send(now, block, op.at.page, index, context),
                 alive => {
@@ -168,9 +168,9 @@ impl Regions {
             }
         }
         lost[first..].sort_by_key(|range| range.start);
-        for region in 0..self.layout.regions {
-            if self.regions[region as usize].resetting {
-                self.erase(now, region, context);
+        for zone in 0..self.layout.zones {
+            if self.zones[zone as usize].resetting {
+                self.erase(now, zone, context);
             }
         }
     }

@@ -24,7 +24,7 @@ impl Spec {
     }
 
     /// Blocks that a drive's zones or chunks take; `None` if it has neither.
-    pub(super) fn region_blocks(&self, capacity: u64) -> Option<u64> {
+    pub(super) fn zone_blocks(&self, capacity: u64) -> Option<u64> {
         match self.ftl.as_str() {
             "zoned" => {
                 let (zone, planes) = (self.zone(capacity), self.total_planes().max(1));
@@ -38,8 +38,8 @@ impl Spec {
     }
 
     /// Whether a drive of `capacity` bytes is made of zones, or of chunks.
-    pub(super) fn check_regions(&self, capacity: u64) -> Result<(), SpecError> {
-        if self.region_blocks(capacity).is_none() {
+    pub(super) fn check_zones(&self, capacity: u64) -> Result<(), SpecError> {
+        if self.zone_blocks(capacity).is_none() {
             return Ok(());
         }
         if self.page_size / self.mapping_unit > UNITS_MAX {

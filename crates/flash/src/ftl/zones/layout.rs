@@ -1,17 +1,17 @@
-//! Which pages of the array each region of the drive has.
+//! Which pages of the array each zone of the drive has.
 
 use crate::ftl::Shape;
 use crate::spec::{Spec, SpecError};
 
-/// Regions of equal size, one after another, each of some blocks. Their pages
+/// Zones of equal size, one after another, each of some blocks. Their pages
 /// go round the blocks of a row, then on in the same blocks.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    /// Pages of a region that hold its bytes.
+    /// Pages of a zone that hold its bytes.
     pub pages: u32,
-    /// Regions.
-    pub regions: u32,
-    /// Blocks of a region.
+    /// Zones.
+    pub zones: u32,
+    /// Blocks of a zone.
     pub width: u32,
     // Blocks that are written in turn.
     row: u32,
@@ -19,27 +19,27 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Regions of so many pages, over as many planes as they can have.
-    pub fn new(shape: &Shape, region_pages: u32, planes: u32) -> Self {
+    /// Zones of so many pages, over as many planes as they can have.
+    pub fn new(shape: &Shape, zone_pages: u32, planes: u32) -> Self {
         let block_pages = shape.geometry.pages;
-        let blocks = region_pages.div_ceil(block_pages);
+        let blocks = zone_pages.div_ceil(block_pages);
         let row = blocks.min(planes);
         Self {
-            pages: region_pages,
-            regions: (shape.units / shape.slots) / region_pages.max(1),
+            pages: zone_pages,
+            zones: (shape.units / shape.slots) / zone_pages.max(1),
             width: blocks.div_ceil(row) * row,
             row,
             block_pages,
         }
     }
 
-    /// The region of a page of the drive, its block there, and the page of that.
+    /// The zone of a page of the drive, its block there, and the page of that.
     pub fn place(&self, page: u32) -> (u32, u32, u32) {
-        let (region, inside) = (page / self.pages, page % self.pages);
+        let (zone, inside) = (page / self.pages, page % self.pages);
         let of_row = self.row * self.block_pages;
         let within = inside % of_row;
         let block = inside / of_row * self.row + within % self.row;
-        (region, region * self.width + block, within / self.row)
+        (zone, zone * self.width + block, within / self.row)
     }
 
     /// The page of the drive behind another in the same block.
@@ -53,9 +53,9 @@ impl Layout {
     /// The page of the drive in a block's page.
     #[cfg(test)]
     pub fn page(&self, block: u32, page: u32) -> u32 {
-        let (region, inside) = (block / self.width, block % self.width);
+        let (zone, inside) = (block / self.width, block % self.width);
         let of_row = self.row * self.block_pages;
-        region * self.pages + inside / self.row * of_row + page * self.row + inside % self.row
+        zone * self.pages + inside / self.row * of_row + page * self.row + inside % self.row
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_page_of_a_region_has_its_own_place_in_order() {
+    fn each_page_of_a_zone_has_its_own_place_in_order() {
         let spec =
             Spec { channels: 2, luns: 2, planes: 1, pages: 8, page_size: 4096, ..Spec::default() };
         let shape = Shape::new(&spec, 4 << 20);
@@ -93,15 +93,15 @@ mod tests {
             let layout = Layout::new(&shape, pages, planes);
             let mut next = std::collections::BTreeMap::new();
             for page in 0..pages * 3 {
-                let (region, block, at) = layout.place(page);
-                assert_eq!((region, block / layout.width), (page / pages, region));
+                let (zone, block, at) = layout.place(page);
+                assert_eq!((zone, block / layout.width), (page / pages, zone));
                 let expected = next.entry(block).or_insert(0);
                 assert_eq!(at, *expected, "{pages} pages over {planes}: {page}");
                 *expected += 1;
                 assert!(at < 8);
                 assert_eq!(layout.page(block, at), page);
                 if let Some(after) = layout.next(page) {
-                    assert_eq!(layout.place(after), (region, block, at + 1));
+                    assert_eq!(layout.place(after), (zone, block, at + 1));
                 }
             }
         }

@@ -38,25 +38,25 @@ fn zoned(choices: u64) -> (Spec, u64, u64) {
     (Spec { ftl, zone_size: Some(zone), over_provisioning: 1.0, ..base }, 8 * zone, zone)
 }
 
-/// Writes regions in order, or out of it by a page, and erases them.
-fn torture(spec: &Spec, (capacity, region): (u64, u64), seed: u64, cuts: bool) -> u32 {
+/// Writes zones in order, or out of it by a page, and erases them.
+fn torture(spec: &Spec, (capacity, zone): (u64, u64), seed: u64, cuts: bool) -> u32 {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut draw = move |below: u64| random.next_u64() % below;
     let mut ssd = shadowed(spec, capacity, seed);
-    let mut pointers = vec![0u64; (capacity / region) as usize];
+    let mut pointers = vec![0u64; (capacity / zone) as usize];
     let mut flying = BTreeMap::new();
     let (mut now, mut failed) = (0, 0);
     for tag in 0..500 {
         let at = draw(pointers.len() as u64);
         let pointer = &mut pointers[at as usize];
-        let start = at * region;
+        let start = at * zone;
         let command = match draw(20) {
-            0..9 if *pointer < region => {
-                let length = ((1 + draw(12)) * 4096).min(region - *pointer);
+            0..9 if *pointer < zone => {
+                let length = ((1 + draw(12)) * 4096).min(zone - *pointer);
                 *pointer += length;
                 Command::new(Operation::Write, start + *pointer - length, length)
             }
-            9..12 if *pointer + 8192 <= region => {
+            9..12 if *pointer + 8192 <= zone => {
                 // The second unit, then the first.
                 let offset = start + *pointer;
                 *pointer += 8192;
@@ -67,13 +67,13 @@ fn torture(spec: &Spec, (capacity, region): (u64, u64), seed: u64, cuts: bool) -
             }
             12 | 13 => {
                 *pointer = 0;
-                Command::new(Operation::Discard, start, region)
+                Command::new(Operation::Discard, start, zone)
             }
             14 => Command::flush(),
             15 => Command::barrier(),
             _ => {
-                let offset = draw(region / 4096) * 4096;
-                let length = ((1 + draw(8)) * 4096).min(region - offset);
+                let offset = draw(zone / 4096) * 4096;
+                let length = ((1 + draw(8)) * 4096).min(zone - offset);
                 Command::new(Operation::Read, start + offset, length)
             }
         };
@@ -102,10 +102,10 @@ fn torture(spec: &Spec, (capacity, region): (u64, u64), seed: u64, cuts: bool) -
             let lost = ssd.power_cut(now);
             assert!(lost.is_empty() || (!spec.plp && spec.buffer > 0) || !flying.is_empty());
             flying.clear();
-            // The host finds where each region ends and begins anew.
-            for (region_number, pointer) in (0..).zip(&mut pointers) {
+            // The host finds where each zone ends and begins anew.
+            for (zone_number, pointer) in (0..).zip(&mut pointers) {
                 *pointer = 0;
-                let reset = Command::new(Operation::Discard, region_number * region, region);
+                let reset = Command::new(Operation::Discard, zone_number * zone, zone);
                 let before = ssd.now_for_tests();
                 alone(&mut ssd, before.max(now), &reset);
             }
@@ -124,16 +124,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(48), ..ProptestConfig::default() })]
 
     #[test]
-    fn regions_and_data_agree(choices: u64, seed: u64) {
-        let (spec, capacity, region) = zoned(choices);
-        prop_assert_eq!(torture(&spec, (capacity, region), seed, seed % 2 == 0), 0);
+    fn zones_and_data_agree(choices: u64, seed: u64) {
+        let (spec, capacity, zone) = zoned(choices);
+        prop_assert_eq!(torture(&spec, (capacity, zone), seed, seed % 2 == 0), 0);
     }
 
     #[test]
-    fn regions_and_data_agree_whatever_breaks(choices: u64, seed: u64, often in 1u32..20) {
-        let (spec, capacity, region) = zoned(choices);
+    fn zones_and_data_agree_whatever_breaks(choices: u64, seed: u64, often in 1u32..20) {
+        let (spec, capacity, zone) = zoned(choices);
         let spec = faulty(spec, f64::from(often) * 1e-3);
-        torture(&spec, (capacity, region), seed, seed % 2 == 0);
+        torture(&spec, (capacity, zone), seed, seed % 2 == 0);
     }
 }
 
