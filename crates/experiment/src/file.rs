@@ -167,7 +167,8 @@ impl Default for MachineSpec {
 pub struct GuestSpec {
     /// Debian packages beside the usual ones.
     pub packages: Vec<String>,
-    /// Package of the kernel.
+    /// Package of the kernel, or the path of one's own: its image, its build folder or a
+    /// package's file, with `/`, `./`, `../` or `~/` in front.
     pub kernel: Option<String>,
     /// Debian release.
     pub suite: Option<String>,
@@ -176,6 +177,20 @@ pub struct GuestSpec {
     pub files: Vec<String>,
     /// A file that the command reads as its standard input.
     pub stdin: Option<PathBuf>,
+}
+
+impl GuestSpec {
+    /// Has a kernel's relative path begin in the experiment file's `folder`.
+    fn anchor(&mut self, folder: &Path) {
+        let relative = |kernel: &&mut String| kernel.starts_with("./") || kernel.starts_with("../");
+        if let Some(kernel) = self.kernel.as_mut().filter(relative) {
+            // What is not UTF-8 cannot stand in an experiment; the path is then looked for as it is written.
+            let anchored = Path::new(".").join(folder).join(&*kernel);
+            if let Some(text) = anchored.to_str() {
+                *kernel = text.to_owned();
+            }
+        }
+    }
 }
 
 /// Least memory of a guest: its kernel and userland with room to work.
@@ -190,8 +205,9 @@ impl Experiment {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
         let wrong = |message: String| ExperimentError::File { path: path.to_owned(), message };
-        let experiment: Self = toml::from_str(&text)
+        let mut experiment: Self = toml::from_str(&text)
             .map_err(|error| wrong(in_plain_words(&with_nearest(&error.to_string()))))?;
+        experiment.guest.anchor(path.parent().unwrap_or(Path::new("")));
         for (index, drive) in experiment.drives.iter().enumerate() {
             drive.check().map_err(|message| wrong(format!("drive {index}: {message}")))?;
         }
@@ -403,6 +419,20 @@ mod tests {
         let result = Experiment::read(&path);
         std::fs::remove_file(&path).unwrap();
         result
+    }
+
+    #[test]
+    fn a_kernels_path_begins_beside_the_file() {
+        let beside = std::env::temp_dir().join("./linux");
+        for (written, wanted) in [
+            ("./linux", beside.to_str().unwrap()),
+            ("~/linux", "~/linux"),
+            ("/boot/vmlinuz", "/boot/vmlinuz"),
+            ("linux-image-amd64/trixie", "linux-image-amd64/trixie"),
+        ] {
+            let experiment = read(&format!("[guest]\nkernel = '{written}'\n")).unwrap();
+            assert_eq!(experiment.guest.kernel.as_deref(), Some(wanted), "{written}");
+        }
     }
 
     #[test]

@@ -19,6 +19,19 @@ pub(crate) fn download(from: &str, to: &Path) -> String {
     format!("download {from} {}", quote(&to.display().to_string()))
 }
 
+/// Where in the new root a kernel of the user's own lies for [`hook`], which takes it away.
+const OWN_KERNEL: &str = "/.stasis-kernel";
+
+/// A hook that makes that folder.
+pub(crate) fn own_kernel_folder() -> String {
+    format!("mkdir \"$1{OWN_KERNEL}\"")
+}
+
+/// A hook that unpacks `archive` of this machine there.
+pub(crate) fn unpack_own_kernel(archive: &Path) -> String {
+    format!("tar-in {} {OWN_KERNEL}", quote(&archive.display().to_string()))
+}
+
 /// Text as one word of a POSIX shell.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))

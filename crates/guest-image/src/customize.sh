@@ -9,20 +9,29 @@ PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL=C MKE2FS_CONFIG=/dev/null
 export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
 
+fetch_kernel() {
+  if ! apt-cache show "$kernel" >/dev/null 2>&1; then
+    echo "E: this Debian release has no package $kernel" >&2
+    exit 1
+  fi
+  image=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+  image=${image:-$kernel}
+  # From Linux 7 on the modules and the image itself are packages of their own.
+  parts=$(apt-cache depends "$image" | sed -n 's/^ *Depends: \(linux-\(base\|binary\|modules\)-[0-9].*\)/\1/p')
+  mkdir "$work/tree"
+  # shellcheck disable=SC2086
+  (cd "$work" && apt-get --quiet download "$image" $parts >&2)
+  for file in "$work"/*.deb; do dpkg-deb --extract "$file" "$work/tree"; done
+  rm "$work"/*.deb
+}
+
 echo "stasis: fetching the kernel" >&2
-if ! apt-cache show "$kernel" >/dev/null 2>&1; then
-  echo "E: this Debian release has no package $kernel" >&2
-  exit 1
+if [ -d "$root/.stasis-kernel" ]; then
+  # The user's own.
+  mv "$root/.stasis-kernel" "$work/tree"
+else
+  fetch_kernel
 fi
-image=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-image=${image:-$kernel}
-# From Linux 7 on the modules and the image itself are packages of their own.
-parts=$(apt-cache depends "$image" | sed -n 's/^ *Depends: \(linux-\(base\|binary\|modules\)-[0-9].*\)/\1/p')
-mkdir "$work/tree"
-# shellcheck disable=SC2086
-(cd "$work" && apt-get --quiet download "$image" $parts >&2)
-for file in "$work"/*.deb; do dpkg-deb --extract "$file" "$work/tree"; done
-rm "$work"/*.deb
 modules=$(echo "$work"/tree/lib/modules/*)
 [ -d "$modules" ] || modules=$(echo "$work"/tree/usr/lib/modules/*)
 release=${modules##*/}

@@ -4,7 +4,7 @@ use std::io::{Cursor, Read};
 
 /// The largest kernel or module taken, uncompressed: several times the size of
 /// any distribution's, so that a damaged length does not take all memory.
-const LIMIT: u64 = 1 << 30;
+pub(crate) const LIMIT: u64 = 1 << 30;
 
 /// The start of a stream of each kind (kernel: lib/decompress.c; xz: the .xz
 /// file format 1.2.1, section 2.1.1; zstd: RFC 8878, section 3.1.1; gzip: RFC

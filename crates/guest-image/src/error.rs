@@ -55,6 +55,14 @@ pub enum BuildError {
     /// The kernel's package is not as expected.
     #[error("the kernel package cannot be used: {0}; choose another with `--kernel`")]
     Kernel(String),
+    /// A kernel of the user's own is not as expected.
+    #[error("the kernel {} cannot be used: {cause}", path.display())]
+    OwnKernel {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong or missing.
+        cause: String,
+    },
     /// Where the kernel's release comes from is not known.
     #[error("the kernel's release {release}: this machine has no Debian archive in /etc/apt to take it from; add one, or leave `/{release}` out")]
     NoArchive {

@@ -28,7 +28,8 @@ pub(crate) fn loadable_part(path: &Path) -> Result<Vec<u8>, BuildError> {
     cut(bytes).map_err(|cause| BuildError::Agent { path: path.into(), cause })
 }
 
-fn cut(mut bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+/// [`loadable_part`] of a file's bytes.
+pub(crate) fn cut(mut bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
     // Class 2: 64 bits; data 1: little-endian; machine 62: x86-64.
     let header: &[u8] = bytes.get(..elf::HEADER_SIZE).ok_or("it is no ELF executable")?;
     if !header.starts_with(b"\x7fELF\x02\x01") || header[0x12..0x14] != [62, 0] {

@@ -87,16 +87,67 @@ fn each_file(
     Ok(())
 }
 
-/// The uncompressed kernel in a bzImage. Offsets are those of the boot protocol
-/// (Documentation/x86/boot.rst, "The real-mode kernel header"), version 2.08 or
-/// later.
+/// Offsets of a bzImage, from the boot protocol (Documentation/x86/boot.rst, "The real-mode kernel
+/// header"), version 2.08 or later.
+mod header {
+    pub const SETUP_SECTORS: usize = 0x1f1;
+    pub const MAGIC: usize = 0x202;
+    pub const VERSION: usize = 0x206;
+    pub const KERNEL_VERSION: usize = 0x20e;
+    pub const PAYLOAD_OFFSET: usize = 0x248;
+    pub const PAYLOAD_LENGTH: usize = 0x24c;
+    pub const END: usize = 0x250;
+}
+
+/// The release that the start of an image names, `uname -r`.
+pub(crate) fn release(image: &[u8]) -> Result<String, String> {
+    /// What `uname` takes (Linux, include/uapi/linux/utsname.h).
+    const LONGEST: usize = 64;
+    // In an ELF file it is in the text that the kernel says first (init/version.c).
+    const BANNER: &[u8] = b"Linux version ";
+    let text = if image.starts_with(b"\x7fELF") {
+        executable_for_x86_64(image)?;
+        let banners = image.windows(BANNER.len()).enumerate().filter(|(_, text)| *text == BANNER);
+        let texts = banners.map(|(at, _)| &image[at + BANNER.len()..]);
+        texts.into_iter().find(|text| text.first().is_some_and(u8::is_ascii_digit))
+    } else {
+        let header =
+            image.get(..header::END).filter(|header| &header[header::MAGIC..][..4] == b"HdrS");
+        let header = header.ok_or("it is no kernel: neither a bzImage nor an ELF file")?;
+        let at = u16::from_le_bytes([
+            header[header::KERNEL_VERSION],
+            header[header::KERNEL_VERSION + 1],
+        ]);
+        image.get(usize::from(at) + 0x200..)
+    };
+    let text = text.ok_or("it does not say which release it is")?;
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b".-+_~".contains(byte);
+    let release: Vec<u8> = text.iter().take(LONGEST).copied().take_while(fits).collect();
+    let starts = release.first().is_some_and(u8::is_ascii_digit);
+    let named = String::from_utf8(release).ok().filter(|_| starts);
+    named.ok_or_else(|| "it does not say which release it is".into())
+}
+
+fn executable_for_x86_64(image: &[u8]) -> Result<(), String> {
+    // Class 2: 64 bits; data 1: little-endian; type 2: executable; machine 62: x86-64.
+    let fits =
+        image.starts_with(b"\x7fELF\x02\x01") && image.get(0x10..0x14) == Some(&[2, 0, 62, 0]);
+    if fits {
+        Ok(())
+    } else {
+        Err("it is an ELF file, but no executable for x86-64".into())
+    }
+}
+
+/// The uncompressed kernel in a bzImage, or in a file that is one already, without its debugging
+/// information.
 fn vmlinux(image: &[u8]) -> Result<Vec<u8>, String> {
-    const SETUP_SECTORS: usize = 0x1f1;
-    const MAGIC: usize = 0x202;
-    const VERSION: usize = 0x206;
-    const PAYLOAD_OFFSET: usize = 0x248;
-    const PAYLOAD_LENGTH: usize = 0x24c;
-    let header = image.get(..0x250).ok_or("its kernel is shorter than a header")?;
+    use header::{MAGIC, PAYLOAD_LENGTH, PAYLOAD_OFFSET, SETUP_SECTORS, VERSION};
+    if image.starts_with(b"\x7fELF") {
+        executable_for_x86_64(image)?;
+        return crate::executable::cut(image.to_vec()).map_err(String::from);
+    }
+    let header = image.get(..header::END).ok_or("its kernel is shorter than a header")?;
     let word = |at: usize| {
         u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
     };

@@ -18,6 +18,7 @@ mod kernel;
 mod list;
 mod mmdebstrap;
 mod modules;
+mod own_kernel;
 mod recipe;
 mod sources;
 mod store;
@@ -57,6 +58,7 @@ pub fn build(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Guest, BuildError> {
     recipe.check()?;
+    let recipe = &recipe.stamped()?;
     let store = store::Store::lock(cache, recipe, progress)?;
     if !store.is_built() {
         let work = store.begin()?;
@@ -106,5 +108,6 @@ fn make(
 /// Whether the guest of `recipe` is in `cache`. It may still need a new
 /// initramfs, which [`build`] makes in a moment.
 pub fn is_built(recipe: &Recipe, cache: &Path) -> bool {
-    fs::exists(store::folder(cache, recipe).join(store::MANIFEST)).unwrap_or(false)
+    let there = |recipe: &Recipe| fs::exists(store::folder(cache, recipe).join(store::MANIFEST));
+    recipe.stamped().is_ok_and(|recipe| there(&recipe).unwrap_or(false))
 }

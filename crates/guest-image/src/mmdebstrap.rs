@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::{customize, sources, BuildError, Progress, Recipe};
+use crate::own_kernel::{self, OwnKernel};
+use crate::{customize, sources, store, BuildError, Progress, Recipe};
 
 /// The archive with the kernel and its modules, below the work folder.
 pub(crate) const KERNEL_ARCHIVE: &str = "kernel.tar";
+/// The archive with a kernel of the user's own, in the work folder.
+const OWN_KERNEL: &str = "own-kernel.tar";
 const ROOT_IMAGE: &str = "root.ext4";
 
 /// The guest's date, as text: seconds since 1970-01-01 00:00 UTC.
@@ -65,6 +68,7 @@ pub(crate) fn run(
         .arg("--include=usr-is-merged")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
         .args(EXCLUDED.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")))
+        .args(own_kernel(recipe, work)?)
         .arg(format!("--customize-hook={hook}"));
     for name in [KERNEL_ARCHIVE, ROOT_IMAGE, DATE] {
         let hook = customize::download(&format!("/.stasis/{name}"), &work.join(name));
@@ -79,7 +83,19 @@ pub(crate) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    follow(command, log, progress)
+    follow(command, log, progress)?;
+    store::remove(&work.join(OWN_KERNEL))
+}
+
+/// The words that bring a kernel of the user's own into the new root, before the hook.
+fn own_kernel(recipe: &Recipe, work: &Path) -> Result<Vec<String>, BuildError> {
+    if !own_kernel::is_path(&recipe.kernel) {
+        return Ok(Vec::new());
+    }
+    let archive = work.join(OWN_KERNEL);
+    OwnKernel::find(&recipe.kernel)?.pack(&archive, work)?;
+    let hooks = [customize::own_kernel_folder(), customize::unpack_own_kernel(&archive)];
+    Ok(hooks.map(|hook| format!("--customize-hook={hook}")).to_vec())
 }
 
 /// Runs to the end, copying to the log what is printed.

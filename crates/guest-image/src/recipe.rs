@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::own_kernel::{self, OwnKernel};
 use crate::BuildError;
 
 /// Debian packages of every guest. Kernel modules come with the kernel.
@@ -39,8 +40,12 @@ pub struct Recipe {
     /// Debian packages, in addition to the essential ones.
     pub packages: Vec<String>,
     /// Package of the kernel, or a meta-package that depends on it; with
-    /// `/RELEASE` as apt has it, for example `/trixie-backports`.
+    /// `/RELEASE` as apt has it, for example `/trixie-backports`. Or the path of a kernel
+    /// of one's own: its image, its build folder, or a package's file.
     pub kernel: String,
+    /// Which state of these files, where the kernel is a path: [`crate::build`] says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_stamp: Option<String>,
     /// Kernel modules beside those for storage, for example `nfsd`; what they
     /// need comes with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -56,6 +61,7 @@ impl Default for Recipe {
             suite: debian_suite(&system).unwrap_or(FALLBACK_SUITE).into(),
             packages: DEFAULT_PACKAGES.map(String::from).to_vec(),
             kernel: DEFAULT_KERNEL.into(),
+            kernel_stamp: None,
             modules: Vec::new(),
         }
     }
@@ -73,14 +79,29 @@ impl Recipe {
 
     /// The release that the kernel is from, where it is not [`Self::suite`].
     pub(crate) fn kernel_release(&self) -> Option<&str> {
+        if own_kernel::is_path(&self.kernel) {
+            return None;
+        }
         self.kernel.split_once('/').map(|(_, release)| release)
+    }
+
+    /// The recipe with the present state of a kernel that is a path.
+    pub(crate) fn stamped(&self) -> Result<Self, BuildError> {
+        let mut recipe = self.clone();
+        recipe.kernel_stamp = match own_kernel::is_path(&self.kernel) {
+            true => Some(OwnKernel::find(&self.kernel)?.stamp()?),
+            false => None,
+        };
+        Ok(recipe)
     }
 
     /// Checks names by Debian's rules, so that none can be taken for an option
     /// or for shell text.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
+        own_kernel::check_spelling(&self.kernel)?;
         let kernel = self.kernel.split_once('/').map_or(self.kernel.as_str(), |(name, _)| name);
-        for name in self.packages.iter().map(String::as_str).chain([kernel]) {
+        let kernel = (!own_kernel::is_path(&self.kernel)).then_some(kernel);
+        for name in self.packages.iter().map(String::as_str).chain(kernel) {
             // Debian policy manual, section 5.6.1.
             let rest = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b);
             let start = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();

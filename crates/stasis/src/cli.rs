@@ -178,8 +178,8 @@ pub struct GuestBuildArguments {
     /// Debian packages beside the usual ones, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
     pub packages: Vec<String>,
-    /// Package of the kernel [default: linux-image-cloud-amd64]
-    #[arg(long, value_name = "PACKAGE")]
+    /// Package of the kernel [default: linux-image-cloud-amd64]; or the path of your own
+    #[arg(long, value_name = "PACKAGE|PATH")]
     pub kernel: Option<String>,
     /// Debian release [default: this machine's]
     #[arg(long, value_name = "NAME")]
@@ -280,8 +280,9 @@ pub struct RunArguments {
     /// Debian packages that the guest has beside the usual ones
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
     pub packages: Vec<String>,
-    /// Package of the guest's kernel
-    #[arg(long, value_name = "PACKAGE")]
+    /// Package of the guest's kernel; or, with `/`, `./` or `~/` in front, your own: an image, a
+    /// build folder, a package's file
+    #[arg(long, value_name = "PACKAGE|PATH")]
     pub kernel: Option<String>,
     /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
     /// each flush between two times (flushes:1s..2s)
