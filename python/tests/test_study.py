@@ -235,7 +235,7 @@ def test_a_broken_executor_leaves_what_is_finished(here: Path, study: Path) -> N
         pool.submit(os.getpid).result()
         worker = pool.submit(os.getpid).result()
         os.kill(worker, signal.SIGKILL)
-        with pytest.raises(StudyError, match=r"the executor has broken.*run it again"):
+        with pytest.raises(StudyError, match=r"the executor has broken.*run the study again"):
             sweep(study, on=pool)
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
         assert sweep(study, on=threads).ok

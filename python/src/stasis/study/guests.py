@@ -38,7 +38,7 @@ def made(program: Path, recipe: Mapping[str, Any]) -> GuestFolder:
     """
     with tempfile.TemporaryDirectory(prefix="stasis-") as temporary:
         path = Path(temporary) / "guest.toml"
-        path.write_text(tomli_w.dumps({"guest": dict(recipe)}), encoding="utf-8")
+        path.write_text(tomli_w.dumps({"command": ["true"], "guest": dict(recipe)}), encoding="utf-8")
         command_line = [str(program), "--quiet", "guest", "build", str(path)]
         done = subprocess.run(command_line, capture_output=True, text=True, check=False)
     found = re.search(r"root file system: (.*)", done.stdout)

@@ -20,7 +20,7 @@ __all__ = ["DaskPool", "ExecutorPool", "Pool", "pool_of"]
 CONNECT = 10.0
 FIRST_WORKER = 600.0
 #: How long to wait for a second worker, and between two looks whether workers live (s).
-SECOND_WORKER = 30.0
+SECOND_WORKER = 120.0
 LOOK = 1.0
 #: How many workers one point may take with it before it counts as failed.
 DEATHS = 10
@@ -200,12 +200,12 @@ def pool_of(
     if isinstance(on, distributed.Client):
         yield DaskPool(on, "a Dask cluster")
         return
-    # A worker's death is its points' only; and what it was given is one point at a time.
     import dask
 
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS,
-        "distributed.scheduler.worker-saturation": 1.0,
+        # The next point is there when one has ended.
+        "distributed.scheduler.worker-saturation": 2.0,
         "distributed.worker.memory.terminate": False,
         "distributed.worker.memory.pause": False,
         "distributed.worker.memory.spill": False,

@@ -162,7 +162,7 @@ def _computed(task: Task, folder: Path, study: Optional[Path], contents: Mapping
 
 
 def _json(values: Any) -> bytes:
-    return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode()
+    return (json.dumps(values, sort_keys=True) + "\n").encode()
 
 
 def store(folder: Path, to: Path) -> None:
@@ -288,4 +288,4 @@ def repeating(name: str, content: bytes) -> bytes:
     if Path(name).name != "summary.json":
         return content
     values = json.loads(content)
-    return json.dumps({key: value for key, value in values.items() if key not in SURROUNDINGS}, indent=1).encode()
+    return json.dumps({key: value for key, value in values.items() if key not in SURROUNDINGS}).encode()
