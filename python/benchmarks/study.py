@@ -17,6 +17,7 @@ import threading
 import time
 from pathlib import Path
 
+import dask
 import distributed
 
 import stasis
@@ -67,6 +68,8 @@ def main() -> None:
     words.add_argument("--kills", type=int, default=0)
     words.add_argument("--ios", type=int, default=500_000)
     given = words.parse_args()
+    # As `stasis.sweep` has it: a worker that starts slowly on a busy machine is not given up for lost.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "600s"})
     settings = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs="CRITICAL"
     )

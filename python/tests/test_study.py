@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import distributed
 import duckdb
 import polars
@@ -57,6 +58,8 @@ def study(here: Path) -> Path:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[distributed.Client]:
     with (
+        # On a busy machine a worker that was killed takes its time to start anew.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "600s"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs="CRITICAL"
         ) as cluster,
@@ -280,6 +283,17 @@ def test_points_on_a_cluster_whose_worker_is_killed(study: Path, cluster: distri
     assert {name: after[name] for name in before} == before
     for line in log(disturbed.folder, "repeats"):
         assert line["worker"] != line["before"]
+
+
+def test_a_cluster_without_workers_is_given_up(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stasis.study.pools.ABANDONED", 0.5)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs="CRITICAL") as empty,
+        distributed.Client(empty) as client,
+        pytest.raises(StudyError, match=r"has had no worker for 0 s.*start workers, and run the study again"),
+    ):
+        monkeypatch.setattr("stasis.study.running.check_workers", lambda *_: (True, []))
+        sweep(study, on=client)
 
 
 def test_workers_that_do_not_see_the_folder_send_their_results(

@@ -22,6 +22,9 @@ FIRST_WORKER = 600.0
 #: How long to wait for a second worker, and between two looks whether workers live (s).
 SECOND_WORKER = 120.0
 LOOK = 1.0
+#: Between two looks whether a point has ended, and how long a cluster may be without workers (s).
+TICK = 0.01
+ABANDONED = 600.0
 #: How many workers one point may take with it before it counts as failed.
 DEATHS = 10
 
@@ -131,10 +134,16 @@ class DaskPool:
 
         # Not `pure`: each key is asked for once, and again where it is to be compared.
         futures = {self._client.submit(compute, task, _of(task, here), pure=False): task for task in tasks}
-        for future in as_completed(list(futures)):
-            yield _outcome(future, futures.pop(future))
-            # What the cluster holds of it goes.
-            future.release()
+        completed = as_completed(list(futures))
+        watch = _Watch(self)
+        while futures:
+            for future in completed.next_batch(block=False):
+                yield _outcome(future, futures.pop(future))
+                # What the cluster holds of it goes.
+                future.release()
+            # Workers have their next point already: nobody waits for this.
+            time.sleep(TICK)
+            watch.look()
 
     def _elsewhere(self, tasks: Sequence[Task], here: Mapping[str, Any], avoid: Mapping[str, str]) -> Iterator[Outcome]:
         """Computes each task on another worker than the one that had it."""
@@ -149,7 +158,9 @@ class DaskPool:
 
         for task in tasks:
             submit(task)
+        watch = _Watch(self)
         while futures:
+            watch.look()
             with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
                 wait(list(futures), timeout=LOOK, return_when="FIRST_COMPLETED")
             for future in [future for future in futures if future.done()]:
@@ -173,6 +184,29 @@ class DaskPool:
                 raise StudyError("points are computed again on another worker, and there is only one: start a second")
             # A worker that has died is being started anew.
             time.sleep(LOOK)
+
+
+class _Watch:
+    """Looks whether a cluster has workers: without any, its points would wait for ever."""
+
+    def __init__(self, pool: DaskPool) -> None:
+        self._pool = pool
+        self._next = 0.0
+        self._seen = time.monotonic()
+
+    def look(self) -> None:
+        """Raises `StudyError` where there has been no worker for a while."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + LOOK
+        if self._pool.workers() > 0:
+            self._seen = now
+        elif now - self._seen > ABANDONED:
+            raise StudyError(
+                f"{self._pool.name} has had no worker for {ABANDONED:.0f} s. What is finished stays: "
+                "start workers, and run the study again"
+            )
 
 
 def _needs_dask(error: ImportError) -> StudyError:
@@ -204,6 +238,8 @@ def pool_of(
 
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS,
+        # Dask gives a worker up for lost that is not back so soon: on a busy machine its start takes longer.
+        "distributed.deploy.lost-worker-timeout": f"{ABANDONED:.0f}s",
         # The next point is there when one has ended.
         "distributed.scheduler.worker-saturation": 2.0,
         "distributed.worker.memory.terminate": False,
