@@ -52,7 +52,7 @@ pub enum Doorbells {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DriveSpec {
-    /// Its name in the results; by default `drive0`, `drive1`, ...
+    /// Its name in the results; by default `drive0`, `drive1` and so on
     #[serde(default)]
     pub name: Option<String>,
     /// What it looks like to the guest.

@@ -72,7 +72,7 @@ fn every_toml_block_is_an_experiment() {
     let mut wrong = Vec::new();
     for page in pages::all() {
         for block in markdown::blocks(&text_of(&page), "toml") {
-            for experiment in experiments(&block) {
+            for experiment in markdown::experiments(&block) {
                 seen += 1;
                 std::fs::write(&file, &experiment).unwrap();
                 if let Err(error) = Experiment::read(&file) {
@@ -129,24 +129,6 @@ fn the_command_line_page_has_every_command_and_option() {
         }
     }
     fail_with(&wrong);
-}
-
-/// The experiments that a block shows: one, or where it lists values of one of a drive's keys,
-/// a drive with each.
-fn experiments(block: &str) -> Vec<String> {
-    let key = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
-    let of_a_drive = ["model", "medium", "scheduler", "barrier", "placement", "zones"];
-    let first = block.lines().next().and_then(key).unwrap_or_default();
-    if !of_a_drive.contains(&first.as_str()) {
-        return vec![block.to_owned()];
-    }
-    let with_the_rest = |line: &str| {
-        let others = [("model", "'null'"), ("medium", "'ram:1GiB'")];
-        let others = others.iter().filter(|(name, _)| key(line).as_deref() != Some(*name));
-        let others = others.map(|(name, value)| format!("{name} = {value}\n"));
-        format!("[[drive]]\n{}{line}\n", others.collect::<String>())
-    };
-    block.lines().filter(|line| key(line).is_some()).map(with_the_rest).collect()
 }
 
 #[test]

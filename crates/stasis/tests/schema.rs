@@ -7,6 +7,10 @@ use std::process::{Command, Stdio};
 use regex_lite::Regex;
 use serde_json::Value;
 
+#[path = "documents/markdown.rs"]
+#[allow(dead_code)] // only its TOML
+mod markdown;
+
 fn schema() -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
         .arg("schema")
@@ -61,7 +65,10 @@ fn wrong(root: &Value, schema: &Value, value: &Value, place: &str) -> Option<Str
     let list = |keyword: &str| schema.get(keyword).and_then(Value::as_array);
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let target = root.pointer(&reference[1..]).unwrap_or_else(|| panic!("no {reference}"));
-        wrong(root, target, value, place).map_or(Ok(()), Err).err()?;
+        let problem = wrong(root, target, value, place);
+        if problem.is_some() {
+            return problem;
+        }
     }
     if let Some(types) = schema.get("type") {
         let types = types.as_array().cloned().unwrap_or_else(|| vec![types.clone()]);
@@ -176,18 +183,6 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The blocks of TOML in a document that are experiments, or tables of one.
-fn blocks(text: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut rest = text;
-    while let Some((_, after)) = rest.split_once("```toml\n") {
-        let (block, after) = after.split_once("```").unwrap();
-        blocks.push(block.to_owned());
-        rest = after;
-    }
-    blocks
-}
-
 #[test]
 fn every_experiment_of_the_examples_and_documents_is_valid() {
     let schema = schema();
@@ -198,17 +193,6 @@ fn every_experiment_of_the_examples_and_documents_is_valid() {
         if value.get("init").is_some() {
             return;
         }
-        // A line of its own, such as a model's, stands for a drive's.
-        let of_drive = ["model", "medium", "scheduler", "zones", "physical", "placement"];
-        let of_drive =
-            value.as_object().unwrap().keys().all(|key| of_drive.contains(&key.as_str()));
-        let value = if of_drive && value.get("model").is_some() {
-            let mut drive = value;
-            drive.as_object_mut().unwrap().entry("medium").or_insert("ram:1GiB".into());
-            serde_json::json!({ "drive": [drive] })
-        } else {
-            value
-        };
         if let Some(problem) = wrong(&schema, &schema, &value, "") {
             panic!("{name}: {problem}\n{text}");
         }
@@ -219,8 +203,10 @@ fn every_experiment_of_the_examples_and_documents_is_valid() {
     }
     let documents = files(&root().join("docs"), "md").into_iter().chain([root().join("README.md")]);
     for path in documents {
-        for block in blocks(&std::fs::read_to_string(&path).unwrap()) {
-            check(path.display().to_string(), &block);
+        for block in markdown::blocks(&std::fs::read_to_string(&path).unwrap(), "toml") {
+            for experiment in markdown::experiments(&block) {
+                check(path.display().to_string(), &experiment);
+            }
         }
     }
     assert!(checked >= 10, "{checked}");

@@ -67,3 +67,21 @@ pub fn headings(text: &str) -> Vec<String> {
 pub fn code(text: &str) -> Vec<String> {
     prose(text).flat_map(|line| apart(line).1).collect()
 }
+
+/// The experiments that a block shows: one, or where it lists values of one of a drive's keys,
+/// a drive with each.
+pub fn experiments(block: &str) -> Vec<String> {
+    let key = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
+    let of_a_drive = ["model", "medium", "scheduler", "barrier", "placement", "zones"];
+    let first = block.lines().next().and_then(key).unwrap_or_default();
+    if !of_a_drive.contains(&first.as_str()) {
+        return vec![block.to_owned()];
+    }
+    let with_the_rest = |line: &str| {
+        let others = [("model", "'null'"), ("medium", "'ram:1GiB'")];
+        let others = others.iter().filter(|(name, _)| key(line).as_deref() != Some(*name));
+        let others = others.map(|(name, value)| format!("{name} = {value}\n"));
+        format!("[[drive]]\n{}{line}\n", others.collect::<String>())
+    };
+    block.lines().filter(|line| key(line).is_some()).map(with_the_rest).collect()
+}
