@@ -1,0 +1,113 @@
+//! What `stasis export` writes, as the tools read it that it is for.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The I/Os of the job below.
+const IOS: usize = 3000;
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
+
+fn stasis(folder: &Path, words: &[&str]) -> String {
+    let output = run(Command::new(env!("CARGO_BIN_EXE_stasis")).args(words).current_dir(folder));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A simulation's results, in a folder of its own.
+fn simulated(ios: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let job = "[global]\nbs=4k\niodepth=8\nsize=64m\n[r]\nrw=randread\nnumber_ios=2000\n\
+               [w]\nrw=randwrite\nnumber_ios=1000\n";
+    fs::write(folder.path().join("job.fio"), job).unwrap();
+    stasis(
+        folder.path(),
+        &["sim", "samsung-980-pro", "--workload", "job.fio", "--ios", ios, "--quiet"],
+    );
+    folder
+}
+
+/// Needs blkparse and btt.
+#[test]
+fn blkparse_and_btt_read_the_trace() {
+    let folder = simulated("csv");
+    let said = stasis(folder.path(), &["export", "results", "--blktrace", "trace"]);
+    assert!(said.contains("3000 I/Os"), "{said}");
+    let mut command = Command::new("blkparse");
+    command.args(["-i", "drive0", "-D", "trace", "-d", "all.bin", "-f", "%a %d %T.%t %S %N %e\n"]);
+    let parsed = run(command.current_dir(folder.path()));
+    let parsed = String::from_utf8(parsed.stdout).unwrap();
+    let events = |action: &str| parsed.lines().filter(|line| line.starts_with(action)).count();
+    assert_eq!([events("Q "), events("D "), events("C ")], [IOS; 3]);
+
+    // Each row of ios.csv is there, at its times to the ns.
+    let rows = fs::read_to_string(folder.path().join("results/ios.csv")).unwrap();
+    let lines: std::collections::HashSet<&str> = parsed.lines().collect();
+    for row in rows.lines().skip(1) {
+        let fields: Vec<&str> = row.split(',').collect();
+        let direction = if fields[2] == "read" { "R" } else { "W" };
+        for (action, time) in [("D", fields[6]), ("C", fields[8])] {
+            let time: u64 = time.parse().unwrap();
+            let (s, ns) = (time / 1_000_000_000, time % 1_000_000_000);
+            let line = format!("{action} {direction} {s}.{ns:09} {} {} 0", fields[3], fields[4]);
+            assert!(lines.contains(line.as_str()), "{line}: not in\n{}", &parsed[..300]);
+        }
+    }
+
+    let report = run(Command::new("btt").args(["-i", "all.bin"]).current_dir(folder.path()));
+    let report = String::from_utf8(report.stdout).unwrap();
+    let row = report.lines().find(|line| line.starts_with("D2C")).unwrap();
+    assert!(row.trim().ends_with("3000"), "{row}");
+}
+
+/// Needs fio.
+#[test]
+fn fio_replays_the_trace() {
+    let folder = simulated("zst");
+    stasis(folder.path(), &["export", "results", "--blktrace", "trace"]);
+    let mut command = Command::new("fio");
+    command.args(["--name=replay", "--ioengine=null", "--read_iolog=trace/drive0.blktrace.0"]);
+    command.args(["--replay_no_stall=1", "--replay_redirect=/dev/null", "--output-format=json"]);
+    let output = run(command.current_dir(folder.path()));
+    let report = String::from_utf8(output.stdout).unwrap();
+    let report = &report[report.find('{').unwrap()..];
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    let job = &report["jobs"][0];
+    let count = |way: &str| job[way]["total_ios"].as_u64().unwrap();
+    assert_eq!((count("read"), count("write")), (2000, 1000));
+}
+
+#[test]
+fn fios_log_has_each_latency() {
+    let folder = simulated("parquet");
+    stasis(folder.path(), &["export", "results", "--fio-log", "."]);
+    let log = fs::read_to_string(folder.path().join("drive0_clat.1.log")).unwrap();
+    assert_eq!(log.lines().count(), IOS);
+    for line in log.lines() {
+        let fields: Vec<u64> = line.split(", ").map(|field| field.parse().unwrap()).collect();
+        assert!(fields.len() == 6 && fields[1] > 0 && fields[2] < 2 && fields[3] == 4096, "{line}");
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_is_told() {
+    let folder = simulated("csv");
+    let fails = |words: &[&str], why: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        let output = command.args(words).current_dir(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+    };
+    fails(&["export", "results"], "--blktrace, --perfetto or --fio-log");
+    fails(&["export", "nothing", "--perfetto", "x"], "nothing");
+    fails(&["export", "results", "--drive", "none", "--perfetto", "x"], "it has drive0");
+    fs::write(folder.path().join("ios.parquet"), "PAR1 and no more").unwrap();
+    fails(&["export", "ios.parquet", "--perfetto", "x"], "no whole Parquet file");
+    fs::write(folder.path().join("other.csv"), "a,b\n1,2\n").unwrap();
+    fails(&["export", "other.csv", "--perfetto", "x"], "not those of ios.csv");
+}
