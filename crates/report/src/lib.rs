@@ -56,7 +56,7 @@ pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
 };
 pub use table::{Align, Column, Table};
-pub use text::text_summary;
+pub use text::{figures as latency_figures, text_summary};
 
 /// Name of the file with one row per I/O.
 pub const IOS_FILE: &str = "ios.csv";

@@ -68,8 +68,9 @@ pub fn text_summary(summary: &Summary) -> String {
     out
 }
 
-/// Mean, p50, p99 and p99.9: those that so many I/Os carry.
-pub(crate) fn figures(latency: &Latency, count: u64) -> [String; 4] {
+/// Mean, p50, p99 and p99.9 of so many I/Os' latencies, as texts. A percentile that so few
+/// do not carry is a dash.
+pub fn figures(latency: &Latency, count: u64) -> [String; 4] {
     let percentile = |ns: u64, rank| match carried(count, rank) {
         true => units::duration(ns as f64),
         false => "–".to_owned(),

@@ -10,6 +10,7 @@ use stasis_report::Ios;
 use stasis_reproductions as reproductions;
 
 use crate::commands;
+use crate::commands::sim::points::Seeds;
 use stasis_crash_test::power_cut::When;
 
 /// Runs stock operating systems on storage that you do not have.
@@ -309,21 +310,27 @@ Examples:
   stasis sim fixed:100us --workload job.fio
   stasis sim jpt39c --trace sdb.blkparse.txt --results replay
   stasis sim my-ssd.toml --workload job.fio --size 1TiB --ios none
+  stasis sim samsung-980-pro jpt39c --workload job.fio --seed 1-10 --results both
 
-Exit status: 0; 124 if --limit was reached, 125 if something is wrong, 130 if it was stopped."
+Several models, loads or seeds are simulations of their own, each model with each load and
+each seed, on all processors. Each has its results in a folder of its own in DIR, as it has them
+alone; a table of all is printed at the end, and is in DIR/simulations.csv.
+
+Exit status: 0; 124 if --limit was reached, 125 if something is wrong, 130 if it was stopped; of
+several simulations the greatest."
 )]
 #[command(group = clap::ArgGroup::new("source").required(true).args(["workload", "trace"]))]
 pub struct SimArguments {
-    /// The model
-    #[arg(value_name = "MODEL")]
-    pub model: String,
-    /// The synthetic load of a fio job file
+    /// The model, or several
+    #[arg(value_name = "MODEL", required = true)]
+    pub model: Vec<String>,
+    /// The synthetic load of a fio job file; again for another
     #[arg(long, value_name = "JOB.fio")]
-    pub workload: Option<PathBuf>,
+    pub workload: Vec<PathBuf>,
     /// A trace: blkparse's text, MSR Cambridge CSV, or the ios.csv of a run, compressed
-    /// by zstd or not; - reads standard input
+    /// by zstd or not; - reads standard input; again for another
     #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub trace: Vec<PathBuf>,
     /// The drive to replay, of a trace of several: 8,0, or host.1, or a name
     #[arg(long, value_name = "NAME", conflicts_with = "workload")]
     pub trace_drive: Option<String>,
@@ -346,9 +353,12 @@ pub struct SimArguments {
     /// Logical block size: 512 or 4096
     #[arg(long, value_name = "SIZE", default_value = "512")]
     pub block_size: String,
-    /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+    /// Seed of everything random, or several: 1,2,10-19
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub seed: Seeds,
+    /// How many simulations are under way at a time [default: one for each processor]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
     /// What software adds to each I/O, for each thread, such as 4us
     #[arg(long, value_name = "TIME", default_value = "0")]
     pub path: String,

@@ -342,3 +342,127 @@ fn a_flash_drive_shows_its_inside() {
     let error = bench.failure(&["femu-basic", "--trace", &blkparse()], 125);
     assert!(error.contains("Give --size"), "{error}");
 }
+
+/// The names in a folder that begin with a digit, in order.
+fn numbered(folder: &std::path::Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        names.filter(|name| name.starts_with(|c: char| c.is_ascii_digit())).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn several_simulations_are_each_as_alone() {
+    let bench = Bench::new();
+    bench.file("a.fio", "[a]\nrw=randrw\nsize=4m\niodepth=8\nnumber_ios=5000\n");
+    bench.file("b.fio", "[b]\nrw=randread\nsize=4m\nnumber_ios=200\n");
+    let models = ["uniform:50us-150us", "{ kind = 'fixed', read = '80us', label = 'mine/a' }"];
+    let words = ["--workload", "a.fio", "--workload", "b.fio", "--seed", "3,7-8", "--jobs", "3"];
+    let output = bench.call(&[&models[..], &words].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let folders = numbered(&bench.path("results"));
+    assert_eq!(folders.len(), 12, "{folders:?}");
+    assert_eq!(folders[0], "01-uniform-50us-150us-a-seed-3");
+    assert_eq!(folders[11], "12-mine-a-b-seed-8");
+    let mut number = 0;
+    let csv = bench.text("results/simulations.csv");
+    for model in models {
+        for job in ["a.fio", "b.fio"] {
+            for seed in ["3", "7", "8"] {
+                let words = [model, "--workload", job, "--seed", seed, "--results", "alone"];
+                assert!(bench.call(&words).status.success());
+                let alone: Value = serde_json::from_str(&bench.text("alone/summary.json")).unwrap();
+                let folder = format!("results/{}", folders[number]);
+                number += 1;
+                for file in ["ios.csv", "report.html"] {
+                    assert!(bench.path(&format!("{folder}/{file}")).exists(), "{folder}");
+                }
+                let same = bench.text("alone/ios.csv");
+                assert_eq!(bench.text(&format!("{folder}/ios.csv")), same, "{folder}");
+                let own: Value =
+                    serde_json::from_str(&bench.text(&format!("{folder}/summary.json"))).unwrap();
+                assert_eq!(own["drives"], alone["drives"], "{folder}");
+                assert_eq!(own["seed"], alone["seed"]);
+                assert_eq!(own["title"], alone["title"]);
+                // The table tells of each, and so does the file of figures.
+                assert!(told.contains(&folders[number - 1]), "{told}");
+                let p50 = &alone["drives"][0]["read"]["target_ns"]["p50"];
+                let row = csv.lines().find(|line| {
+                    line.starts_with(&format!("\"{}\"", folders[number - 1]))
+                        && line.contains(",read,")
+                });
+                assert!(row.is_some_and(|row| row.contains(&format!(",{p50},"))), "{csv}");
+            }
+        }
+    }
+    // The next one with the folder leaves nothing of them.
+    bench.sim(&[models[0], "--workload", "b.fio"]);
+    assert_eq!(numbered(&bench.path("results")), Vec::<String>::new());
+    assert!(!bench.path("results/simulations.csv").exists());
+}
+
+#[test]
+fn of_several_simulations_one_that_fails_hinders_no_other() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nsize=4m\nnumber_ios=10\n");
+    bench.file("bad.csv", "1,h,0,Read,0,512,1\n1,h,0,Raed,0,512,1\n");
+    bench.file("good.csv", "1,h,0,Read,0,512,1\n");
+    let words = ["fixed:100us", "--trace", "bad.csv", "--trace", "good.csv"];
+    let error = bench.failure(&words, 125);
+    assert!(error.contains("1-fixed-100us-bad: ") && error.contains("`Raed`"), "{error}");
+    let summary = bench.text("results/2-fixed-100us-good/summary.json");
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["drives"][0]["read"]["count"], 1);
+    // What can be found wrong before anything begins is.
+    for (words, status, expected) in [
+        (vec!["fixed:1us", "fixd:2us", "--workload", "job.fio"], 125, "did you mean `fixed`?"),
+        (vec!["null", "--workload", "job.fio", "--workload", "none.fio"], 125, "none.fio"),
+        (vec!["null", "--trace", "-", "--seed", "1,2"], 125, "standard input"),
+        (vec!["null", "--workload", "job.fio", "--seed", "2-1"], 2, "ends before it begins"),
+        (vec!["null", "--workload", "job.fio", "--jobs", "0"], 2, "--jobs"),
+    ] {
+        let error = bench.failure(&words, status);
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn several_simulations_that_are_stopped_keep_what_is_finished() {
+    use std::time::{Duration, Instant};
+    let bench = Bench::new();
+    bench.file("short.fio", "[a]\nsize=4m\nnumber_ios=10\n");
+    bench.file("long.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
+    let child = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["sim", "fixed:100us", "--workload", "short.fio", "--workload", "long.fio"])
+        .args(["--jobs", "1", "--seed", "1,2"])
+        .current_dir(bench.folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Two have ended and the third is under way; the fourth never begins.
+    let ios = bench.path("results/3-fixed-100us-long-seed-1/ios.csv");
+    let limit = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(&ios).map_or(0, |metadata| metadata.len()) < 10_000 {
+        assert!(Instant::now() < limit);
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("1 of 4 simulations were not begun"), "{told}");
+    let ending = |folder: &str| {
+        let text = bench.text(&format!("results/{folder}/summary.json"));
+        serde_json::from_str::<Value>(&text).unwrap()["ending"].clone()
+    };
+    assert_eq!(ending("2-fixed-100us-short-seed-2"), "exited");
+    assert_eq!(ending("3-fixed-100us-long-seed-1"), "cancelled");
+    let csv = bench.text("results/simulations.csv");
+    assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
+    assert!(!bench.path("results/4-fixed-100us-long-seed-2").exists());
+}

@@ -1,6 +1,8 @@
 //! `stasis sim`: a model driven without a guest.
 
 mod model;
+pub mod points;
+mod several;
 mod work;
 
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use serde_json::Value;
 use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
-use stasis_models::{BuildContext, ModelTable};
+use stasis_models::{BuildContext, ModelSpec, ModelTable};
 use stasis_report::{Drive, Ios, Recorder, ResultsFolder, Summary};
 use stasis_run_events::{Ending, IoRecord, Outcome};
 use stasis_runner::engine;
@@ -21,6 +23,7 @@ use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
+use self::points::Point;
 use crate::cli::SimArguments;
 
 /// The engine's name in results.
@@ -32,9 +35,20 @@ const PROGRESS: Duration = Duration::from_millis(200);
 
 /// `stasis sim`.
 pub fn main(arguments: &SimArguments, quiet: bool) -> Result<ExitCode> {
-    let simulation = Setting::new(arguments)?;
+    let points = Point::all(arguments)?;
+    let [point] = &points[..] else { return several::main(arguments, &points, quiet) };
+    let setting = Setting::new(arguments, point)?;
+    for warning in &setting.warnings {
+        eprintln!("{warning}");
+    }
+    let simulation = setting.build()?;
     let stop = stop_on_signals()?;
-    let run = simulation.run(&stop)?;
+    let mut steps = Steps::new();
+    let run = simulation.run(&stop, &mut |told| told.show(&mut steps))?;
+    drop(steps);
+    if let Some(remark) = &run.remark {
+        eprintln!("{remark}");
+    }
     if !quiet {
         eprint!("{}", stasis_report::text_summary(&run.summary));
         eprint!("{}", run.rates());
@@ -49,9 +63,11 @@ pub fn main(arguments: &SimArguments, quiet: bool) -> Result<ExitCode> {
 /// Everything a simulation is made from, checked.
 struct Setting {
     label: String,
-    parameters: Value,
-    model: Box<dyn stasis_block::Model>,
+    spec: ModelSpec,
+    context: BuildContext,
     work: work::Work,
+    /// What the user should know of it.
+    warnings: Vec<String>,
     /// Without a size, any offset is on the drive.
     capacity: Option<u64>,
     source: PathBuf,
@@ -62,16 +78,26 @@ struct Setting {
     ios: Ios,
 }
 
+/// A simulation that can begin.
+struct Ready {
+    setting: Setting,
+    model: Box<dyn stasis_block::Model>,
+}
+
 /// A simulation that has ended.
 struct Run {
     summary: Summary,
+    /// What the user should know of its trace.
+    remark: Option<String>,
     message: Option<String>,
     /// Wall-clock time of the simulation alone.
     wall: Duration,
 }
 
 impl Setting {
-    fn new(arguments: &SimArguments) -> Result<Self> {
+    /// Reads and checks what the simulation needs. Its model, which may be large, is made by
+    /// [`Setting::build`].
+    fn new(arguments: &SimArguments, point: &Point) -> Result<Self> {
         let duration = |word: &str, option: &str| {
             units::parse_duration(word).map_err(|error| anyhow!("{option}: {error}"))
         };
@@ -84,62 +110,67 @@ impl Setting {
         if !matches!(block_size, 512 | 4096) {
             bail!("--block-size is {block_size}, but must be 512 or 4096");
         }
-        let spec = model::read(&arguments.model)?;
+        let spec = model::read(point.model)?;
         let given = arguments.size.as_ref().map(|word| size(word, "--size")).transpose()?;
         if given.is_some_and(|size| size == 0 || size % block_size != 0) {
             bail!("--size must be a multiple of the block size {block_size}, and not 0");
         }
         let own = given.or(spec.capacity());
-        let (work, capacity) =
-            work::open(arguments, work::Place { capacity: own, block_size, path })?;
+        let place = work::Place { capacity: own, block_size, path };
+        let work::Opened { work, capacity, warnings } = work::open(arguments, point, place)?;
         if capacity.is_none() && matches!(spec.table(), ModelTable::Flash(_)) {
             bail!("how large is the drive? Give --size");
         }
         let context = BuildContext {
-            seed: stasis_runner::drive_seed(arguments.seed, work::drive_index(arguments)),
+            seed: stasis_runner::drive_seed(point.seed, work::drive_index(arguments, point)),
             capacity: capacity.unwrap_or(u64::MAX),
             path,
         };
         Ok(Self {
             label: spec.label(),
-            parameters: stasis_runner::parameters(&spec),
-            model: spec.build(&context)?,
+            spec,
+            context,
             work,
+            warnings,
             capacity,
-            source: arguments
-                .workload
-                .as_ref()
-                .or(arguments.trace.as_ref())
-                .cloned()
-                .unwrap_or_default(),
-            seed: arguments.seed,
+            source: point.source.to_owned(),
+            seed: point.seed,
             path,
             limit,
-            results: arguments.results.clone(),
+            results: point.results.clone(),
             ios: arguments.ios,
         })
     }
 
-    fn run(self, stop: &AtomicBool) -> Result<Run> {
+    fn build(self) -> Result<Ready> {
+        let model = self.spec.build(&self.context)?;
+        Ok(Ready { setting: self, model })
+    }
+}
+
+impl Ready {
+    /// Runs it to its end, or until the user stops it; `tell` is told how far it is.
+    fn run(self, stop: &AtomicBool, tell: &mut dyn FnMut(&Told)) -> Result<Run> {
+        let Self { setting, model } = self;
         let drive = Drive {
             name: "drive0".into(),
-            model: self.label.clone(),
-            parameters: self.parameters.clone(),
+            model: setting.label.clone(),
+            parameters: stasis_runner::parameters(&setting.spec),
             interface: ENGINE.into(),
             medium: "none".into(),
         };
-        let folder = ResultsFolder::claim(&self.results)?;
-        let mut recorder = Recorder::within(folder, vec![drive], self.ios)?;
-        if let Some(jobs) = self.work.jobs().filter(|jobs| jobs.len() > 1) {
+        let folder = ResultsFolder::claim(&setting.results)?;
+        let mut recorder = Recorder::within(folder, vec![drive], setting.ios)?;
+        if let Some(jobs) = setting.work.jobs().filter(|jobs| jobs.len() > 1) {
             recorder.by_job(jobs.to_vec());
         }
         let provenance = Provenance::begin(false);
-        let source = self.source.display().to_string();
+        let source = setting.source.display().to_string();
         let begun = Instant::now();
-        let mut simulation = Simulation::new(self.model, self.work);
-        let until = self.limit.unwrap_or(Nanos::MAX);
-        let (ending, measured) =
-            go(&mut simulation, until, &mut recorder, stop).with_context(|| source.clone())?;
+        let mut simulation = Simulation::new(model, setting.work);
+        let until = setting.limit.unwrap_or(Nanos::MAX);
+        let (ending, measured) = go(&mut simulation, until, &mut recorder, stop, tell)
+            .with_context(|| source.clone())?;
         let wall = begun.elapsed();
 
         let end = match ending {
@@ -148,9 +179,7 @@ impl Setting {
         };
         // Without anything measured, all of it was before.
         let measured = measured.unwrap_or(end);
-        if let Some(remark) = simulation.workload().remark() {
-            eprintln!("{source}: {remark}");
-        }
+        let remark = simulation.workload().remark().map(|remark| format!("{source}: {remark}"));
         let lost = simulation.in_flight();
         let message = match ending {
             Ending::VirtualLimit => {
@@ -168,18 +197,18 @@ impl Setting {
         let summary = finish(
             recorder,
             &outcome,
-            &self.label,
+            &setting.label,
             &source,
             wall,
             provenance,
             [
-                ("seed", self.seed.into()),
-                ("capacity", self.capacity.into()),
-                ("path_ns", self.path.into()),
+                ("seed", setting.seed.into()),
+                ("capacity", setting.capacity.into()),
+                ("path_ns", setting.path.into()),
                 ("unfinished", lost.into()),
             ],
         )?;
-        Ok(Run { summary, message, wall })
+        Ok(Run { summary, remark, message, wall })
     }
 }
 
@@ -199,6 +228,30 @@ fn finish<const N: usize>(
     Ok(recorder.finish(outcome, ENGINE, wall, extra)?)
 }
 
+/// How far a simulation is.
+struct Told {
+    /// Virtual time (ns).
+    now: Nanos,
+    /// I/Os so far.
+    ios: u64,
+    /// Those of them a second of wall-clock time.
+    rate: f64,
+    /// How much of it is done, where that is known.
+    fraction: Option<f64>,
+}
+
+impl Told {
+    fn show(&self, steps: &mut Steps) {
+        let what = format!(
+            "{:.3} s of virtual time, {} I/Os, {} a second",
+            Duration::from_nanos(self.now).as_secs_f64(),
+            stasis_report::units::count(self.ios),
+            stasis_report::units::decimals(self.rate, 0)
+        );
+        steps.step(&what, self.fraction);
+    }
+}
+
 /// Runs to the end; returns why it ended, and when the first I/O was submitted
 /// that counts (ns).
 fn go<W: Workload>(
@@ -206,12 +259,12 @@ fn go<W: Workload>(
     until: Nanos,
     recorder: &mut Recorder,
     stop: &AtomicBool,
+    tell: &mut dyn FnMut(&Told),
 ) -> Result<(Ending, Option<Nanos>)> {
     let mut done: Vec<Finished> = Vec::with_capacity(2 * BATCH);
     let mut records: Vec<IoRecord> = Vec::with_capacity(2 * BATCH);
-    let mut steps = Steps::new();
     let begun = Instant::now();
-    let mut told = begun;
+    let mut last = begun;
     let mut measured: Option<Nanos> = None;
     let (mut early, mut total) = (false, 0u64);
     loop {
@@ -236,22 +289,16 @@ fn go<W: Workload>(
             }
             Pause::Batch => {}
         }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
+        if last.elapsed() >= PROGRESS {
+            last = Instant::now();
             let now = simulation.now();
-            let passed = Duration::from_nanos(now).as_secs_f64();
-            let rate = total as f64 / begun.elapsed().as_secs_f64().max(1e-3);
-            let what = format!(
-                "{passed:.3} s of virtual time, {} I/Os, {} a second",
-                stasis_report::units::count(total),
-                stasis_report::units::decimals(rate, 0)
-            );
             let of_limit = (until != Nanos::MAX).then(|| now as f64 / until.max(1) as f64);
             let fraction = match (simulation.workload().fraction(now), of_limit) {
                 (Some(one), Some(other)) => Some(one.max(other)),
                 (one, other) => one.or(other),
             };
-            steps.step(&what, fraction);
+            let rate = total as f64 / begun.elapsed().as_secs_f64().max(1e-3);
+            tell(&Told { now, ios: total, rate, fraction });
         }
     }
 }

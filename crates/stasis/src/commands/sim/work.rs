@@ -11,6 +11,7 @@ use stasis_workload::trace::{Format, Pace, Reader, Replay, ReplayOptions};
 use stasis_workload::{Io, JobFile, Load, TraceError, Workload};
 use zstd::stream::read::Decoder;
 
+use super::points::Point;
 use crate::cli::SimArguments;
 
 /// How much of a trace is read at once (bytes).
@@ -84,30 +85,32 @@ pub struct Place {
     pub path: Nanos,
 }
 
-/// Opens what the arguments name; returns it with the drive's size, which a
-/// job file can say too.
-pub fn open(arguments: &SimArguments, place: Place) -> Result<(Work, Option<u64>)> {
-    match (&arguments.workload, &arguments.trace) {
-        (Some(job), _) => {
-            let (load, capacity) = jobs(job, place, arguments.seed)?;
-            Ok((Work::Load(load), Some(capacity)))
-        }
-        (None, Some(trace)) => {
-            let replay = replay(trace, arguments, place)
-                .with_context(|| format!("the trace {}", trace.display()))?;
-            Ok((Work::Replay(Box::new(replay)), place.capacity))
-        }
-        (None, None) => bail!("give --workload or --trace"),
-    }
+/// A source of I/Os that is open.
+pub struct Opened {
+    /// The source.
+    pub work: Work,
+    /// The drive's size, which a job file can say too.
+    pub capacity: Option<u64>,
+    /// What the user should know of it.
+    pub warnings: Vec<String>,
 }
 
-fn jobs(path: &Path, place: Place, seed: u64) -> Result<(Load, u64)> {
+/// Opens what the arguments name.
+pub fn open(arguments: &SimArguments, point: &Point, place: Place) -> Result<Opened> {
+    if !arguments.workload.is_empty() {
+        return jobs(point.source, place, point.seed);
+    }
+    let replay = replay(point.source, arguments, place)
+        .with_context(|| format!("the trace {}", point.source.display()))?;
+    let work = Work::Replay(Box::new(replay));
+    Ok(Opened { work, capacity: place.capacity, warnings: Vec::new() })
+}
+
+fn jobs(path: &Path, place: Place, seed: u64) -> Result<Opened> {
     let shown = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown()))?;
     let file = JobFile::parse(&text, &|name| std::env::var(name).ok()).with_context(shown)?;
-    for warning in &file.warnings {
-        eprintln!("{}: {warning}", shown());
-    }
+    let warnings = file.warnings.iter().map(|warning| format!("{}: {warning}", shown())).collect();
     let capacity = place.capacity.or_else(|| file.least_capacity()).ok_or_else(|| {
         anyhow!("{}: how large is the drive? Give --size, or `size` in every job", shown())
     })?;
@@ -122,7 +125,8 @@ fn jobs(path: &Path, place: Place, seed: u64) -> Result<(Load, u64)> {
             );
         }
     }
-    Ok((Load::new(&file, capacity, seed, place.path).with_context(shown)?, capacity))
+    let load = Load::new(&file, capacity, seed, place.path).with_context(shown)?;
+    Ok(Opened { work: Work::Load(load), capacity: Some(capacity), warnings })
 }
 
 /// The text of a trace that may be compressed by zstd; how much of it there is is only known
@@ -168,10 +172,10 @@ fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<
 
 /// The place of the traced drive in its run, on which its seed depends: told by
 /// the `summary.json` beside the `ios.csv`; 0 where there is none.
-pub fn drive_index(arguments: &SimArguments) -> u16 {
+pub fn drive_index(arguments: &SimArguments, point: &Point) -> u16 {
     let place = || {
         let name = arguments.trace_drive.as_ref()?;
-        let path = arguments.trace.as_ref()?.with_file_name(SUMMARY_FILE);
+        let path = point.source.with_file_name(SUMMARY_FILE);
         let summary: Summary = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
         let place = summary.drives.iter().position(|drive| drive.name == *name)?;
         u16::try_from(place).ok()

@@ -1,0 +1,127 @@
+//! The simulations that a command line asks for: each model with each load and each seed.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{bail, Result};
+
+use super::model;
+use crate::cli::SimArguments;
+
+/// Simulations of one command. More are a slip of the keyboard.
+const MOST: usize = 100_000;
+/// Characters of a folder's name, beside its number.
+const NAME: usize = 60;
+
+/// Seeds as the command line says them: `7`, or `1,2,10-19`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seeds(Vec<u64>);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let number = |word: &str| {
+            word.parse::<u64>().map_err(|error| format!("`{word}` is no seed: {error}"))
+        };
+        let mut seeds = Vec::new();
+        for word in words.split(',') {
+            let (first, last) = match word.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(word)?, number(word)?),
+            };
+            if last < first {
+                return Err(format!("`{word}` ends before it begins"));
+            }
+            if last - first >= MOST as u64 || seeds.len() >= MOST {
+                return Err(format!("more than {MOST} seeds"));
+            }
+            seeds.extend(first..=last);
+        }
+        Ok(Self(seeds))
+    }
+}
+
+/// One simulation.
+#[derive(Debug, Clone)]
+pub struct Point<'a> {
+    /// MODEL as the command line has it.
+    pub model: &'a str,
+    /// The job file or trace.
+    pub source: &'a Path,
+    /// Its seed.
+    pub seed: u64,
+    /// Where its results go.
+    pub results: PathBuf,
+}
+
+impl<'a> Point<'a> {
+    /// All of a command line, in the order of models, loads and seeds. One alone has the
+    /// folder for the results to itself, several have a folder in it each.
+    ///
+    /// # Errors
+    /// If there are too many, or a model is none.
+    pub fn all(arguments: &'a SimArguments) -> Result<Vec<Self>> {
+        let sources =
+            if arguments.workload.is_empty() { &arguments.trace } else { &arguments.workload };
+        let seeds = &arguments.seed.0;
+        let count = arguments.model.len().saturating_mul(sources.len()).saturating_mul(seeds.len());
+        if count > MOST {
+            bail!("{count} simulations are more than {MOST}: give fewer models, loads or seeds");
+        }
+        if count > 1 && sources.iter().any(|source| source == Path::new("-")) {
+            bail!("--trace -: standard input can be read once, but there are {count} simulations");
+        }
+        let digits = count.to_string().len();
+        let mut points = Vec::with_capacity(count);
+        for model in &arguments.model {
+            let label = if count > 1 { model::read(model)?.label() } else { String::new() };
+            for source in sources {
+                for &seed in seeds {
+                    let mut results = arguments.results.clone();
+                    if count > 1 {
+                        let mut name = label.clone();
+                        if sources.len() > 1 {
+                            let stem = source.file_stem().unwrap_or_default();
+                            name.push_str(&format!("-{}", stem.to_string_lossy()));
+                        }
+                        if seeds.len() > 1 {
+                            name.push_str(&format!("-seed-{seed}"));
+                        }
+                        let number = points.len() + 1;
+                        results.push(format!("{number:0digits$}-{}", folder_name(&name)));
+                    }
+                    points.push(Self { model, source, seed, results });
+                }
+            }
+        }
+        Ok(points)
+    }
+}
+
+/// What a name is as that of a folder, on any system.
+fn folder_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    name.chars().map(plain).take(NAME).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_numbers_and_ranges() {
+        let seeds = |words: &str| words.parse::<Seeds>().map(|seeds| seeds.0);
+        assert_eq!(seeds("7"), Ok(vec![7]));
+        assert_eq!(seeds("1,10-12,3"), Ok(vec![1, 10, 11, 12, 3]));
+        for (words, expected) in [
+            ("", "no seed"),
+            ("1,", "no seed"),
+            ("-1", "no seed"),
+            ("9-1", "ends before it begins"),
+            ("0-18446744073709551615", "more than"),
+        ] {
+            assert!(seeds(words).is_err_and(|error| error.contains(expected)), "{words}");
+        }
+    }
+}
