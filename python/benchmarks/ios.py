@@ -47,11 +47,12 @@ def main() -> None:
             "fixed:100us", workload=JOB.format(rows=given.rows), size="1GiB", ios="csv", results=given.folder / "csv"
         )
     if not files[1].exists():
+        # In groups as the program's `--ios parquet` writes it.
         import pyarrow.parquet
 
         from stasis.ios import read_ios
 
-        pyarrow.parquet.write_table(read_ios(files[0]).table, files[1], compression="zstd")
+        pyarrow.parquet.write_table(read_ios(files[0]).table, files[1], compression="zstd", row_group_size=64 << 10)
     for path in files:
         subprocess.run([sys.executable, "-c", READ, str(path)], check=True)
 

@@ -84,7 +84,8 @@ def read_ios(path: Path) -> Ios:
     """
     try:
         if path.suffix == ".parquet":
-            table = pa.parquet.read_table(path)
+            # By file, not as a data set, which takes twice the processor time.
+            table = pa.parquet.ParquetFile(path).read()
         else:
             # Columns are known, so that nothing is guessed from the first rows.
             convert = pa.csv.ConvertOptions(column_types=TYPES, strings_can_be_null=False)
@@ -97,6 +98,8 @@ def read_ios(path: Path) -> Ios:
         raise ResultsError(
             f"cannot read {path}: {error}. The file is cut off or is none of a run's; run it again"
         ) from error
+    # What decoding took would stay beside what comes next.
+    pa.default_memory_pool().release_unused()
     if "submit_ns" not in table.column_names:
         raise ResultsError(f"{path} has no column submit_ns: it is none of a run's")
     return Ios(with_units(table))

@@ -211,7 +211,8 @@ def _run(task: Task, program: Path, folder: Path) -> Path:
 
     job = placed(task.job)
     results = folder / "results"
-    ios = ["--ios", "none"] if task.ios == "none" else []
+    # Not as `ios.parquet`: its footer tells of the run's surroundings, and does not repeat.
+    ios = ["--ios", "none" if task.ios == "none" else "csv"]
     if task.kind == "run":
         (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
         words = ["run", "experiment.toml"]
@@ -256,7 +257,7 @@ def _kept(task: Task, results: Path) -> list[str]:
     """The files of the results that the study keeps."""
     from ..ios import find_ios, read_ios
 
-    if task.ios == "parquet" and not (results / "ios.parquet").exists():
+    if task.ios == "parquet":
         import pyarrow.parquet
 
         written = find_ios(results)
