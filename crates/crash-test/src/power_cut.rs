@@ -10,7 +10,7 @@ use anyhow::{bail, Result};
 use stasis_block::units::{format_duration, parse_duration};
 use stasis_block::Operation;
 use stasis_clock::Nanos;
-use stasis_crash::{Cut, CutPoint, EventKind, Plan, Trace};
+use stasis_crash::{Cut, CutPoint, EventKind, StateSampler, Trace};
 use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
 use stasis_report::{Ios, ResultsFolder};
@@ -93,7 +93,7 @@ impl When {
         };
         Ok(match self {
             Self::At(at) => vec![trace.point_at(began.saturating_add(at)).clamp(first, last)],
-            Self::Random => vec![Plan::new(trace, seed, (first, last)).cut(trace, 2).point],
+            Self::Random => vec![StateSampler::new(trace, seed, (first, last)).cut(trace, 2).point],
             Self::Io(count) => {
                 let ended = |kind: &EventKind| {
                     matches!(kind, EventKind::Completion(_, stasis_crash::Level::Guest, _))

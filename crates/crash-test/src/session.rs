@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use stasis_clock::Nanos;
 use stasis_crash::{
-    Check, Contents, Cut, CutPoint, Enumerator, Oracle, Plan, Promise, Remains, StateReader, Trace,
-    Verdict,
+    Check, Contents, Cut, CutPoint, Enumerator, Oracle, Promise, Remains, StateReader,
+    StateSampler, Trace, Verdict,
 };
 use stasis_qcow2::Durability;
 
@@ -215,7 +215,7 @@ impl Session {
         span: (CutPoint, CutPoint),
         numbers: impl Iterator<Item = u64>,
     ) -> Vec<Cut> {
-        let plan = Plan::new(&self.trace, seed, span);
+        let plan = StateSampler::new(&self.trace, seed, span);
         let mut cuts: Vec<Cut> = numbers.map(|number| plan.cut(&self.trace, number)).collect();
         cuts.sort_by_key(|cut| (cut.point, cut.number));
         cuts

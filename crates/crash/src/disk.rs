@@ -12,7 +12,7 @@ const CHUNK: u64 = 128;
 
 /// What was written of a disk.
 #[derive(Debug, Clone, Default)]
-pub struct Disk {
+pub struct WrittenSectors {
     chunks: HashMap<u64, Box<[Option<Content>; CHUNK as usize]>>,
     print: u128,
 }
@@ -27,7 +27,7 @@ pub(crate) fn print(sector: u64, content: Content) -> u128 {
     half(0x243f_6a88_85a3_08d3) << 64 | half(0x1319_8a2e_0370_7344)
 }
 
-impl Disk {
+impl WrittenSectors {
     /// What `sector` holds; `None` if nobody wrote it.
     pub fn get(&self, sector: u64) -> Option<Content> {
         self.chunks.get(&(sector / CHUNK)).and_then(|chunk| chunk[(sector % CHUNK) as usize])

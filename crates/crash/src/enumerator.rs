@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use stasis_block::splitmix::nth as hash;
 use stasis_drive::{Sampling, Survival, VolatileCache};
 
-use crate::disk::Disk;
+use crate::disk::WrittenSectors;
 use crate::sectors::Content;
 use crate::trace::{CutPoint, EventKind, Trace};
 
@@ -15,7 +15,7 @@ use crate::trace::{CutPoint, EventKind, Trace};
 struct Present {
     cache: VolatileCache,
     // What cannot be lost, together with everything before it.
-    settled: Disk,
+    settled: WrittenSectors,
 }
 
 /// What a power cut leaves of one drive.
@@ -26,7 +26,7 @@ pub struct Remains {
     pub sectors: Vec<(u64, Content)>,
     /// The same, to be looked up.
     lookup: HashMap<u64, Content>,
-    /// See [`Disk::print`].
+    /// See [`WrittenSectors::print`].
     pub print: u128,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Enumerator<'a> {
         let drives = trace.drives.iter().map(|drive| {
             let log = drive.cached();
             let cache = VolatileCache::new(log.power_loss, log.discard_zeroes);
-            Present { cache, settled: Disk::default() }
+            Present { cache, settled: WrittenSectors::default() }
         });
         Self { trace, point: 0, drives: drives.collect(), news: Vec::new() }
     }
@@ -97,7 +97,7 @@ impl<'a> Enumerator<'a> {
     }
 
     /// What `drive` has for certain.
-    pub fn settled(&self, drive: usize) -> &Disk {
+    pub fn settled(&self, drive: usize) -> &WrittenSectors {
         &self.drives[drive].settled
     }
 
@@ -140,7 +140,7 @@ impl<'a> Enumerator<'a> {
 }
 
 impl Remains {
-    fn set(&mut self, sector: u64, content: Content, settled: &Disk) {
+    fn set(&mut self, sector: u64, content: Content, settled: &WrittenSectors) {
         let before = self.lookup.insert(sector, content);
         if before.is_none() {
             self.sectors.push((sector, content));

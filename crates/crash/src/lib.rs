@@ -28,13 +28,13 @@ mod trace;
 mod violation;
 
 pub use check::{Check, StateReader, Verdict};
-pub use disk::Disk;
+pub use disk::WrittenSectors;
 pub use enumerator::{Enumerator, Remains};
 pub use fault::{Fault, FaultInjector};
 pub use file::{FileError, Head, HeadDrive, RecordReader, RecordWriter};
 pub use frame::{Damaged, Frame, Level};
 pub use oracle::{Oracle, Promise};
-pub use plan::{Cut, Plan};
+pub use plan::{Cut, StateSampler};
 pub use sectors::{Content, Contents, SECTOR};
 pub use tap::Stream;
 pub use trace::{

@@ -20,7 +20,7 @@ pub struct Cut {
 
 /// Draws states from a record; the same seed and number give the same one.
 #[derive(Debug)]
-pub struct Plan {
+pub struct StateSampler {
     seed: u64,
     span: (CutPoint, CutPoint),
     times: (u64, u64),
@@ -33,7 +33,7 @@ pub struct Plan {
 /// The golden ratio, as a part of 2^64: its multiples fill a range evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Plan {
+impl StateSampler {
     /// States of power cuts between the points `span`.
     pub fn new(trace: &Trace, seed: u64, span: (CutPoint, CutPoint)) -> Self {
         let inside = |point: &CutPoint| (span.0..=span.1).contains(point);

@@ -31,6 +31,6 @@ pub use layer::{Done, Layer, Submission};
 pub use power_cut::{Sampling, Survival, VolatileCache};
 pub use recorder::{Recorder, Tap};
 pub use scheduled::{Scheduled, Tenant};
-pub use shared::{Disk, LoadSpec, Region, Shared};
+pub use shared::{LoadSpec, Region, Shared, VirtualDisk};
 pub use statistics::{Counter, Statistics};
 pub use urgent::Urgent;

@@ -14,7 +14,7 @@ use stasis_scheduler::{QueueSpec, SchedulerSpec, SECTOR};
 use stasis_workload::{JobError, JobFile};
 
 use crate::{Done, Layer, Scheduled, Submission, Tenant};
-pub use disk::Disk;
+pub use disk::VirtualDisk;
 use load::HostLoad;
 
 /// Whose a tenant's commands are.
@@ -124,7 +124,7 @@ impl Shared {
 
     /// A virtual disk on `region`, in results number `index` with this name.
     /// Regions may overlap, as partitions of a real drive may.
-    pub fn disk(&self, index: u16, name: String, region: Region, queue: &QueueSpec) -> Disk {
+    pub fn disk(&self, index: u16, name: String, region: Region, queue: &QueueSpec) -> VirtualDisk {
         let mut inner = self.0.borrow_mut();
         let now = inner.now;
         // The machine's own scheduler has ordered what comes.
@@ -134,7 +134,7 @@ impl Shared {
         inner.members.push(Member::new(name.clone(), tenant, weight));
         inner.owns(tenant, Owner::Disk(number));
         drop(inner);
-        Disk::new(self.clone(), number, index, name, region)
+        VirtualDisk::new(self.clone(), number, index, name, region)
     }
 
     /// A host workload, which begins with [`Shared::start`].

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::Latencies;
 use serde_json::Value;
 use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Disk, Drive, Layer, LoadSpec, Region, Shared, Submission};
+use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared, Submission, VirtualDisk};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
@@ -49,7 +49,7 @@ fn report(shared: &Shared, now: u64) -> Value {
 
 /// Reads and writes of one disk, one after the other, each at a multiple of
 /// `step`, up to `end`.
-fn work(disk: &mut Disk, end: u64, step: u64, late: u64) -> Vec<(u64, Status)> {
+fn work(disk: &mut VirtualDisk, end: u64, step: u64, late: u64) -> Vec<(u64, Status)> {
     let (mut now, mut tag, mut done, mut times) = (0, 0, Vec::new(), Vec::new());
     while now < end {
         let operation = if tag % 3 == 0 { Operation::Write } else { Operation::Read };
@@ -74,7 +74,7 @@ fn work(disk: &mut Disk, end: u64, step: u64, late: u64) -> Vec<(u64, Status)> {
 fn a_disk_is_a_place_of_its_own() {
     let shared = Shared::new(&spec("bfq"), drive());
     let region = |number: u64| Region { offset: number * PART, length: PART };
-    let mut disks: Vec<Disk> = (0..2)
+    let mut disks: Vec<VirtualDisk> = (0..2)
         .map(|number| {
             let name = format!("disk{number}");
             shared.disk(number as u16, name, region(number), &QueueSpec::default())
@@ -113,7 +113,7 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
             shared.add_load(&load(READERS, 100)).unwrap();
             shared.start(0);
             let mut tag = 0;
-            let mut submit = |disk: &mut Disk, command: Command| {
+            let mut submit = |disk: &mut VirtualDisk, command: Command| {
                 let data = vec![1; if command.length > 0 { 4096 } else { 0 }];
                 disk.submit(0, Submission { tag, queue: 0, command, data });
                 tag += 1;
@@ -227,7 +227,7 @@ fn priorities_of_commands_order_those_who_share() {
         // How many of each disk's 200 reads are done when the first has all of its own.
         let run = |priorities: [u16; 2]| {
             let shared = Shared::new(&spec(kind), drive());
-            let mut disks: Vec<Disk> = (0..2u64)
+            let mut disks: Vec<VirtualDisk> = (0..2u64)
                 .map(|number| {
                     let region = Region { offset: number * PART, length: PART };
                     let name = format!("disk{number}");

@@ -9,7 +9,7 @@ use tokio::sync::MutexGuard;
 use crate::core::{finish, lock, Core, End};
 use crate::host::HostIo;
 use crate::storage::Handle;
-use crate::tables::Plan;
+use crate::tables::UpdatePlan;
 
 /// Tables on their way to the drive below. Dropped before it is settled, it
 /// counts as failed.
@@ -18,7 +18,7 @@ pub(crate) struct Job<'a> {
     // One job at a time.
     _turn: MutexGuard<'a, ()>,
     freed: Vec<(u64, u64)>,
-    plan: Option<Plan>,
+    plan: Option<UpdatePlan>,
     orders: Vec<HostIo>,
     writes: Vec<HostIo>,
     durable: bool,
@@ -29,7 +29,7 @@ impl<'a> Job<'a> {
         core: &'a Core,
         turn: MutexGuard<'a, ()>,
         freed: Vec<(u64, u64)>,
-        plan: Plan,
+        plan: UpdatePlan,
     ) -> Self {
         *lock(&core.stale) = false;
         let (orders, writes) = (Vec::new(), Vec::new());

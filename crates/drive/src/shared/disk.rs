@@ -10,7 +10,7 @@ use super::{Region, Shared, Submission};
 use crate::{Done, Layer, Statistics, Urgent};
 
 /// A region of a shared drive. Its commands see their own offsets.
-pub struct Disk {
+pub struct VirtualDisk {
     shared: Shared,
     number: usize,
     index: u16,
@@ -21,7 +21,7 @@ pub struct Disk {
     urgent: Urgent,
 }
 
-impl Disk {
+impl VirtualDisk {
     pub(super) fn new(
         shared: Shared,
         number: usize,
@@ -69,7 +69,7 @@ impl Disk {
     }
 }
 
-impl Layer for Disk {
+impl Layer for VirtualDisk {
     fn index(&self) -> u16 {
         self.index
     }
@@ -191,8 +191,8 @@ impl Layer for Disk {
     }
 }
 
-impl std::fmt::Debug for Disk {
+impl std::fmt::Debug for VirtualDisk {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.debug_struct("Disk").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("VirtualDisk").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use crate::host::HostIo;
 use crate::job::Job;
 use crate::kill_safety::Change;
 use crate::storage::Handle;
-use crate::tables::{Plan, Write};
+use crate::tables::{UpdatePlan, Write};
 use crate::Durability;
 
 impl Core {
@@ -148,7 +148,7 @@ impl Core {
     }
 
     /// What the tables are to be, at one instant between all changes.
-    async fn plan(&self, access: &FormatAccess<Handle>, whole: bool) -> io::Result<Plan> {
+    async fn plan(&self, access: &FormatAccess<Handle>, whole: bool) -> io::Result<UpdatePlan> {
         self.settled(access, || {
             // The file is to have nothing that the log does not have.
             self.log_changes();

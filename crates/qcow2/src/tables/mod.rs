@@ -8,7 +8,7 @@
 mod log;
 mod plan;
 
-pub(crate) use plan::Plan;
+pub(crate) use plan::UpdatePlan;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -8,7 +8,7 @@ use crate::refcounts;
 
 /// What is to be written, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct UpdatePlan {
     /// Writes of one group may happen in any order.
     pub(crate) groups: Vec<Group>,
     /// What the plan covers, for [`Tables::failed`].
@@ -69,7 +69,7 @@ impl Tables {
     /// 4. refcounts that shrink.
     ///
     /// `whole`: refcounts that are kept late are written too.
-    pub(crate) fn plan(&mut self, whole: bool) -> Plan {
+    pub(crate) fn plan(&mut self, whole: bool) -> UpdatePlan {
         self.forget();
         let late = self.lazy && !whole;
         let pointers = [self.pointers(true), self.pointers(false)];
@@ -78,7 +78,7 @@ impl Tables {
         let dirty: Vec<u64> =
             self.clusters.iter().filter(|(_, t)| t.dirty).map(|(c, _)| *c).collect();
         let fresh: Vec<bool> = dirty.iter().map(|&cluster| !self.is_used(cluster)).collect();
-        let mut plan = Plan::default();
+        let mut plan = UpdatePlan::default();
         let mut groups: [Group; 5] = Default::default();
         let mut any = false;
         for (cluster, fresh) in dirty.into_iter().zip(fresh) {
@@ -162,7 +162,7 @@ impl Tables {
 
     /// Takes a plan back that was not carried out as a whole: what the drive
     /// below has of it is unknown.
-    pub(crate) fn failed(&mut self, plan: Plan) {
+    pub(crate) fn failed(&mut self, plan: UpdatePlan) {
         let order = self.order;
         for (cluster, counted) in plan.covered {
             let Some(table) = self.clusters.get_mut(&cluster) else { continue };
