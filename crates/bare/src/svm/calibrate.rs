@@ -18,9 +18,18 @@ const DEVICE: u64 = LOW_END;
 const UNKNOWN_MSR: u32 = 0x6e0;
 
 // Each piece: a TSC reading to R8, the instruction, a TSC reading to R9. Between
-// the readings there are two instructions and the second reading itself.
+// the readings there are two instructions and the second reading itself. The symbols are
+// global: what takes their addresses may be in another codegen unit.
 global_asm!(
     ".pushsection .text.stasis_calibration, \"ax\", @progbits",
+    ".globl stasis_calibrate_port",
+    ".globl stasis_calibrate_store",
+    ".globl stasis_calibrate_load",
+    ".globl stasis_calibrate_wrmsr",
+    ".globl stasis_calibrate_cpuid",
+    ".globl stasis_calibrate_halt",
+    ".globl stasis_calibrate_window",
+    ".globl stasis_calibrate_spin",
     ".balign 4096",
     "stasis_calibrate_port:",
     "rdtsc",

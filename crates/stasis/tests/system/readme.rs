@@ -23,7 +23,7 @@ use server::Process;
 
 /// What is not run here, by how it begins, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("stasis reproduce ", "takes minutes, or hours"),
+    ("stasis reproduce ", "takes minutes, or hours: tests/reproduce.rs"),
     ("stasis suite ", "takes minutes: tests/system/suite.rs has fewer scenarios"),
     (
         "stasis crash-test examples/crash.toml",
