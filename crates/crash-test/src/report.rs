@@ -144,7 +144,7 @@ impl Report {
         line("durable data lost", of(Kind::Lost).to_string());
         line("order violated", of(Kind::Order).to_string());
         line("never written", of(Kind::Unknown).to_string());
-        line("images unsound", of(Kind::Image).to_string());
+        line("images inconsistent", of(Kind::Image).to_string());
         line("states per hour", format!("{:.0}", self.states_per_hour));
         for (finding, repeat) in outcome.findings.iter().zip(&self.repeat).take(PRINTED) {
             let drive =

@@ -55,9 +55,9 @@ fn facts(inside: &Inside) -> Vec<(String, String)> {
         ("Of these, never written", units::count(inside.unwritten_units)),
         ("Units the host wrote", units::count(inside.host_units)),
         ("Units programmed for it", units::count(inside.programmed_units)),
-        ("Units housekeeping moved", units::count(inside.moved_units)),
-        ("Blocks emptied", units::count(inside.collections)),
-        ("Each took, mean", units::duration(inside.collection_time)),
+        ("Units relocated", units::count(inside.moved_units)),
+        ("Blocks collected", units::count(inside.collections)),
+        ("Duration of a collection, mean", units::duration(inside.collection_time)),
         ("Spare left", format!("{} %", health.available_spare)),
         ("Endurance used", format!("{} %", health.percentage_used)),
     ];
@@ -98,7 +98,7 @@ fn operations(inside: &Inside) -> Markup {
     let bars = inside.operations.iter().map(|(kind, count)| {
         bar(
             kind,
-            &[("for the host", count.host as f64), ("housekeeping", count.housekeeping as f64)],
+            &[("for the host", count.host as f64), ("in the background", count.housekeeping as f64)],
         )
     });
     Bars {
@@ -142,13 +142,13 @@ fn terms() -> Vec<(String, String)> {
     let terms = [
         (
             "Write amplification",
-            "units programmed, housekeeping's included, for each unit that was programmed for the host.",
+            "units programmed, relocations included, for each unit that was programmed for the host.",
         ),
         (
             "Where the time went",
             "the parts of the operation that ended each command: waiting for a plane or channel (queue), \
              for the cache register (register), the cells at work, the transfer on the channel, waiting \
-             for housekeeping (GC); other is the controller, the buffer, the link and earlier operations.",
+             for garbage collection and wear levelling; other is the controller, the buffer, the link and earlier operations.",
         ),
     ];
     terms.into_iter().map(|(term, text)| (term.to_owned(), text.to_owned())).collect()

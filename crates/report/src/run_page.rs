@@ -133,7 +133,7 @@ fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
     }
     let late = [summary.overshoot_ns.p99, summary.overshoot_ns.max];
     let [p99, max] = late.map(|ns| units::duration(ns as f64));
-    facts.push(("Late slice ends, p99 / max", format!("{p99} / {max}")));
+    facts.push(("Late ends of slices, p99 / max", format!("{p99} / {max}")));
     named(facts)
 }
 

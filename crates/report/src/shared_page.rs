@@ -107,10 +107,10 @@ fn ends(machines: &[Machine]) -> Table {
 }
 
 fn drive(shared: &Shared) -> Section {
-    let mut section = Section::new(format!("Who shared {}", shared.name))
+    let mut section = Section::new(format!("Tenants of {}", shared.name))
         .with(Block::Prose(scheduler(&shared.scheduler)))
         .with(Block::Table(
-            "What each got of the drive. Virtual disks are named MACHINE.DISK, workloads run on \
+            "The service of each tenant. Virtual disks are named MACHINE.DISK, workloads run on \
              the host."
                 .to_owned(),
             shares(shared),
@@ -170,7 +170,7 @@ fn shares(shared: &Shared) -> Table {
 }
 
 fn help(tenants: &[Tenant]) -> Table {
-    let columns = ["asked", "helped for", "refused for", "urgent requests"].map(Column::right);
+    let columns = ["asked", "helped for", "unhelped for", "urgent requests"].map(Column::right);
     let mut table = Table::new([Column::left("disk")].into_iter().chain(columns).collect());
     for tenant in tenants {
         table.push(vec![
@@ -219,7 +219,7 @@ fn amounts(shared: &Shared) -> Markup {
         Bar { label: name.to_owned(), segments: vec![segment] }
     });
     Bars {
-        title: "What each got".to_owned(),
+        title: "Service of each tenant".to_owned(),
         axis: Axis::new("Amount", Scale::FromZero, Quantity::Bytes),
         stacked: false,
         bars: bars.collect(),

@@ -345,7 +345,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     for shown in [
         "<h2>Jobs</h2>",
         "went on until the others had ended",
-        "<h2>Who shared disk</h2>",
+        "<h2>Tenants of disk</h2>",
         "Scheduler bfq, with depth = 1.",
         "75 %",
         "Help that guests asked for",
@@ -628,7 +628,7 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
     for shown in [
         "Inside flash",
         "read GC: 20 µs",
-        "erase housekeeping: 7",
+        "erase in the background: 7",
         // Columns of one share are one box.
         "channel 0, 1 µs to 3 µs: 50 %",
         "channel 1, 0 ns to 1 µs: 100 %",
