@@ -98,7 +98,10 @@ fn operations(inside: &Inside) -> Markup {
     let bars = inside.operations.iter().map(|(kind, count)| {
         bar(
             kind,
-            &[("for the host", count.host as f64), ("in the background", count.housekeeping as f64)],
+            &[
+                ("for the host", count.host as f64),
+                ("in the background", count.housekeeping as f64),
+            ],
         )
     });
     Bars {

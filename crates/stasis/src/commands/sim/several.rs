@@ -13,6 +13,7 @@ use stasis_report::{
     units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE, LIST_FILE,
     PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE,
 };
+use stasis_runner::failure;
 use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
 
@@ -64,7 +65,7 @@ pub fn main(arguments: &SimArguments, points: &[Point], quiet: bool) -> Result<E
                 status = status.max(u8::try_from(run.summary.exit_status).unwrap_or(1));
             }
             Err(error) => {
-                eprintln!("stasis: {name}: {error:#}");
+                eprintln!("stasis: {name}: {}", failure::told(error));
                 status = status.max(FAILED);
             }
         }
