@@ -3,10 +3,10 @@
 //! Promise: a guest, once made, is used as it is until its recipe changes.
 //!
 //! A guest is three files: the kernel (`vmlinux`), the initramfs with the agent
-//! and the modules it needs (`initramfs.cpio`), and the root file system's
+//! and the modules it needs (`initramfs-*.cpio`), and the root file system's
 //! image (`root.ext4`). They are made once for each [`Recipe`]; only the
 //! initramfs is made again when the sources of the agent have changed, which is a
-//! copy of the program. What runs in a guest follows from these files: [`Guest::digest`].
+//! copy of the program, and then beside the one of the other program. What runs in a guest follows from these files: [`Guest::digest`].
 
 mod cpio;
 mod customize;
@@ -70,15 +70,17 @@ pub fn build(
         let (release, date) = made?;
         store.commit(&work, recipe, (&release, date))?;
     }
-    let mut manifest = store.manifest()?;
-    if manifest.agent != store::AGENT {
-        progress(Progress { step: "making the initramfs", fraction: 0.97 });
-        let agent = executable::loadable_part(agent)?;
-        let archive = initramfs::make(&agent, &store.modules())?;
-        store.replace_initramfs(&mut manifest, &archive)?;
-    }
+    let manifest = store.manifest()?;
+    let initramfs = match store.initramfs() {
+        Some(initramfs) => initramfs,
+        None => {
+            progress(Progress { step: "making the initramfs", fraction: 0.97 });
+            let agent = executable::loadable_part(agent)?;
+            store.add_initramfs(&initramfs::make(&agent, &store.modules())?)?
+        }
+    };
     progress(Progress { step: "the guest is ready", fraction: 1.0 });
-    Ok(store.guest(&manifest))
+    Ok(store.guest(&manifest, initramfs))
 }
 
 /// Makes everything but the initramfs in `work`; gives the kernel's release and the

@@ -14,12 +14,13 @@ use crate::{BuildError, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// The file whose presence says that a guest is whole.
 pub(crate) const MANIFEST: &str = "manifest.json";
 const VMLINUX: &str = "vmlinux";
-const INITRAMFS: &str = "initramfs.cpio";
+/// Initramfs of so many programs are kept, the ones made last; each has some 18 MB.
+const INITRAMFS_KEPT: usize = 8;
 pub(crate) const ROOT: &str = "root.ext4";
 
 /// What the sources of the agent are (`build.rs`): a guest keeps its initramfs as long as
@@ -58,11 +59,23 @@ pub(crate) struct Manifest {
     date: u64,
     /// SHA-256 of the kernel and the root file system, one after the other.
     system_sha256: String,
-    /// SHA-256 of the initramfs; empty while there is none.
-    initramfs_sha256: String,
-    /// The sources of the agent and of the initramfs: [`AGENT`] of the program that
-    /// made it.
-    pub(crate) agent: String,
+}
+
+/// An initramfs in a guest's folder: `initramfs-AGENT-SHA256.cpio`.
+///
+/// Each program that differs in [`AGENT`] has its own, so that programs which use one
+/// cache in turn neither boot each other's agent nor touch a file that a kept machine
+/// depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Initramfs {
+    path: PathBuf,
+    /// SHA-256, in hexadecimal.
+    digest: String,
+}
+
+/// How the name of this program's initramfs begins.
+fn initramfs_name() -> String {
+    format!("initramfs-{}-", &AGENT[..AGENT.len().min(16)])
 }
 
 /// Where guests are kept by default: `$XDG_CACHE_HOME/stasis/guest`, or
@@ -207,8 +220,6 @@ impl Store {
             kernel_release: release.into(),
             date,
             system_sha256: digest_of(&[work.join(VMLINUX), work.join(ROOT)])?,
-            initramfs_sha256: String::new(),
-            agent: String::new(),
         };
         write_manifest(work, &manifest)?;
         remove(&self.folder)?;
@@ -218,37 +229,51 @@ impl Store {
     pub(crate) fn manifest(&self) -> Result<Manifest, BuildError> {
         let path = self.folder.join(MANIFEST);
         let bytes = fs::read(&path).map_err(BuildError::file("read", &path))?;
-        let mut manifest: Manifest = serde_json::from_slice(&bytes)
-            .map_err(|e| BuildError::Damaged { path, cause: e.to_string() })?;
-        if !self.folder.join(INITRAMFS).is_file() {
-            manifest.agent.clear();
-        }
-        Ok(manifest)
+        serde_json::from_slice(&bytes)
+            .map_err(|e| BuildError::Damaged { path, cause: e.to_string() })
+    }
+
+    /// This program's initramfs, if it is there.
+    pub(crate) fn initramfs(&self) -> Option<Initramfs> {
+        self.initramfs_files().find_map(|path| {
+            let name = path.file_name()?.to_str()?;
+            let digest = name.strip_prefix(&initramfs_name())?.strip_suffix(".cpio")?.to_owned();
+            Some(Initramfs { path, digest })
+        })
     }
 
     /// Gives the guest an initramfs with this program's agent.
-    pub(crate) fn replace_initramfs(
-        &self,
-        manifest: &mut Manifest,
-        archive: &[u8],
-    ) -> Result<(), BuildError> {
-        write(&self.folder.join(INITRAMFS), archive)?;
-        manifest.initramfs_sha256 = digest(archive);
-        manifest.agent = AGENT.into();
-        write_manifest(&self.folder, manifest)
+    pub(crate) fn add_initramfs(&self, archive: &[u8]) -> Result<Initramfs, BuildError> {
+        let digest = digest(archive);
+        let path = self.folder.join(format!("{}{digest}.cpio", initramfs_name()));
+        write(&path, archive)?;
+        let mut others: Vec<_> = self
+            .initramfs_files()
+            .filter(|other| *other != path)
+            .filter_map(|other| Some((fs::metadata(&other).ok()?.modified().ok()?, other)))
+            .collect();
+        others.sort();
+        let extra = (others.len() + 1).saturating_sub(INITRAMFS_KEPT);
+        others.iter().take(extra).try_for_each(|(_, other)| remove(other))?;
+        Ok(Initramfs { path, digest })
     }
 
-    pub(crate) fn guest(&self, manifest: &Manifest) -> Guest {
+    fn initramfs_files(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("initramfs-"))
+        })
+    }
+
+    pub(crate) fn guest(&self, manifest: &Manifest, initramfs: Initramfs) -> Guest {
         Guest {
             vmlinux: self.folder.join(VMLINUX),
-            initramfs: self.folder.join(INITRAMFS),
+            initramfs: initramfs.path,
             root: self.folder.join(ROOT),
             recipe: manifest.recipe.clone(),
             kernel_release: manifest.kernel_release.clone(),
             date: manifest.date,
-            digest: digest(
-                format!("{} {}", manifest.system_sha256, manifest.initramfs_sha256).as_bytes(),
-            ),
+            digest: digest(format!("{} {}", manifest.system_sha256, initramfs.digest).as_bytes()),
         }
     }
 }
@@ -280,17 +305,41 @@ mod tests {
         store.commit(&work, &recipe, ("6.1.0-1-cloud-amd64", 86_400)).unwrap();
         assert!(store.is_built());
         assert!(crate::is_built(&recipe, cache.path()));
-        let mut manifest = store.manifest().unwrap();
-        assert_eq!(manifest.agent, "");
+        let manifest = store.manifest().unwrap();
         let system = digest(format!("{VMLINUX}{ROOT}").as_bytes());
         assert_eq!(manifest.system_sha256, system);
-        store.replace_initramfs(&mut manifest, b"archive").unwrap();
-        let first = store.guest(&store.manifest().unwrap()).digest;
-        assert_eq!(store.manifest().unwrap().agent, AGENT);
-        store.replace_initramfs(&mut manifest, b"another").unwrap();
-        assert_ne!(store.guest(&manifest).digest, first);
-        fs::remove_file(store.guest(&manifest).initramfs).unwrap();
-        assert_eq!(store.manifest().unwrap().agent, "", "it must be made again");
+        assert_eq!(store.initramfs(), None);
+        let made = store.add_initramfs(b"archive").unwrap();
+        assert_eq!(store.initramfs(), Some(made.clone()));
+        let first = store.guest(&manifest, made);
+        let other = Initramfs { path: "other".into(), digest: digest(b"another") };
+        assert_ne!(store.guest(&manifest, other).digest, first.digest);
+        fs::remove_file(first.initramfs).unwrap();
+        assert_eq!(store.initramfs(), None, "it must be made again");
+    }
+
+    #[test]
+    fn programs_do_not_touch_each_others_initramfs() {
+        let cache = tempfile::tempdir().unwrap();
+        let store = Store::lock(cache.path(), &Recipe::default(), &mut |_| {}).unwrap();
+        fs::create_dir(&store.folder).unwrap();
+        let file = |index: u64| {
+            let path = store.folder.join(format!("initramfs-{index:016}-digest.cpio"));
+            fs::write(&path, "another's").unwrap();
+            let time = std::time::SystemTime::now() - std::time::Duration::from_secs(100 - index);
+            File::open(&path).unwrap().set_modified(time).unwrap();
+            path
+        };
+        let others: Vec<_> = (0..INITRAMFS_KEPT as u64 - 1).map(file).collect();
+        assert_eq!(store.initramfs(), None);
+        let made = store.add_initramfs(b"ours").unwrap();
+        assert_eq!(fs::read(&made.path).unwrap(), b"ours");
+        assert!(others.iter().all(|path| fs::read(path).unwrap() == b"another's"));
+        // The oldest one makes room.
+        let last = file(50);
+        store.add_initramfs(b"ours").unwrap();
+        assert!(!others[0].exists() && others[1].exists() && last.exists());
+        assert_eq!(store.initramfs(), Some(made));
     }
 
     #[test]
