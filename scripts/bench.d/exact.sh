@@ -83,7 +83,8 @@ bench_demo() {
 # Reads at depth 1: what 10,000 more of them take.
 bench_reads() {
     local model goal few
-    for model in null:6000 fixed:100us:3000; do
+    # With one queue Linux puts mq-deadline before a drive, with two nothing.
+    for model in null:6000 null,queues=2:6000 fixed:100us:3000 fixed:100us,queues=2:3000; do
         goal=${model##*:} model=${model%:*}
         # Two runs that keep the guest first.
         run kept --drive "model=$model,medium=ram:64MiB" -- true
