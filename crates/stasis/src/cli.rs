@@ -37,6 +37,8 @@ enum Command {
     CrashTest(commands::crash_test::Arguments),
     /// Drive a model without a guest, with a fio job file's load or a trace
     Sim(Box<SimArguments>),
+    /// Set results side by side, and say which differences matter
+    Compare(commands::compare::Arguments),
     /// Write a run's I/Os as blktrace, Perfetto or fio have them
     Export(commands::export::Arguments),
     /// Serve drives in real time to QEMU and Cloud Hypervisor
@@ -391,6 +393,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => commands::sim::main(&arguments, quiet),
+        Command::Compare(arguments) => commands::compare::main(&arguments, quiet),
         Command::Export(arguments) => commands::export::main(&arguments, quiet),
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),

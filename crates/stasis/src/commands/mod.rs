@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod calibrate;
+pub mod compare;
 pub mod coordinate;
 pub mod crash_test;
 pub mod doctor;

@@ -1,0 +1,74 @@
+//! Figures with their confidence intervals of 95 %.
+
+use serde::Serialize;
+
+/// The normal distribution's 97.5th percentile.
+const NORMAL: f64 = 1.959_964;
+
+/// Student's 97.5th percentiles for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook of
+/// Statistical Methods, section 1.3.6.7.2).
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+
+/// A figure, and between which values it is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Interval {
+    /// The figure.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether no value is in both.
+    pub fn is_apart_from(&self, other: &Self) -> bool {
+        self.low > other.high || self.high < other.low
+    }
+
+    fn around(value: f64, half: f64) -> Self {
+        Self { value, low: value - half, high: value + half }
+    }
+}
+
+/// The percentile `percent` of values that rise: the least value that at least so many are not
+/// above. The interval's ends are order statistics (Conover, *Practical Nonparametric
+/// Statistics*, section 3.2, by the normal approximation). None where so few values say
+/// nothing of it: less than one of them is expected above it.
+pub fn percentile(sorted: &[u64], percent: f64) -> Option<Interval> {
+    let (count, share) = (sorted.len() as f64, percent / 100.0);
+    if count * (1.0 - share) < 1.0 {
+        return None;
+    }
+    let at = |rank: f64| {
+        let place = (rank.ceil() as usize).clamp(1, sorted.len()) - 1;
+        sorted[place] as f64
+    };
+    let (middle, half) = (count * share, NORMAL * (count * share * (1.0 - share)).sqrt());
+    Some(Interval { value: at(middle), low: at(middle - half), high: at(middle + half + 1.0) })
+}
+
+/// The arithmetic mean, by the normal approximation.
+pub fn mean(values: &[u64]) -> Option<Interval> {
+    if values.len() < 2 {
+        return None;
+    }
+    let count = values.len() as f64;
+    let mean = values.iter().map(|value| *value as f64).sum::<f64>() / count;
+    let squares = values.iter().map(|value| (*value as f64 - mean).powi(2)).sum::<f64>();
+    Some(Interval::around(mean, NORMAL * (squares / (count - 1.0) / count).sqrt()))
+}
+
+/// The mean of several runs' figures.
+pub fn of_runs(figures: &[f64]) -> Option<Interval> {
+    let freedom = figures.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
+    let count = figures.len() as f64;
+    let mean = figures.iter().sum::<f64>() / count;
+    let squares = figures.iter().map(|figure| (figure - mean).powi(2)).sum::<f64>();
+    let student = STUDENT.get(freedom - 1).copied().unwrap_or(NORMAL);
+    Some(Interval::around(mean, student * (squares / freedom as f64 / count).sqrt()))
+}

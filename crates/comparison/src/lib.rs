@@ -1,0 +1,21 @@
+//! Results of runs side by side: percentiles of latency with their confidence intervals, and
+//! which differences matter.
+//!
+//! [`Candidate::read`] takes a folder of results, or one with such folders in it, such as the
+//! seeds of a study. [`Comparison::of`] sets candidates beside the first one.
+//!
+//! Promises:
+//! - The same results give the same comparison: nothing is drawn at random.
+//! - An interval is of 95 %. Of one run it is that of an order statistic ([`percentile`]), as if
+//!   its I/Os were independent, which neighbours in a queue are not; of several runs it is that
+//!   of the runs' figures by Student's distribution, which needs no such assumption.
+//! - A difference is called significant where the intervals do not overlap.
+
+mod candidate;
+mod compared;
+mod interval;
+mod page;
+
+pub use candidate::{Candidate, Latencies};
+pub use compared::{Comparison, Difference, Statistic};
+pub use interval::{mean, of_runs, percentile, Interval};

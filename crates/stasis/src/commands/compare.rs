@@ -1,0 +1,79 @@
+//! `stasis compare`: results side by side.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{bail, Context, Result};
+use stasis_comparison::{Candidate, Comparison};
+use stasis_report::ResultsFolder;
+
+/// The page's file.
+const PAGE: &str = "comparison.html";
+/// The differences' file.
+const FILE: &str = "comparison.json";
+
+/// What `stasis compare` sets side by side.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  stasis compare before after
+  stasis compare greedy cost-benefit --results comparison
+  stasis compare main branch --fail-above 5%
+
+Each of A, B, ... is a folder of results, or a folder of such folders, such as one for each
+seed. Intervals of 95 % are told with each figure; a difference is significant where they do
+not overlap.
+
+Exit status: 0; 1 if --fail-above finds a figure of B, ... that is slower.")]
+pub struct Arguments {
+    /// Results to compare; the first one is the base
+    #[arg(value_name = "RESULTS", required = true, num_args = 2..)]
+    results: Vec<PathBuf>,
+    /// Folder for the page and comparison.json [default: comparison]
+    #[arg(
+        long = "results",
+        value_name = "DIR",
+        default_value = "comparison",
+        hide_default_value = true
+    )]
+    folder: PathBuf,
+    /// Exit with 1 if a latency is significantly greater than the base's by more than this
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_above: Option<f64>,
+}
+
+fn percent(word: &str) -> Result<f64, String> {
+    let number = word.strip_suffix('%').unwrap_or(word).trim().parse::<f64>();
+    let wrong = || "must be a share such as 5%".to_owned();
+    number.ok().filter(|number| number.is_finite() && *number >= 0.0).ok_or_else(wrong)
+}
+
+/// `stasis compare`.
+pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
+    let candidates = arguments.results.iter().map(|path| Candidate::read(path));
+    let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
+    let comparison = Comparison::of(candidates).context("nothing to compare: name two results")?;
+    if comparison.differences.is_empty() {
+        bail!("nothing to compare: the results have no drive and operation in common");
+    }
+    let mut folder = ResultsFolder::claim(&arguments.folder)?;
+    let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);
+    let json = serde_json::to_string_pretty(&comparison.differences)?;
+    std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    comparison.page().write(&arguments.folder, PAGE)?;
+    if !quiet {
+        let table = comparison.table(false);
+        if table.rows.is_empty() {
+            stasis_terminal::print("No difference is significant.\n")?;
+        } else {
+            stasis_terminal::print(&table.to_text())?;
+        }
+        eprintln!("comparison: {}", page.display());
+    }
+    let Some(limit) = arguments.fail_above else { return Ok(ExitCode::SUCCESS) };
+    let slower = comparison.slower_by(limit).count();
+    if slower > 0 {
+        eprintln!("stasis: {slower} figures are slower than the base's by more than {limit} %");
+        return Ok(ExitCode::from(1));
+    }
+    Ok(ExitCode::SUCCESS)
+}
