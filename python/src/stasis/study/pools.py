@@ -29,6 +29,22 @@ ABANDONED = 600.0
 DEATHS = 10
 
 
+#: What Dask is told of clusters that are started here.
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    # Dask gives a worker up for lost that is not back so soon: on a busy machine its start takes longer.
+    "distributed.deploy.lost-worker-timeout": f"{ABANDONED:.0f}s",
+    # The next point is there when one has ended.
+    "distributed.scheduler.worker-saturation": 2.0,
+    # Workers wait for a program: samples of their stacks and of the machine, a hundred a second, tell nothing.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.memory.terminate": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.target": False,
+}
+
 #: Contents of files by their digest.
 Contents = Mapping[str, bytes]
 
@@ -236,18 +252,7 @@ def pool_of(
         return
     import dask
 
-    settings = {
-        "distributed.scheduler.allowed-failures": DEATHS,
-        # Dask gives a worker up for lost that is not back so soon: on a busy machine its start takes longer.
-        "distributed.deploy.lost-worker-timeout": f"{ABANDONED:.0f}s",
-        # The next point is there when one has ended.
-        "distributed.scheduler.worker-saturation": 2.0,
-        "distributed.worker.memory.terminate": False,
-        "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.spill": False,
-        "distributed.worker.memory.target": False,
-    }
-    with dask.config.set(settings), contextlib.ExitStack() as stack:
+    with dask.config.set(SETTINGS), contextlib.ExitStack() as stack:
         if on is None or on == "local":
             yield DaskPool(_local(stack, workers, memory), "this machine")
         elif on == "slurm":
