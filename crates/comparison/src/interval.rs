@@ -41,14 +41,15 @@ impl Interval {
 /// nothing of it: less than one of them is expected above it.
 pub fn percentile(sorted: &[u64], percent: f64) -> Option<Interval> {
     let (count, share) = (sorted.len() as f64, percent / 100.0);
-    if count * (1.0 - share) < 1.0 {
+    // 99.9 % has no exact binary fraction.
+    if count * (1.0 - share) < 1.0 - 1e-6 {
         return None;
     }
     let at = |rank: f64| {
         let place = (rank.ceil() as usize).clamp(1, sorted.len()) - 1;
         sorted[place] as f64
     };
-    let (middle, half) = (count * share, NORMAL * (count * share * (1.0 - share)).sqrt());
+    let (middle, half) = (count * share - 1e-6, NORMAL * (count * share * (1.0 - share)).sqrt());
     Some(Interval { value: at(middle), low: at(middle - half), high: at(middle + half + 1.0) })
 }
 
