@@ -37,6 +37,8 @@ enum Command {
     CrashTest(commands::crash_test::Arguments),
     /// Drive a model without a guest, with a fio job file's load or a trace
     Sim(Box<SimArguments>),
+    /// Run a study, a grid of experiments; comes with the Python package
+    Sweep(commands::sweep::Arguments),
     /// Set results side by side, and say which differences matter
     Compare(commands::compare::Arguments),
     /// Write a run's I/Os as blktrace, Perfetto or fio have them
@@ -393,6 +395,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => commands::sim::main(&arguments, quiet),
+        Command::Sweep(arguments) => commands::sweep::main(&arguments),
         Command::Compare(arguments) => commands::compare::main(&arguments, quiet),
         Command::Export(arguments) => commands::export::main(&arguments, quiet),
         Command::Serve(arguments) => commands::serve::main(&arguments),

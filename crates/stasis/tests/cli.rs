@@ -409,3 +409,24 @@ fn what_is_kept_is_listed_and_removed() {
     in_cache(&["cache", "prune", "--all"]);
     assert!(!cache.join("softkvm/kernel-1").exists());
 }
+
+#[test]
+fn a_sweep_says_how_to_have_it_or_becomes_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = |path: &std::path::Path| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stasis"));
+        command.args(["sweep", "study.toml", "--verify", "20"]).env("PATH", path).output().unwrap()
+    };
+    let missing = sweep(folder.path());
+    assert_eq!(missing.status.code(), Some(125));
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(said.contains("pip install 'stasis[study]'"), "{said}");
+
+    let program = folder.path().join("stasis-sweep");
+    std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let found = sweep(folder.path());
+    assert_eq!(found.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "study.toml --verify 20\n");
+}

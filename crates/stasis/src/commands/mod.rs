@@ -16,3 +16,4 @@ pub mod schema;
 pub mod serve;
 pub mod shell;
 pub mod sim;
+pub mod sweep;
