@@ -9,7 +9,7 @@ use crate::support::{fio, guest_program, Bench};
 /// processors.
 const SCRIPT: &str = "
 cat /sys/devices/system/clocksource/clocksource0/current_clocksource
-/root/busy 50000000 1 2 4 8
+/root/busy 50000000 1 2 4 2 4 2 4 8
 echo 0 > /sys/devices/system/cpu/cpu1/online
 nproc
 echo 1 > /sys/devices/system/cpu/cpu1/online
@@ -42,9 +42,13 @@ fn four_processors_do_four_times_the_work() {
     let mut lines = run.stdout.lines();
     assert_eq!(lines.next(), Some("kvm-clock"), "one clock for all processors");
     let mut took = BTreeMap::new();
-    for line in lines.by_ref().take(4) {
+    // The least of three: Linux may put two copies on one processor until its next tick, 4 ms
+    // later, as it may on any machine.
+    for line in lines.by_ref().take(8) {
         let words: Vec<&str> = line.split(' ').collect();
-        took.insert(words[1].parse::<u32>().unwrap(), words[3].parse::<f64>().unwrap());
+        let (copies, ns) = (words[1].parse::<u32>().unwrap(), words[3].parse::<f64>().unwrap());
+        let least = took.entry(copies).or_insert(ns);
+        *least = ns.min(*least);
     }
     // Starting and ending threads takes some microseconds of each.
     for (copies, most) in [(2, 1.02), (4, 1.02)] {
