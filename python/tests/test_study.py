@@ -316,6 +316,19 @@ def test_workers_that_do_not_see_the_folder_send_their_results(
     assert contents(sent.folder) == contents(seen.folder)
 
 
+def test_what_was_sent_is_sent_again_after_its_workers_have_died(
+    here: Path, study: Path, cluster: distributed.Client
+) -> None:
+    from stasis.study.pools import _Sent
+
+    sent = _Sent(cluster, {"d": b"content"})
+    assert sent._futures["d"].result() == b"content"
+    sent._futures["d"].cancel()
+    assert sent.again()
+    assert sent._futures["d"].result() == b"content"
+    assert not _Sent(cluster, {}).again()
+
+
 def test_workers_with_another_version_are_refused(
     study: Path, cluster: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
 import os
@@ -141,53 +140,40 @@ class DaskPool:
     def run(
         self, tasks: Sequence[Task], contents: Contents, avoid: Optional[Mapping[str, str]] = None
     ) -> Iterator[Outcome]:
-        # Once to each worker, not with each task.
-        here = {digest: self._client.scatter(content, broadcast=True) for digest, content in contents.items()}
-        if avoid:
-            yield from self._elsewhere(tasks, here, avoid)
-            return
         from distributed import as_completed
 
-        # Not `pure`: each key is asked for once, and again where it is to be compared.
-        futures = {self._client.submit(compute, task, _of(task, here), pure=False): task for task in tasks}
-        completed = as_completed(list(futures))
+        sent = _Sent(self._client, contents)
+        futures: dict[Any, tuple[Task, set[str]]] = {}
         watch = _Watch(self)
+
+        def submit(task: Task) -> Any:
+            others = self._others(avoid[task.key]) if avoid else set()
+            # Not `pure`: each key is asked for once, and again where it is to be compared.
+            future = self._client.submit(compute, task, sent.of(task), pure=False, workers=list(others) or None)
+            futures[future] = (task, others)
+            return future
+
+        completed = as_completed([submit(task) for task in tasks])
         while futures:
             for future in completed.next_batch(block=False):
-                yield _outcome(future, futures.pop(future))
+                if future not in futures:
+                    continue
+                task, _ = futures.pop(future)
+                if future.cancelled() and sent.again():
+                    completed.add(submit(task))
+                else:
+                    yield _outcome(future, task)
                 # What the cluster holds of it goes.
                 future.release()
             # Workers have their next point already: nobody waits for this.
             time.sleep(TICK)
-            watch.look()
-
-    def _elsewhere(self, tasks: Sequence[Task], here: Mapping[str, Any], avoid: Mapping[str, str]) -> Iterator[Outcome]:
-        """Computes each task on another worker than the one that had it."""
-        from distributed import wait
-
-        futures: dict[Any, tuple[Task, set[str]]] = {}
-
-        def submit(task: Task) -> None:
-            workers = self._others(avoid[task.key])
-            future = self._client.submit(compute, task, _of(task, here), pure=False, workers=list(workers))
-            futures[future] = (task, workers)
-
-        for task in tasks:
-            submit(task)
-        watch = _Watch(self)
-        while futures:
-            watch.look()
-            with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
-                wait(list(futures), timeout=LOOK, return_when="FIRST_COMPLETED")
-            for future in [future for future in futures if future.done()]:
-                yield _outcome(future, futures.pop(future)[0])
-                future.release()
-            # One whose workers have all died would wait for ever.
-            alive = set(self._client.nthreads())
-            for future in [future for future, (_, workers) in futures.items() if not workers & alive]:
-                task, _ = futures.pop(future)
-                future.cancel()
-                submit(task)
+            if watch.look() and avoid:
+                # A task whose workers have all died would wait for ever.
+                alive = set(self._client.nthreads())
+                for future in [future for future, (_, others) in futures.items() if not others & alive]:
+                    task, _ = futures.pop(future)
+                    future.cancel()
+                    completed.add(submit(task))
 
     def _others(self, worker: str) -> set[str]:
         """The addresses of all workers but one."""
@@ -210,11 +196,14 @@ class _Watch:
         self._next = 0.0
         self._seen = time.monotonic()
 
-    def look(self) -> None:
-        """Raises `StudyError` where there has been no worker for a while."""
+    def look(self) -> bool:
+        """Whether it has looked: it does so now and then.
+
+        Raises `StudyError` where there has been no worker for a while.
+        """
         now = time.monotonic()
         if now < self._next:
-            return
+            return False
         self._next = now + LOOK
         if self._pool.workers() > 0:
             self._seen = now
@@ -223,6 +212,36 @@ class _Watch:
                 f"{self._pool.name} has had no worker for {ABANDONED:.0f} s. What is finished stays: "
                 "start workers, and run the study again"
             )
+        return True
+
+
+class _Sent:
+    """What workers do not see, on the cluster: once on each worker, not with each task."""
+
+    def __init__(self, client: Any, contents: Contents) -> None:
+        self._client = client
+        self._contents = contents
+        self._left = DEATHS
+        self._send()
+
+    def _send(self) -> None:
+        # Not by the hash of it: what was sent before may be on its way out.
+        self._futures = {
+            digest: self._client.scatter(content, broadcast=True, hash=False)
+            for digest, content in self._contents.items()
+        }
+
+    def of(self, task: Task) -> dict[str, Any]:
+        """What a task needs of it."""
+        return _of(task, self._futures)
+
+    def again(self) -> bool:
+        """Sends it again: it has died with the workers that had it. Not for ever."""
+        if not self._contents or self._left == 0:
+            return False
+        self._left -= 1
+        self._send()
+        return True
 
 
 def _needs_dask(error: ImportError) -> StudyError:
