@@ -1,7 +1,8 @@
 //! `stasis sim` as a user calls it: its results against closed forms.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -303,9 +304,19 @@ fn wrong_traces_are_named() {
     bench.sim(&["fixed:100us", "--trace", &trace, "--size", "1MiB", "--wrap"]);
 }
 
+/// Sends SIGINT to `child` once the file at `ios` has I/Os.
+fn interrupt_once_under_way(child: &Child, ios: &Path) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(ios).map_or(0, |metadata| metadata.len()) < 10_000 {
+        assert!(Instant::now() < limit);
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+}
+
 #[test]
 fn a_simulation_that_is_stopped_keeps_what_it_has() {
-    use std::time::{Duration, Instant};
     let bench = Bench::new();
     bench.file("job.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
     let mut child = Command::new(env!("CARGO_BIN_EXE_stasis"))
@@ -317,13 +328,7 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
         .unwrap();
     // Once there are I/Os it is under way.
     let ios = bench.path("results/ios.csv");
-    let limit = Instant::now() + Duration::from_secs(60);
-    while std::fs::metadata(&ios).map_or(0, |metadata| metadata.len()) < 10_000 {
-        assert!(Instant::now() < limit);
-        std::thread::yield_now();
-    }
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    interrupt_once_under_way(&child, &ios);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let summary: Value = serde_json::from_str(&bench.text("results/summary.json")).unwrap();
     assert_eq!(summary["ending"], "cancelled");
@@ -431,7 +436,6 @@ fn of_several_simulations_one_that_fails_hinders_no_other() {
 
 #[test]
 fn several_simulations_that_are_stopped_keep_what_is_finished() {
-    use std::time::{Duration, Instant};
     let bench = Bench::new();
     bench.file("short.fio", "[a]\nsize=4m\nnumber_ios=10\n");
     bench.file("long.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
@@ -445,13 +449,7 @@ fn several_simulations_that_are_stopped_keep_what_is_finished() {
         .unwrap();
     // Two have ended and the third is under way; the fourth never begins.
     let ios = bench.path("results/3-fixed-100us-long-seed-1/ios.csv");
-    let limit = Instant::now() + Duration::from_secs(60);
-    while std::fs::metadata(&ios).map_or(0, |metadata| metadata.len()) < 10_000 {
-        assert!(Instant::now() < limit);
-        std::thread::yield_now();
-    }
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    interrupt_once_under_way(&child, &ios);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let told = String::from_utf8_lossy(&output.stderr);
