@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use proptest::prelude::*;
@@ -461,10 +460,11 @@ fn rows_by_column_are_the_same_rows() {
     let version = said.iter().find(|entry| entry.key == "stasis_version").unwrap();
     assert_eq!(version.value.as_deref(), Some("\"1.2.3\""));
 
-    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
-    let schema = builder.schema();
-    assert_eq!(schema.field_with_name("submit_ns").unwrap().metadata()["unit"], "ns");
-    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let units = said.iter().find(|entry| entry.key == "units").unwrap();
+    let units: Value = serde_json::from_str(units.value.as_deref().unwrap()).unwrap();
+    assert_eq!((&units["submit_ns"], &units["lba"]), (&"ns".into(), &"512 B".into()));
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let names: Vec<_> = columns.iter().map(|column| column.name()).collect();
     assert_eq!(names.join(","), CSV_HEADER);
 
     let mut reader = csv::Reader::from_path(folder.path().join("csv/ios.csv")).unwrap();

@@ -28,6 +28,9 @@ COLUMNS: list[tuple[str, pa.DataType, str, str]] = [
 
 TYPES: dict[str, pa.DataType] = {name: kind for name, kind, _, _ in COLUMNS}
 
+#: Columns of few different words.
+WORDS: list[str] = [name for name, kind, _, _ in COLUMNS if kind == _WORD]
+
 
 def with_units(table: pa.Table) -> pa.Table:
     """The same columns, whose metadata has what is known of them."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ._columns import TYPES, with_units
+from ._columns import TYPES, WORDS, with_units
 from .errors import ResultsError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def read_ios(path: Path) -> Ios:
     try:
         if path.suffix == ".parquet":
             # By file, not as a data set, which takes twice the processor time.
-            table = pa.parquet.ParquetFile(path).read()
+            table = pa.parquet.ParquetFile(path, read_dictionary=WORDS).read()
         else:
             # Columns are known, so that nothing is guessed from the first rows.
             convert = pa.csv.ConvertOptions(column_types=TYPES, strings_can_be_null=False)

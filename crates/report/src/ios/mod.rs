@@ -1,5 +1,6 @@
 //! One row per I/O, written while the run goes on, in one of several formats.
 
+mod columns;
 mod csv;
 mod parquet;
 mod read;

@@ -1,145 +1,95 @@
 //! `ios.parquet`: the rows by column (Apache Parquet), in groups of bounded size.
 //!
-//! A column's unit is in its Arrow field's metadata under `unit`. The file's metadata has what
-//! the run's summary says of its origin, such as `stasis_version`, `command_line` and `seed`,
-//! each as JSON.
+//! The file's metadata has what the run's summary says of its origin, such as
+//! `stasis_version`, `command_line` and `seed`, each as JSON, and under `units` the unit of
+//! each column that has one.
+//!
+//! The columns are written and read one by one, without Arrow: its code for every other type
+//! would be a third of the executable.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Error;
-use std::mem::take;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::types::UInt16Type;
-use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, PrimitiveArray, RecordBatch, StringArray, UInt16Array,
-    UInt64Array,
-};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{BoolType, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use stasis_block::Operation;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::{Type, TypePtr};
+use serde_json::{Map, Value};
 use stasis_run_events::IoRecord;
 
-use super::{Footer, Rows, BLOCK};
+use super::columns::{Columns, Kind, Values, Words, COLUMNS};
+use super::{Footer, Rows};
 use crate::{Drive, ReportError};
 
 /// Rows of a row group, which are in memory until it is written: some 8 MB.
 const GROUP: usize = 64 << 10;
 
-/// Words of the columns `phase` and `status`, by index.
-const PHASES: [&str; 2] = ["boot", "command"];
-const STATUSES: [&str; 3] = ["ok", "error", "refused"];
-
-/// Rows that are not in the file yet, by column.
-#[derive(Default)]
-struct Columns {
-    drive: Vec<u16>,
-    phase: Vec<u16>,
-    operation: Vec<u16>,
-    lba: Vec<u64>,
-    bytes: Vec<u64>,
-    queue: Vec<u16>,
-    submit: Vec<u64>,
-    target: Vec<u64>,
-    delivered: Vec<u64>,
-    status: Vec<u16>,
-    fua: Vec<bool>,
-    stream: Vec<u16>,
-    priority: Vec<u16>,
-    source_lba: Vec<u64>,
-    order: Vec<u64>,
-    code: Vec<u16>,
-}
-
-impl Columns {
-    fn push(&mut self, record: &IoRecord) {
-        self.drive.push(record.drive);
-        self.phase.push(u16::from(!record.boot));
-        self.operation.push(record.operation as u16);
-        self.lba.push(record.offset / BLOCK);
-        self.bytes.push(record.bytes);
-        self.queue.push(record.queue);
-        self.submit.push(record.submit);
-        self.target.push(record.target);
-        self.delivered.push(record.delivered);
-        self.status.push(match (record.refused, record.failed) {
-            (true, _) => 2,
-            (_, true) => 1,
-            _ => 0,
-        });
-        self.fua.push(record.fua);
-        self.stream.push(record.stream);
-        self.priority.push(record.priority);
-        self.source_lba.push(record.source / BLOCK);
-        self.order.push(record.order);
-        self.code.push(record.code);
-    }
-}
-
 /// The file, with the rows that wait for their group to be full.
 pub(super) struct IoParquet {
     path: PathBuf,
-    writer: ArrowWriter<File>,
-    schema: SchemaRef,
-    drives: Vec<String>,
+    writer: SerializedFileWriter<File>,
+    words: Words,
     waiting: Columns,
 }
 
 impl IoParquet {
     /// A file of no drives yet.
-    pub(super) fn create(path: PathBuf) -> Result<Self, ReportError> {
+    pub(super) fn create(path: PathBuf) -> std::result::Result<Self, ReportError> {
         let file = File::create(&path).map_err(ReportError::write(&path))?;
-        let schema = Arc::new(schema());
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_max_row_group_row_count(Some(GROUP))
             .build();
-        let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
+        let writer = schema()
+            .and_then(|schema| SerializedFileWriter::new(file, schema, Arc::new(properties)))
             .map_err(|error| failed(&path, error))?;
-        Ok(Self { path, writer, schema, drives: Vec::new(), waiting: Columns::default() })
+        Ok(Self { path, writer, words: Words::new(), waiting: Columns::new() })
     }
 
-    fn write(&mut self) -> Result<(), ReportError> {
-        if self.waiting.drive.is_empty() {
+    fn write(&mut self) -> std::result::Result<(), ReportError> {
+        if self.waiting.rows() == 0 {
             return Ok(());
         }
-        let columns = take(&mut self.waiting);
-        let drives = self.drives.iter().map(String::as_str);
-        batch(&self.schema, columns, drives)
-            .map_err(Into::into)
-            .and_then(|batch| self.writer.write(&batch))
-            .map_err(|error| failed(&self.path, error))
+        write_group(&mut self.writer, &self.waiting).map_err(|error| failed(&self.path, error))?;
+        self.waiting.clear();
+        Ok(())
     }
 }
 
 impl Rows for IoParquet {
     fn add_drive(&mut self, drive: &Drive) {
-        self.drives.push(drive.name.clone());
+        self.words.add_drive(&drive.name);
     }
 
-    fn row(&mut self, record: &IoRecord) -> Result<(), ReportError> {
-        let drives = self.drives.len();
-        if usize::from(record.drive) >= drives {
-            return Err(ReportError::NoSuchDrive { index: record.drive, drives });
-        }
-        self.waiting.push(record);
-        if self.waiting.drive.len() >= GROUP {
+    fn row(&mut self, record: &IoRecord) -> std::result::Result<(), ReportError> {
+        let drives = self.words.drives();
+        self.waiting
+            .push(record, &self.words)
+            .ok_or(ReportError::NoSuchDrive { index: record.drive, drives })?;
+        if self.waiting.rows() >= GROUP {
             self.write()?;
         }
         Ok(())
     }
 
     /// A group is written when it is full.
-    fn flush(&mut self) -> Result<(), ReportError> {
+    fn flush(&mut self) -> std::result::Result<(), ReportError> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, footer: &Footer) -> Result<(), ReportError> {
+    fn finish(mut self: Box<Self>, footer: &Footer) -> std::result::Result<(), ReportError> {
         self.write()?;
+        let units = COLUMNS.iter().filter(|(_, _, unit)| !unit.is_empty());
+        let units: Map<_, _> =
+            units.map(|(name, _, unit)| ((*name).to_owned(), Value::from(*unit))).collect();
+        let units = KeyValue::new("units".to_owned(), Value::from(units).to_string());
+        self.writer.append_key_value_metadata(units);
         for (name, value) in footer {
             self.writer.append_key_value_metadata(KeyValue::new(name.clone(), value.to_string()));
         }
@@ -147,9 +97,9 @@ impl Rows for IoParquet {
     }
 }
 
-fn failed(path: &std::path::Path, error: parquet::errors::ParquetError) -> ReportError {
+fn failed(path: &Path, error: ParquetError) -> ReportError {
     let source = match error {
-        parquet::errors::ParquetError::External(inner) => match inner.downcast::<Error>() {
+        ParquetError::External(inner) => match inner.downcast::<Error>() {
             Ok(error) => *error,
             Err(inner) => Error::other(inner),
         },
@@ -158,68 +108,135 @@ fn failed(path: &std::path::Path, error: parquet::errors::ParquetError) -> Repor
     ReportError::write(path)(source)
 }
 
-/// The columns of `ios.csv`, with their types and units.
-fn schema() -> Schema {
-    let word = || DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
-    let field = |name: &str, kind: DataType, unit: &str| {
-        let field = Field::new(name, kind, false);
-        match unit {
-            "" => field,
-            unit => field.with_metadata(HashMap::from([("unit".to_owned(), unit.to_owned())])),
-        }
-    };
-    Schema::new(vec![
-        field("drive", word(), ""),
-        field("phase", word(), ""),
-        field("operation", word(), ""),
-        field("lba", DataType::UInt64, "512 B"),
-        field("bytes", DataType::UInt64, "B"),
-        field("queue", DataType::UInt16, ""),
-        field("submit_ns", DataType::UInt64, "ns"),
-        field("target_ns", DataType::UInt64, "ns"),
-        field("delivered_ns", DataType::UInt64, "ns"),
-        field("status", word(), ""),
-        field("fua", DataType::Boolean, ""),
-        field("stream", DataType::UInt16, ""),
-        field("priority", DataType::UInt16, ""),
-        field("source_lba", DataType::UInt64, "512 B"),
-        field("order", DataType::UInt64, ""),
-        field("code", DataType::UInt16, ""),
-    ])
+/// The columns of `ios.csv`, with their types. No value is ever missing.
+fn schema() -> Result<TypePtr> {
+    let fields = COLUMNS.iter().map(|&(name, kind, _)| {
+        let logical = match kind {
+            Kind::Word => Some(LogicalType::String),
+            Kind::Long => Some(LogicalType::integer(64, false)),
+            Kind::Short => Some(LogicalType::integer(16, false)),
+            Kind::Flag => None,
+        };
+        Type::primitive_type_builder(name, physical(kind))
+            .with_repetition(Repetition::REQUIRED)
+            .with_logical_type(logical)
+            .build()
+            .map(Arc::new)
+    });
+    let fields = fields.collect::<Result<Vec<_>>>()?;
+    Type::group_type_builder("ios").with_fields(fields).build().map(Arc::new)
 }
 
-fn batch<'a>(
-    schema: &SchemaRef,
+fn physical(kind: Kind) -> Physical {
+    match kind {
+        Kind::Word => Physical::BYTE_ARRAY,
+        Kind::Long => Physical::INT64,
+        Kind::Short => Physical::INT32,
+        Kind::Flag => Physical::BOOLEAN,
+    }
+}
+
+fn write_group(writer: &mut SerializedFileWriter<File>, columns: &Columns) -> Result<()> {
+    let mut group = writer.next_row_group()?;
+    for values in &columns.0 {
+        let Some(column) = group.next_column()? else { break };
+        match values {
+            Values::Words(values) => write_column::<ByteArrayType>(column, values),
+            Values::Longs(values) => write_column::<Int64Type>(column, values),
+            Values::Shorts(values) => write_column::<Int32Type>(column, values),
+            Values::Flags(values) => write_column::<BoolType>(column, values),
+        }?;
+    }
+    group.close().map(drop)
+}
+
+fn write_column<T: DataType>(
+    mut column: SerializedColumnWriter<'_>,
+    values: &[T::T],
+) -> Result<()> {
+    column.typed::<T>().write_batch(values, None, None)?;
+    column.close()
+}
+
+/// The rows of a file, a bounded number of them at a time.
+pub(super) struct Groups {
+    file: SerializedFileReader<File>,
+    /// Where each of [`COLUMNS`] is in the file.
+    places: [usize; COLUMNS.len()],
+    next: usize,
+    readers: Vec<ColumnReader>,
     columns: Columns,
-    drives: impl Iterator<Item = &'a str>,
-) -> Result<RecordBatch, ArrowError> {
-    let operations = Operation::ALL.iter().map(|operation| operation.name());
-    let number = |values: Vec<u16>| Arc::new(UInt16Array::from(values)) as ArrayRef;
-    let long = |values: Vec<u64>| Arc::new(UInt64Array::from(values)) as ArrayRef;
-    let columns = vec![
-        words(columns.drive, drives)?,
-        words(columns.phase, PHASES.into_iter())?,
-        words(columns.operation, operations)?,
-        long(columns.lba),
-        long(columns.bytes),
-        number(columns.queue),
-        long(columns.submit),
-        long(columns.target),
-        long(columns.delivered),
-        words(columns.status, STATUSES.into_iter())?,
-        Arc::new(BooleanArray::from(columns.fua)),
-        number(columns.stream),
-        number(columns.priority),
-        long(columns.source_lba),
-        long(columns.order),
-        number(columns.code),
-    ];
-    RecordBatch::try_new(Arc::clone(schema), columns)
 }
 
-/// A column of few different words.
-fn words<'a>(keys: Vec<u16>, words: impl Iterator<Item = &'a str>) -> Result<ArrayRef, ArrowError> {
-    let words = Arc::new(StringArray::from_iter_values(words));
-    let keys = PrimitiveArray::<UInt16Type>::from(keys);
-    Ok(Arc::new(DictionaryArray::try_new(keys, words)?))
+impl Groups {
+    /// The file with all of [`COLUMNS`], in whichever order and beside whichever others.
+    pub(super) fn open(file: File) -> Result<Self> {
+        let file = SerializedFileReader::new(file)?;
+        let schema = file.metadata().file_metadata().schema_descr_ptr();
+        let mut places = [0; COLUMNS.len()];
+        for (place, (name, kind, _)) in places.iter_mut().zip(COLUMNS) {
+            let found = schema.columns().iter().position(|column| {
+                column.path().parts() == [name]
+                    && column.physical_type() == physical(kind)
+                    && column.max_rep_level() == 0
+            });
+            *place = found.ok_or_else(|| {
+                ParquetError::General(format!("it has no column {name} as ios.parquet has"))
+            })?;
+        }
+        Ok(Self { file, places, next: 0, readers: Vec::new(), columns: Columns::new() })
+    }
+
+    /// Reads more rows into [`Self::columns`]; false at the end.
+    pub(super) fn more(&mut self) -> Result<bool> {
+        loop {
+            self.columns.clear();
+            for (reader, values) in self.readers.iter_mut().zip(&mut self.columns.0) {
+                read_column(reader, values)?;
+            }
+            let rows = self.columns.rows();
+            if self.columns.0.iter().any(|values| values.len() != rows) {
+                return Err(ParquetError::General("a column is shorter than others".into()));
+            }
+            if rows > 0 {
+                return Ok(true);
+            }
+            if self.next == self.file.num_row_groups() {
+                return Ok(false);
+            }
+            let group = self.file.get_row_group(self.next)?;
+            self.next += 1;
+            let readers = self.places.iter().map(|&place| group.get_column_reader(place));
+            self.readers = readers.collect::<Result<_>>()?;
+        }
+    }
+
+    /// The rows that [`Self::more`] has read.
+    pub(super) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+}
+
+fn read_column(reader: &mut ColumnReader, values: &mut Values) -> Result<()> {
+    // Levels say which values of a column that may lack some are there.
+    let mut levels = Vec::new();
+    let (rows, present, _) = match (reader, values) {
+        (ColumnReader::ByteArrayColumnReader(reader), Values::Words(values)) => {
+            reader.read_records(GROUP, Some(&mut levels), None, values)
+        }
+        (ColumnReader::Int64ColumnReader(reader), Values::Longs(values)) => {
+            reader.read_records(GROUP, Some(&mut levels), None, values)
+        }
+        (ColumnReader::Int32ColumnReader(reader), Values::Shorts(values)) => {
+            reader.read_records(GROUP, Some(&mut levels), None, values)
+        }
+        (ColumnReader::BoolColumnReader(reader), Values::Flags(values)) => {
+            reader.read_records(GROUP, Some(&mut levels), None, values)
+        }
+        _ => return Err(ParquetError::General("a column changes its type".into())),
+    }?;
+    match present == rows {
+        true => Ok(()),
+        false => Err(ParquetError::General("a value is missing".into())),
+    }
 }

@@ -4,13 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, Error, Read};
 use std::path::{Path, PathBuf};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{UInt16Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use stasis_block::Operation;
 use stasis_run_events::IoRecord;
 
+use super::parquet::Groups;
 use super::BLOCK;
 use crate::{ReportError, COMPRESSED_IOS_FILE, IOS_FILE, PARQUET_IOS_FILE};
 
@@ -26,7 +23,8 @@ pub struct KeptIos {
 
 enum Rows {
     Csv(csv::Reader<Box<dyn Read>>, csv::StringRecord),
-    Parquet(ParquetRecordBatchReader, Option<(RecordBatch, usize)>),
+    /// The file, and the next one of the rows that have been read from it.
+    Parquet(Box<Groups>, usize),
 }
 
 impl std::fmt::Debug for KeptIos {
@@ -46,10 +44,9 @@ impl KeptIos {
         let file = File::open(&path).map_err(read(&path))?;
         let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
         let rows = if is("parquet") {
-            let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-                .and_then(ParquetRecordBatchReaderBuilder::build)
+            let groups = Groups::open(file)
                 .map_err(|error| damaged(&path, format!("it is no whole Parquet file: {error}")))?;
-            Rows::Parquet(reader, None)
+            Rows::Parquet(Box::new(groups), 0)
         } else {
             let input: Box<dyn Read> = if is("zst") {
                 Box::new(zstd::Decoder::new(file).map_err(read(&path))?)
@@ -93,19 +90,17 @@ impl KeptIos {
                 }
                 from_csv(row, &mut self.drives)
             }
-            Rows::Parquet(reader, batch) => {
-                while batch.as_ref().is_none_or(|(batch, next)| *next >= batch.num_rows()) {
-                    match reader.next() {
-                        None => return Ok(None),
-                        Some(Ok(more)) => *batch = Some((more, 0)),
-                        Some(Err(error)) => return Err(damaged(&self.path, error.to_string())),
+            Rows::Parquet(groups, next) => {
+                if *next >= groups.columns().rows() {
+                    match groups.more() {
+                        Ok(true) => *next = 0,
+                        Ok(false) => return Ok(None),
+                        Err(error) => return Err(damaged(&self.path, error.to_string())),
                     }
                 }
-                batch.as_mut().and_then(|(batch, next)| {
-                    let record = from_batch(batch, *next, &mut self.drives);
-                    *next += 1;
-                    record
-                })
+                let row = *next;
+                *next += 1;
+                groups.columns().record(row, |name| Self::drive(&mut self.drives, name))
             }
         };
         let message = || format!("line {}: it is not a row of ios.csv", self.line);
@@ -162,40 +157,7 @@ fn from_csv(row: &csv::StringRecord, drives: &mut Vec<String>) -> Option<IoRecor
     })
 }
 
-fn from_batch(batch: &RecordBatch, row: usize, drives: &mut Vec<String>) -> Option<IoRecord> {
-    let column = |name: &str| batch.column_by_name(name);
-    let number = |name| Some(column(name)?.as_primitive_opt::<UInt64Type>()?.value(row));
-    let short = |name| Some(column(name)?.as_primitive_opt::<UInt16Type>()?.value(row));
-    let bytes = |name| number(name)?.checked_mul(BLOCK);
-    fn word<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a str> {
-        let words = batch.column_by_name(name)?.as_dictionary_opt::<UInt16Type>()?;
-        let values = words.values().as_string_opt::<i32>()?;
-        let key = usize::from(words.keys().value(row));
-        (key < values.len()).then(|| values.value(key))
-    }
-    let (refused, failed) = status(word(batch, "status", row)?)?;
-    Some(IoRecord {
-        drive: KeptIos::drive(drives, word(batch, "drive", row)?)?,
-        boot: boot(word(batch, "phase", row)?)?,
-        operation: operation(word(batch, "operation", row)?)?,
-        offset: bytes("lba")?,
-        bytes: number("bytes")?,
-        queue: short("queue")?,
-        submit: number("submit_ns")?,
-        target: number("target_ns")?,
-        delivered: number("delivered_ns")?,
-        refused,
-        failed,
-        fua: column("fua")?.as_boolean_opt()?.value(row),
-        stream: short("stream")?,
-        priority: short("priority")?,
-        source: bytes("source_lba")?,
-        order: number("order")?,
-        code: short("code")?,
-    })
-}
-
-fn boot(word: &str) -> Option<bool> {
+pub(super) fn boot(word: &str) -> Option<bool> {
     match word {
         "boot" => Some(true),
         "command" => Some(false),
@@ -203,13 +165,13 @@ fn boot(word: &str) -> Option<bool> {
     }
 }
 
-fn operation(word: &str) -> Option<Operation> {
+pub(super) fn operation(word: &str) -> Option<Operation> {
     Operation::ALL.into_iter().find(|operation| operation.name() == word)
 }
 
 /// Whether it was refused, and whether it failed. Of a refused one the file does not say
 /// the latter.
-fn status(word: &str) -> Option<(bool, bool)> {
+pub(super) fn status(word: &str) -> Option<(bool, bool)> {
     match word {
         "ok" => Some((false, false)),
         "error" => Some((false, true)),
