@@ -7,8 +7,9 @@
 use stasis_bare::svm::{calibrate, Costs, Exit, Leaf, LongMode, Nested, Vcpu};
 use std::arch::global_asm;
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const MEMORY: u64 = 4 << 30;
 const SUCCESS: u8 = 0x10;
@@ -41,15 +42,33 @@ fn run(exits: u32) -> String {
             std::fs::copy(folder.path().join(name), Path::new(&keep).join(name)).unwrap();
         }
     }
-    let output = qemu(folder.path());
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut child = qemu(folder.path());
+    let (mut said, mut before) = (String::new(), 0.0);
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let now = processor_seconds(child.id());
+        if line.contains("instructions of the host") {
+            let each = (now - before) * 1e6 / f64::from(exits);
+            eprintln!("{line}, {each:.1} us of processor time");
+        }
+        before = now;
+        said += &format!("{line}\n");
+    }
     let status = i32::from(SUCCESS) << 1 | 1;
+    let output = child.wait_with_output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{said}\n{log}");
     said
 }
 
-fn qemu(folder: &Path) -> std::process::Output {
+/// What the process has used of processors (proc(5)), in ticks of 10 ms.
+fn processor_seconds(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+fn qemu(folder: &Path) -> std::process::Child {
     let program = std::env::var("STASIS_QEMU").unwrap_or("qemu-system-x86_64".into());
     let options = "-accel tcg,thread=single -icount shift=0,sleep=off -cpu EPYC,+svm,+npt,-rdrand,-rdseed,-erms \
         -machine microvm,pic=off,pit=off,rtc=off -nodefaults -no-user-config -display none \
@@ -64,7 +83,9 @@ fn qemu(folder: &Path) -> std::process::Output {
         ])
         .args(more.split_whitespace())
         .current_dir(folder)
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("qemu-system-x86_64 starts")
 }
 
@@ -80,6 +101,7 @@ fn inside() {
     // SAFETY: the word that `run` has put there.
     let exits = unsafe { ((stasis_bare::layout::PARAMETERS + 0x800) as *const u32).read() };
     exits_take_no_time(&costs, exits);
+    an_exit_takes_few_instructions(&costs, exits);
     each_interrupt_comes_once(&costs, exits);
 }
 
@@ -148,7 +170,6 @@ extern "C" {
 
 /// Whatever the host does between, a turn takes the guest the same ticks.
 fn exits_take_no_time(costs: &Costs, exits: u32) {
-    static SEGMENTS: [u64; 4] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
     for (name, code, ticks, ways) in [
         ("nothing", test_nothing as unsafe extern "C" fn(), 3, 0),
         ("a port written", test_port_write, 3, 1),
@@ -160,21 +181,7 @@ fn exits_take_no_time(costs: &Costs, exits: u32) {
         ("CPUID", test_cpuid, 5, 0),
         ("HLT", test_halt, 3, 1),
     ] {
-        let mut nested = Nested::new();
-        nested.map(0, 0, 3 << 30).unwrap();
-        let leaves = vec![Leaf { function: 0, index: None, values: [1, 2, 3, 4] }];
-        let mut vcpu = Vcpu::new(0, leaves);
-        let mode = LongMode {
-            cr3: stasis_bare::layout::PAGE_TABLES,
-            gdt: SEGMENTS.as_ptr() as u64,
-            idt: 0,
-        };
-        vcpu.start_in_long_mode(&mode);
-        let mut registers = [0; 18];
-        registers[3] = u64::from(exits);
-        registers[6] = 0xd000_0000;
-        registers[16] = code as *const () as u64;
-        vcpu.set_registers(&registers);
+        let (nested, mut vcpu) = guest(code, exits.into());
         let (mut now, mut count, mut noise) = (1_000_000, 0u32, 1u64);
         loop {
             // A slice's end now and then, at any instruction.
@@ -209,6 +216,60 @@ fn exits_take_no_time(costs: &Costs, exits: u32) {
         assert_eq!((registers[9], registers[10]), (ticks, ticks), "{name}: least and most");
         println!("{name}: {exits} turns, {ticks} ticks each");
     }
+}
+
+/// The host's instructions for an exit and the way back, decoding included and before any
+/// device has done anything. QEMU's TSC counts instructions under `-icount shift=0`.
+fn an_exit_takes_few_instructions(costs: &Costs, exits: u32) {
+    let turns = u64::from(exits);
+    let turn = |code: unsafe extern "C" fn()| {
+        let (nested, mut vcpu) = guest(code, turns);
+        // SAFETY: reads a register.
+        let begun = unsafe { std::arch::x86_64::_rdtsc() };
+        loop {
+            // SAFETY: on the bare machine; the guest writes to no memory.
+            match unsafe { vcpu.run(&nested, costs, 1_000_000, u64::MAX >> 1) }.0 {
+                Exit::PortWrite(0x77, _) => break,
+                Exit::PortRead(_, bytes) | Exit::MmioRead(_, bytes) => bytes.fill(1),
+                Exit::Timer => panic!("no slice ends"),
+                _ => {}
+            }
+        }
+        // SAFETY: as above.
+        (unsafe { std::arch::x86_64::_rdtsc() } - begun) / turns
+    };
+    let own = turn(test_nothing);
+    // A store rings a doorbell: the way that counts.
+    for (name, code, most) in [
+        ("a store", test_store as unsafe extern "C" fn(), 600),
+        ("a load", test_load, 700),
+        ("a port read", test_port_read, 500),
+        ("WRMSR", test_wrmsr, 500),
+        ("CPUID", test_cpuid, 500),
+        ("HLT", test_halt, 500),
+    ] {
+        let instructions = turn(code) - own;
+        println!("{name}: {instructions} instructions of the host");
+        assert!(instructions <= most, "{name}: at most {most}");
+    }
+}
+
+/// A processor in long mode that makes `turns` turns of `code`, with 3 GiB of memory.
+fn guest(code: unsafe extern "C" fn(), turns: u64) -> (Nested, Vcpu) {
+    static SEGMENTS: [u64; 4] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
+    let mut nested = Nested::new();
+    nested.map(0, 0, 3 << 30).unwrap();
+    let leaves = vec![Leaf { function: 0, index: None, values: [1, 2, 3, 4] }];
+    let mut vcpu = Vcpu::new(0, leaves);
+    let mode =
+        LongMode { cr3: stasis_bare::layout::PAGE_TABLES, gdt: SEGMENTS.as_ptr() as u64, idt: 0 };
+    vcpu.start_in_long_mode(&mode);
+    let mut registers = [0; 18];
+    registers[3] = turns;
+    registers[6] = 0xd000_0000;
+    registers[16] = code as *const () as u64;
+    vcpu.set_registers(&registers);
+    (nested, vcpu)
 }
 
 // R12 counts interrupts that came, R13 those that came while another was served.

@@ -34,7 +34,7 @@ pub(super) enum Target {
 pub(super) struct Fetched {
     bits: u32,
     rip: u64,
-    bytes: [u8; LONGEST],
+    bytes: [u8; 16],
     length: usize,
 }
 
@@ -49,8 +49,15 @@ pub(super) fn fetch(vmcb: &Vmcb, nested: &Nested) -> Fetched {
         _ => (64, 0),
     };
     let rip = vmcb.get(RIP);
-    let mut bytes = [0; LONGEST];
-    let length = walk::read(vmcb, nested, base.wrapping_add(rip), &mut bytes);
+    let linear = base.wrapping_add(rip);
+    let (bytes, length) = match walk::read_within_page(vmcb, nested, linear) {
+        Some(bytes) => (bytes, LONGEST),
+        None => {
+            let mut bytes = [0; 16];
+            let length = walk::read(vmcb, nested, linear, &mut bytes[..LONGEST]);
+            (bytes, length)
+        }
+    };
     Fetched { bits, rip, bytes, length }
 }
 
@@ -63,17 +70,21 @@ impl Fetched {
         (instruction.code() != Code::INVALID).then_some(instruction)
     }
 
-    /// The number of the register that it stores and how many bytes of it, and the
-    /// address of the next instruction, where it is `mov [memory], register` in 64-bit
-    /// code without a prefix but REX (AMD64 APM vol. 3, 1.2 to 1.4): how drivers ring
-    /// doorbells. A decoder of all instructions touches many pages of code for it.
-    fn plain_store(&self) -> Option<(usize, usize, u64)> {
+    /// The number of the register that it moves and how many bytes of it, and the
+    /// address of the next instruction, where it is a move between a register and memory by
+    /// `opcode` in 64-bit code without a prefix but REX (AMD64 APM vol. 3, 1.2 to 1.4): how
+    /// drivers ring doorbells and read registers. A decoder of all instructions takes twice
+    /// the instructions and touches many pages of code for it.
+    fn plain(&self, opcode: u8) -> Option<(usize, usize, u64)> {
         let bytes = &self.bytes[..self.length];
         let (rex, rest) = match *bytes {
             [rex @ 0x40..=0x4f, ref rest @ ..] => (rex, rest),
             _ => (0, bytes),
         };
-        let [0x89, modrm, ref rest @ ..] = *rest else { return None };
+        let [found, modrm, ref rest @ ..] = *rest else { return None };
+        if found != opcode {
+            return None;
+        }
         let (mode, register, base) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
         let index = usize::from(base == 4);
         let base = if index == 1 { *rest.first()? & 7 } else { base };
@@ -91,13 +102,21 @@ impl Fetched {
         (self.bits == 64).then(|| (number, size, self.rip.wrapping_add(length)))
     }
 
-    /// What the instruction writes to the device, and steps over it, if it is such a
-    /// store.
-    pub(super) fn store(&self, context: &Context, vmcb: &mut Vmcb) -> Option<Access> {
-        let (number, size, next) = self.plain_store()?;
-        let value = registers::get(context, vmcb, number);
+    /// What the instruction asks of the device, and steps over it, if it is
+    /// `mov [memory], register` where it `writes`, or `mov register, [memory]`.
+    pub(super) fn plain_move(
+        &self,
+        writes: bool,
+        context: &Context,
+        vmcb: &mut Vmcb,
+    ) -> Option<Access> {
+        let (number, size, next) = self.plain(if writes { 0x89 } else { 0x8b })?;
         vmcb.set(RIP, next);
-        Some(Access::Write(value.to_le_bytes(), size))
+        Some(if writes {
+            Access::Write(registers::get(context, vmcb, number).to_le_bytes(), size)
+        } else {
+            Access::Read(size, Target::Register { number, size, shift: 0, signed: false })
+        })
     }
 }
 
@@ -205,19 +224,20 @@ fn register(context: &Context, vmcb: &Vmcb, register: Register) -> Option<u64> {
     Some(registers::get(context, vmcb, number) >> shift)
 }
 
-/// Puts what was read where it belongs; whether that was possible.
+/// Puts the first `length` bytes, 8 at most, where they belong; whether that was possible.
 pub(super) fn finish(
     target: Target,
-    bytes: &[u8],
+    bytes: [u8; 8],
+    length: usize,
     context: &mut Context,
     vmcb: &mut Vmcb,
     nested: &Nested,
 ) -> bool {
-    let value = bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
     match target {
         Target::Register { number, size, shift, signed } => {
-            let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-            let value = if signed { ((value << unused) as i64 >> unused) as u64 } else { value };
+            let unused = 64 - 8 * length.clamp(1, 8) as u32;
+            let value = u64::from_le_bytes(bytes) << unused;
+            let value = if signed { (value as i64 >> unused) as u64 } else { value >> unused };
             if shift == 0 {
                 registers::set_sized(context, vmcb, number, size, value);
             } else {
@@ -227,7 +247,7 @@ pub(super) fn finish(
             }
             true
         }
-        Target::Memory(linear) => walk::write(vmcb, nested, linear, bytes),
+        Target::Memory(linear) => walk::write(vmcb, nested, linear, &bytes[..length]),
     }
 }
 
@@ -277,7 +297,9 @@ mod tests {
             let Some(Access::Read(size, target)) = self.access(false) else { panic!() };
             assert_eq!(size, bytes.len());
             let Self { context, vmcb, nested, .. } = self;
-            assert!(finish(target, bytes, context, vmcb, nested));
+            let mut all = [0xa5; 8];
+            all[..size].copy_from_slice(bytes);
+            assert!(finish(target, all, size, context, vmcb, nested));
         }
     }
 
@@ -339,21 +361,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plain_store_is_what_the_decoder_says(
+        fn a_plain_move_is_what_the_decoder_says(
+            writes: bool,
             rex in prop::option::of(0x40u8..0x50),
             code in prop::collection::vec(any::<u8>(), 0..12),
         ) {
-            let code: Vec<u8> = rex.into_iter().chain([0x89]).chain(code).collect();
+            let opcode = if writes { 0x89 } else { 0x8b };
+            let code: Vec<u8> = rex.into_iter().chain([opcode]).chain(code).collect();
             let (mut plain, mut decoded) = (guest(&code), guest(&code));
             for guest in [&mut plain, &mut decoded] {
                 (0..16).for_each(|number| guest.set(number, 0x0101_0101_0101 * number as u64));
             }
             let fetched = fetch(&plain.vmcb, &plain.nested);
             let Guest { context, vmcb, .. } = &mut plain;
-            match (fetched.store(context, vmcb), decoded.access(true)) {
+            match (fetched.plain_move(writes, context, vmcb), decoded.access(writes)) {
                 (None, None) => {}
                 (Some(Access::Write(one, size)), Some(Access::Write(other, length))) => {
                     prop_assert_eq!((one, size), (other, length));
+                    prop_assert_eq!(plain.vmcb.get(RIP), decoded.vmcb.get(RIP));
+                }
+                (Some(Access::Read(one, into)), Some(Access::Read(other, place))) => {
+                    prop_assert_eq!((one, into), (other, place));
                     prop_assert_eq!(plain.vmcb.get(RIP), decoded.vmcb.get(RIP));
                 }
                 (one, other) => prop_assert!(false, "{:?}, {:?} of {:x?}", one, other, code),

@@ -3,6 +3,8 @@
 //! They are filled before the guest runs, in the largest pages that fit, so
 //! that no access to memory leaves the guest; what is left out is devices.
 
+use std::cell::Cell;
+
 const PRESENT_WRITABLE_USER: u64 = 7;
 const ACCESSED_DIRTY: u64 = 3 << 5;
 const LARGE: u64 = 1 << 7;
@@ -26,13 +28,24 @@ pub struct Nested {
     root: Box<Table>,
     // Owned by the entries that point to them; kept for their lives.
     tables: Vec<Box<Table>>,
+    // The page that was found last: a walk of the guest's tables stays in few of them.
+    last: Cell<Page>,
+}
+
+/// A page of the nested tables.
+#[derive(Debug, Clone, Copy, Default)]
+struct Page {
+    guest: u64,
+    host: u64,
+    /// 0: none.
+    span: u64,
 }
 
 impl Nested {
     /// Tables that map nothing.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { root: Box::new(Table([0; 512])), tables: Vec::new() }
+        Self { root: Box::new(Table([0; 512])), tables: Vec::new(), last: Cell::default() }
     }
 
     /// The top table's address.
@@ -97,7 +110,19 @@ impl Nested {
     }
 
     /// Where the byte at `guest` lies, and how many follow it in one piece.
+    #[inline]
     pub fn find(&self, guest: u64) -> Option<(u64, u64)> {
+        let page = self.last.get();
+        let offset = guest.wrapping_sub(page.guest);
+        if offset < page.span {
+            return Some((page.host + offset, page.span - offset));
+        }
+        self.walk(guest)
+    }
+
+    // What is mapped stays, so that a page which was found is true for ever.
+    #[cold]
+    fn walk(&self, guest: u64) -> Option<(u64, u64)> {
         if guest >= END {
             return None;
         }
@@ -113,7 +138,9 @@ impl Nested {
             let span = 1 << shift;
             if entry & LARGE != 0 || span == PAGE {
                 let offset = guest & (span - 1);
-                return Some((entry & ADDRESS & !(span - 1) | offset, span - offset));
+                let host = entry & ADDRESS & !(span - 1);
+                self.last.set(Page { guest: guest - offset, host, span });
+                return Some((host | offset, span - offset));
             }
             table = (entry & ADDRESS) as *const [u64; 512];
             shift -= 9;
@@ -126,6 +153,13 @@ impl Nested {
         let (host, _) = self.find(guest & !7)?;
         // SAFETY: as in `read`; aligned, so that it ends within its page.
         Some(unsafe { std::ptr::read(host as *const u64) })
+    }
+
+    /// The 16 bytes of guest memory at `guest`, where they are in one piece.
+    pub(super) fn array(&self, guest: u64) -> Option<[u8; 16]> {
+        let (host, room) = self.find(guest)?;
+        // SAFETY: as in `read`.
+        (room >= 16).then(|| unsafe { std::ptr::read_unaligned(host as *const [u8; 16]) })
     }
 
     /// Copies guest memory from `guest` on; whether all of it is memory.

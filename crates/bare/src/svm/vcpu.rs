@@ -398,7 +398,7 @@ impl Vcpu {
                 return walk::write(vmcb, nested, linear, &bytes[..size]);
             }
             Pending::Memory(target, size) => {
-                return access::finish(target, &bytes[..size], context, vmcb, nested);
+                return access::finish(target, *bytes, size, context, vmcb, nested);
             }
             Pending::Msr => self.answer_msr(self.value),
         }
@@ -536,8 +536,7 @@ impl Vcpu {
         let Self { context, vmcb, .. } = self;
         let rip = vmcb.get(RIP);
         let (code, writes) = (access::fetch(vmcb, nested), info & WRITE != 0);
-        let plain = if writes { code.store(context, vmcb) } else { None };
-        let access = plain.or_else(|| {
+        let access = code.plain_move(writes, context, vmcb).or_else(|| {
             let instruction = code.decode()?;
             access::access(&instruction, writes, context, vmcb, nested)
         });

@@ -40,6 +40,15 @@ pub(super) fn translate(vmcb: &Vmcb, nested: &Nested, linear: u64) -> Option<(u6
     }
 }
 
+/// 16 bytes at the guest's linear address, where they are in one page of memory.
+pub(super) fn read_within_page(vmcb: &Vmcb, nested: &Nested, linear: u64) -> Option<[u8; 16]> {
+    let (guest, room) = translate(vmcb, nested, linear)?;
+    if room < 16 {
+        return None;
+    }
+    nested.array(guest)
+}
+
 /// Copies from the guest's linear address on, as far as it is memory; how much.
 pub(super) fn read(vmcb: &Vmcb, nested: &Nested, linear: u64, into: &mut [u8]) -> usize {
     let mut done = 0;
