@@ -3,8 +3,6 @@
 //! They are filled before the guest runs, in the largest pages that fit, so
 //! that no access to memory leaves the guest; what is left out is devices.
 
-use std::cell::Cell;
-
 const PRESENT_WRITABLE_USER: u64 = 7;
 const ACCESSED_DIRTY: u64 = 3 << 5;
 const LARGE: u64 = 1 << 7;
@@ -23,29 +21,43 @@ struct Table([u64; 512]);
 #[error("guest memory at {0:#x} is not aligned, too high, or there twice")]
 pub struct NotMappable(pub u64);
 
+impl Range {
+    #[inline]
+    fn find(&self, guest: u64) -> Option<(u64, u64)> {
+        let offset = guest.wrapping_sub(self.guest);
+        (offset < self.length).then(|| (self.host + offset, self.length - offset))
+    }
+}
+
 /// A guest's nested page tables.
 pub struct Nested {
     root: Box<Table>,
     // Owned by the entries that point to them; kept for their lives.
     tables: Vec<Box<Table>>,
-    // The page that was found last: a walk of the guest's tables stays in few of them.
-    last: Cell<Page>,
+    // What the tables say, for the host's own look-ups: the first range that was mapped, the
+    // guest's main memory, and a few others.
+    first: Range,
+    others: Vec<Range>,
 }
 
-/// A page of the nested tables.
+/// Guest memory in one piece.
 #[derive(Debug, Clone, Copy, Default)]
-struct Page {
+struct Range {
     guest: u64,
     host: u64,
-    /// 0: none.
-    span: u64,
+    length: u64,
 }
 
 impl Nested {
     /// Tables that map nothing.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { root: Box::new(Table([0; 512])), tables: Vec::new(), last: Cell::default() }
+        Self {
+            root: Box::new(Table([0; 512])),
+            tables: Vec::new(),
+            first: Range::default(),
+            others: Vec::new(),
+        }
     }
 
     /// The top table's address.
@@ -78,6 +90,11 @@ impl Nested {
             }
             at += size;
         }
+        let range = Range { guest, host, length };
+        match self.first.length {
+            0 => self.first = range,
+            _ => self.others.push(range),
+        }
         Ok(())
     }
 
@@ -109,42 +126,15 @@ impl Nested {
         }
     }
 
-    /// Where the byte at `guest` lies, and how many follow it in one piece.
+    /// Where the byte at `guest` lies, and how many follow it in one piece, itself included.
     #[inline]
     pub fn find(&self, guest: u64) -> Option<(u64, u64)> {
-        let page = self.last.get();
-        let offset = guest.wrapping_sub(page.guest);
-        if offset < page.span {
-            return Some((page.host + offset, page.span - offset));
-        }
-        self.walk(guest)
+        self.first.find(guest).or_else(|| self.find_others(guest))
     }
 
-    // What is mapped stays, so that a page which was found is true for ever.
     #[cold]
-    fn walk(&self, guest: u64) -> Option<(u64, u64)> {
-        if guest >= END {
-            return None;
-        }
-        let mut table = &self.root.0 as *const [u64; 512];
-        // By shifts: the emulator's division is slow.
-        let mut shift = 39;
-        loop {
-            // SAFETY: as in `enter`; entries point to tables of this value.
-            let entry = unsafe { (*table)[(guest >> shift & 511) as usize] };
-            if entry == 0 {
-                return None;
-            }
-            let span = 1 << shift;
-            if entry & LARGE != 0 || span == PAGE {
-                let offset = guest & (span - 1);
-                let host = entry & ADDRESS & !(span - 1);
-                self.last.set(Page { guest: guest - offset, host, span });
-                return Some((host | offset, span - offset));
-            }
-            table = (entry & ADDRESS) as *const [u64; 512];
-            shift -= 9;
-        }
+    fn find_others(&self, guest: u64) -> Option<(u64, u64)> {
+        self.others.iter().find_map(|range| range.find(guest))
     }
 
     /// The 8 bytes of guest memory at `guest`, a multiple of 8; `None` where there is
@@ -202,11 +192,10 @@ mod tests {
         nested.map(0, 5 * GIB, 2 * GIB + TWO_MIB + PAGE).unwrap();
         // Two levels, for the third and the fourth.
         assert_eq!(nested.tables.len(), 3);
-        assert_eq!(nested.find(0), Some((5 * GIB, GIB)));
-        assert_eq!(nested.find(2 * GIB - 1), Some((7 * GIB - 1, 1)));
-        assert_eq!(nested.find(2 * GIB + 5), Some((7 * GIB + 5, TWO_MIB - 5)));
-        assert_eq!(nested.find(2 * GIB + TWO_MIB), Some((7 * GIB + TWO_MIB, PAGE)));
-        assert_eq!(nested.find(2 * GIB + TWO_MIB + PAGE), None);
+        let length = 2 * GIB + TWO_MIB + PAGE;
+        assert_eq!(nested.find(0), Some((5 * GIB, length)));
+        assert_eq!(nested.find(2 * GIB + 5), Some((7 * GIB + 5, TWO_MIB + PAGE - 5)));
+        assert_eq!(nested.find(length), None);
         assert_eq!(nested.find(u64::MAX), None);
     }
 
