@@ -119,7 +119,7 @@ pub struct MachineSpec {
     #[serde(with = "units::duration", alias = "slice")]
     pub quantum: Nanos,
     /// On how many of the host's threads the processors are in guest mode at once; by
-    /// default on one, in turn, which is all that `exact` has.
+    /// default on one for each core. Under `exact` they run in turn, on one.
     pub threads: Option<u32>,
     /// Whether time may be set back for a drive faster than the guest.
     pub rewind: bool,

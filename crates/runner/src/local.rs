@@ -157,9 +157,11 @@ pub fn run(
     }
     let first = &plan.machines.first().context("there is no machine")?.spec;
     let quantum = first.quantum;
-    let threads = match plan.repeatable {
-        true => 1,
-        false => first.threads.map_or(1, |threads| threads as usize),
+    let threads = match (plan.repeatable, first.threads) {
+        (true, _) => 1,
+        (false, Some(threads)) => threads as usize,
+        // As many as there are cores; more than there are processors do no harm.
+        (false, None) => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let mut events = Drained { stream: stream.clone().unwrap_or_default(), events };
     let outcome = stasis_machine::run(
