@@ -23,7 +23,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test slow-test fuzz test-on python-test test-packages conformance bench docs install package clean
+.PHONY: help setup build guest demo test lint unit-test system-test slow-test fuzz test-intel test-on python-test test-packages conformance bench docs install package clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ FUZZ_CASES = 200000
 fuzz: ## Try FUZZ_CASES inputs on each parser of what a guest or a client says, on the stable toolchain; crates/*/fuzz has the same for cargo-fuzz
 	STASIS_FUZZ_CASES=$(FUZZ_CASES) $(TEST) --test hostile
 	STASIS_FUZZ_CASES=$$(($(FUZZ_CASES) / 100)) $(TEST) --test bad --test clients
+
+test-intel: guest ## The engine kvm on Intel's VMX, in a processor that Bochs emulates; some minutes each (PROCESSORS= some of `scripts/test-intel STASIS list`)
+	@scripts/test-intel $(STASIS) $(PROCESSORS)
 
 test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
 	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]
