@@ -117,8 +117,15 @@ impl Shared {
     pub fn new(spec: &SchedulerSpec, lower: Box<dyn Layer>) -> Self {
         let scheduled = Scheduled::new(spec, lower);
         let (owners, members, loads) = (Vec::new(), Vec::new(), Vec::new());
-        let inner =
-            Inner { scheduled, spec: *spec, owners, members, loads, done: Vec::new(), now: 0 };
+        let inner = Inner {
+            scheduled,
+            spec: spec.clone(),
+            owners,
+            members,
+            loads,
+            done: Vec::new(),
+            now: 0,
+        };
         Self(Rc::new(RefCell::new(inner)))
     }
 

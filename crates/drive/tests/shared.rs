@@ -100,7 +100,7 @@ fn a_disk_is_a_place_of_its_own() {
 #[test]
 fn a_covering_disks_flush_waits_for_what_was_written_before() {
     let mut alone = 0;
-    for (kind, _) in KINDS {
+    for kind in KINDS.iter().map(|kind| kind.name) {
         let run = |covering: bool| {
             let (recorder, history) = history::record(drive());
             let spec = SchedulerSpec { depth: 2, ..spec(kind) };
@@ -158,7 +158,7 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
 /// a workload got is counted.
 #[test]
 fn workloads_go_on_beside_a_disk_whoever_looks_when() {
-    for (kind, _) in KINDS {
+    for kind in KINDS.iter().map(|kind| kind.name) {
         let run = |late: u64| {
             let shared = Shared::new(&spec(kind), drive());
             let region = Region { offset: 0, length: PART };

@@ -6,10 +6,10 @@
 //! and its own cost has passed; a write with FUA likewise, for itself and what
 //! is before it. What is overwritten in the cache is written out twice.
 
-use stasis_block::{Command, Operation};
+use stasis_block::{CacheKind, Command, Model, Operation, PowerLoss, SECTOR};
 use stasis_clock::Nanos;
 
-use crate::latency::Latency;
+use crate::latency::{Independent, Latency};
 use crate::random::{Random, Span};
 use crate::rate::TimePerByte;
 use crate::spec::CacheSpec;
@@ -84,6 +84,30 @@ impl<L: Latency> Latency for Cached<L> {
         };
         self.ended_at = self.ended_at.max(end);
         end - now
+    }
+}
+
+/// A model in closed form, behind a write cache if it has one; `plp`: what it
+/// acknowledges survives a power cut.
+pub(crate) fn behind(
+    cache: Option<&CacheSpec>,
+    plp: bool,
+    latency: impl Latency + 'static,
+    parallelism: Option<u32>,
+    seed: u64,
+) -> Box<dyn Model> {
+    match cache {
+        None => {
+            let known = if plp { CacheKind::Protected } else { CacheKind::Unbounded };
+            let power_loss = PowerLoss::new(known, SECTOR);
+            Box::new(Independent::new(latency, parallelism).with_power_loss(power_loss))
+        }
+        Some(cache) => {
+            let cached = Cached::new(latency, cache, seed);
+            let power_loss = PowerLoss::new(CacheKind::Volatile(cache.size), SECTOR);
+            let model = Independent::new(cached, parallelism).with_barrier(cache.barrier);
+            Box::new(model.with_power_loss(power_loss))
+        }
     }
 }
 

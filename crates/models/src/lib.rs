@@ -11,6 +11,7 @@
 //!   closed form;
 //! - [`ModelSpec`]: a model as an experiment writes it, from which it is built;
 //!   the form is documented in [`spec`];
+//! - [`kinds`]: the kinds of model that descriptions can name, and what a new one implements;
 //! - [`NAMED`]: the named models, with their figures and sources;
 //! - [`Sheet`]: what a model delivers, in the figures of a data sheet;
 //! - [`profile`]: the file format of measured drives, and [`calibrate`], which
@@ -19,29 +20,30 @@
 
 mod cached;
 pub mod calibrate;
-pub mod card;
-pub mod disk;
 mod distribution;
 mod empirical;
+pub mod kinds;
 mod latency;
 mod named;
 pub mod profile;
 mod random;
 mod rate;
-pub mod rated;
 mod sheet;
 pub mod spec;
 
-pub use card::{Card, CardSpec};
-pub use disk::{Disk, DiskSpec, Queue};
 pub use distribution::Interpolation;
 pub use empirical::Empirical;
+pub use kinds::card::{Card, CardSpec};
+pub use kinds::disk::{Disk, DiskSpec, Queue};
+pub use kinds::rated::{Rated, RatedLatency, RatedSpec, Rating};
+pub use kinds::{
+    FixedSpec, Kind, NullSpec, Parameters, ProfileSpec, Registered, SpansSpec, UniformSpec, KINDS,
+};
 pub use latency::{Independent, Latency, Spans};
 pub use named::{find, NamedModel, NAMED};
 pub use profile::Profile;
 pub use random::{Span, SpanError};
 pub use rate::{Rate, RateError};
-pub use rated::Rated;
 pub use sheet::{Figures, Sheet};
-pub use spec::{BuildContext, BuildError, ModelSpec, ModelTable, ResolveError, SpecError};
+pub use spec::{BuildContext, BuildError, CacheSpec, ModelSpec, Problem, ResolveError, SpecError};
 pub use stasis_block::{Completion, Model};

@@ -9,13 +9,14 @@ mod flash;
 use stasis_block::{Link, Operation};
 use stasis_clock::{Nanos, MICROSECOND};
 
-use crate::card::CardSpec;
-use crate::disk::DiskSpec;
 use crate::distribution::Interpolation;
+use crate::kinds::card::CardSpec;
+use crate::kinds::disk::DiskSpec;
+use crate::kinds::rated::{RatedLatency, RatedSpec, Rating};
+use crate::kinds::{Kind, NullSpec, ProfileSpec, SpansSpec, UniformSpec};
 use crate::profile::{Block, Observed, Profile};
 use crate::random::Span;
 use crate::rate::Rate;
-use crate::spec::{ModelTable, ProfileSpec, RatedLatency, RatedSpec, Rating, SpansSpec};
 
 /// A model with a name.
 #[derive(Debug, Clone, Copy)]
@@ -34,12 +35,12 @@ pub struct NamedModel {
     pub source: &'static str,
     /// What the source does not say, and what is taken instead.
     pub assumptions: &'static str,
-    make: fn() -> ModelTable,
+    make: fn() -> Kind,
 }
 
 impl NamedModel {
     /// What the model is made of.
-    pub fn table(&self) -> ModelTable {
+    pub fn kind(&self) -> Kind {
         (self.make)()
     }
 
@@ -73,7 +74,7 @@ pub(crate) fn names_of_kind(
 ) -> impl Iterator<Item = (&'static str, &'static NamedModel)> + '_ {
     let all = NAMED.iter().map(|named| named.name).chain(FORMER.iter().map(|former| former.0));
     let known = all.filter_map(|name| Some((name, find(name)?)));
-    known.filter(move |(_, named)| named.table().kind() == kind)
+    known.filter(move |(_, named)| named.kind().name() == kind)
 }
 
 /// The publication that the first four models are from.
@@ -91,7 +92,7 @@ pub static NAMED: &[NamedModel] = &[
         year: None,
         source: "by definition",
         assumptions: "",
-        make: || ModelTable::Null,
+        make: || Kind::of(NullSpec {}),
     },
     NamedModel {
         name: "dcpmm",
@@ -126,11 +127,11 @@ pub static NAMED: &[NamedModel] = &[
         source: "Bona et al., \"Freezing time\" (2020), section 5.2, Fig. 7",
         assumptions: "uniform; writes from 50 us on; flush, discard and write-zeroes as writes; 480 GB",
         make: || {
-            ModelTable::Uniform(SpansSpec {
+            Kind::of(UniformSpec(SpansSpec {
                 read: Some(micros(200, 400)),
                 write: Some(micros(50, 200)),
                 ..SpansSpec::default()
-            })
+            }))
         },
     },
     NamedModel {
@@ -334,20 +335,12 @@ fn rating(latency: RatedLatency, iops: u64, megabytes: u64) -> Rating {
 
 /// A drive that loses nothing of what it acknowledged: no volatile cache, or one
 /// with power-loss protection.
-fn rated(read: Rating, write: Rating, flush: Nanos) -> ModelTable {
+fn rated(read: Rating, write: Rating, flush: Nanos) -> Kind {
     let (flush, discard) = (Span::fixed(flush), Span::fixed(flush));
-    ModelTable::Rated(Box::new(RatedSpec {
-        read,
-        write,
-        flush,
-        discard,
-        write_zeroes: None,
-        cache: None,
-        plp: true,
-    }))
+    Kind::of(RatedSpec { read, write, flush, discard, write_zeroes: None, cache: None, plp: true })
 }
 
-fn dcpmm() -> ModelTable {
+fn dcpmm() -> Kind {
     const TABLE_2: [(f64, f64); 19] = [
         (0.0, 1614.0),
         (1.0, 1768.0),
@@ -376,17 +369,17 @@ fn dcpmm() -> ModelTable {
     // A sixth of what six modules reach.
     profile.bandwidth.insert(Operation::Read, 39_400_000_000 / 6);
     profile.bandwidth.insert(Operation::Write, 13_900_000_000 / 6);
-    ModelTable::Profile(Box::new(ProfileSpec {
+    Kind::of(ProfileSpec {
         profile: Some(profile),
         flush: Some(Span::default()),
         discard: Some(Span::default()),
         // What the module has taken is in the power-fail protected domain.
         plp: true,
         ..ProfileSpec::default()
-    }))
+    })
 }
 
-fn jpt39c() -> ModelTable {
+fn jpt39c() -> Kind {
     let basic = DiskSpec::new(
         1_000_000_000_000,
         7200,
@@ -394,16 +387,16 @@ fn jpt39c() -> ModelTable {
         1_580 * MICROSECOND,
         8_200 * MICROSECOND,
     );
-    ModelTable::Disk(Box::new(DiskSpec {
+    Kind::of(DiskSpec {
         interface_rate: Rate::per_second(300_000_000),
         write_cache: 32 << 20,
         write_cache_extents: 16,
         read_ahead: 1 << 20,
         ..basic
-    }))
+    })
 }
 
-fn mk6006gah() -> ModelTable {
+fn mk6006gah() -> Kind {
     let basic = DiskSpec::new(
         60_000_000_000,
         4200,
@@ -411,7 +404,7 @@ fn mk6006gah() -> ModelTable {
         3_000 * MICROSECOND,
         11_700 * MICROSECOND,
     );
-    ModelTable::Disk(Box::new(DiskSpec {
+    Kind::of(DiskSpec {
         interface_rate: Rate::per_second(10_000_000),
         write_cache: 1 << 20,
         write_cache_extents: 16,
@@ -420,15 +413,15 @@ fn mk6006gah() -> ModelTable {
         // ATA without native queueing.
         queue_depth: 1,
         ..basic
-    }))
+    })
 }
 
 /// A card: of reads and writes what they take before their transfer (us) and
 /// its rate; units that can be open, and what closing one takes (us).
-fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> ModelTable {
+fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> Kind {
     let [read, write] = before.map(|us| Span::fixed(us * MICROSECOND));
     let [read_rate, write_rate] = rates.map(Rate::per_second);
-    ModelTable::Card(Box::new(CardSpec {
+    Kind::of(CardSpec {
         read,
         read_rate,
         write,
@@ -438,10 +431,10 @@ fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> Model
         close: Span::fixed(close * MICROSECOND),
         flush: Span::default(),
         discard: Span::default(),
-    }))
+    })
 }
 
-fn ultrastar_hc310() -> ModelTable {
+fn ultrastar_hc310() -> Kind {
     let basic = DiskSpec::new(
         6_000_000_000_000,
         7200,
@@ -449,11 +442,11 @@ fn ultrastar_hc310() -> ModelTable {
         230 * MICROSECOND,
         7_400 * MICROSECOND,
     );
-    ModelTable::Disk(Box::new(DiskSpec {
+    Kind::of(DiskSpec {
         // The difference between the average seeks of writes and reads.
         write_settle: 800 * MICROSECOND,
         write_cache: 192 << 20,
         read_ahead: 2 << 20,
         ..basic
-    }))
+    })
 }

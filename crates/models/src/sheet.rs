@@ -4,7 +4,6 @@ use stasis_block::{Command, Model, Operation};
 use stasis_clock::{Nanos, SECOND};
 
 use crate::spec::{BuildContext, BuildError, ModelSpec};
-use crate::ModelTable;
 
 /// Commands for each figure.
 const COMMANDS: usize = 2_000;
@@ -45,12 +44,10 @@ impl Sheet {
     /// # Errors
     /// [`BuildError`] if it cannot be built.
     pub fn of(spec: &ModelSpec) -> Result<Self, BuildError> {
-        let capacity = match spec.table() {
-            // Blocks as many as the size needs: any size is as fast.
-            ModelTable::Flash(_) => ANY_SIZE,
-            _ => spec.capacity().unwrap_or(ANY_SIZE),
-        };
-        let filling = matches!(spec.table(), ModelTable::Flash(_));
+        let filling = spec.kind().is::<stasis_flash::Spec>();
+        // A flash drive has blocks as many as its size needs: any size is as fast.
+        let own = spec.capacity().filter(|_| !filling);
+        let capacity = own.unwrap_or(ANY_SIZE);
         let drive = |operation, length, depth| {
             let mut model = spec.build(&BuildContext { seed: 1, capacity, path: 0 })?;
             let count = match (filling, operation, depth) {

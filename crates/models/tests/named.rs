@@ -5,7 +5,7 @@ mod common;
 use common::{build, percentile, run};
 use stasis_block::Command;
 use stasis_block::Operation::{Flush, Read, Write};
-use stasis_models::{ModelSpec, ModelTable, NAMED};
+use stasis_models::{DiskSpec, ModelSpec, RatedLatency, RatedSpec, NAMED};
 
 /// Table 2 of the publication, in ns.
 const TABLE_2: [(f64, u64); 17] = [
@@ -87,9 +87,9 @@ fn rated_drives_meet_their_data_sheets() {
     let mut drives = 0;
     for named in NAMED {
         let spec = ModelSpec::parse(named.name).unwrap();
-        let ModelTable::Rated(rated) = spec.table().clone() else { continue };
+        let Some(rated) = spec.kind().get::<RatedSpec>() else { continue };
         drives += 1;
-        for (operation, rating) in [(Read, rated.read), (Write, rated.write)] {
+        for (operation, rating) in [(Read, &rated.read), (Write, &rated.write)] {
             let measure = |length, count, depth| {
                 let mut model = build(named.name, 0);
                 run(model.as_mut(), operation, length, (count, depth), 0)
@@ -104,8 +104,8 @@ fn rated_drives_meet_their_data_sheets() {
             };
             let (mut latencies, _) = measure(4096, 20_000, 1);
             let latency = match &rating.latency {
-                stasis_models::spec::RatedLatency::Span(span) => span.min(),
-                stasis_models::spec::RatedLatency::Percentiles(points) => points[0].1.min(),
+                RatedLatency::Span(span) => span.min(),
+                RatedLatency::Percentiles(points) => points[0].1.min(),
             };
             // A sustained rate below 1 / latency is seen at depth 1 already.
             let slot = 1_000_000_000 / rating.iops;
@@ -145,12 +145,11 @@ fn the_850_pro_takes_its_time_for_an_fsync() {
 fn volatile_caches_and_barriers_are_known() {
     let mut with_barrier = Vec::new();
     for named in NAMED {
-        let cache = match named.spec().table() {
-            ModelTable::Rated(rated) => rated.cache.as_ref().map_or(0, |cache| cache.size),
-            ModelTable::Disk(disk) => disk.write_cache,
-            ModelTable::Flash(flash) if !flash.plp => flash.buffer,
-            _ => 0,
-        };
+        let kind = named.kind();
+        let rated = kind.get::<RatedSpec>().and_then(|rated| Some(rated.cache.as_ref()?.size));
+        let disk = kind.get::<DiskSpec>().map(|disk| disk.write_cache);
+        let flash = kind.get::<stasis_flash::Spec>().filter(|flash| !flash.plp);
+        let cache = rated.or(disk).or(flash.map(|flash| flash.buffer)).unwrap_or(0);
         let volatile = ["samsung-970-evo", "samsung-980-pro", "850-pro", "samsung-870-evo"]
             .contains(&named.name)
             || ["jpt39c", "mk6006gah", "ultrastar-hc310", "flash-tlc", "mqsim-mlc"]

@@ -29,7 +29,7 @@ fn spec(index: usize) -> ModelSpec {
 
 fn run(spec: &ModelSpec, seed: u64, commands: &[(Command, u64)]) -> (Vec<u64>, Vec<Completion>) {
     // What a flash SSD does grows with what a command covers.
-    let capacity = if spec.table().kind() == "flash" { 1 << 22 } else { 1 << 30 };
+    let capacity = if spec.kind().needs_capacity() { 1 << 22 } else { 1 << 30 };
     let mut model = spec.build(&BuildContext { seed, capacity, path: 900 }).unwrap();
     let (mut now, mut submitted, mut done) = (0, Vec::new(), Vec::new());
     for (tag, (command, pause)) in commands.iter().enumerate() {

@@ -1,47 +1,13 @@
-//! Commands about whether blocks can be read: Verify and Write Uncorrectable
-//! (NVMe 1.4 sections 6.14 and 6.16).
+//! Whether blocks can be read and written: what Write Uncorrectable has marked.
 
-use stasis_block::{Command, Operation};
+use stasis_block::Operation;
 
-use crate::command::SubmissionEntry;
 use crate::controller::Controller;
-use crate::io::{extent_of, Extent};
-use crate::slots::{CommandId, Owner, Slot};
-use crate::status::{Failure, Outcome, StatusCode};
+use crate::io::Extent;
+use crate::slots::Slot;
+use crate::status::{Failure, StatusCode};
 
 impl Controller {
-    /// Verify: the drive reads the blocks, and nothing is transferred.
-    pub(crate) fn verify(
-        &mut self,
-        queue: u16,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let extent = extent_of(self.io_namespace(command.nsid)?, command)?;
-        self.check_readable(command.nsid, &extent)?;
-        let fua = self.is_forced(command, Operation::Verify);
-        let verify =
-            Command { fua, ..Command::new(Operation::Verify, extent.offset, extent.length) };
-        let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
-        let slot = Slot::new(owner, &verify, command.nsid, extent.lba);
-        self.request(queue, slot, verify);
-        Ok(Outcome::Pending)
-    }
-
-    /// Write Uncorrectable: the blocks cannot be read until they are written.
-    pub(crate) fn write_uncorrectable(
-        &mut self,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let extent = extent_of(self.writable_namespace(command.nsid)?, command)?;
-        self.check_zones(command.nsid, Operation::Write, &extent)?;
-        let marks = self.namespaces.marks_mut(command.nsid);
-        if !marks.is_some_and(|marks| marks.insert(extent.range())) {
-            return Err(StatusCode::InternalError.into());
-        }
-        self.enter_zones(command.nsid, Operation::Write, extent.offset, extent.length);
-        Ok(Outcome::Done(0))
-    }
-
     /// Whether the blocks can be read: none is marked as uncorrectable.
     pub(crate) fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let marks = self.namespaces.marks(nsid).filter(|marks| !marks.is_empty());

@@ -3,27 +3,12 @@
 use stasis_block::{Command, Operation};
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands;
 use crate::config::Namespace;
 use crate::controller::{Controller, Request};
 use crate::slots::{CommandId, Owner, Purpose, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::zoned;
 use crate::Memory;
-
-/// Opcodes (section 6, "Opcodes for NVM Commands").
-pub mod opcode {
-    pub const FLUSH: u8 = 0x00;
-    pub const WRITE: u8 = 0x01;
-    pub const READ: u8 = 0x02;
-    pub const WRITE_UNCORRECTABLE: u8 = 0x04;
-    pub const COMPARE: u8 = 0x05;
-    pub const WRITE_ZEROES: u8 = 0x08;
-    pub const DATASET_MANAGEMENT: u8 = 0x09;
-    pub const VERIFY: u8 = 0x0c;
-    pub const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
-    pub const COPY: u8 = 0x19;
-    pub const IO_MANAGEMENT_SEND: u8 = 0x1d;
-}
 
 /// NSID that stands for all namespaces (section 6.1).
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
@@ -84,27 +69,13 @@ impl Controller {
         if self.zoned(command.nsid).is_some() && !self.registers.has_all_command_sets() {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
-        if command.opcode != opcode::FLUSH && self.chunks(command.nsid).is_some() {
-            return self.execute_ocssd(memory, queue, command);
-        }
-        match command.opcode {
-            opcode::FLUSH => self.flush(queue, command),
-            opcode::READ => self.transfer(memory, queue, command, Transfer::Read),
-            opcode::WRITE => self.transfer(memory, queue, command, Transfer::Write),
-            opcode::WRITE_UNCORRECTABLE => self.write_uncorrectable(command),
-            opcode::COMPARE => self.transfer(memory, queue, command, Transfer::Compare),
-            opcode::WRITE_ZEROES => self.write_zeroes(queue, command),
-            opcode::DATASET_MANAGEMENT => self.dataset_management(memory, queue, command),
-            opcode::VERIFY => self.verify(queue, command),
-            opcode::COPY => self.copy(memory, queue, command),
-            zoned::opcode::ZONE_MANAGEMENT_SEND => {
-                self.zone_management_send(memory, queue, command)
-            }
-            zoned::opcode::ZONE_MANAGEMENT_RECEIVE => self.zone_management_receive(memory, command),
-            zoned::opcode::ZONE_APPEND => self.zone_append(memory, queue, command),
-            opcode::IO_MANAGEMENT_RECEIVE => self.io_management_receive(memory, command),
-            opcode::IO_MANAGEMENT_SEND => self.io_management_send(memory, command),
-            _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+        let table = match self.chunks(command.nsid) {
+            None => &commands::IO,
+            Some(_) => &commands::OPEN_CHANNEL,
+        };
+        match table.find(command.opcode) {
+            Some(known) => (known.execute)(self, memory, queue, command),
+            None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
     }
 
@@ -123,27 +94,8 @@ impl Controller {
         Ok(namespace)
     }
 
-    /// Flush (section 6.8), of one namespace or of all.
-    fn flush(&mut self, queue: u16, command: &SubmissionEntry) -> Result<Outcome, Failure> {
-        let id = CommandId { sq: queue, cid: command.cid };
-        if command.nsid == ALL_NAMESPACES {
-            let count = self.config.namespaces.len() as u32;
-            for nsid in 1..=count {
-                self.io_namespace(nsid)?;
-            }
-            let group = self.slots.insert_group(id, count, false);
-            for nsid in 1..=count {
-                self.request_flush(queue, nsid, Owner::Part { group, part: nsid - 1 });
-            }
-        } else {
-            self.io_namespace(command.nsid)?;
-            self.request_flush(queue, command.nsid, Owner::Command(id));
-        }
-        Ok(Outcome::Pending)
-    }
-
     /// Read, Write and Compare (sections 6.9, 6.15 and 6.6).
-    fn transfer(
+    pub(crate) fn transfer(
         &mut self,
         memory: &dyn Memory,
         queue: u16,
@@ -216,20 +168,6 @@ impl Controller {
         let slot =
             Slot { purpose, bytes, segments, ..Slot::new(owner, &command, nsid, extent.lba) };
         self.send_request(queue, slot, command, data);
-        Ok(Outcome::Pending)
-    }
-
-    /// Write Zeroes (section 6.17).
-    fn write_zeroes(&mut self, queue: u16, command: &SubmissionEntry) -> Result<Outcome, Failure> {
-        let namespace = self.writable_namespace(command.nsid)?;
-        let extent = extent_of(namespace, command)?;
-        self.check_writable(command.nsid, &extent)?;
-        let operation = Operation::WriteZeroes;
-        let fua = self.is_forced(command, operation);
-        let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
-        let zeroes = Command { fua, ..Command::new(operation, extent.offset, extent.length) };
-        let slot = Slot::new(owner, &zeroes, command.nsid, extent.lba);
-        self.request(queue, slot, zeroes);
         Ok(Outcome::Pending)
     }
 

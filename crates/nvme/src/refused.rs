@@ -3,16 +3,16 @@
 use stasis_block::{Command, Operation, Refused};
 
 use crate::command::SubmissionEntry;
+use crate::commands;
 use crate::controller::Controller;
-use crate::io::opcode;
 use crate::status::StatusCode;
-use crate::zoned;
 
 impl Controller {
     /// Notes that a command of an I/O queue was refused. What would have been no I/O, such
     /// as a report of zones, is not noted.
     pub(crate) fn note_refused(&mut self, queue: u16, entry: &SubmissionEntry, code: StatusCode) {
-        let Some(operation) = operation(entry.opcode).filter(|_| queue != 0) else { return };
+        let known = commands::IO.find(entry.opcode).filter(|_| queue != 0);
+        let Some(operation) = known.and_then(|known| known.counts_as) else { return };
         if !self.outgoing.keeps_refused() {
             return;
         }
@@ -31,18 +31,4 @@ impl Controller {
         }
         self.outgoing.refuse(Refused { queue, command, code: code as u16 });
     }
-}
-
-/// What a command asks of a drive, if it asks something.
-fn operation(code: u8) -> Option<Operation> {
-    Some(match code {
-        opcode::READ | opcode::COMPARE => Operation::Read,
-        opcode::WRITE | zoned::opcode::ZONE_APPEND => Operation::Write,
-        opcode::FLUSH => Operation::Flush,
-        opcode::WRITE_ZEROES => Operation::WriteZeroes,
-        opcode::DATASET_MANAGEMENT => Operation::Discard,
-        opcode::VERIFY => Operation::Verify,
-        opcode::COPY => Operation::Copy,
-        _ => return None,
-    })
 }

@@ -40,8 +40,8 @@ impl<'a> Drives<'a> {
             let of = || format!("drive {}", drive.name);
             let pieces = drives.pieces(number, drive).with_context(of)?;
             let layer = drives.build(drive, pieces).with_context(of)?;
-            let scheduler = drive.scheduler.context("a shared drive has a scheduler")?;
-            drives.shared.push(Shared::new(&scheduler, layer));
+            let scheduler = drive.scheduler.as_ref().context("a shared drive has a scheduler")?;
+            drives.shared.push(Shared::new(scheduler, layer));
         }
         for (index, load) in plan.workloads.iter().enumerate() {
             let place = &load.place;

@@ -13,7 +13,7 @@ use stasis_crash::{Head, HeadDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest_image::Guest;
 use stasis_media::{Medium, MediumSpec};
-use stasis_models::{ModelSpec, ModelTable};
+use stasis_models::ModelSpec;
 
 use crate::engine::RunError;
 use crate::event::Tell;
@@ -165,8 +165,7 @@ impl<'a> Setting<'a> {
         job.together = !experiment.machine.several().is_empty();
         job.coordinate = spec.coordinate;
         job.idles = spec.disks.iter().any(|disk| {
-            let seeks =
-                |at: usize| matches!(experiment.drives[at].model.table(), ModelTable::Disk(_));
+            let seeks = |at: usize| experiment.drives[at].model.kind().seeks();
             experiment.drive_named(&disk.on).is_ok_and(seeks)
         });
         job.scheduler = spec.guest_scheduler.clone().unwrap_or_default();
@@ -262,7 +261,7 @@ impl<'a> Setting<'a> {
             placement: spec.placement,
             zones: spec.zones.clone(),
             physical: spec.physical.clone(),
-            scheduler: spec.scheduler,
+            scheduler: spec.scheduler.clone(),
             on: None,
         };
         if let MediumSpec::Qcow2 { settings, .. } = &spec.medium {

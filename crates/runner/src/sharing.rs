@@ -9,7 +9,7 @@ use stasis_experiment::{
     jobs_of_pattern, DiskSpec, Experiment, MachineSpec, PlacementSpec, TenantSpec, WorkloadSpec,
 };
 use stasis_media::MediumSpec;
-use stasis_scheduler::{Kind, SchedulerSpec};
+use stasis_scheduler::{Kind, NoneSpec, SchedulerSpec};
 use stasis_workload::{Direction, JobFile, Load};
 
 use crate::media::{absolute, check_order, Held};
@@ -206,7 +206,8 @@ impl<'a> Sharing<'a> {
         shared
             .map(|Drive { planned, .. }| {
                 // Without a scheduler each request goes to the drive as it comes.
-                let all = SchedulerSpec { kind: Kind::None, depth: u32::from(u16::MAX) };
+                let kind = Kind::of(NoneSpec {});
+                let all = SchedulerSpec { kind, depth: u32::from(u16::MAX) };
                 let scheduler = Some(planned.scheduler.unwrap_or(all));
                 PlannedDrive { scheduler, ..planned }
             })

@@ -89,7 +89,7 @@ fn map_cost(queues: u32) -> f64 {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let mut lines = KINDS.map(|(name, _)| (name, name, false)).to_vec();
+    let mut lines = KINDS.iter().map(|kind| (kind.name, kind.name, false)).collect::<Vec<_>>();
     lines.push(("bfq, budgets of 4 KiB", "bfq", true));
     lines.push(("a sorted map alone", "", false));
     lines.retain(|line| words.is_empty() || words.iter().any(|word| line.0.starts_with(word)));

@@ -6,17 +6,14 @@
 //! per request once its queues have been as full as they get.
 //!
 //! [`SchedulerSpec`] names and builds one; [`Dispatcher`] puts it before a drive and
-//! bounds how many requests the drive holds. `docs/reference/schedulers.md`
+//! bounds how many requests the drive holds; [`kinds`] has the kinds, and what a new one implements. `docs/reference/schedulers.md`
 //! describes each with its constants and their sources.
 
 mod anticipation;
-pub mod bfq;
-mod cfq;
-mod clook;
 mod clook_queue;
-mod deadline;
 mod dispatcher;
-mod none;
+pub mod kinds;
+mod plain_queues;
 mod pool;
 mod priority;
 mod queues;
@@ -24,15 +21,14 @@ mod share;
 mod spec;
 mod tree_arena;
 
-pub use bfq::help::Help;
-pub use bfq::{Bfq, BfqSpec};
-pub use cfq::{Cfq, CfqSpec};
-pub use clook::Clook;
-pub use deadline::{Deadline, DeadlineSpec};
 pub use dispatcher::Dispatcher;
-pub use none::Unordered;
+pub use kinds::bfq::help::Help;
+pub use kinds::{
+    Bfq, BfqSpec, Cfq, CfqSpec, Clook, ClookSpec, Deadline, DeadlineSpec, Kind, NoneSpec,
+    Parameters, Registered, Unordered, KINDS,
+};
 pub use priority::{Class, Priority};
-pub use spec::{Kind, SchedulerSpec, SpecError, KINDS};
+pub use spec::{SchedulerSpec, SpecError};
 
 use stasis_block::{Command, Operation, Tag};
 use stasis_clock::Nanos;

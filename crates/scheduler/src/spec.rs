@@ -7,42 +7,18 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{json, Map, Value};
-use stasis_clock::Nanos;
-use stasis_config::{self as config, guess, listed, read, tagged, ReadError, Tag};
+use stasis_config::{self as config, guess, listed, read, ReadError, Tag};
 
-use crate::{Bfq, BfqSpec, Cfq, CfqSpec, Clook, Deadline, DeadlineSpec, Scheduler, Unordered};
-
-/// Every kind's name, and what it does.
-pub const KINDS: [(&str, &str); 5] = [
-    ("bfq", "weighted shares of the sectors, low latency for what somebody waits for, and help"),
-    ("cfq", "slices of time in turn"),
-    ("deadline", "sweeps in batches, and nothing waits much longer than its deadline"),
-    ("clook", "one sweep over all requests"),
-    ("none", "in the order of arrival"),
-];
+use crate::kinds::{counts, Kind, Registered, KINDS};
+use crate::Scheduler;
 
 /// The key of [`SchedulerSpec::depth`].
 const DEPTH: &str = "depth";
 
-/// A scheduler's kind and its parameters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
-    /// Budget fair queueing.
-    Bfq(BfqSpec),
-    /// Slices of time.
-    Cfq(CfqSpec),
-    /// Batches and deadlines.
-    Deadline(DeadlineSpec),
-    /// One sweep.
-    Clook,
-    /// Order of arrival.
-    None,
-}
-
 /// A scheduler before a drive.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerSpec {
-    /// Which one.
+    /// Which one, with its parameters.
     pub kind: Kind,
     /// How many requests the drive holds at once. With 1, the scheduler alone
     /// decides the order, as with the memory cards and disks of the publication;
@@ -88,107 +64,8 @@ pub enum SpecError {
     },
 }
 
-impl Kind {
-    fn of_name(word: &str) -> Result<Self, SpecError> {
-        Ok(match word {
-            "bfq" => Self::Bfq(BfqSpec::default()),
-            "cfq" => Self::Cfq(CfqSpec::default()),
-            "deadline" => Self::Deadline(DeadlineSpec::default()),
-            "clook" => Self::Clook,
-            "none" => Self::None,
-            _ => {
-                let guess = guess(word, KINDS.iter().map(|(name, _)| *name));
-                return Err(SpecError::Kind { word: word.into(), guess });
-            }
-        })
-    }
-
-    /// Its name in experiments.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Bfq(_) => "bfq",
-            Self::Cfq(_) => "cfq",
-            Self::Deadline(_) => "deadline",
-            Self::Clook => "clook",
-            Self::None => "none",
-        }
-    }
-
-    /// Reads the parameters of the kind.
-    fn read(&mut self, table: Value) -> Result<(), ReadError> {
-        match self {
-            Self::Bfq(spec) => *spec = read(table)?,
-            Self::Cfq(spec) => *spec = read(table)?,
-            Self::Deadline(spec) => *spec = read(table)?,
-            Self::Clook | Self::None => _ = read::<NoParameters>(table)?,
-        }
-        Ok(())
-    }
-
-    fn write(&self) -> Result<Value, serde_json::Error> {
-        match self {
-            Self::Bfq(spec) => serde_json::to_value(spec),
-            Self::Cfq(spec) => serde_json::to_value(spec),
-            Self::Deadline(spec) => serde_json::to_value(spec),
-            Self::Clook | Self::None => serde_json::to_value(NoParameters {}),
-        }
-    }
-
-    /// Whether the parameters are within their ranges.
-    fn check(&self) -> Result<(), Problem> {
-        match self {
-            Self::Bfq(spec) => {
-                lasts("budget_timeout", spec.budget_timeout)?;
-                lasts("expire_sync", spec.expire_sync)?;
-                lasts("expire_async", spec.expire_async)?;
-                counts("raise", spec.raise, RAISE_MAX)?;
-                counts("help_raise", spec.help_raise, RAISE_MAX)
-            }
-            Self::Cfq(spec) => {
-                lasts("slice_sync", spec.slice_sync)?;
-                lasts("slice_async", spec.slice_async)?;
-                lasts("expire_sync", spec.expire_sync)?;
-                lasts("expire_async", spec.expire_async)
-            }
-            Self::Deadline(spec) => {
-                lasts("read_expire", spec.read_expire)?;
-                lasts("write_expire", spec.write_expire)?;
-                lasts("class_expire", spec.class_expire)?;
-                counts("batch", spec.batch, u32::MAX)?;
-                counts("writes_starved", spec.writes_starved, u32::MAX)
-            }
-            Self::Clook | Self::None => Ok(()),
-        }
-    }
-}
-
-/// A key, and what is wrong with its value.
-type Problem = (&'static str, String);
-
-/// The most that a weight is multiplied by.
-const RAISE_MAX: u32 = 1000;
 /// The most requests that a drive holds: what a queue of NVMe has.
 const DEPTH_MAX: u32 = u16::MAX as u32;
-
-fn lasts(key: &'static str, duration: Nanos) -> Result<(), Problem> {
-    match duration {
-        0 => Err((key, "`0s` is too short: write such as \"100ms\"".into())),
-        _ => Ok(()),
-    }
-}
-
-fn counts(key: &'static str, count: u32, most: u32) -> Result<(), Problem> {
-    if (1..=most).contains(&count) {
-        Ok(())
-    } else {
-        Err((key, format!("`{count}`: write a number from 1 to {most}")))
-    }
-}
-
-/// What `clook` and `none` have.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct NoParameters {}
 
 /// What every scheduler has.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -209,7 +86,7 @@ impl SchedulerSpec {
     /// # Errors
     /// [`SpecError::Kind`], which names the nearest.
     pub fn parse(word: &str) -> Result<Self, SpecError> {
-        Ok(Self { kind: Kind::of_name(word)?, depth: one() })
+        Ok(Self { kind: (registered(word)?.usual)(), depth: one() })
     }
 
     /// Reads a table: `kind`, `depth`, and the parameters of the kind.
@@ -217,21 +94,22 @@ impl SchedulerSpec {
     /// # Errors
     /// [`SpecError`], which names the key.
     pub fn of_table(mut table: Map<String, Value>) -> Result<Self, SpecError> {
-        let mut spec = match table.remove("kind") {
+        let registered = match table.remove("kind") {
             None => return Err(SpecError::Missing),
-            Some(Value::String(word)) => Self::parse(&word)?,
+            Some(Value::String(word)) => registered(&word)?,
             Some(other) => {
                 let (word, guess) = (other.to_string(), String::new());
                 return Err(SpecError::Kind { word, guess });
             }
         };
-        let kind = spec.kind.name();
-        if let Some(depth) = table.remove(DEPTH) {
-            let common = Map::from_iter([(DEPTH.to_owned(), depth)]);
-            let common: Common = read(common.into()).map_err(|error| wrong(kind, &error))?;
-            spec.depth = common.depth;
+        let wrong = |error| wrong(registered.name, &error);
+        let mut depth = one();
+        if let Some(given) = table.remove(DEPTH) {
+            let common = Map::from_iter([(DEPTH.to_owned(), given)]);
+            let common: Common = read(common.into()).map_err(wrong)?;
+            depth = common.depth;
         }
-        spec.kind.read(table.into()).map_err(|error| wrong(kind, &error))?;
+        let spec = Self { kind: (registered.read)(table).map_err(wrong)?, depth };
         spec.check()?;
         Ok(spec)
     }
@@ -244,13 +122,7 @@ impl SchedulerSpec {
 
     /// The scheduler, with no queues.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        match self.kind {
-            Kind::Bfq(spec) => Box::new(Bfq::new(spec)),
-            Kind::Cfq(spec) => Box::new(Cfq::new(spec)),
-            Kind::Deadline(spec) => Box::new(Deadline::new(spec)),
-            Kind::Clook => Box::new(Clook::new()),
-            Kind::None => Box::new(Unordered::new()),
-        }
+        self.kind.build()
     }
 }
 
@@ -275,9 +147,7 @@ impl Serialize for SchedulerSpec {
         let mut table = Map::new();
         table.insert("kind".into(), self.kind.name().into());
         table.insert(DEPTH.into(), self.depth.into());
-        if let Value::Object(own) = self.kind.write().map_err(S::Error::custom)? {
-            table.extend(own);
-        }
+        table.extend(self.kind.table().map_err(S::Error::custom)?);
         table.serialize(serializer)
     }
 }
@@ -317,23 +187,14 @@ impl JsonSchema for SchedulerSpec {
             Some(Value::Object(properties)) => properties,
             _ => Map::new(),
         };
-        let mut of_kind = |kind: Kind, about: &str| {
-            let name = kind.name();
+        let mut tables = Vec::new();
+        for Registered { name, about, schema, .. } in KINDS {
             let tag = Tag { key: "kind", words: &[name], partial: false };
-            let mut schema = match kind {
-                Kind::Bfq(_) => tagged::<BfqSpec>(generator, &tag, &common),
-                Kind::Cfq(_) => tagged::<CfqSpec>(generator, &tag, &common),
-                Kind::Deadline(_) => tagged::<DeadlineSpec>(generator, &tag, &common),
-                Kind::Clook | Kind::None => tagged::<NoParameters>(generator, &tag, &common),
-            };
-            schema.insert("description".into(), about.into());
+            let mut table = schema(generator, &tag, &common);
+            table.insert("description".into(), (*about).into());
             names.push(json!({ "const": name, "description": about }));
-            schema
-        };
-        let tables: Vec<_> = KINDS
-            .iter()
-            .filter_map(|(name, about)| Some(of_kind(Kind::of_name(name).ok()?, about)))
-            .collect();
+            tables.push(table);
+        }
         json_schema!({
             "description": "A scheduler: its name, or a table with `kind` and its parameters.",
             "anyOf": [{ "type": "string", "oneOf": names }, { "type": "object", "oneOf": tables }]
@@ -341,6 +202,14 @@ impl JsonSchema for SchedulerSpec {
     }
 }
 
+/// The kind of that name.
+fn registered(word: &str) -> Result<&'static Registered, SpecError> {
+    KINDS.iter().find(|kind| kind.name == word).ok_or_else(|| {
+        let guess = guess(word, KINDS.iter().map(|kind| kind.name));
+        SpecError::Kind { word: word.into(), guess }
+    })
+}
+
 fn kinds() -> String {
-    listed(KINDS.iter().map(|(name, _)| *name))
+    listed(KINDS.iter().map(|kind| kind.name))
 }

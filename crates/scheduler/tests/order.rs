@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use stasis_block::{Command, Operation};
 use stasis_clock::{Nanos, MILLISECOND};
 use stasis_scheduler::{
-    Class, Clook, Deadline, DeadlineSpec, Dispatcher, Kind, Priority, QueueId, QueueSpec, Refused,
-    Request, Scheduler, SchedulerSpec, KINDS,
+    BfqSpec, Class, Clook, Deadline, DeadlineSpec, Dispatcher, Kind, Priority, QueueId, QueueSpec,
+    Refused, Registered, Request, Scheduler, SchedulerSpec, KINDS,
 };
 
 fn build(kind: usize) -> Box<dyn Scheduler> {
-    SchedulerSpec::parse(KINDS[kind].0).unwrap().build()
+    SchedulerSpec::parse(KINDS[kind].name).unwrap().build()
 }
 
 fn queue_spec(class: u8, level: u8, weight: Option<u32>) -> QueueSpec {
@@ -128,9 +128,9 @@ proptest! {
         // A queue of weight 1 has waited long enough when all others have had its
         // budget times their weights: with 64 KiB and four of 50, raised by 30, for
         // which a flood of flushes takes longest, that is 200 s.
-        let mut spec = SchedulerSpec::parse(KINDS[kind].0).unwrap();
-        if let Kind::Bfq(bfq) = &mut spec.kind {
-            bfq.max_budget = 64 << 10;
+        let mut spec = SchedulerSpec::parse(KINDS[kind].name).unwrap();
+        if let Some(bfq) = spec.kind.get::<BfqSpec>() {
+            spec.kind = Kind::of(BfqSpec { max_budget: 64 << 10, ..*bfq });
         }
         let mut scheduler = spec.build();
         let mut numbers = Numbers(seed);
@@ -269,7 +269,7 @@ proptest! {
 /// A barrier holds its own queue, and only that.
 #[test]
 fn barriers_hold_their_queue() {
-    for (kind, (name, _)) in KINDS.into_iter().enumerate() {
+    for (kind, Registered { name, .. }) in KINDS.iter().enumerate() {
         let mut dispatcher = Dispatcher::new(build(kind), 8);
         let one = dispatcher.scheduler().create(0, &QueueSpec::default());
         let other = dispatcher.scheduler().create(0, &QueueSpec::default());

@@ -16,12 +16,13 @@ fn read(text: &str) -> Result<SchedulerSpec, String> {
 
 #[test]
 fn words_and_tables_are_read() {
-    for (name, _) in KINDS {
+    for kind in KINDS {
+        let name = kind.name;
         let spec = read(&format!("\"{name}\"")).unwrap();
         assert_eq!((spec.kind.name(), spec.depth), (name, 1));
         assert_eq!(spec.build().name(), name);
-        assert_eq!(read(&format!("{{ kind = \"{name}\" }}")), Ok(spec));
-        let written = toml::to_string(&Drive { scheduler: spec }).unwrap();
+        assert_eq!(read(&format!("{{ kind = \"{name}\" }}")), Ok(spec.clone()));
+        let written = toml::to_string(&Drive { scheduler: spec.clone() }).unwrap();
         assert_eq!(toml::from_str::<Drive>(&written).unwrap().scheduler, spec, "{written}");
     }
     let spec = read(
@@ -37,7 +38,7 @@ fn words_and_tables_are_read() {
         charge_time: false,
         ..BfqSpec::default()
     };
-    assert_eq!(spec, Ok(SchedulerSpec { kind: Kind::Bfq(bfq), depth: 4 }));
+    assert_eq!(spec, Ok(SchedulerSpec { kind: Kind::of(bfq), depth: 4 }));
 }
 
 #[test]

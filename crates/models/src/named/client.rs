@@ -4,9 +4,11 @@
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
 
 use super::{fixed, rating, sold_as, NamedModel, LINK};
+use crate::kinds::rated::RatedSpec;
+use crate::kinds::Kind;
 use crate::random::Span;
 use crate::rate::Rate;
-use crate::spec::{CacheSpec, ModelTable, RatedSpec};
+use crate::spec::CacheSpec;
 
 /// Of client drives, whose data sheets give rates but no latencies.
 const CLIENT: &str =
@@ -123,7 +125,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
 /// IOPS at queue depth 1, IOPS, and MB/s.
 type Figures = (u64, u64, u64);
 
-fn client(read: Figures, write: Figures, queued_flush: bool) -> ModelTable {
+fn client(read: Figures, write: Figures, queued_flush: bool) -> Kind {
     drive(read, write, CLIENT_FLUSH, |cache| CacheSpec { queued_flush, ..cache })
 }
 
@@ -132,7 +134,7 @@ fn drive(
     write: Figures,
     flush: Nanos,
     cache: impl FnOnce(CacheSpec) -> CacheSpec,
-) -> ModelTable {
+) -> Kind {
     let direction =
         |(single, iops, megabytes): Figures| rating(fixed(1_000_000_000 / single), iops, megabytes);
     let (flush, discard) = (Span::fixed(flush), Span::fixed(CLIENT_FLUSH));
@@ -143,7 +145,7 @@ fn drive(
         queued_flush: true,
         barrier: None,
     };
-    ModelTable::Rated(Box::new(RatedSpec {
+    Kind::of(RatedSpec {
         read: direction(read),
         write: direction(write),
         flush,
@@ -151,5 +153,5 @@ fn drive(
         write_zeroes: None,
         cache: Some(cache(usual)),
         plp: false,
-    }))
+    })
 }

@@ -1,14 +1,15 @@
 //! The named flash SSDs.
 
 use serde_json::{json, Value};
+use stasis_flash::Spec;
 
 use super::NamedModel;
-use crate::spec::ModelTable;
+use crate::kinds::Kind;
 
 /// Of the table that an experiment would write.
-fn ssd(table: Value) -> ModelTable {
+fn ssd(table: Value) -> Kind {
     // A test reads every table.
-    ModelTable::Flash(Box::new(serde_json::from_value(table).unwrap_or_default()))
+    Kind::of(serde_json::from_value::<Spec>(table).unwrap_or_default())
 }
 
 /// A drive without a size of its own.
@@ -110,12 +111,13 @@ mod tests {
     #[test]
     fn every_table_is_read_and_is_a_drive() {
         for named in &FLASH {
-            let ModelTable::Flash(spec) = named.table() else { panic!("{}", named.name) };
+            let kind = named.kind();
+            let spec = kind.get::<Spec>().unwrap();
             for capacity in [1 << 30, 64 << 30] {
                 spec.check(capacity).unwrap_or_else(|error| panic!("{}: {error}", named.name));
             }
             // What cannot be read would be the default.
-            assert_eq!(*spec == stasis_flash::Spec::default(), named.name == "flash-tlc");
+            assert_eq!(*spec == Spec::default(), named.name == "flash-tlc");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A volatile write cache as tables describe it.
+//! What drives in closed form lose without power, as tables describe it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,6 +7,7 @@ use stasis_clock::Nanos;
 
 use crate::random::Span;
 use crate::rate::Rate;
+use crate::spec::Problem;
 
 /// The key `cache` of drives in closed form: acknowledged writes wait there for
 /// the medium, and are lost without power.
@@ -32,4 +33,26 @@ pub struct CacheSpec {
 
 fn yes() -> bool {
     true
+}
+
+/// Whether a key that says no is left out.
+pub(crate) fn is_false(plp: &bool) -> bool {
+    !plp
+}
+
+/// A volatile cache is not protected, and no drive serves nothing at a time.
+pub(crate) fn check_protection(
+    plp: bool,
+    cache: Option<&CacheSpec>,
+    parallelism: Option<u32>,
+) -> Result<(), Problem> {
+    if plp && cache.is_some() {
+        let problem = "`cache` is a volatile write cache, which a power cut empties: leave one of \
+                       `plp` and `cache` out";
+        return Err(Problem::value("plp", problem));
+    }
+    if parallelism == Some(0) {
+        return Err(Problem::value("parallelism", "must be at least 1"));
+    }
+    Ok(())
 }

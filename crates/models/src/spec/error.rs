@@ -79,26 +79,43 @@ fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |nearest| format!("did you mean `{nearest}`? "))
 }
 
-/// A key of a kind of model, and what is wrong with its value.
-pub(crate) type Problem = (&'static str, String);
+/// What is wrong with the keys of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// A key that has to be there, unless others are, is not.
+    Missing(&'static str),
+    /// A key, and what is wrong with its value.
+    Value(&'static str, String),
+}
+
+impl Problem {
+    /// What is wrong with the value of a key, and what is wanted.
+    pub fn value(key: &'static str, problem: impl Into<String>) -> Self {
+        Self::Value(key, problem.into())
+    }
+}
 
 /// Whether a number is from 1 to `most`.
 pub(crate) fn range(key: &'static str, value: u32, most: u32) -> Result<(), Problem> {
     if (1..=most).contains(&value) {
         Ok(())
     } else {
-        Err((key, format!("must be from 1 to {most}")))
+        Err(Problem::value(key, format!("must be from 1 to {most}")))
     }
 }
 
 impl SpecError {
-    /// What is wrong with a value of a model of a kind.
-    pub(super) fn value(kind: &str, (key, problem): Problem) -> Self {
-        Self::Value { place: kind.into(), key: key.into(), problem }
+    /// What is wrong with the keys of a kind.
+    pub(crate) fn of_check(kind: &str, problem: Problem) -> Self {
+        let place = kind.into();
+        match problem {
+            Problem::Missing(key) => Self::Missing { place, key: key.into() },
+            Problem::Value(key, problem) => Self::Value { place, key: key.into(), problem },
+        }
     }
 
     /// What a table's reader says.
-    pub(super) fn of_table(kind: &str, error: &ReadError) -> Self {
+    pub(crate) fn of_table(kind: &str, error: &ReadError) -> Self {
         let path: Vec<&str> = [kind].into_iter().chain(error.path()).collect();
         let place = path.join(".");
         match (&error.problem, path.split_last()) {
@@ -181,4 +198,11 @@ pub enum BuildError {
         /// What is wrong.
         problem: &'static str,
     },
+}
+
+impl BuildError {
+    /// What is wrong with a flash SSD.
+    pub(crate) fn flash(label: &str, cause: stasis_flash::SpecError) -> Self {
+        Self::Flash { model: label.into(), cause: Box::new(cause) }
+    }
 }

@@ -20,36 +20,24 @@
 //!
 //! Every table may have a `label`, its name in results, a `link`, that of
 //! the drive's data sheet: `"PCIe 4.0 x4"`, and a `capacity`, the size of a new
-//! image of the drive. The keys of each kind are those of [`SpansSpec`], [`ProfileSpec`], [`RatedSpec`] (with
-//! [`CacheSpec`] in each), [`CardSpec`], [`DiskSpec`] and [`stasis_flash::Spec`].
+//! image of the drive. The keys of each kind are those of its [`Parameters`](crate::Parameters).
 
 mod cache;
 mod error;
-mod kinds;
 mod table;
 
 use std::path::Path;
 
-use stasis_block::units::format_size;
-use stasis_block::{CacheKind, Link, Operation, PowerLoss, SECTOR};
+use stasis_block::{Link, Model};
 use stasis_clock::Nanos;
 use stasis_config::{listed, nearest};
-use stasis_flash::Ssd;
 
 pub use self::cache::CacheSpec;
-pub(crate) use self::error::{range, Problem};
-pub use self::error::{BuildError, ResolveError, SpecError};
-pub use self::kinds::{ProfileSpec, RatedLatency, RatedSpec, Rating, SpansSpec};
-use crate::cached::Cached;
-use crate::card::{Card, CardSpec};
-use crate::disk::{Disk, DiskSpec};
-use crate::empirical::Empirical;
-use crate::latency::{Independent, Latency, Spans};
+pub(crate) use self::cache::{check_protection, is_false};
+pub(crate) use self::error::range;
+pub use self::error::{BuildError, Problem, ResolveError, SpecError};
+use crate::kinds::{Kind, Parameters, Registered, KINDS};
 use crate::named::{self, NamedModel};
-use crate::profile::Profile;
-use crate::random::Span;
-use crate::rated::Rated;
-use stasis_block::Model;
 
 /// A model as an experiment describes it.
 ///
@@ -60,30 +48,9 @@ use stasis_block::Model;
 pub struct ModelSpec {
     label: String,
     link: Option<Link>,
-    /// But for a disk, whose table has it.
+    /// But for a kind that has it among its own keys.
     capacity: Option<u64>,
-    table: ModelTable,
-}
-
-/// The kinds of model and what they need.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ModelTable {
-    /// Every command takes no time.
-    Null,
-    /// Every operation takes a time of its own.
-    Fixed(SpansSpec),
-    /// Every operation draws from an interval of its own.
-    Uniform(SpansSpec),
-    /// As measured.
-    Profile(Box<ProfileSpec>),
-    /// A solid-state drive by its data sheet.
-    Rated(Box<RatedSpec>),
-    /// A mechanical disk.
-    Disk(Box<DiskSpec>),
-    /// A memory card.
-    Card(Box<CardSpec>),
-    /// A flash SSD.
-    Flash(Box<stasis_flash::Spec>),
+    kind: Kind,
 }
 
 /// What a model needs to know of where it is built.
@@ -98,13 +65,10 @@ pub struct BuildContext {
     pub path: Nanos,
 }
 
-/// The kinds as tables name them.
-const KINDS: [&str; 8] = ["null", "fixed", "uniform", "profile", "rated", "disk", "card", "flash"];
-
 impl ModelSpec {
     /// A model described by a program.
-    pub fn new(label: &str, table: ModelTable) -> Self {
-        Self { label: label.into(), link: None, capacity: None, table }
+    pub fn new(label: &str, parameters: impl Parameters) -> Self {
+        Self { label: label.into(), link: None, capacity: None, kind: Kind::of(parameters) }
     }
 
     /// Reads the form of a word: a name, `fixed:100us`, `uniform:200us-400us`
@@ -116,37 +80,16 @@ impl ModelSpec {
         let Some((kind, value)) = word.split_once(':') else {
             return Self::of_name(word);
         };
-        let wrong = |problem: String| SpecError::Word { word: word.into(), problem };
-        let span = || Span::parse(value).map_err(|e| wrong(e.to_string()));
-        let table = match kind {
-            "fixed" => {
-                let span = span()?;
-                if !span.is_fixed() {
-                    return Err(wrong(format!("that is no single duration: `uniform:{value}`")));
-                }
-                ModelTable::Fixed(SpansSpec::all(span))
-            }
-            "uniform" => ModelTable::Uniform(SpansSpec::all(span()?)),
-            "profile" if value.is_empty() => {
-                return Err(wrong("a file is missing: `profile:my-drive.json`".into()));
-            }
-            "profile" => {
-                let file = Some(value.into());
-                ModelTable::Profile(Box::new(ProfileSpec { file, ..ProfileSpec::default() }))
-            }
-            kind if KINDS.contains(&kind) => {
-                return Err(wrong(format!("a model of kind `{kind}` cannot be a word")));
-            }
-            kind => return Err(unknown_kind(kind)),
-        };
-        Ok(Self { label: word.into(), link: None, capacity: None, table })
+        let kind = (registered(kind)?.of_word)(value)
+            .map_err(|problem| SpecError::Word { word: word.into(), problem })?;
+        Ok(Self { label: word.into(), link: None, capacity: None, kind })
     }
 
     fn of_name(word: &str) -> Result<Self, SpecError> {
         if let Some(named) = named::find(word) {
             return Ok(named.spec());
         }
-        if KINDS.contains(&word) {
+        if registered(word).is_ok() {
             let problem = format!(
                 "the kind alone is not enough: write `fixed:100us`, or a table {{ kind = \
                  \"{word}\", ... }}"
@@ -171,34 +114,20 @@ impl ModelSpec {
     /// The size of the drive that it describes (bytes), where it has one of
     /// its own.
     pub fn capacity(&self) -> Option<u64> {
-        match &self.table {
-            ModelTable::Disk(spec) => Some(spec.capacity),
-            _ => self.capacity,
-        }
+        self.kind.capacity().or(self.capacity)
     }
 
     /// What the model is made of.
-    pub fn table(&self) -> &ModelTable {
-        &self.table
+    pub fn kind(&self) -> &Kind {
+        &self.kind
     }
 
     /// Reads the files that the description names, relative to `base`, into it.
     ///
     /// # Errors
     /// [`ResolveError`], which names the file.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what is read becomes part of the description, before a model is built"
-    )]
     pub fn resolve(&mut self, base: &Path) -> Result<(), ResolveError> {
-        let ModelTable::Profile(spec) = &mut self.table else { return Ok(()) };
-        let (Some(file), None) = (&spec.file, &spec.profile) else { return Ok(()) };
-        let path = base.join(file);
-        let text = std::fs::read_to_string(&path)
-            .map_err(|cause| ResolveError::Read { path: path.clone(), cause })?;
-        let profile = Profile::from_json(&text);
-        spec.profile = Some(profile.map_err(|cause| ResolveError::Profile { path, cause })?);
-        Ok(())
+        self.kind.resolve(base)
     }
 
     /// Whether [`ModelSpec::build`] could make the model for a drive of
@@ -207,19 +136,7 @@ impl ModelSpec {
     /// # Errors
     /// [`BuildError`] names what cannot work.
     pub fn check(&self, capacity: u64) -> Result<(), BuildError> {
-        match &self.table {
-            ModelTable::Disk(spec) if capacity > spec.capacity => Err(BuildError::Capacity {
-                model: self.label.clone(),
-                capacity: format_size(capacity),
-                disk: format_size(spec.capacity),
-            }),
-            ModelTable::Flash(spec) => spec.check(capacity).map_err(|cause| self.not_flash(cause)),
-            _ => Ok(()),
-        }
-    }
-
-    fn not_flash(&self, cause: stasis_flash::SpecError) -> BuildError {
-        BuildError::Flash { model: self.label.clone(), cause: Box::new(cause) }
+        self.kind.fits(&self.label, capacity)
     }
 
     /// Makes the model.
@@ -229,83 +146,7 @@ impl ModelSpec {
     /// model.
     pub fn build(&self, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
         self.check(context.capacity)?;
-        let seed = context.seed;
-        Ok(match &self.table {
-            ModelTable::Null => {
-                let spans = [Span::default(); Operation::ALL.len()];
-                Box::new(Independent::new(Spans::new(spans, seed), None))
-            }
-            ModelTable::Fixed(spec) | ModelTable::Uniform(spec) => {
-                let spans = Spans::new(spec.spans(), seed);
-                behind(spec.cache.as_ref(), spec.plp, spans, spec.parallelism, seed)
-            }
-            ModelTable::Profile(spec) => {
-                let Some(profile) = &spec.profile else {
-                    let file = spec.file.clone().unwrap_or_default();
-                    return Err(BuildError::Unresolved { file });
-                };
-                let empirical = Empirical::new(profile, context.path, spec.costs(), seed);
-                behind(spec.cache.as_ref(), spec.plp, empirical, spec.parallelism, seed)
-            }
-            ModelTable::Rated(spec) => {
-                let directions = [spec.read.direction(), spec.write.direction()];
-                let costs = [spec.flush, spec.discard];
-                let rated = Rated::new(directions, costs, spec.write_zeroes, seed);
-                behind(spec.cache.as_ref(), spec.plp, rated, None, seed)
-            }
-            ModelTable::Disk(spec) => {
-                let disk = Disk::new(spec, seed).ok_or_else(|| BuildError::Contradiction {
-                    model: self.label.clone(),
-                    problem: "its seek times do not ascend",
-                })?;
-                Box::new(disk)
-            }
-            ModelTable::Card(spec) => Box::new(Independent::new(Card::new(spec, seed), Some(1))),
-            ModelTable::Flash(spec) => {
-                let ssd = Ssd::new(spec, context.capacity, seed);
-                Box::new(ssd.map_err(|cause| self.not_flash(cause))?)
-            }
-        })
-    }
-}
-
-/// A model in closed form, behind a write cache if it has one; `plp`: what it
-/// acknowledges survives a power cut.
-fn behind(
-    cache: Option<&CacheSpec>,
-    plp: bool,
-    latency: impl Latency + 'static,
-    parallelism: Option<u32>,
-    seed: u64,
-) -> Box<dyn Model> {
-    match cache {
-        None => {
-            let known = if plp { CacheKind::Protected } else { CacheKind::Unbounded };
-            let power_loss = PowerLoss::new(known, SECTOR);
-            Box::new(Independent::new(latency, parallelism).with_power_loss(power_loss))
-        }
-        Some(cache) => {
-            let cached = Cached::new(latency, cache, seed);
-            let power_loss = PowerLoss::new(CacheKind::Volatile(cache.size), SECTOR);
-            let model = Independent::new(cached, parallelism).with_barrier(cache.barrier);
-            Box::new(model.with_power_loss(power_loss))
-        }
-    }
-}
-
-impl ModelTable {
-    /// The kind as tables name it.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Null => KINDS[0],
-            Self::Fixed(_) => KINDS[1],
-            Self::Uniform(_) => KINDS[2],
-            Self::Profile(_) => KINDS[3],
-            Self::Rated(_) => KINDS[4],
-            Self::Disk(_) => KINDS[5],
-            Self::Card(_) => KINDS[6],
-            Self::Flash(_) => KINDS[7],
-        }
+        self.kind.build(&self.label, context)
     }
 }
 
@@ -316,17 +157,19 @@ impl NamedModel {
             label: self.name.into(),
             link: self.link(),
             capacity: self.capacity,
-            table: self.table(),
+            kind: self.kind(),
         }
     }
 }
 
-fn unknown_kind(word: &str) -> SpecError {
-    SpecError::Kind {
+/// The kind of that name.
+fn registered(word: &str) -> Result<&'static Registered, SpecError> {
+    let names = || KINDS.iter().map(|kind| kind.name);
+    KINDS.iter().find(|kind| kind.name == word).ok_or_else(|| SpecError::Kind {
         word: word.into(),
-        nearest: nearest(word, KINDS).map(String::from),
-        kinds: listed(KINDS),
-    }
+        nearest: nearest(word, names()).map(String::from),
+        kinds: listed(names()),
+    })
 }
 
 impl std::str::FromStr for ModelSpec {

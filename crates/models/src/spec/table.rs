@@ -10,12 +10,10 @@ use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
 use stasis_block::{units, Link};
-use stasis_config::{self as config, tagged, Tag};
+use stasis_config::{self as config, Tag};
 
-use super::{
-    unknown_kind, CardSpec, DiskSpec, ModelSpec, ModelTable, ProfileSpec, RatedSpec, SpansSpec,
-    SpecError, KINDS,
-};
+use super::{registered, ModelSpec, Problem, SpecError};
+use crate::kinds::KINDS;
 use crate::named;
 
 /// The keys that a table of every kind may have besides `kind` or `base`.
@@ -39,17 +37,10 @@ struct Head {
     base: Option<String>,
 }
 
-/// A kind of model without parameters.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct NullSpec {}
-
 /// What errors in [`Common`] and [`Head`] name in place of a kind.
 const PLACE: &str = "model";
-/// The key of a drive's size; a disk has it among its own.
+/// The key of a drive's size, which a kind can have among its own.
 const CAPACITY: &str = "capacity";
-/// The kind whose own key that is.
-const DISK: &str = KINDS[5];
 
 /// Takes some keys of a table out and reads them.
 fn take<T: DeserializeOwned>(
@@ -72,15 +63,15 @@ impl ModelSpec {
             (Some(kind), None) => (kind, None),
             (kind, Some(base)) => {
                 let base = Self::of_name(&base)?;
-                let own = base.table.kind().to_string();
+                let own = base.kind.name().to_string();
                 if kind.is_some_and(|kind| kind != own) {
                     let problem = format!("is of kind `{own}`: leave `kind` out");
-                    return Err(SpecError::value(PLACE, ("base", problem)));
+                    return Err(SpecError::of_check(PLACE, Problem::value("base", problem)));
                 }
                 let mut changed = base.label.clone();
                 table.iter().for_each(|(key, _)| changed.push_str(&format!("+{key}")));
                 link = link.or(base.link);
-                let mut merged = base.parameters().unwrap_or_default();
+                let mut merged = base.kind.table().unwrap_or_default();
                 merged.extend(base.capacity.map(|size| (CAPACITY.to_owned(), size.into())));
                 merged.append(&mut table);
                 table = merged;
@@ -88,93 +79,26 @@ impl ModelSpec {
             }
         };
         let label = label.or(changed).unwrap_or_else(|| kind.clone());
+        let registered = registered(&kind)?;
+        let own_capacity = (registered.keys)().iter().any(|key| key == CAPACITY);
         let capacity =
-            if kind == DISK { None } else { take::<Common>(&mut table, &[CAPACITY])?.capacity };
-        let table = ModelTable::read(&kind, table)?;
-        Ok(Self { label, link, capacity, table })
-    }
-
-    /// The keys of its kind.
-    fn parameters(&self) -> Result<Map<String, Value>, serde_json::Error> {
-        let table = match &self.table {
-            ModelTable::Null => serde_json::to_value(NullSpec {})?,
-            ModelTable::Fixed(spec) | ModelTable::Uniform(spec) => serde_json::to_value(spec)?,
-            ModelTable::Profile(spec) => serde_json::to_value(spec)?,
-            ModelTable::Rated(spec) => serde_json::to_value(spec)?,
-            ModelTable::Disk(spec) => serde_json::to_value(spec)?,
-            ModelTable::Card(spec) => serde_json::to_value(spec)?,
-            ModelTable::Flash(spec) => serde_json::to_value(spec)?,
-        };
-        serde_json::from_value(table)
+            if own_capacity { None } else { take::<Common>(&mut table, &[CAPACITY])?.capacity };
+        let kind = (registered.read)(table)?;
+        Ok(Self { label, link, capacity, kind })
     }
 
     pub(super) fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
         let mut map = Map::new();
         map.insert("label".into(), self.label.clone().into());
-        map.insert("kind".into(), self.table.kind().into());
+        map.insert("kind".into(), self.kind.name().into());
         if let Some(link) = self.link {
             map.insert("link".into(), link.to_string().into());
         }
         if let Some(capacity) = self.capacity {
             map.insert(CAPACITY.into(), capacity.into());
         }
-        map.append(&mut self.parameters()?);
+        map.append(&mut self.kind.table()?);
         Ok(map)
-    }
-}
-
-impl ModelTable {
-    /// Reads the keys of a kind.
-    fn read(kind: &str, table: Map<String, Value>) -> Result<Self, SpecError> {
-        fn of<T: DeserializeOwned>(kind: &str, table: Map<String, Value>) -> Result<T, SpecError> {
-            config::read(table.into()).map_err(|error| SpecError::of_table(kind, &error))
-        }
-        let mut read = match kind {
-            "null" => of::<NullSpec>(kind, table).map(|_| Self::Null)?,
-            "fixed" => Self::Fixed(of(kind, table)?),
-            "uniform" => Self::Uniform(of(kind, table)?),
-            "profile" => Self::Profile(of(kind, table)?),
-            "rated" => Self::Rated(of(kind, table)?),
-            "disk" => Self::Disk(of(kind, table)?),
-            "card" => Self::Card(of(kind, table)?),
-            "flash" => Self::Flash(of(kind, table)?),
-            kind => return Err(unknown_kind(kind)),
-        };
-        if let Some(key) = read.missing() {
-            return Err(SpecError::Missing { place: kind.into(), key: key.into() });
-        }
-        read.check().map_err(|problem| SpecError::value(kind, problem))?;
-        Ok(read)
-    }
-
-    /// A key that has to be there, unless others are, and is not.
-    fn missing(&self) -> Option<&'static str> {
-        match self {
-            Self::Fixed(spec) | Self::Uniform(spec) => spec.missing(),
-            Self::Profile(spec) => spec.missing(),
-            _ => None,
-        }
-    }
-
-    /// Checks what the types of the values do not say, and completes what follows from others. A
-    /// flash SSD is checked where its size is known.
-    fn check(&mut self) -> Result<(), super::Problem> {
-        match self {
-            Self::Null | Self::Flash(_) => Ok(()),
-            Self::Fixed(spec) => spec.check(true),
-            Self::Uniform(spec) => spec.check(false),
-            Self::Profile(spec) => {
-                let checked = spec.profile.as_mut().map_or(Ok(()), crate::Profile::check);
-                checked.map_err(|error| ("profile", error.to_string()))?;
-                spec.check()
-            }
-            Self::Rated(spec) => spec.check(),
-            Self::Disk(spec) => {
-                spec.complete();
-                spec.check()
-            }
-            Self::Card(spec) => spec.check(),
-        }
     }
 }
 
@@ -215,10 +139,12 @@ impl JsonSchema for ModelSpec {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let of_word = KINDS.iter().filter_map(|kind| Some((kind.name, kind.word?)));
+        let (kinds, examples): (Vec<_>, Vec<_>) = of_word.unzip();
         let mut words = vec![json!({
-            "pattern": "^(fixed|uniform|profile):.",
+            "pattern": format!("^({}):.", kinds.join("|")),
             "description": "The same for every command, or a profile's file.",
-            "examples": ["fixed:100us", "uniform:200us-400us", "profile:my-drive.json"]
+            "examples": examples
         })];
         let mut tables = Vec::new();
         let common = match Common::json_schema(generator).remove("properties") {
@@ -226,17 +152,17 @@ impl JsonSchema for ModelSpec {
             _ => Map::new(),
         };
         for kind in KINDS {
-            let tag = Tag { key: "kind", words: &[kind], partial: false };
-            tables.push(of_kind(generator, kind, &tag, &common));
-            let named: Vec<_> = named::names_of_kind(kind).collect();
+            let tag = Tag { key: "kind", words: &[kind.name], partial: false };
+            tables.push((kind.schema)(generator, &tag, &common));
+            let named: Vec<_> = named::names_of_kind(kind.name).collect();
             let summary = |(name, named): &(&str, &named::NamedModel)| json!({ "const": name, "description": named.summary });
             words.extend(named.iter().map(summary));
             let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
             if !names.is_empty() {
                 let mut common = common.clone();
-                common.insert("kind".into(), json!({ "const": kind }));
+                common.insert("kind".into(), json!({ "const": kind.name }));
                 let tag = Tag { key: "base", words: &names, partial: true };
-                tables.push(of_kind(generator, kind, &tag, &common));
+                tables.push((kind.schema)(generator, &tag, &common));
             }
         }
         json_schema!({
@@ -246,23 +172,5 @@ impl JsonSchema for ModelSpec {
                 { "type": "object", "oneOf": tables }
             ]
         })
-    }
-}
-
-/// The schema of tables of a kind.
-fn of_kind(
-    generator: &mut SchemaGenerator,
-    kind: &str,
-    tag: &Tag,
-    common: &Map<String, Value>,
-) -> Schema {
-    match kind {
-        "null" => tagged::<NullSpec>(generator, tag, common),
-        "fixed" | "uniform" => tagged::<SpansSpec>(generator, tag, common),
-        "profile" => tagged::<ProfileSpec>(generator, tag, common),
-        "rated" => tagged::<RatedSpec>(generator, tag, common),
-        "disk" => tagged::<DiskSpec>(generator, tag, common),
-        "card" => tagged::<CardSpec>(generator, tag, common),
-        _ => tagged::<stasis_flash::Spec>(generator, tag, common),
     }
 }

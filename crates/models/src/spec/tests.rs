@@ -1,10 +1,16 @@
 #![allow(clippy::disallowed_methods, reason = "files that descriptions name")]
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use stasis_block::{CacheKind, PowerLoss};
 use stasis_config::keys;
 
 use super::*;
+use crate::kinds::card::CardSpec;
+use crate::kinds::disk::DiskSpec;
+use crate::kinds::rated::{RatedSpec, Rating};
+use crate::kinds::{FixedSpec, ProfileSpec, SpansSpec, UniformSpec};
 use crate::named::NAMED;
+use crate::random::Span;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 struct Drive {
@@ -34,7 +40,8 @@ fn the_documented_forms_are_understood() {
         assert_eq!(serde_json::from_str::<Drive>(&json).unwrap(), drive, "{json}");
         let text = toml::to_string(&drive).unwrap();
         assert_eq!(toml::from_str::<Drive>(&text).unwrap(), drive, "{text}");
-        let file = matches!(drive.model.table(), ModelTable::Profile(p) if p.profile.is_none());
+        let profile = drive.model.kind().get::<ProfileSpec>();
+        let file = profile.is_some_and(|spec| spec.profile.is_none());
         assert_eq!(drive.model.build(&CONTEXT).is_err(), file, "{line}");
     }
 }
@@ -74,27 +81,24 @@ fn no_key_is_forgotten() {
         cache: cache.clone(),
         plp: false,
     };
-    let mut profile = ModelSpec::parse("dcpmm").unwrap();
-    if let ModelTable::Profile(p) = &mut profile.table {
+    let profile = of_name::<ProfileSpec>("dcpmm", |p| {
         p.file = Some("x".into());
         p.write_zeroes = span;
         p.parallelism = Some(1);
         p.cache.clone_from(&cache);
         p.plp = false;
-    }
-    let mut disk = ModelSpec::parse("jpt39c").unwrap();
-    if let ModelTable::Disk(d) = &mut disk.table {
+    });
+    let disk = of_name::<DiskSpec>("jpt39c", |d| {
         d.full_stroke_seek = Some(16_000_000);
         d.write_zeroes = span;
-    }
-    let mut rated = ModelSpec::parse("optane-p4800x").unwrap();
-    if let ModelTable::Rated(r) = &mut rated.table {
+    });
+    let rated = of_name::<RatedSpec>("optane-p4800x", |r| {
         r.write_zeroes = span;
-        r.cache = cache;
+        r.cache.clone_from(&cache);
         r.plp = false;
-    }
+    });
     for (spec, keys) in [
-        (ModelSpec::new("x", ModelTable::Uniform(spans)), keys::<SpansSpec>()),
+        (ModelSpec::new("x", UniformSpec(spans)), keys::<UniformSpec>()),
         (profile, keys::<ProfileSpec>()),
         (rated, keys::<RatedSpec>()),
         (disk, keys::<DiskSpec>()),
@@ -121,6 +125,15 @@ fn no_key_is_forgotten() {
     }
 }
 
+/// A named model with changes.
+fn of_name<P: Parameters>(name: &str, change: impl FnOnce(&mut P)) -> ModelSpec {
+    let mut spec = ModelSpec::parse(name).unwrap();
+    let mut parameters: P = spec.kind.get::<P>().unwrap().clone();
+    change(&mut parameters);
+    spec.kind = Kind::of(parameters);
+    spec
+}
+
 #[test]
 fn what_is_read_is_what_the_schema_has() {
     macro_rules! same {
@@ -131,7 +144,7 @@ fn what_is_read_is_what_the_schema_has() {
         )*};
     }
     same! {
-        SpansSpec ProfileSpec RatedSpec Rating CacheSpec CardSpec DiskSpec crate::Profile
+        FixedSpec UniformSpec ProfileSpec RatedSpec Rating CacheSpec CardSpec DiskSpec crate::Profile
         stasis_flash::spec::Spec stasis_flash::spec::GcSpec stasis_flash::spec::TimingSpec
         stasis_flash::spec::VariationSpec stasis_flash::spec::RetrySpec stasis_flash::spec::FaultSpec
     }
@@ -182,7 +195,7 @@ fn models_say_what_a_power_cut_takes() {
 #[test]
 fn a_named_model_can_be_changed() {
     let spec = from_toml(r#"{ base = "jpt39c", write_cache = "0", rpm = 5400 }"#).unwrap();
-    let ModelTable::Disk(disk) = spec.table() else { panic!("{spec:?}") };
+    let disk = spec.kind().get::<DiskSpec>().unwrap();
     assert_eq!((disk.write_cache, disk.rpm, disk.capacity), (0, 5400, 1_000_000_000_000));
     assert_eq!(spec.label(), "jpt39c+rpm+write_cache");
     assert_eq!(spec.capacity(), Some(1_000_000_000_000));

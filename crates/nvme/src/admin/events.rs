@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use stasis_block::Health;
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{always, Registered, SUPPORTED};
 use crate::controller::Controller;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -108,6 +109,15 @@ impl Events {
         self.masked[kind as usize] = false;
     }
 }
+
+pub const ASYNCHRONOUS_EVENT_REQUEST: Registered = Registered {
+    opcode: 0x0c,
+    effects: SUPPORTED,
+    announced: always,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.request_event(memory, command),
+};
 
 impl Controller {
     /// Asynchronous Event Request: completes when something happens.

@@ -3,6 +3,7 @@
 use stasis_clock::Nanos;
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{always, Registered, SUPPORTED};
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
@@ -107,6 +108,24 @@ impl Features {
         (then + passed) & 0xffff_ffff_ffff | origin
     }
 }
+
+pub const SET_FEATURES: Registered = Registered {
+    opcode: 0x09,
+    effects: SUPPORTED,
+    announced: always,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.set_features(memory, command),
+};
+
+pub const GET_FEATURES: Registered = Registered {
+    opcode: 0x0a,
+    effects: SUPPORTED,
+    announced: always,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.get_features(memory, command),
+};
 
 impl Controller {
     pub(super) fn get_features(

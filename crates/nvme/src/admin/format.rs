@@ -4,6 +4,9 @@
 use stasis_block::{Command, Operation, Status};
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{
+    always, Registered, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, SUPPORTED,
+};
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
 use crate::slots::{CommandId, Owner, Slot};
@@ -38,6 +41,15 @@ impl Formatting {
         (self.first..=self.last).contains(&nsid)
     }
 }
+
+pub const FORMAT_NVM: Registered = Registered {
+    opcode: 0x80,
+    effects: SUPPORTED | CHANGES_CONTENTS | CHANGES_CAPABILITIES | ALONE,
+    announced: always,
+    identify: 1 << 1,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.format(memory, command),
+};
 
 impl Controller {
     pub(super) fn format(

@@ -1,9 +1,9 @@
 //! Identify (NVMe 1.4 section 5.15): what the controller and its namespaces are.
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{self, always, Registered, SUPPORTED};
 use crate::config::{Config, Namespace, Placement};
 use crate::controller::Controller;
-use crate::copy;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::io::ALL_NAMESPACES;
 use crate::placement::ENDURANCE_GROUP;
@@ -33,6 +33,15 @@ pub mod structure {
 }
 
 type Page = [u8; PAGE_SIZE];
+
+pub const IDENTIFY: Registered = Registered {
+    opcode: 0x06,
+    effects: SUPPORTED,
+    announced: always,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.identify(memory, command),
+};
 
 impl Controller {
     pub(super) fn identify(
@@ -98,11 +107,6 @@ fn put(page: &mut [u8], at: usize, value: &[u8]) {
 
 /// Identify Controller data structure (section 5.15.2.2), by its byte offsets.
 fn fill_controller(page: &mut Page, config: &Config) {
-    // Doorbell Buffer Config, in Optional Admin Command Support.
-    const OACS_DOORBELL_BUFFER: u16 = 1 << 8;
-    // Format NVM, likewise.
-    const OACS_FORMAT: u16 = 1 << 1;
-    const OACS_DIRECTIVES: u16 = 1 << 5;
     // Controller Attributes.
     const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
     const CTRATT_FDP: u32 = 1 << 19;
@@ -114,9 +118,8 @@ fn fill_controller(page: &mut Page, config: &Config) {
     const FRMW: u8 = 1 << 1 | 1;
     // Commands Supported and Effects log; Get Log Page with offsets.
     const LPA: u8 = 1 << 1 | 1 << 2;
-    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Select
-    // in Get Features, Timestamp, Verify, Copy (NVMe 2.0).
-    const ONCS: u16 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8;
+    // In ONCS beside I/O commands: Select in Get Features, Timestamp.
+    const ONCS_FEATURES: u16 = 1 << 4 | 1 << 6;
     // Copy takes descriptors of format 0 (NVMe 2.0, OCFS).
     const COPY_FORMATS: u16 = 1;
     // Flush takes all namespaces at once (bits 2:1); bit 0: a cache is there.
@@ -133,10 +136,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     page[77] = mdts; // 2^MDTS pages at most.
     put(page, 80, &VERSION.to_le_bytes());
     page[111] = CNTRLTYPE_IO;
-    let oacs = if config.shadow_doorbells { OACS_DOORBELL_BUFFER } else { 0 };
-    let placement = config.placement != Placement::None;
-    let directives = if placement { OACS_DIRECTIVES } else { 0 };
-    put(page, 256, &(oacs | OACS_FORMAT | directives).to_le_bytes());
+    put(page, 256, &commands::ADMIN.identify(config).to_le_bytes()); // OACS
     if has_fdp(config) {
         put(page, 96, &(CTRATT_ENDURANCE_GROUPS | CTRATT_FDP).to_le_bytes());
         put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
@@ -154,7 +154,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     page[512] = SQES << 4 | SQES;
     page[513] = CQES << 4 | CQES;
     put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
-    put(page, 520, &ONCS.to_le_bytes());
+    put(page, 520, &(commands::IO.identify(config) | ONCS_FEATURES).to_le_bytes());
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
     put(page, 536, &sgl::SUPPORT.to_le_bytes());
     put(page, 534, &COPY_FORMATS.to_le_bytes());
@@ -175,9 +175,9 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
         put(page, 0, &ocssd.bits().span().to_le_bytes());
     }
     // What a Copy takes (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
-    put(page, 74, &copy::most_blocks_of_source(namespace).to_le_bytes());
-    put(page, 76, &copy::most_blocks(namespace).to_le_bytes());
-    page[80] = (copy::MOST_SOURCES - 1) as u8;
+    put(page, 74, &commands::most_blocks_of_source(namespace).to_le_bytes());
+    put(page, 76, &commands::most_blocks(namespace).to_le_bytes());
+    page[80] = (commands::MOST_SOURCES - 1) as u8;
     put(page, 104, &identity.nguid);
     put(page, 120, &identity.eui64);
     // LBA formats, without metadata: log2 of the size in bits 23:16.

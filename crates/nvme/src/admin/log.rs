@@ -1,16 +1,15 @@
 //! Get Log Page (NVMe 1.4 section 5.14).
 
 use crate::command::{location, SubmissionEntry};
-use crate::config::{Config, Placement};
+use crate::commands::{self, always, Registered, SUPPORTED};
 use crate::controller::Controller;
-use crate::io::{self, ALL_NAMESPACES};
+use crate::io::ALL_NAMESPACES;
 use crate::slots::CommandId;
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{ocssd, zoned, Memory};
+use crate::{zoned, Memory};
 
 use super::events::EventType;
-use super::opcode;
 
 /// Log page identifiers (section 5.14.1).
 pub mod page {
@@ -77,6 +76,15 @@ impl ErrorLog {
         after.iter().rev().chain(before.iter().rev()).flatten().copied().collect()
     }
 }
+
+pub const GET_LOG_PAGE: Registered = Registered {
+    opcode: 0x02,
+    effects: SUPPORTED,
+    announced: always,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.get_log_page(memory, command),
+};
 
 impl Controller {
     pub(super) fn get_log_page(
@@ -208,89 +216,22 @@ impl Controller {
 }
 
 impl Controller {
-    /// Commands Supported and Effects of a command set.
+    /// Commands Supported and Effects of a command set (section 5.14.1.5): a dword for
+    /// each admin opcode, then one for each I/O opcode.
     fn commands_page(&self, set: u8) -> Result<Vec<u8>, Failure> {
-        let mut log = commands_page(&self.config);
-        if self.config.has_chunks() && set == 0 {
-            let changes = SUPPORTED | CHANGES_CONTENTS;
-            log[usize::from(ocssd::opcode::GEOMETRY) * 4] = SUPPORTED as u8;
-            for (opcode, effects) in [
-                (ocssd::opcode::VECTOR_RESET, changes),
-                (ocssd::opcode::VECTOR_WRITE, changes),
-                (ocssd::opcode::VECTOR_READ, SUPPORTED),
-                (ocssd::opcode::VECTOR_COPY, changes),
-            ] {
-                log[1024 + usize::from(opcode) * 4] = effects as u8;
-            }
+        let known = set == 0 || set == zoned::CSI && self.config.has_zones();
+        if !known {
+            return Err(StatusCode::InvalidField.at(location::CDW14 + 3));
         }
-        match set {
-            0 => {}
-            zoned::CSI if self.config.has_zones() => {
-                for (opcode, effects) in [
-                    (zoned::opcode::ZONE_MANAGEMENT_SEND, SUPPORTED | CHANGES_CONTENTS),
-                    (zoned::opcode::ZONE_MANAGEMENT_RECEIVE, SUPPORTED),
-                    (zoned::opcode::ZONE_APPEND, SUPPORTED | CHANGES_CONTENTS),
-                ] {
-                    log[1024 + usize::from(opcode) * 4] = effects as u8;
-                }
+        let mut log = vec![0; 4096];
+        let tables =
+            [(0, &commands::ADMIN), (1024, &commands::IO), (1024, &commands::OPEN_CHANNEL)];
+        for (start, table) in tables {
+            for command in table.announced(&self.config, set) {
+                let at = start + usize::from(command.opcode) * 4;
+                log[at..at + 4].copy_from_slice(&command.effects.to_le_bytes());
             }
-            _ => return Err(StatusCode::InvalidField.at(location::CDW14 + 3)),
         }
         Ok(log)
     }
-}
-
-/// A command is supported.
-const SUPPORTED: u32 = 1;
-/// Logical Block Content Change.
-const CHANGES_CONTENTS: u32 = 1 << 1;
-
-/// Commands Supported and Effects (section 5.14.1.5): a dword for each admin
-/// opcode, then one for each I/O opcode.
-fn commands_page(config: &Config) -> Vec<u8> {
-    let mut log = vec![0; 4096];
-    let mut set = |at: usize, value: u32| log[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    for opcode in [
-        opcode::DELETE_SUBMISSION_QUEUE,
-        opcode::CREATE_SUBMISSION_QUEUE,
-        opcode::GET_LOG_PAGE,
-        opcode::DELETE_COMPLETION_QUEUE,
-        opcode::CREATE_COMPLETION_QUEUE,
-        opcode::IDENTIFY,
-        opcode::ABORT,
-        opcode::SET_FEATURES,
-        opcode::GET_FEATURES,
-        opcode::ASYNCHRONOUS_EVENT_REQUEST,
-    ] {
-        set(usize::from(opcode) * 4, SUPPORTED);
-    }
-    // Format changes the namespace's contents and capabilities, while no other
-    // command is under way for it.
-    set(usize::from(opcode::FORMAT_NVM) * 4, SUPPORTED | CHANGES_CONTENTS | 1 << 2 | 1 << 16);
-    if config.placement != Placement::None {
-        set(usize::from(opcode::DIRECTIVE_SEND) * 4, SUPPORTED);
-        set(usize::from(opcode::DIRECTIVE_RECEIVE) * 4, SUPPORTED);
-    }
-    if matches!(config.placement, Placement::Fdp { .. }) {
-        for opcode in [io::opcode::IO_MANAGEMENT_RECEIVE, io::opcode::IO_MANAGEMENT_SEND] {
-            set(1024 + usize::from(opcode) * 4, SUPPORTED);
-        }
-    }
-    if config.shadow_doorbells {
-        set(usize::from(opcode::DOORBELL_BUFFER_CONFIG) * 4, SUPPORTED);
-    }
-    for (opcode, effects) in [
-        (io::opcode::FLUSH, SUPPORTED),
-        (io::opcode::READ, SUPPORTED),
-        (io::opcode::WRITE, SUPPORTED | CHANGES_CONTENTS),
-        (io::opcode::WRITE_UNCORRECTABLE, SUPPORTED | CHANGES_CONTENTS),
-        (io::opcode::COMPARE, SUPPORTED),
-        (io::opcode::VERIFY, SUPPORTED),
-        (io::opcode::COPY, SUPPORTED | CHANGES_CONTENTS),
-        (io::opcode::WRITE_ZEROES, SUPPORTED | CHANGES_CONTENTS),
-        (io::opcode::DATASET_MANAGEMENT, SUPPORTED | CHANGES_CONTENTS),
-    ] {
-        set(1024 + usize::from(opcode) * 4, effects);
-    }
-    log
 }

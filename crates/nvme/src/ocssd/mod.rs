@@ -15,28 +15,26 @@ mod transfer;
 mod vector;
 
 pub use config::{Ocssd, OcssdError};
-pub use report::Notifications;
+pub use report::{Notifications, GEOMETRY};
+pub use scalar::{DATASET_MANAGEMENT, READ, WRITE};
 pub use set::ChunkSet;
+pub use vector::{VECTOR_COPY, VECTOR_READ, VECTOR_RESET, VECTOR_WRITE};
 
 use stasis_block::{Operation, Status};
 
 use crate::command::{location, SubmissionEntry};
+use crate::config::Config;
 use crate::controller::Controller;
-use crate::io;
 use crate::slots::Slot;
-use crate::status::{Failure, Outcome, StatusCode};
+use crate::status::{Failure, StatusCode};
 use crate::Memory;
 
 use report::About;
 
-/// Opcodes of OCSSD 2.0: an admin command (section 2), and I/O commands
-/// (section 4).
-pub mod opcode {
-    pub const GEOMETRY: u8 = 0xe2;
-    pub const VECTOR_RESET: u8 = 0x90;
-    pub const VECTOR_WRITE: u8 = 0x91;
-    pub const VECTOR_READ: u8 = 0x92;
-    pub const VECTOR_COPY: u8 = 0x93;
+/// Whether commands are announced: where there are Open-Channel namespaces, whose
+/// command set is that of others.
+fn has_chunks(config: &Config, set: u8) -> bool {
+    set == 0 && config.has_chunks()
 }
 
 impl Controller {
@@ -51,23 +49,6 @@ impl Controller {
 
     fn chunks_of(&self, command: &SubmissionEntry) -> Result<&ChunkSet, Failure> {
         self.chunks(command.nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
-    }
-
-    /// An I/O command for an Open-Channel namespace, but for Flush.
-    pub(crate) fn execute_ocssd(
-        &mut self,
-        memory: &dyn Memory,
-        queue: u16,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        match command.opcode {
-            io::opcode::READ | io::opcode::WRITE => self.scalar(memory, queue, command),
-            io::opcode::DATASET_MANAGEMENT => self.scalar_reset(memory, queue, command),
-            opcode::VECTOR_RESET => self.vector_reset(memory, queue, command),
-            opcode::VECTOR_WRITE | opcode::VECTOR_READ => self.vector(memory, queue, command),
-            opcode::VECTOR_COPY => self.vector_copy(memory, queue, command),
-            _ => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
-        }
     }
 
     /// The drive has done a request of an Open-Channel namespace, or failed.

@@ -4,10 +4,12 @@
 use std::collections::VecDeque;
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{Registered, SUPPORTED};
 use crate::controller::Controller;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
+use super::has_chunks;
 use super::set::{ChunkSet, State};
 
 /// Size of a chunk descriptor in bytes.
@@ -65,14 +67,25 @@ impl Notifications {
     }
 }
 
+pub const GEOMETRY: Registered = Registered {
+    opcode: 0xe2,
+    effects: SUPPORTED,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.geometry(memory, command),
+};
+
 impl Controller {
-    /// Geometry: an admin command.
-    pub(crate) fn geometry(
+    /// Geometry: an admin command; on other namespaces its opcode is the drive's.
+    fn geometry(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
-        let set = self.chunks_of(command)?;
+        let Some(set) = self.chunks(command.nsid) else {
+            return self.vendor_command(memory, command);
+        };
         let page = geometry_page(set);
         self.send(memory, command, &page)?;
         Ok(Outcome::Done(0))

@@ -4,13 +4,43 @@
 use stasis_block::Operation;
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{
+    parse_range, Registered, CHANGES_CONTENTS, DEALLOCATE, MOST_RANGES, RANGE, SUPPORTED,
+};
 use crate::controller::Controller;
-use crate::dataset::{parse_range, DEALLOCATE, MOST_RANGES, RANGE};
-use crate::io::{self, starting_lba};
+use crate::io::starting_lba;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
+use super::has_chunks;
 use super::transfer::Told;
+
+pub const WRITE: Registered = Registered {
+    opcode: 0x01,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: Some(Operation::Write),
+    execute: |controller, memory, queue, command| controller.scalar(memory, queue, command, true),
+};
+
+pub const READ: Registered = Registered {
+    opcode: 0x02,
+    effects: SUPPORTED,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: Some(Operation::Read),
+    execute: |controller, memory, queue, command| controller.scalar(memory, queue, command, false),
+};
+
+pub const DATASET_MANAGEMENT: Registered = Registered {
+    opcode: 0x09,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: Some(Operation::Discard),
+    execute: Controller::scalar_reset,
+};
 
 impl Controller {
     /// Read and Write.
@@ -19,8 +49,8 @@ impl Controller {
         memory: &dyn Memory,
         queue: u16,
         command: &SubmissionEntry,
+        writes: bool,
     ) -> Result<Outcome, Failure> {
-        let writes = command.opcode == io::opcode::WRITE;
         let namespace = match writes {
             true => self.writable_namespace(command.nsid)?,
             false => self.io_namespace(command.nsid)?,

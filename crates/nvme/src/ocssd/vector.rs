@@ -3,16 +3,53 @@
 use stasis_block::{Command, Operation};
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{Registered, CHANGES_CONTENTS, SUPPORTED};
 use crate::controller::Controller;
 use crate::io::starting_lba;
 use crate::slots::{CommandId, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::opcode;
+use super::has_chunks;
 use super::report::{descriptor, DESCRIPTOR};
 use super::set::{ChunkSet, Run};
 use super::transfer::{owner, Told};
+
+pub const VECTOR_RESET: Registered = Registered {
+    opcode: 0x90,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: None,
+    execute: Controller::vector_reset,
+};
+
+pub const VECTOR_WRITE: Registered = Registered {
+    opcode: 0x91,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, queue, command| controller.vector(memory, queue, command, true),
+};
+
+pub const VECTOR_READ: Registered = Registered {
+    opcode: 0x92,
+    effects: SUPPORTED,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, queue, command| controller.vector(memory, queue, command, false),
+};
+
+pub const VECTOR_COPY: Registered = Registered {
+    opcode: 0x93,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: has_chunks,
+    identify: 0,
+    counts_as: None,
+    execute: Controller::vector_copy,
+};
 
 /// Most addresses of a command.
 const MOST: usize = 64;
@@ -24,8 +61,8 @@ impl Controller {
         memory: &dyn Memory,
         queue: u16,
         command: &SubmissionEntry,
+        writes: bool,
     ) -> Result<Outcome, Failure> {
-        let writes = command.opcode == opcode::VECTOR_WRITE;
         let lbas = self.vector_lbas(memory, command, starting_lba(command), writes)?;
         let mut runs = Vec::new();
         if let Err((status, elements)) = self.checked_runs(command.nsid, &lbas, writes, &mut runs) {

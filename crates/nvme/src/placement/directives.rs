@@ -1,6 +1,8 @@
 //! Directive Send and Receive (NVMe 1.4 sections 5.10, 5.9 and 9).
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{Registered, SUPPORTED};
+use crate::config::Placement;
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -24,6 +26,24 @@ const RELEASE_RESOURCES: u8 = 2;
 fn fields(command: &SubmissionEntry) -> (u8, u8, u16) {
     ((command.cdw11 >> 8) as u8, command.cdw11 as u8, (command.cdw11 >> 16) as u16)
 }
+
+pub const DIRECTIVE_SEND: Registered = Registered {
+    opcode: 0x19,
+    effects: SUPPORTED,
+    announced: |config, _| config.placement != Placement::None,
+    identify: 1 << 5,
+    counts_as: None,
+    execute: |controller, _, _, command| controller.directive_send(command),
+};
+
+pub const DIRECTIVE_RECEIVE: Registered = Registered {
+    opcode: 0x1a,
+    effects: SUPPORTED,
+    announced: |config, _| config.placement != Placement::None,
+    identify: 1 << 5,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.directive_receive(memory, command),
+};
 
 impl Controller {
     pub(crate) fn directive_receive(

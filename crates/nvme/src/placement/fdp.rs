@@ -4,6 +4,8 @@
 //! There is one endurance group, and every namespace can use all handles.
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{Registered, SUPPORTED};
+use crate::config::Placement;
 use crate::controller::Controller;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -145,6 +147,24 @@ impl Fdp {
         data
     }
 }
+
+pub const IO_MANAGEMENT_RECEIVE: Registered = Registered {
+    opcode: 0x12,
+    effects: SUPPORTED,
+    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.io_management_receive(memory, command),
+};
+
+pub const IO_MANAGEMENT_SEND: Registered = Registered {
+    opcode: 0x1d,
+    effects: SUPPORTED,
+    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.io_management_send(memory, command),
+};
 
 impl Controller {
     /// I/O Management Receive.

@@ -8,7 +8,8 @@ mod fdp_features;
 mod fdp_logs;
 mod streams;
 
-pub use fdp::{Fdp, ENDURANCE_GROUP};
+pub use directives::{DIRECTIVE_RECEIVE, DIRECTIVE_SEND};
+pub use fdp::{Fdp, ENDURANCE_GROUP, IO_MANAGEMENT_RECEIVE, IO_MANAGEMENT_SEND};
 pub use fdp_features::feature;
 pub use streams::Streams;
 

@@ -1,19 +1,33 @@
 //! Zone Append (ZNS 1.1 section 3.4.1): a write whose place the controller
 //! chooses.
 
+use stasis_block::Operation;
+
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{Registered, CHANGES_CONTENTS, SUPPORTED};
 use crate::controller::Controller;
 use crate::io::{starting_lba, Extent, Transfer};
 use crate::slots::{CommandId, Owner};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
+use super::CSI;
+
 /// Protection Information Remap, in Dword 12: there is no protection
 /// information.
 const REMAP: u32 = 1 << 25;
 
+pub const ZONE_APPEND: Registered = Registered {
+    opcode: 0x7d,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: |_, set| set == CSI,
+    identify: 0,
+    counts_as: Some(Operation::Write),
+    execute: Controller::zone_append,
+};
+
 impl Controller {
-    pub(crate) fn zone_append(
+    fn zone_append(
         &mut self,
         memory: &dyn Memory,
         queue: u16,

@@ -13,9 +13,12 @@ mod receive;
 mod send;
 mod set;
 
+pub use append::ZONE_APPEND;
 pub use changes::ChangedZones;
 pub use config::{Zones, ZonesError, Zrwa};
 pub use identify::{fill_zoned_controller, fill_zoned_namespace};
+pub use receive::ZONE_MANAGEMENT_RECEIVE;
+pub use send::ZONE_MANAGEMENT_SEND;
 pub use set::ZoneSet;
 
 use stasis_block::{Operation, Status};
@@ -29,13 +32,6 @@ use crate::status::{Failure, StatusCode};
 use crate::Memory;
 
 use set::State;
-
-/// Opcodes (ZNS 1.1 section 3.1).
-pub mod opcode {
-    pub const ZONE_MANAGEMENT_SEND: u8 = 0x79;
-    pub const ZONE_MANAGEMENT_RECEIVE: u8 = 0x7a;
-    pub const ZONE_APPEND: u8 = 0x7d;
-}
 
 /// Command Set Identifier of the Zoned Namespace command set.
 pub const CSI: u8 = 2;

@@ -1,12 +1,14 @@
 //! Zone Management Receive (ZNS 1.1 section 3.4.2): what zones there are.
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{Registered, SUPPORTED};
 use crate::controller::Controller;
 use crate::io::starting_lba;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
 use super::set::{State, Zone, ZoneSet};
+use super::CSI;
 
 /// Zone Receive Action, in Dword 13.
 mod action {
@@ -23,8 +25,17 @@ const DESCRIPTOR: usize = 64;
 /// The write pointer of a zone that has none.
 const NO_POINTER: u64 = u64::MAX;
 
+pub const ZONE_MANAGEMENT_RECEIVE: Registered = Registered {
+    opcode: 0x7a,
+    effects: SUPPORTED,
+    announced: |_, set| set == CSI,
+    identify: 0,
+    counts_as: None,
+    execute: |controller, memory, _, command| controller.zone_management_receive(memory, command),
+};
+
 impl Controller {
-    pub(crate) fn zone_management_receive(
+    fn zone_management_receive(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,

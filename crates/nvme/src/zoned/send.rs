@@ -3,6 +3,7 @@
 use stasis_block::{Command, Operation};
 
 use crate::command::{location, SubmissionEntry};
+use crate::commands::{Registered, CHANGES_CONTENTS, SUPPORTED};
 use crate::controller::Controller;
 use crate::io::starting_lba;
 use crate::slots::{CommandId, Owner, Slot};
@@ -10,6 +11,7 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
 use super::set::{Action, State, ZoneSet};
+use super::CSI;
 
 /// Zone Send Action, in Dword 13.
 mod action {
@@ -27,8 +29,17 @@ const SELECT_ALL: u32 = 1 << 8;
 /// Zone Random Write Area Allocation, in Dword 13.
 const ALLOCATE_ZRWA: u32 = 1 << 9;
 
+pub const ZONE_MANAGEMENT_SEND: Registered = Registered {
+    opcode: 0x79,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: |_, set| set == CSI,
+    identify: 0,
+    counts_as: None,
+    execute: Controller::zone_management_send,
+};
+
 impl Controller {
-    pub(crate) fn zone_management_send(
+    fn zone_management_send(
         &mut self,
         memory: &dyn Memory,
         queue: u16,

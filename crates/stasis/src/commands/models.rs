@@ -50,7 +50,7 @@ fn description(named: &NamedModel, spec: &ModelSpec) -> Result<Value> {
     Ok(json!({
         "name": named.name,
         "summary": named.summary,
-        "kind": named.table().kind(),
+        "kind": named.kind().name(),
         "capacity": spec.capacity(),
         "year": named.year,
         "figures": named.figures.iter().map(figure).collect::<Vec<_>>(),
@@ -81,7 +81,7 @@ fn list() -> Result<String> {
         let bandwidths = [read, write]
             .map(|of| of.bandwidth.map_or("–".into(), |bytes| format!("{}/s", decimal(bytes))));
         let year = named.year.map(|year| year.to_string()).unwrap_or_default();
-        let mut row = vec![named.name.to_owned(), named.table().kind().to_owned(), size];
+        let mut row = vec![named.name.to_owned(), named.kind().name().to_owned(), size];
         row.extend(latencies.into_iter().chain(rates).chain(bandwidths).chain([year]));
         table.push(row);
     }

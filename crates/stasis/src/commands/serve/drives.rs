@@ -8,7 +8,7 @@ use anyhow::{bail, Context, Result};
 use stasis_drive::Layer;
 use stasis_experiment::DriveSpec;
 use stasis_media::{Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions};
-use stasis_models::{BuildContext, Model, ModelSpec, ModelTable};
+use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
 use stasis_ordered_disk::{Disk, OrderedMedium};
 use stasis_runner::failure;
 use stasis_serve::{Below, NewDrive, RealTime, Shared, Store};
@@ -197,7 +197,7 @@ pub fn build(
     capacity: u64,
     path: u64,
 ) -> Result<Option<Box<dyn Model>>> {
-    if *model.table() == ModelTable::Null {
+    if model.kind().is::<NullSpec>() {
         return Ok(None);
     }
     Ok(Some(model.build(&BuildContext { seed, capacity, path })?))

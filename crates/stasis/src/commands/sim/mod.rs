@@ -14,7 +14,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use serde_json::Value;
 use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
-use stasis_models::{BuildContext, ModelSpec, ModelTable};
+use stasis_models::{BuildContext, ModelSpec};
 use stasis_report::{Drive, Ios, Recorder, ResultsFolder, Summary};
 use stasis_run_events::{Ending, IoRecord, Outcome};
 use stasis_runner::engine;
@@ -118,7 +118,7 @@ impl Setting {
         let own = given.or(spec.capacity());
         let place = work::Place { capacity: own, block_size, path };
         let work::Opened { work, capacity, warnings } = work::open(arguments, point, place)?;
-        if capacity.is_none() && matches!(spec.table(), ModelTable::Flash(_)) {
+        if capacity.is_none() && spec.kind().needs_capacity() {
             bail!("how large is the drive? Give --size");
         }
         let context = BuildContext {

@@ -1,0 +1,286 @@
+//! Where the bytes of a disk lie, and how long it takes to get there.
+//!
+//! The surface is one spiral, cut into zones of equally many cylinders, each
+//! with its own rate. Head and track switches are spread evenly along it: the
+//! rates are sustained rates, which hold those switches already. So a transfer
+//! goes on for as long as its length says, and ends exactly where the next byte
+//! begins.
+
+use stasis_clock::{Nanos, SECOND};
+
+use super::DiskSpec;
+use crate::rate::{Rate, TimePerByte};
+
+/// Seek time as a function of distance.
+///
+/// A square root up to a third of the stroke, where the arm accelerates and
+/// brakes, and a straight line beyond, where it coasts: the form measured by
+/// C. Ruemmler and J. Wilkes, "An introduction to disk drive modeling", IEEE
+/// Computer 27(3), 1994.
+#[derive(Debug, Clone)]
+pub(crate) struct Seek {
+    single: f64,
+    root: f64,
+    third: f64,
+    slope: f64,
+}
+
+/// A head that comes this much (ns) too late still catches a sector, by the gap
+/// and the synchronization field before it. A few percent of what a sector of
+/// 4 KiB takes to pass (some 20 to 40 us); ours, and it absorbs roundings.
+const CATCH: Nanos = 1_000;
+
+/// The share of the stroke up to which the square root holds.
+const THIRD: f64 = 1.0 / 3.0;
+
+impl Seek {
+    /// From the three figures of data sheets (ns): to the next track, on average
+    /// over all pairs of places, and over the whole stroke.
+    ///
+    /// Without a full stroke the square root holds throughout. The mean of
+    /// `sqrt(d)` over uniformly chosen pairs (density 2 (1 - d)) is 8/15; that
+    /// of the two-part curve is single/5 + 88/135 third + 4/27 full, where
+    /// `third` is the time at a third of the stroke. Either way the mean of the
+    /// curve is the data sheet's average.
+    pub(crate) fn new(single: Nanos, average: Nanos, full: Option<Nanos>) -> Option<Self> {
+        let (single, average) = (single as f64, average as f64);
+        let Some(full) = full else {
+            let full_root = (average - single) * 15.0 / 8.0;
+            if full_root < 0.0 {
+                return None;
+            }
+            // The straight part starts beyond the stroke: it is never used.
+            return Some(Self { single, root: full_root, third: f64::INFINITY, slope: 0.0 });
+        };
+        let full = full as f64;
+        let third = (average - single / 5.0 - full * 4.0 / 27.0) * 135.0 / 88.0;
+        if third < single || full < third {
+            return None;
+        }
+        let root = (third - single) / THIRD.sqrt();
+        Some(Self { single, root, third, slope: (full - third) / (1.0 - THIRD) })
+    }
+
+    /// The time (ns) to move by `distance`, a share of the stroke of more than
+    /// no track.
+    pub(crate) fn time(&self, distance: f64) -> Nanos {
+        let ns = if distance <= THIRD || self.third.is_infinite() {
+            self.single + self.root * distance.sqrt()
+        } else {
+            self.third + self.slope * (distance - THIRD)
+        };
+        ns as Nanos
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Zone {
+    // First byte.
+    start: u64,
+    // Distance from the outer edge, as a share of the stroke, of `start`.
+    radius: f64,
+    radius_per_byte: f64,
+    // Angle (ns of rotation) of `start`.
+    angle: Nanos,
+    time_per_byte: TimePerByte,
+    // Share of the stroke that one track takes.
+    track: f64,
+    rate: f64,
+}
+
+/// Where a byte is.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Place {
+    /// Distance from the outer edge, as a share of the stroke.
+    pub(crate) radius: f64,
+    // In ns of rotation.
+    angle: Nanos,
+    // Share of the stroke that one track takes here.
+    track: f64,
+}
+
+/// The arm at a moment: what positioning times are reckoned from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arm {
+    // Angle under the head, in ns of rotation.
+    angle: Nanos,
+    radius: f64,
+}
+
+/// A disk's surface.
+#[derive(Debug, Clone)]
+pub(crate) struct Geometry {
+    zones: Vec<Zone>,
+    capacity: u64,
+    rotation: Nanos,
+    // The platter's angle at time 0.
+    phase: Nanos,
+    seek: Seek,
+}
+
+impl Geometry {
+    /// `spec` is checked; `phase` is where in its rotation the platter starts.
+    pub(crate) fn new(spec: &DiskSpec, seek: Seek, phase: u64) -> Self {
+        let rotation = (60 * SECOND / u64::from(spec.rpm.max(1))).max(1);
+        let count = f64::from(spec.zones.max(1));
+        let outer = spec.outer_rate.bytes_per_second() as f64;
+        let inner = spec.inner_rate().bytes_per_second() as f64;
+        // A zone's rate is that of its middle.
+        let rate = |zone: u32| outer + (inner - outer) * (f64::from(zone) + 0.5) / count;
+        let total: f64 = (0..spec.zones.max(1)).map(rate).sum();
+        let mut zones = Vec::new();
+        let (mut start, mut angle) = (0, 0);
+        for zone in 0..spec.zones.max(1) {
+            let rate = rate(zone);
+            // Equally many cylinders: the bytes are as the rates.
+            let bytes = (spec.capacity as f64 * rate / total) as u64;
+            let time_per_byte = Rate::per_second(rate as u64).time_per_byte();
+            let track_bytes = rate * rotation as f64 / SECOND as f64;
+            let radius_per_byte = 1.0 / count / bytes.max(1) as f64;
+            zones.push(Zone {
+                start,
+                radius: f64::from(zone) / count,
+                radius_per_byte,
+                angle,
+                time_per_byte,
+                track: track_bytes * radius_per_byte,
+                rate: rate / SECOND as f64,
+            });
+            angle = time_per_byte.times(bytes).wrapping_add(angle) % rotation;
+            start = start.saturating_add(bytes);
+        }
+        let capacity = spec.capacity;
+        Self { zones, capacity, rotation, phase: phase % rotation, seek }
+    }
+
+    /// The range's first byte and the one behind its last, on the disk.
+    pub(crate) fn clamp(&self, offset: u64, length: u64) -> (u64, u64) {
+        let start = offset.min(self.capacity.saturating_sub(1));
+        (start, start.saturating_add(length).min(self.capacity))
+    }
+
+    fn zone_index(&self, offset: u64) -> usize {
+        self.zones.partition_point(|zone| zone.start <= offset).saturating_sub(1)
+    }
+
+    /// Where the byte at `offset` is.
+    pub(crate) fn place(&self, offset: u64) -> Place {
+        let zone = &self.zones[self.zone_index(offset)];
+        let into = offset - zone.start;
+        Place {
+            radius: zone.radius + into as f64 * zone.radius_per_byte,
+            angle: zone.angle.wrapping_add(zone.time_per_byte.times(into)) % self.rotation,
+            track: zone.track,
+        }
+    }
+
+    /// The arm at `now`, with its head at `radius`.
+    pub(crate) fn arm(&self, now: Nanos, radius: f64) -> Arm {
+        Arm { angle: now.wrapping_add(self.phase) % self.rotation, radius }
+    }
+
+    /// The time (ns) until the head begins to pass over `place`; `settle` (ns)
+    /// is added to a seek.
+    pub(crate) fn positioning(&self, arm: Arm, place: &Place, settle: Nanos) -> Nanos {
+        let distance = (place.radius - arm.radius).abs();
+        let seek = if distance < place.track {
+            0
+        } else {
+            self.seek.time(distance).saturating_add(settle)
+        };
+        // Cheaper than a division, where a seek takes a rotation or two.
+        let mut head = arm.angle.saturating_add(seek);
+        if head >= 4 * self.rotation {
+            head %= self.rotation;
+        }
+        while head >= self.rotation {
+            head -= self.rotation;
+        }
+        let wait = place.angle.wrapping_sub(head);
+        let wait = if place.angle >= head { wait } else { wait.wrapping_add(self.rotation) };
+        let wait = if wait + CATCH > self.rotation { 0 } else { wait };
+        seek.saturating_add(wait)
+    }
+
+    /// The time (ns) that the bytes from `start` to before `end` pass under the
+    /// head.
+    pub(crate) fn transfer(&self, start: u64, end: u64) -> Nanos {
+        let mut zone = self.zone_index(start);
+        let (mut at, mut time) = (start, 0u64);
+        while at < end {
+            let next = self.zones.get(zone + 1).map_or(u64::MAX, |next| next.start);
+            let upto = end.min(next);
+            time = time.saturating_add(self.zones[zone].time_per_byte.times(upto - at));
+            at = upto;
+            zone += 1;
+        }
+        time
+    }
+
+    /// How many bytes from `offset` on pass under the head in `time` (ns), by
+    /// the rate at `offset`.
+    pub(crate) fn bytes_in(&self, offset: u64, time: Nanos) -> u64 {
+        (time as f64 * self.zones[self.zone_index(offset)].rate) as u64
+    }
+
+    /// Bytes on the disk.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::disk::tests::spec;
+
+    #[test]
+    fn the_curves_mean_is_the_data_sheets_average() {
+        for full in [None, Some(15_000_000)] {
+            let seek = Seek::new(600_000, 8_200_000, full).unwrap();
+            // The mean over all pairs of 1000 places.
+            let n = 1000u64;
+            let (mut sum, mut pairs) = (0.0, 0.0);
+            for d in 1..n {
+                let weight = 2.0 * (n - d) as f64;
+                sum += weight * seek.time(d as f64 / n as f64) as f64;
+                pairs += weight;
+            }
+            let mean = sum / pairs;
+            assert!((mean / 8_200_000.0 - 1.0).abs() < 0.002, "{mean}");
+            assert!((0..1000).all(|d| seek.time(d as f64 / 1e3) <= seek.time((d + 1) as f64 / 1e3)));
+        }
+        assert_eq!(Seek::new(600_000, 8_200_000, Some(15_000_000)).unwrap().time(1.0), 15_000_000);
+        assert!(Seek::new(9_000_000, 8_200_000, None).is_none());
+        assert!(Seek::new(600_000, 8_200_000, Some(1_000_000)).is_none());
+    }
+
+    #[test]
+    fn the_head_arrives_where_a_transfer_ended() {
+        let spec = spec();
+        let geometry = Geometry::new(&spec, spec.seek().unwrap(), 12345);
+        for start in (0..spec.capacity - (1 << 20)).step_by(7_777_777_777) {
+            let (place, arm) = (geometry.place(start), geometry.arm(1_000_000, 0.3));
+            let begin = geometry.positioning(arm, &place, 0);
+            let end = 1_000_000 + begin + geometry.transfer(start, start + (1 << 20));
+            let behind = geometry.place(start + (1 << 20));
+            let next = geometry.positioning(geometry.arm(end, behind.radius), &behind, 0);
+            assert!(next <= CATCH, "{start}: {next}");
+        }
+    }
+
+    #[test]
+    fn outer_zones_are_faster_and_hold_more() {
+        let spec = spec();
+        let geometry = Geometry::new(&spec, spec.seek().unwrap(), 0);
+        let mib = |at| geometry.transfer(at, at + (1 << 20));
+        let (outer, inner) = (mib(0), mib(spec.capacity - (1 << 20)));
+        let ratio = inner as f64 / outer as f64;
+        assert!((1.8..2.0).contains(&ratio), "{ratio}");
+        // Half of the stroke holds more than half of the bytes.
+        assert!(geometry.place(spec.capacity / 2).radius < 0.45);
+        assert!(geometry.place(spec.capacity - 1).radius > 0.999);
+        let whole = geometry.transfer(0, spec.capacity) as f64 / 1e9;
+        assert!((8_000.0..14_000.0).contains(&whole), "{whole} s");
+    }
+}

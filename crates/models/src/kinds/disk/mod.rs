@@ -1,0 +1,394 @@
+//! A mechanical disk: one arm, a rotating surface, and the caches in front.
+//!
+//! What is modelled: seeks and rotation by place and time, zones, a read buffer
+//! that reads ahead, a write cache that the arm empties whenever no read waits,
+//! back-pressure when that cache is full, flushes that wait for it, and a queue
+//! served by shortest positioning time or in order. What is not: heat, retries,
+//! defects, and the interface beyond its rate.
+
+mod cache;
+mod geometry;
+mod read_ahead;
+mod spec;
+
+use std::collections::VecDeque;
+
+use stasis_block::{CacheKind, Command, Operation, PowerLoss, Tag, SECTOR};
+use stasis_clock::{EventQueue, Nanos};
+
+use self::cache::WriteCache;
+use self::geometry::{Arm, Geometry, Place};
+use self::read_ahead::{Lookup, ReadAhead};
+pub use self::spec::{DiskSpec, Queue, EXTENTS_MAX};
+use crate::random::{Random, Span};
+use crate::rate::TimePerByte;
+use stasis_block::{Completion, Model};
+
+/// What was passed over this often for what is nearer is served next: the
+/// shortest-first order starves nobody. Four times the queue of SATA; ours, no
+/// data sheet says.
+const PASSES_MAX: u32 = 128;
+
+/// A command that needs the arm.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    tag: Tag,
+    operation: Operation,
+    start: u64,
+    end: u64,
+    // Of `start`.
+    place: Place,
+    since: Nanos,
+}
+
+/// What the arm is doing.
+#[derive(Debug, Clone, Copy)]
+enum Job {
+    Read { start: u64, end: u64 },
+    Write,
+    Destage,
+    // Read-ahead that a command waits for.
+    Stream,
+}
+
+/// A flush and the number of the first write that it does not cover.
+#[derive(Debug, Clone, Copy)]
+struct Flush {
+    tag: Tag,
+    barrier: u64,
+    since: Nanos,
+}
+
+/// A mechanical disk; see the [module](self).
+#[derive(Debug)]
+pub struct Disk {
+    geometry: Geometry,
+    cache: WriteCache,
+    read_ahead: ReadAhead,
+    // Commands for the arm, and writes that the cache has no room for, each in
+    // the order of submission.
+    queue: Vec<Pending>,
+    waiting: VecDeque<Pending>,
+    flushes: VecDeque<Flush>,
+    // How often, since it was first, the first of `queue`, the first of
+    // `waiting` or `flushes`, and the first flush's oldest bytes were passed over.
+    passed_queue: u32,
+    passed_blocked: u32,
+    passed_oldest: u32,
+    busy: Option<(Nanos, Job)>,
+    // The head's place.
+    head: u64,
+    head_radius: f64,
+    link_free_at: Nanos,
+    due: EventQueue<Tag>,
+    random: Random,
+    queue_order: Queue,
+    queue_depth: usize,
+    destage_window: usize,
+    write_settle: Nanos,
+    overhead: Nanos,
+    link: TimePerByte,
+    flush: Span,
+    discard: Span,
+    write_zeroes: Option<Span>,
+}
+
+impl Disk {
+    /// From a checked description; `None` if its seek times contradict one
+    /// another.
+    pub fn new(spec: &DiskSpec, seed: u64) -> Option<Self> {
+        let mut random = Random::new(seed);
+        let geometry = Geometry::new(spec, spec.seek()?, random.up_to(u64::MAX));
+        let extents =
+            if spec.write_cache == 0 { 0 } else { spec.write_cache_extents.min(EXTENTS_MAX) };
+        Some(Self {
+            geometry,
+            cache: WriteCache::new(spec.write_cache, extents as u16),
+            read_ahead: ReadAhead::new(spec.read_ahead, spec.read_segments as usize),
+            queue: Vec::new(),
+            waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+            passed_queue: 0,
+            passed_blocked: 0,
+            passed_oldest: 0,
+            busy: None,
+            head: 0,
+            head_radius: 0.0,
+            link_free_at: 0,
+            due: EventQueue::new(),
+            random,
+            queue_order: spec.queue,
+            queue_depth: (spec.queue_depth as usize).max(1),
+            destage_window: (spec.destage_window as usize).max(1),
+            write_settle: spec.write_settle,
+            overhead: spec.overhead,
+            link: spec.interface_rate.time_per_byte(),
+            flush: spec.flush,
+            discard: spec.discard,
+            write_zeroes: spec.write_zeroes,
+        })
+    }
+
+    /// A command that needs the buffer only, from `now` on: it completes when
+    /// its bytes have crossed the interface.
+    fn complete_buffered(&mut self, now: Nanos, tag: Tag, length: u64) {
+        let start = self.link_free_at.max(now);
+        self.link_free_at = start.saturating_add(self.link.times(length));
+        self.due.push(self.link_free_at.saturating_add(self.overhead), tag);
+    }
+
+    /// A command whose bytes pass under the head from `begin` to `end`, and
+    /// cross the interface meanwhile.
+    fn complete_passing(&mut self, begin: Nanos, end: Nanos, tag: Tag, length: u64) {
+        let crossed = begin.saturating_add(self.link.times(length)).max(end);
+        self.due.push(crossed.saturating_add(self.overhead), tag);
+    }
+
+    fn read(&mut self, now: Nanos, pending: Pending) {
+        let Pending { tag, start, end, .. } = pending;
+        let arm = self.busy.is_none().then_some(self.head_radius);
+        let lookup = if self.cache.contains(start, end) {
+            Lookup::Ready
+        } else {
+            self.read_ahead.lookup(now, (start, end), arm, &self.geometry)
+        };
+        match lookup {
+            Lookup::Ready => {
+                self.complete_buffered(now, tag, end - start);
+            }
+            Lookup::Arrives(at) if arm.is_some() => {
+                self.busy = Some((at, Job::Stream));
+                self.set_head(end);
+                self.complete_passing(now, at, tag, end - start);
+            }
+            _ => self.queue.push(pending),
+        }
+    }
+
+    fn write(&mut self, now: Nanos, pending: Pending, fua: bool) {
+        let Pending { start, end, place, .. } = pending;
+        self.read_ahead.invalidate(start, end);
+        if fua || !self.cache.can_hold(end - start) {
+            self.queue.push(pending);
+        } else if !self.waiting.is_empty() || !self.cache.accept(start, end, place, self.barrier())
+        {
+            self.waiting.push_back(pending);
+        } else {
+            self.complete_buffered(now, pending.tag, end - start);
+        }
+    }
+
+    /// The number of the first write that no flush waits for.
+    fn barrier(&self) -> u64 {
+        self.flushes.back().map_or(0, |flush| flush.barrier)
+    }
+
+    fn complete_flushes(&mut self, now: Nanos) {
+        while let Some(flush) = self.flushes.front() {
+            if !self.cache.is_durable(flush.barrier) {
+                break;
+            }
+            let cost = self.flush.draw(&mut self.random).saturating_add(self.overhead);
+            self.due.push(now.saturating_add(cost), flush.tag);
+            self.flushes.pop_front();
+            self.passed_oldest = 0;
+        }
+    }
+
+    fn set_head(&mut self, at: u64) {
+        self.head = at;
+        self.head_radius = self.geometry.place(at).radius;
+    }
+
+    /// Gives the idle arm its next job.
+    fn dispatch(&mut self, now: Nanos) {
+        if self.busy.is_some() {
+            return;
+        }
+        if self.queue.is_empty() && self.cache.is_clean() {
+            return;
+        }
+        if let Some(reached) = self.read_ahead.stop(now, &self.geometry) {
+            self.set_head(reached);
+        }
+        // Since when someone waits for the cache to empty.
+        let blocked =
+            [self.waiting.front().map(|w| w.since), self.flushes.front().map(|f| f.since)];
+        let blocked = blocked.into_iter().flatten().min();
+        let arm = self.geometry.arm(now, self.head_radius);
+        let queued = self.next_queued(arm);
+        let destage =
+            (queued.is_none() || blocked.is_some()).then(|| self.next_destage(arm)).flatten();
+        let serve_queued = match (queued, destage, blocked) {
+            (Some(queued), Some(destage), Some(blocked)) => {
+                if self.queue_order == Queue::Fifo {
+                    self.queue[queued.0].since <= blocked
+                } else if self.passed_queue >= PASSES_MAX {
+                    true
+                } else {
+                    self.passed_blocked < PASSES_MAX && queued.1 <= destage.1
+                }
+            }
+            (queued, _, _) => queued.is_some(),
+        };
+        match (queued, destage) {
+            (Some((index, positioning)), _) if serve_queued => {
+                self.passed_blocked += u32::from(blocked.is_some());
+                self.passed_queue = if index == 0 { 0 } else { self.passed_queue + 1 };
+                let pending = self.queue.remove(index);
+                self.serve(now.saturating_add(positioning), pending);
+            }
+            (queued, Some((index, positioning))) => {
+                self.passed_blocked = 0;
+                self.passed_queue += u32::from(queued.is_some());
+                self.passed_oldest += u32::from(!self.flushes.is_empty());
+                let extent = self.cache.begin(index);
+                let transfer = self.geometry.transfer(extent.start, extent.end);
+                let end = now.saturating_add(positioning).saturating_add(transfer);
+                self.busy = Some((end, Job::Destage));
+                self.set_head(extent.end);
+            }
+            _ => {}
+        }
+    }
+
+    /// The queued command to serve next and its positioning time (ns).
+    fn next_queued(&self, arm: Arm) -> Option<(usize, Nanos)> {
+        let first = self.queue.first()?;
+        let cost = |pending: &Pending| {
+            let settle = if pending.operation == Operation::Read { 0 } else { self.write_settle };
+            self.geometry.positioning(arm, &pending.place, settle)
+        };
+        if self.queue_order == Queue::Fifo || self.passed_queue >= PASSES_MAX {
+            return Some((0, cost(first)));
+        }
+        let window = self.queue.iter().take(self.queue_depth);
+        window.map(cost).enumerate().min_by_key(|&(_, cost)| cost)
+    }
+
+    /// The extent to destage next and its positioning time (ns).
+    fn next_destage(&self, arm: Arm) -> Option<(usize, Nanos)> {
+        let cost =
+            |index| self.geometry.positioning(arm, self.cache.place(index), self.write_settle);
+        if self.queue_order == Queue::Fifo || self.passed_oldest >= PASSES_MAX {
+            let index = self.cache.oldest()?;
+            return Some((index, cost(index)));
+        }
+        let near = self.cache.near(self.head, self.destage_window);
+        near.map(|index| (index, cost(index))).min_by_key(|&(_, cost)| cost)
+    }
+
+    /// Starts a queued command whose first byte comes under the head at `begin`.
+    fn serve(&mut self, begin: Nanos, pending: Pending) {
+        let Pending { tag, operation, start, end, .. } = pending;
+        let done = begin.saturating_add(self.geometry.transfer(start, end));
+        let job = match operation {
+            Operation::Read => Job::Read { start, end },
+            _ => Job::Write,
+        };
+        self.busy = Some((done, job));
+        self.set_head(end);
+        let length = if operation == Operation::WriteZeroes { 0 } else { end - start };
+        self.complete_passing(begin, done, tag, length);
+    }
+
+    /// What the arm finishes up to `now`, and starts after that.
+    fn run(&mut self, now: Nanos) {
+        while let Some((end, job)) = self.busy {
+            if end > now {
+                break;
+            }
+            self.busy = None;
+            match job {
+                Job::Read { start, end: behind } => {
+                    self.read_ahead.start(end, start, behind, &self.geometry);
+                }
+                Job::Destage => {
+                    self.cache.finish();
+                    self.complete_flushes(end);
+                    self.admit(end);
+                }
+                Job::Write | Job::Stream => {}
+            }
+            self.dispatch(end);
+        }
+    }
+
+    /// Lets waiting writes into the cache.
+    fn admit(&mut self, now: Nanos) {
+        while let Some(&Pending { tag, start, end, place, .. }) = self.waiting.front() {
+            if !self.cache.accept(start, end, place, self.barrier()) {
+                break;
+            }
+            self.waiting.pop_front();
+            self.complete_buffered(now, tag, end - start);
+        }
+    }
+}
+
+impl Model for Disk {
+    fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
+        self.run(now);
+        let operation = match command.operation {
+            // Disks offer no copy: one costs what writing it costs.
+            Operation::Copy => Operation::Write,
+            Operation::Verify => Operation::Read,
+            operation => operation,
+        };
+        let (start, end) = self.geometry.clamp(command.offset, command.length);
+        let place = self.geometry.place(start);
+        let pending = Pending { tag, operation, start, end, place, since: now };
+        match operation {
+            Operation::Read | Operation::Verify => self.read(now, pending),
+            Operation::Write | Operation::Copy => self.write(now, pending, command.fua),
+            Operation::Flush => {
+                let barrier = self.cache.next_write();
+                self.flushes.push_back(Flush { tag, barrier, since: now });
+                self.complete_flushes(now);
+            }
+            // The drive around the model completes them.
+            Operation::Barrier => {
+                self.due.push(now, tag);
+            }
+            Operation::Discard => {
+                let cost = self.discard.draw(&mut self.random).saturating_add(self.overhead);
+                self.due.push(now.saturating_add(cost), tag);
+            }
+            Operation::WriteZeroes => {
+                self.read_ahead.invalidate(start, end);
+                match self.write_zeroes {
+                    Some(span) => {
+                        let cost = span.draw(&mut self.random).saturating_add(self.overhead);
+                        self.due.push(now.saturating_add(cost), tag);
+                    }
+                    None => self.queue.push(pending),
+                }
+            }
+        }
+        self.dispatch(now);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let arm = self.busy.map(|(end, _)| end);
+        [arm, self.due.next_at()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        self.run(now);
+        while let Some((at, tag)) = self.due.pop_due(now) {
+            done.push(Completion::done(tag, at));
+        }
+    }
+
+    // A sector is what a disk writes as a whole.
+    fn power_loss(&self) -> PowerLoss {
+        let cache = match self.cache.limit() {
+            0 => CacheKind::None,
+            size => CacheKind::Volatile(size),
+        };
+        PowerLoss::new(cache, SECTOR)
+    }
+}
+
+#[cfg(test)]
+mod tests;

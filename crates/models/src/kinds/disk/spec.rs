@@ -1,0 +1,256 @@
+//! What describes a mechanical disk in an experiment.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::{units, Model};
+use stasis_clock::Nanos;
+
+use super::geometry::Seek;
+use super::Disk;
+use crate::kinds::Parameters;
+use crate::random::Span;
+use crate::rate::Rate;
+use crate::spec::{range, BuildContext, BuildError, Problem};
+
+/// The largest number of extents in a write cache.
+pub const EXTENTS_MAX: u32 = 1024;
+/// The largest disk (bytes), so that sums of places fit.
+const CAPACITY_MAX: u64 = 1 << 60;
+/// The largest write cache and read-ahead (bytes).
+const BUFFER_MAX: u64 = 1 << 40;
+/// The largest number of zones.
+const ZONES_MAX: u32 = 256;
+/// The largest number of read segments.
+const SEGMENTS_MAX: u32 = 256;
+/// The fastest rotation (rpm); none faster than 15,000 was ever sold.
+const RPM_MAX: u32 = 100_000;
+
+/// The order in which the arm serves commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// The shortest positioning time first, among the oldest `queue_depth`
+    /// commands; what was passed over 128 times goes before.
+    #[default]
+    Shortest,
+    /// First come, first served.
+    Fifo,
+}
+
+/// A mechanical disk's description: `{ kind = "disk", ... }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskSpec {
+    /// Bytes on the disk. A smaller drive takes the outermost part.
+    #[serde(with = "units::size")]
+    pub capacity: u64,
+    /// Rotations per minute.
+    #[schemars(range(min = 1, max = RPM_MAX))]
+    pub rpm: u32,
+    /// Sustained rate at the outer edge.
+    pub outer_rate: Rate,
+    /// Sustained rate at the inner edge; half of the outer one if not given,
+    /// about the ratio of the radii.
+    #[serde(default)]
+    pub inner_rate: Option<Rate>,
+    /// Zones of equally many cylinders; 16 if not given.
+    #[serde(default = "usual::zones")]
+    #[schemars(range(min = 1, max = ZONES_MAX))]
+    pub zones: u32,
+    /// Seek to the next track (ns).
+    #[serde(with = "units::duration")]
+    pub single_track_seek: Nanos,
+    /// Average seek (ns).
+    #[serde(with = "units::duration")]
+    pub average_seek: Nanos,
+    /// Seek over the whole stroke (ns); by the square-root law if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::duration_option")]
+    pub full_stroke_seek: Option<Nanos>,
+    /// What a seek takes longer before a write (ns); 0 if not given.
+    #[serde(default, with = "units::duration")]
+    pub write_settle: Nanos,
+    /// The electronics' time per command (ns); 100 us if not given.
+    #[serde(default = "usual::overhead", with = "units::duration")]
+    pub overhead: Nanos,
+    /// The interface's rate; 550MB/s (SATA 6 Gb/s) if not given.
+    #[serde(default = "usual::interface_rate")]
+    pub interface_rate: Rate,
+    /// Bytes of write cache; 0 for none, as if not given.
+    #[serde(default, with = "units::size")]
+    pub write_cache: u64,
+    /// Separate pieces in the write cache, at most 1024; as many if not given.
+    #[serde(default = "usual::write_cache_extents")]
+    #[schemars(range(min = 1, max = EXTENTS_MAX))]
+    pub write_cache_extents: u32,
+    /// Pieces that are considered for the next destaging; 32 if not given.
+    #[serde(default = "usual::destage_window")]
+    #[schemars(range(min = 1, max = EXTENTS_MAX))]
+    pub destage_window: u32,
+    /// How far the drive reads ahead (bytes); 0 for no read buffer, as if not
+    /// given.
+    #[serde(default, with = "units::size")]
+    pub read_ahead: u64,
+    /// Streams that the read buffer keeps, each with up to `read_ahead` bytes on
+    /// either side of its last read; 16 if not given.
+    #[serde(default = "usual::read_segments")]
+    #[schemars(range(min = 1, max = SEGMENTS_MAX))]
+    pub read_segments: u32,
+    /// The order of service.
+    #[serde(default)]
+    pub queue: Queue,
+    /// Commands that are considered for the order; 32 (SATA's native command
+    /// queueing) if not given.
+    #[serde(default = "usual::queue_depth")]
+    #[schemars(range(min = 1))]
+    pub queue_depth: u32,
+    /// What a flush takes besides the emptying of the write cache; 0 if not
+    /// given.
+    #[serde(default)]
+    pub flush: Span,
+    /// What a discard takes; 0 if not given.
+    #[serde(default)]
+    pub discard: Span,
+    /// What a write-zeroes takes; if not given the arm writes the range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_zeroes: Option<Span>,
+}
+
+impl DiskSpec {
+    /// A disk with its electronics only: no write cache, no read buffer.
+    pub fn new(capacity: u64, rpm: u32, outer_rate: Rate, single: Nanos, average: Nanos) -> Self {
+        Self {
+            capacity,
+            rpm,
+            outer_rate,
+            inner_rate: Some(half(outer_rate)),
+            zones: usual::zones(),
+            single_track_seek: single,
+            average_seek: average,
+            full_stroke_seek: None,
+            write_settle: 0,
+            overhead: usual::overhead(),
+            interface_rate: usual::interface_rate(),
+            write_cache: 0,
+            write_cache_extents: usual::write_cache_extents(),
+            destage_window: usual::destage_window(),
+            read_ahead: 0,
+            read_segments: usual::read_segments(),
+            queue: Queue::Shortest,
+            queue_depth: usual::queue_depth(),
+            flush: Span::default(),
+            discard: Span::default(),
+            write_zeroes: None,
+        }
+    }
+
+    /// The sustained rate at the inner edge.
+    pub fn inner_rate(&self) -> Rate {
+        self.inner_rate.unwrap_or_else(|| half(self.outer_rate))
+    }
+
+    /// The seek curve, unless its figures contradict one another.
+    pub(crate) fn seek(&self) -> Option<Seek> {
+        Seek::new(self.single_track_seek, self.average_seek, self.full_stroke_seek)
+    }
+}
+
+impl Parameters for DiskSpec {
+    const NAME: &'static str = "disk";
+
+    fn check(&mut self) -> Result<(), Problem> {
+        // Written out where it follows from other values.
+        self.inner_rate = Some(self.inner_rate());
+        range("rpm", self.rpm, RPM_MAX)?;
+        range("zones", self.zones, ZONES_MAX)?;
+        range("write_cache_extents", self.write_cache_extents, EXTENTS_MAX)?;
+        range("destage_window", self.destage_window, EXTENTS_MAX)?;
+        range("read_segments", self.read_segments, SEGMENTS_MAX)?;
+        range("queue_depth", self.queue_depth, u32::MAX)?;
+        let bytes = |key, value: u64, min: u64, max: u64| {
+            let (low, high) = (units::format_size(min), units::format_size(max));
+            let ok = (min..=max).contains(&value);
+            let problem = || Problem::value(key, format!("must be from {low} to {high}"));
+            ok.then_some(()).ok_or_else(problem)
+        };
+        bytes("capacity", self.capacity, 1, CAPACITY_MAX)?;
+        bytes("write_cache", self.write_cache, 0, BUFFER_MAX)?;
+        bytes("read_ahead", self.read_ahead, 0, BUFFER_MAX)?;
+        if self.inner_rate().bytes_per_second() > self.outer_rate.bytes_per_second() {
+            return Err(Problem::value("inner_rate", "must not be more than `outer_rate`"));
+        }
+        if self.seek().is_none() {
+            let problem = "must lie well between `single_track_seek` and `full_stroke_seek`: a \
+                           third of the stroke takes about as long as the average";
+            return Err(Problem::value("average_seek", problem));
+        }
+        Ok(())
+    }
+
+    fn capacity(&self) -> Option<u64> {
+        Some(self.capacity)
+    }
+
+    fn seeks(&self) -> bool {
+        true
+    }
+
+    fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError> {
+        if capacity <= self.capacity {
+            return Ok(());
+        }
+        Err(BuildError::Capacity {
+            model: label.into(),
+            capacity: units::format_size(capacity),
+            disk: units::format_size(self.capacity),
+        })
+    }
+
+    fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
+        let disk = Disk::new(self, context.seed).ok_or_else(|| BuildError::Contradiction {
+            model: label.into(),
+            problem: "its seek times do not ascend",
+        })?;
+        Ok(Box::new(disk))
+    }
+}
+
+/// About the ratio of the radii of the innermost and the outermost track.
+fn half(rate: Rate) -> Rate {
+    Rate::per_second(rate.bytes_per_second() / 2)
+}
+
+/// What is usual, where nothing is given; [`DiskSpec`]'s fields say why.
+mod usual {
+    use stasis_clock::{Nanos, MICROSECOND};
+
+    use super::EXTENTS_MAX;
+    use crate::rate::Rate;
+
+    pub(super) fn zones() -> u32 {
+        16
+    }
+
+    pub(super) fn overhead() -> Nanos {
+        100 * MICROSECOND
+    }
+
+    pub(super) fn interface_rate() -> Rate {
+        Rate::per_second(550_000_000)
+    }
+
+    pub(super) fn write_cache_extents() -> u32 {
+        EXTENTS_MAX
+    }
+
+    pub(super) fn destage_window() -> u32 {
+        32
+    }
+
+    pub(super) fn read_segments() -> u32 {
+        16
+    }
+
+    pub(super) fn queue_depth() -> u32 {
+        32
+    }
+}

@@ -1,0 +1,181 @@
+//! Parameters of any kind, and what is registered of a kind.
+
+use std::any::Any;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value};
+use stasis_block::Model;
+use stasis_config::{self as config, tagged, Tag};
+
+use super::Parameters;
+use crate::spec::{BuildContext, BuildError, ResolveError, SpecError};
+
+/// A kind of model with its parameters.
+#[derive(Clone)]
+pub struct Kind(Arc<dyn Erased>);
+
+impl Kind {
+    /// Of these parameters.
+    pub fn of(parameters: impl Parameters) -> Self {
+        Self(Arc::new(parameters))
+    }
+
+    /// The word of the key `kind`.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// The parameters, if they are of type `P`.
+    pub fn get<P: Parameters>(&self) -> Option<&P> {
+        let any: &dyn Any = self.0.as_ref();
+        any.downcast_ref()
+    }
+
+    /// Whether the parameters are of type `P`.
+    pub fn is<P: Parameters>(&self) -> bool {
+        self.get::<P>().is_some()
+    }
+
+    /// [`Parameters::needs_capacity`].
+    pub fn needs_capacity(&self) -> bool {
+        self.0.needs_capacity()
+    }
+
+    /// [`Parameters::seeks`].
+    pub fn seeks(&self) -> bool {
+        self.0.seeks()
+    }
+
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        self.0.capacity()
+    }
+
+    pub(crate) fn resolve(&mut self, base: &Path) -> Result<(), ResolveError> {
+        *self = self.0.resolved(base)?;
+        Ok(())
+    }
+
+    pub(crate) fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError> {
+        self.0.fits(label, capacity)
+    }
+
+    pub(crate) fn build(
+        &self,
+        label: &str,
+        context: &BuildContext,
+    ) -> Result<Box<dyn Model>, BuildError> {
+        self.0.build(label, context)
+    }
+
+    /// The keys and their values.
+    pub(crate) fn table(&self) -> serde_json::Result<Map<String, Value>> {
+        serde_json::from_value(self.0.table()?)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.equals(other.0.as_ref())
+    }
+}
+
+/// [`Parameters`] whose type is not known any more.
+trait Erased: Any + fmt::Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+    fn equals(&self, other: &dyn Any) -> bool;
+    fn table(&self) -> serde_json::Result<Value>;
+    fn capacity(&self) -> Option<u64>;
+    fn needs_capacity(&self) -> bool;
+    fn seeks(&self) -> bool;
+    fn resolved(&self, base: &Path) -> Result<Kind, ResolveError>;
+    fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError>;
+    fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError>;
+}
+
+impl<P: Parameters> Erased for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+
+    fn table(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(self)
+    }
+
+    fn capacity(&self) -> Option<u64> {
+        Parameters::capacity(self)
+    }
+
+    fn needs_capacity(&self) -> bool {
+        Parameters::needs_capacity(self)
+    }
+
+    fn seeks(&self) -> bool {
+        Parameters::seeks(self)
+    }
+
+    fn resolved(&self, base: &Path) -> Result<Kind, ResolveError> {
+        let mut parameters = self.clone();
+        parameters.resolve(base)?;
+        Ok(Kind::of(parameters))
+    }
+
+    fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError> {
+        Parameters::fits(self, label, capacity)
+    }
+
+    fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
+        Parameters::build(self, label, context)
+    }
+}
+
+/// A kind that descriptions can name.
+#[derive(Debug, Clone, Copy)]
+pub struct Registered {
+    /// The word of the key `kind`.
+    pub name: &'static str,
+    /// An example of a word that stands for a table of this kind, where one does.
+    pub word: Option<&'static str>,
+    pub(crate) read: fn(Map<String, Value>) -> Result<Kind, SpecError>,
+    pub(crate) of_word: fn(&str) -> Result<Kind, String>,
+    pub(crate) keys: fn() -> Vec<String>,
+    pub(crate) schema: fn(&mut SchemaGenerator, &Tag, &Map<String, Value>) -> Schema,
+}
+
+impl Registered {
+    /// The kind that has these parameters.
+    pub const fn of<P: Parameters>() -> Self {
+        Self {
+            name: P::NAME,
+            word: P::WORD,
+            read: read::<P>,
+            of_word: of_word::<P>,
+            keys: config::keys_read::<P>,
+            schema: tagged::<P>,
+        }
+    }
+}
+
+/// Reads the keys of a kind.
+fn read<P: Parameters>(table: Map<String, Value>) -> Result<Kind, SpecError> {
+    let read = config::read::<P>(table.into());
+    let mut parameters = read.map_err(|error| SpecError::of_table(P::NAME, &error))?;
+    parameters.check().map_err(|problem| SpecError::of_check(P::NAME, problem))?;
+    Ok(Kind::of(parameters))
+}
+
+fn of_word<P: Parameters>(value: &str) -> Result<Kind, String> {
+    P::of_word(value).map(Kind::of)
+}

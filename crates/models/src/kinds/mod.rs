@@ -1,0 +1,114 @@
+//! The kinds of model that descriptions can name.
+//!
+//! A new one is a file here with its keys, which implement [`Parameters`], and a
+//! line in [`KINDS`].
+
+pub mod card;
+pub mod disk;
+#[cfg(test)]
+mod extending;
+mod flash;
+mod kind;
+mod null;
+mod profile;
+pub mod rated;
+mod spans;
+#[cfg(test)]
+mod tape;
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+use stasis_block::Model;
+
+pub use self::kind::{Kind, Registered};
+pub use self::null::NullSpec;
+pub use self::profile::ProfileSpec;
+pub use self::spans::{FixedSpec, SpansSpec, UniformSpec};
+use crate::spec::{BuildContext, BuildError, Problem, ResolveError};
+
+/// Every kind.
+pub const KINDS: &[Registered] = &[
+    Registered::of::<NullSpec>(),
+    Registered::of::<FixedSpec>(),
+    Registered::of::<UniformSpec>(),
+    Registered::of::<ProfileSpec>(),
+    Registered::of::<rated::RatedSpec>(),
+    Registered::of::<disk::DiskSpec>(),
+    Registered::of::<card::CardSpec>(),
+    Registered::of::<stasis_flash::Spec>(),
+    #[cfg(test)]
+    Registered::of::<tape::TapeSpec>(),
+];
+
+/// The keys of a kind of model, besides those that every model has.
+///
+/// The struct's fields are the keys of the table `{ kind = "...", ... }`; their comments are what
+/// help, the schema and the manual say of them.
+pub trait Parameters:
+    Debug + Clone + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static
+{
+    /// The word of the key `kind`.
+    const NAME: &'static str;
+
+    /// An example of the word `NAME:VALUE` that stands for a table of this kind; `None` if no
+    /// word does.
+    const WORD: Option<&'static str> = None;
+
+    /// Reads the value of such a word.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong, and what is wanted.
+    fn of_word(_value: &str) -> Result<Self, String> {
+        Err(format!("a model of kind `{}` cannot be a word", Self::NAME))
+    }
+
+    /// Checks what the types of the keys do not say, and completes what follows from others.
+    ///
+    /// # Errors
+    /// [`Problem`] names the key.
+    fn check(&mut self) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// The size of the drive (bytes), where that is one of the kind's own keys.
+    fn capacity(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether the model is for a drive of a known size only.
+    fn needs_capacity(&self) -> bool {
+        false
+    }
+
+    /// Whether the time to a command's place matters, so that waiting for a neighbour pays.
+    fn seeks(&self) -> bool {
+        false
+    }
+
+    /// Reads the files that the keys name, relative to `base`, into them.
+    ///
+    /// # Errors
+    /// [`ResolveError`], which names the file.
+    fn resolve(&mut self, _base: &Path) -> Result<(), ResolveError> {
+        Ok(())
+    }
+
+    /// Whether a drive of `capacity` bytes can be like that, as far as that can be said without
+    /// making the model. `label` is the model's name, for the error.
+    ///
+    /// # Errors
+    /// [`BuildError`] names what cannot work.
+    fn fits(&self, _label: &str, _capacity: u64) -> Result<(), BuildError> {
+        Ok(())
+    }
+
+    /// Makes the model, for a drive that [`Parameters::fits`].
+    ///
+    /// # Errors
+    /// [`BuildError`] names what cannot work.
+    fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError>;
+}

@@ -1,0 +1,98 @@
+//! The kind `profile`: latencies as measured.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::{Model, Operation};
+
+use super::Parameters;
+use crate::cached::behind;
+use crate::empirical::Empirical;
+use crate::profile::Profile;
+use crate::random::Span;
+use crate::spec::{
+    check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem, ResolveError,
+};
+
+/// The kind `profile`: latencies as measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileSpec {
+    /// The profile's file, relative to the experiment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Its content; [`ModelSpec::resolve`](crate::ModelSpec::resolve) puts it here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// What a flush takes, in place of the profile's figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush: Option<Span>,
+    /// What a discard takes, in place of the profile's figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discard: Option<Span>,
+    /// What a write-zeroes takes, in place of the profile's figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_zeroes: Option<Span>,
+    /// Commands in service at once; any number if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub parallelism: Option<u32>,
+    /// A volatile write cache; none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSpec>,
+    /// Whether what is acknowledged survives a power cut, without a flush; no if
+    /// not given. It changes no time.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub plp: bool,
+}
+
+impl ProfileSpec {
+    fn costs(&self) -> [Option<Span>; Operation::ALL.len()] {
+        [None, None, self.flush, self.discard, self.write_zeroes, None, None, None]
+    }
+}
+
+impl Parameters for ProfileSpec {
+    const NAME: &'static str = "profile";
+    const WORD: Option<&'static str> = Some("profile:my-drive.json");
+
+    fn of_word(file: &str) -> Result<Self, String> {
+        if file.is_empty() {
+            return Err("a file is missing: `profile:my-drive.json`".into());
+        }
+        Ok(Self { file: Some(file.into()), ..Self::default() })
+    }
+
+    fn check(&mut self) -> Result<(), Problem> {
+        if self.profile.is_none() && self.file.is_none() {
+            return Err(Problem::Missing("file"));
+        }
+        let checked = self.profile.as_mut().map_or(Ok(()), Profile::check);
+        checked.map_err(|error| Problem::value("profile", error.to_string()))?;
+        check_protection(self.plp, self.cache.as_ref(), self.parallelism)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is read becomes part of the description, before a model is built"
+    )]
+    fn resolve(&mut self, base: &Path) -> Result<(), ResolveError> {
+        let (Some(file), None) = (&self.file, &self.profile) else { return Ok(()) };
+        let path = base.join(file);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|cause| ResolveError::Read { path: path.clone(), cause })?;
+        let profile = Profile::from_json(&text);
+        self.profile = Some(profile.map_err(|cause| ResolveError::Profile { path, cause })?);
+        Ok(())
+    }
+
+    fn build(&self, _label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
+        let Some(profile) = &self.profile else {
+            let file = self.file.clone().unwrap_or_default();
+            return Err(BuildError::Unresolved { file });
+        };
+        let empirical = Empirical::new(profile, context.path, self.costs(), context.seed);
+        Ok(behind(self.cache.as_ref(), self.plp, empirical, self.parallelism, context.seed))
+    }
+}

@@ -1,0 +1,107 @@
+//! A solid-state drive as its data sheet rates it.
+//!
+//! Data sheets give three figures per direction: the latency (or, as its
+//! reciprocal, the rate at queue depth 1), the highest rate of small commands,
+//! and the bandwidth of large ones. The model is the simplest that meets all
+//! three: every command holds the drive's pipeline for 1 / rate or, if it is
+//! longer than 4 KiB and that is more, for length / bandwidth, in the order of
+//! submission, and completes one latency after it entered. So n commands in flight see a throughput of
+//! min(n / latency, rate), and reads and writes share one pipeline.
+
+mod spec;
+
+use stasis_block::{Command, Operation};
+use stasis_clock::Nanos;
+
+pub use self::spec::{RatedLatency, RatedSpec, Rating};
+use crate::distribution::Distribution;
+use crate::latency::Latency;
+use crate::random::{Random, Span};
+use crate::rate::{Rate, TimePerByte};
+
+/// ns per second.
+const NS_PER_S: u64 = 1_000_000_000;
+/// The length (bytes) for which data sheets give latencies and rates.
+pub const RATED_LENGTH: u64 = 4096;
+
+/// A distribution that latencies are drawn from.
+#[derive(Debug)]
+pub(crate) enum Draw {
+    Span(Span),
+    Distribution(Distribution),
+}
+
+impl Draw {
+    fn draw(&self, random: &mut Random) -> Nanos {
+        match self {
+            Self::Span(span) => span.draw(random),
+            Self::Distribution(distribution) => distribution.quantile(random.unit()) as Nanos,
+        }
+    }
+}
+
+/// One direction's figures.
+#[derive(Debug)]
+pub(crate) struct Direction {
+    latency: Draw,
+    time_per_command: Nanos,
+    time_per_byte: TimePerByte,
+}
+
+impl Direction {
+    pub(crate) fn new(latency: Draw, commands_per_second: u64, bandwidth: Rate) -> Self {
+        let time_per_command = NS_PER_S / commands_per_second.max(1);
+        Self { latency, time_per_command, time_per_byte: bandwidth.time_per_byte() }
+    }
+}
+
+/// A drive by its data sheet; see the [module](self).
+#[derive(Debug)]
+pub struct Rated {
+    read: Direction,
+    write: Direction,
+    flush: Span,
+    discard: Span,
+    // As a write of the same length, if `None`.
+    write_zeroes: Option<Span>,
+    // When the pipeline takes the next command.
+    free_at: Nanos,
+    random: Random,
+}
+
+impl Rated {
+    pub(crate) fn new(
+        [read, write]: [Direction; 2],
+        [flush, discard]: [Span; 2],
+        write_zeroes: Option<Span>,
+        seed: u64,
+    ) -> Self {
+        let random = Random::new(seed);
+        Self { read, write, flush, discard, write_zeroes, free_at: 0, random }
+    }
+}
+
+impl Latency for Rated {
+    fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
+        let direction = match (command.operation, self.write_zeroes) {
+            (Operation::Read | Operation::Verify, _) => &self.read,
+            (Operation::Write | Operation::Copy, _) | (Operation::WriteZeroes, None) => &self.write,
+            (Operation::Flush, _) => return self.flush.draw(&mut self.random),
+            // The drive around the model completes them.
+            (Operation::Barrier, _) => return 0,
+            (Operation::Discard, _) => return self.discard.draw(&mut self.random),
+            (Operation::WriteZeroes, Some(span)) => return span.draw(&mut self.random),
+        };
+        let start = self.free_at.max(now);
+        let slot = if command.length <= RATED_LENGTH {
+            // By the rate alone: some drives' rates exceed their bandwidths a little.
+            direction.time_per_command
+        } else {
+            direction.time_per_byte.times(command.length).max(direction.time_per_command)
+        };
+        self.free_at = start.saturating_add(slot);
+        // The latency as rated holds the transfer of the rated length.
+        let rest = direction.time_per_byte.times(command.length.saturating_sub(RATED_LENGTH));
+        (start - now).saturating_add(direction.latency.draw(&mut self.random)).saturating_add(rest)
+    }
+}

@@ -1,0 +1,113 @@
+//! Copy: ranges of blocks to other blocks of the namespace, inside the drive
+//! (NVM Command Set Specification 1.0 section 3.2.2).
+
+use stasis_block::{Command, Operation};
+
+use super::{always, Registered, CHANGES_CONTENTS, SUPPORTED};
+use crate::command::{location, SubmissionEntry};
+use crate::config::Namespace;
+use crate::controller::Controller;
+use crate::io::{starting_lba, Extent, MOST_REQUESTS};
+use crate::slots::{CommandId, Owner, Slot};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::{Memory, PAGE_SIZE};
+
+/// Most source ranges of a command (MSRC, plus one): a page of them.
+pub const MOST_SOURCES: usize = 128;
+/// Size of a source range's entry of format 0 in bytes.
+const ENTRY: usize = 32;
+/// Most bytes of one source range: as the largest transfer of any controller.
+const LONGEST: u64 = 2 << 20;
+
+const _: () = assert!(MOST_SOURCES * ENTRY == PAGE_SIZE && MOST_SOURCES <= MOST_REQUESTS);
+
+/// Most blocks of one source range (MSSRL).
+pub fn most_blocks_of_source(namespace: &Namespace) -> u16 {
+    (LONGEST / u64::from(namespace.block_size)) as u16
+}
+
+/// Most blocks of a command (MCL).
+pub fn most_blocks(namespace: &Namespace) -> u32 {
+    u32::from(most_blocks_of_source(namespace)) * MOST_SOURCES as u32
+}
+
+pub(super) const COMMAND: Registered = Registered {
+    opcode: 0x19,
+    effects: SUPPORTED | CHANGES_CONTENTS,
+    announced: always,
+    identify: 1 << 8,
+    counts_as: Some(Operation::Copy),
+    execute: Controller::copy,
+};
+
+impl Controller {
+    fn copy(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        let namespace = self.writable_namespace(command.nsid)?.clone();
+        // Descriptor format: format 0 only, as OCFS says.
+        if command.cdw12 >> 8 & 0xf != 0 {
+            return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
+        }
+        let count = (command.cdw12 & 0xff) as usize + 1;
+        if count > MOST_SOURCES {
+            return Err(StatusCode::CommandSizeLimitExceeded.at(location::CDW12));
+        }
+        let mut raw = [0; MOST_SOURCES * ENTRY];
+        let raw = &mut raw[..count * ENTRY];
+        self.receive(memory, command, raw)?;
+
+        // All is checked before any of it is begun.
+        let mut blocks = 0;
+        for (_, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
+            if length > most_blocks_of_source(&namespace).into() {
+                return Err(StatusCode::CommandSizeLimitExceeded.into());
+            }
+            blocks += length;
+        }
+        let lba = starting_lba(command);
+        let destination = Extent::new(&namespace, lba, blocks, location::CDW10)?;
+        for (lba, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
+            let source = Extent::new(&namespace, lba, length, u16::MAX)?;
+            // What would be read after it was written has no right contents
+            // (NVM Command Set Specification 1.1, "Overlapping I/O Range").
+            let apart = source.range().end <= destination.offset
+                || destination.range().end <= source.offset;
+            if !apart {
+                return Err(StatusCode::OverlappingRange.at(location::CDW10));
+            }
+            self.check_readable(command.nsid, &source)?;
+        }
+        self.check_writable(command.nsid, &destination)?;
+
+        let stream = self.place(command, destination.length)?;
+        let fua = self.is_forced(command, Operation::Copy);
+        let id = CommandId { sq: queue, cid: command.cid };
+        let group = self.slots.insert_group(id, count as u32, true);
+        let mut offset = destination.offset;
+        for (part, (lba, length)) in raw.chunks_exact(ENTRY).map(parse_entry).enumerate() {
+            let source = Extent::new(&namespace, lba, length, u16::MAX)?;
+            let copy = Command {
+                source: source.offset,
+                fua,
+                stream,
+                ..Command::new(Operation::Copy, offset, source.length)
+            };
+            let owner = Owner::Part { group, part: part as u32 };
+            let slot = Slot::new(owner, &copy, command.nsid, lba);
+            self.request(queue, slot, copy);
+            offset += source.length;
+        }
+        Ok(Outcome::Pending)
+    }
+}
+
+/// First block and count of blocks of a source range.
+fn parse_entry(raw: &[u8]) -> (u64, u64) {
+    let mut lba = [0; 8];
+    lba.copy_from_slice(&raw[8..16]);
+    (u64::from_le_bytes(lba), u64::from(u16::from_le_bytes([raw[16], raw[17]])) + 1)
+}

@@ -1,0 +1,117 @@
+//! Parameters of any kind, and what is registered of a kind.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value};
+use stasis_config::{self as config, tagged, ReadError, Tag};
+
+use super::{Parameters, Problem};
+use crate::Scheduler;
+
+/// A kind of scheduler with its parameters.
+#[derive(Clone)]
+pub struct Kind(Arc<dyn Erased>);
+
+impl Kind {
+    /// Of these parameters.
+    pub fn of(parameters: impl Parameters) -> Self {
+        Self(Arc::new(parameters))
+    }
+
+    /// Its name in experiments.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// The parameters, if they are of type `P`.
+    pub fn get<P: Parameters>(&self) -> Option<&P> {
+        let any: &dyn Any = self.0.as_ref();
+        any.downcast_ref()
+    }
+
+    /// Whether the parameters are within their ranges.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.0.check()
+    }
+
+    /// The keys and their values.
+    pub(crate) fn table(&self) -> serde_json::Result<Map<String, Value>> {
+        serde_json::from_value(self.0.table()?)
+    }
+
+    /// The scheduler, with no queues.
+    pub(crate) fn build(&self) -> Box<dyn Scheduler> {
+        self.0.build()
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.equals(other.0.as_ref())
+    }
+}
+
+/// [`Parameters`] whose type is not known any more.
+trait Erased: Any + fmt::Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+    fn equals(&self, other: &dyn Any) -> bool;
+    fn table(&self) -> serde_json::Result<Value>;
+    fn check(&self) -> Result<(), Problem>;
+    fn build(&self) -> Box<dyn Scheduler>;
+}
+
+impl<P: Parameters> Erased for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+
+    fn table(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(self)
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        Parameters::check(self)
+    }
+
+    fn build(&self) -> Box<dyn Scheduler> {
+        Parameters::build(self)
+    }
+}
+
+/// A kind that experiments can name.
+#[derive(Debug, Clone, Copy)]
+pub struct Registered {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    pub(crate) usual: fn() -> Kind,
+    pub(crate) read: fn(Map<String, Value>) -> Result<Kind, ReadError>,
+    pub(crate) schema: fn(&mut SchemaGenerator, &Tag, &Map<String, Value>) -> Schema,
+}
+
+impl Registered {
+    /// The kind that has these parameters.
+    pub const fn of<P: Parameters>() -> Self {
+        Self {
+            name: P::NAME,
+            about: P::ABOUT,
+            usual: || Kind::of(P::default()),
+            read: |table| config::read::<P>(table.into()).map(Kind::of),
+            schema: tagged::<P>,
+        }
+    }
+}
