@@ -1,6 +1,6 @@
 //! A self-contained page: headings, prose, tables and plots in one HTML file
 //! that needs nothing else, prints, and follows the reader's choice of light
-//! or dark.
+//! or dark. Its plots can be pointed at, zoomed, and shown with another scale.
 
 use std::path::Path;
 
@@ -9,6 +9,13 @@ use crate::files::{make_folder, write_whole};
 use crate::plot::Markup;
 use crate::table::Table;
 use crate::ReportError;
+
+/// What makes plots interactive, one scope together. Without it they are still to be read.
+const SCRIPTS: [&str; 3] = [
+    include_str!("interactive/axis.js"),
+    include_str!("interactive/marks.js"),
+    include_str!("interactive/figure.js"),
+];
 
 /// What a section is made of.
 #[derive(Debug, Clone)]
@@ -97,7 +104,13 @@ impl Page {
             }
             out.push_str("</section>\n");
         }
-        out.push_str("</main>\n</body>\n</html>\n");
+        out.push_str("</main>\n");
+        if out.contains("<svg ") {
+            out.push_str("<script>\n\"use strict\";\n(() => {\n");
+            SCRIPTS.iter().for_each(|script| out.push_str(script));
+            out.push_str("})();\n</script>\n");
+        }
+        out.push_str("</body>\n</html>\n");
         out
     }
 }

@@ -15,6 +15,9 @@ use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
 use crate::{run_page, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
+/// What `ios.parquet` does not say of its origin: it would differ from one run to the next.
+const SURROUNDINGS: [&str; 4] = ["started_at", "command_line", "qemu", "host_kernel"];
+
 /// Takes a run's I/Os as they complete, and writes its results.
 pub struct Recorder {
     folder: ResultsFolder,
@@ -154,7 +157,10 @@ impl Recorder {
         extra: Map<String, Value>,
     ) -> Result<Summary, ReportError> {
         if let Some(rows) = self.rows.take() {
-            rows.finish(&extra)?;
+            // The same I/Os are the same bytes: when and where they were made stands in the summary.
+            let repeats = |name: &String| !SURROUNDINGS.contains(&name.as_str());
+            let footer = extra.clone().into_iter().filter(|(name, _)| repeats(name)).collect();
+            rows.finish(&footer)?;
         }
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();

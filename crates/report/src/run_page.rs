@@ -9,17 +9,19 @@ use crate::failed::failed;
 use crate::latency::{carried, error_percent, PERCENTILES};
 use crate::page::{Block, Page, Section};
 use crate::plot::{
-    Axis, Bar, Bars, Cdf, CdfSeries, Heat, Line, Lines, Markup, Quantity, Scale, Scatter,
+    Axis, Bar, Bars, Cdf, CdfSeries, Detail, Heat, Line, Lines, Markup, Quantity, Scale, Scatter,
     ScatterSeries, Segment, Stroke,
 };
 use crate::statistics::{DriveStatistics, OperationStatistics};
 use crate::summary::{DriveSummary, OperationSummary, ProcessorSummary, Summary};
 use crate::table::{Column, Table};
-use crate::timeline::{Course, Curve};
+use crate::timeline::{Course, Curve, Point};
 use crate::units::{self, TimeUnit};
 use crate::Latency;
 use crate::{flash_page, jobs_page, shared_page};
 
+/// Bytes of an LBA.
+const BLOCK: u64 = 512;
 /// The engine of a summary that was made without a guest.
 const SIMULATION: &str = "sim";
 /// The engine of a summary of drives that others used in real time.
@@ -283,15 +285,9 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, kind: Kind, begin: u64
         Cdf { title: title.to_owned(), x: latency(), tail, series: curves.clone() }.draw()
     };
     let complete = used.iter().all(|(operation, _)| of(*operation).timeline.is_complete());
-    let points = used.iter().map(|(operation, _)| ScatterSeries {
-        name: operation.name().to_owned(),
-        colour: *operation as usize,
-        points: of(*operation)
-            .timeline
-            .points()
-            .into_iter()
-            .map(|point| (since(point.at as f64), point.latency as f64))
-            .collect(),
+    let points = used.iter().map(|(operation, _)| {
+        let points = of(*operation).timeline.points();
+        cloud(*operation, &points, since)
     });
     let over_time = Scatter {
         title: format!(
@@ -333,6 +329,26 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, kind: Kind, begin: u64
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);
     plots
+}
+
+/// The I/Os of an operation, each with what tells it from the others.
+fn cloud(operation: Operation, points: &[Point], since: impl Fn(f64) -> f64) -> ScatterSeries {
+    let detail = |name, quantity, value: fn(&Point) -> u64| Detail {
+        name,
+        quantity,
+        values: points.iter().map(|point| value(point) as f64).collect(),
+    };
+    let place = |point: &Point| (since(point.at as f64), point.latency as f64);
+    ScatterSeries {
+        name: operation.name().to_owned(),
+        colour: operation as usize,
+        points: points.iter().map(place).collect(),
+        details: vec![
+            detail("length", Quantity::Bytes, |point| point.bytes),
+            detail("LBA", Quantity::Number(""), |point| point.offset / BLOCK),
+            detail("order", Quantity::Number(""), |point| point.order),
+        ],
+    }
 }
 
 fn curves(

@@ -37,7 +37,8 @@ impl OperationStatistics {
         let latency = record.delivered.saturating_sub(record.submit);
         self.target.record(record.target.saturating_sub(record.submit));
         self.delivered.record(latency);
-        self.timeline.record(Point { at: record.delivered, latency }, record.bytes);
+        let IoRecord { offset, bytes, order, .. } = *record;
+        self.timeline.record(Point { at: record.delivered, latency, offset, bytes, order });
     }
 
     /// Brings the latencies in order, as every figure wants them.

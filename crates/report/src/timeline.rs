@@ -12,12 +12,18 @@ const SLICES: usize = 512;
 const SAMPLES: usize = 2;
 
 /// One completed I/O.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
     /// When it was delivered (ns).
     pub(crate) at: u64,
     /// Its delivered latency (ns).
     pub(crate) latency: u64,
+    /// Where it began (bytes).
+    pub(crate) offset: u64,
+    /// How long it was (bytes).
+    pub(crate) bytes: u64,
+    /// Its number among the submissions to its drive.
+    pub(crate) order: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -32,10 +38,10 @@ struct Slice {
 }
 
 impl Slice {
-    fn of(draw: u64, point: Point, bytes: u64) -> Self {
+    fn of(draw: u64, point: Point) -> Self {
         let mut samples = [None; SAMPLES];
         samples[0] = Some((draw, point));
-        Self { count: 1, bytes, fastest: point, slowest: point, samples }
+        Self { count: 1, bytes: point.bytes, fastest: point, slowest: point, samples }
     }
 
     fn join(&mut self, other: &Self) {
@@ -123,8 +129,8 @@ impl Timeline {
         }
     }
 
-    /// Takes an I/O of so many bytes.
-    pub(crate) fn record(&mut self, point: Point, bytes: u64) {
+    /// Takes an I/O.
+    pub(crate) fn record(&mut self, point: Point) {
         let begun = point.at.saturating_sub(point.latency);
         if self.count == 0 {
             self.origin = begun;
@@ -143,7 +149,7 @@ impl Timeline {
             self.halve();
         }
         let slice = &mut self.slices[(since >> self.shift) as usize];
-        let new = Slice::of(draw, point, bytes);
+        let new = Slice::of(draw, point);
         match slice {
             Some(slice) => slice.join(&new),
             None => *slice = Some(new),
@@ -264,8 +270,8 @@ mod tests {
             raw in prop::collection::vec((0u64..10_000_000_000, 0u64..1_000_000), 1..6000),
         ) {
             let mut timeline = Timeline::new();
-            let all: Vec<_> = raw.iter().map(|&(at, latency)| Point { at, latency }).collect();
-            all.iter().for_each(|&point| timeline.record(point, 1));
+            let all: Vec<_> = raw.iter().map(|&(at, latency)| Point { at, latency, bytes: 1, ..Point::default() }).collect();
+            all.iter().for_each(|&point| timeline.record(point));
             let points = timeline.points();
             prop_assert!(points.len() <= POINTS.max(SLICES * (SAMPLES + 2)));
             prop_assert_eq!(timeline.is_complete(), all.len() <= POINTS);
@@ -284,7 +290,7 @@ mod tests {
         let mut timeline = Timeline::new();
         for index in 0..100_000u64 {
             let at = 5_000_000_000 + index * 100_000;
-            timeline.record(Point { at, latency: 390_000 }, 4096);
+            timeline.record(Point { at, latency: 390_000, bytes: 4096, ..Point::default() });
         }
         let course = timeline.course();
         for curve in [&course.rate, &course.bandwidth, &course.depth] {
@@ -313,7 +319,7 @@ mod tests {
             raw.sort_unstable_by_key(|(at, latency)| at + latency);
             let mut timeline = Timeline::new();
             for &(begin, latency) in &raw {
-                timeline.record(Point { at: begin + latency, latency }, 0);
+                timeline.record(Point { at: begin + latency, latency, ..Point::default() });
             }
             let width = 1u64 << timeline.shift;
             for (slice, area) in timeline.areas().into_iter().enumerate() {
@@ -334,7 +340,7 @@ mod tests {
     fn the_ends_of_time_are_no_trouble() {
         let mut timeline = Timeline::new();
         for at in [7, 0, u64::MAX, u64::MAX - 1] {
-            timeline.record(Point { at, latency: at }, u64::MAX);
+            timeline.record(Point { at, latency: at, bytes: u64::MAX, ..Point::default() });
         }
         assert_eq!(timeline.points().len(), 4);
         assert!(timeline.course().rate.is_empty());

@@ -231,9 +231,17 @@ fn hostile_names_stay_text() {
     recorder.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
     let summary = finish(recorder, 1_000);
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    // The page's own script, which names nothing of the run, and no other.
+    let [before, script, after] = page.split("script>").collect::<Vec<_>>()[..] else { panic!() };
+    assert!(!script.contains("alert") && !script.contains("fio"));
+    let page = format!("{before}{after}");
     assert!(!page.contains("<script") && !page.contains("\" onload=\"") && !page.contains("<b>x"));
     assert!(page.contains("&lt;script&gt;") && page.contains("fio --name=&lt;b&gt;x&lt;/b&gt;"));
-    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("url("));
+    for part in [page.as_str(), script] {
+        assert!(!part.contains("http://") && !part.contains("https://"));
+        // A plot's own parts are named by what stands behind #.
+        assert!(!part.replace("url(#", "").contains("url("));
+    }
     assert!(!text_summary(&summary).contains('\u{1b}'));
     assert_eq!(json(folder.path())["drives"][0]["name"], name);
 }
@@ -433,6 +441,27 @@ fn rows_of_parquet(path: &Path) -> Vec<Vec<String>> {
     };
     let rows = file.get_row_iter(None).unwrap();
     rows.map(|row| row.unwrap().get_column_iter().map(field).collect()).collect()
+}
+
+#[test]
+fn the_same_ios_by_column_are_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..100_000).map(record).collect();
+    let bytes = ["1", "2"].map(|name| {
+        let claimed = ResultsFolder::claim(&folder.path().join(name)).unwrap();
+        let mut recorder =
+            Recorder::within(claimed, vec![drive("a"), drive("b")], Ios::Parquet).unwrap();
+        records.chunks(1000).for_each(|piece| recorder.record(piece).unwrap());
+        let fields = ["started_at", "command_line", "qemu", "host_kernel"];
+        let mut extra: Map<_, _> = fields
+            .map(|field| (field.to_owned(), format!("{field} {name}").into()))
+            .into_iter()
+            .collect();
+        extra.insert("seed".into(), 7.into());
+        recorder.finish(&outcome(1), "exact", Duration::from_secs(1), extra).unwrap();
+        fs::read(folder.path().join(name).join("ios.parquet")).unwrap()
+    });
+    assert!(bytes[0] == bytes[1], "{} and {} bytes", bytes[0].len(), bytes[1].len());
 }
 
 #[test]

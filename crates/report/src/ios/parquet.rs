@@ -1,8 +1,9 @@
 //! `ios.parquet`: the rows by column (Apache Parquet), in groups of bounded size.
 //!
 //! The file's metadata has what the run's summary says of its origin, such as
-//! `stasis_version`, `command_line` and `seed`, each as JSON, and under `units` the unit of
-//! each column that has one.
+//! `stasis_version`, `command` and `seed`, each as JSON, and under `units` the unit of each
+//! column that has one. What differs from one run to the next is left out: the same I/Os of
+//! the same program are the same bytes.
 //!
 //! The columns are written and read one by one, without Arrow: its code for every other type
 //! would be a third of the executable.

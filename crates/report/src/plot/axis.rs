@@ -15,6 +15,9 @@ pub enum Scale {
     FromZero,
     /// By their logarithm. Values below 1 stand at 1.
     Log,
+    /// For shares, the upper end stretched: 90 %, 99 %, 99.9 % and so on are equally far
+    /// from each other.
+    Tail,
 }
 
 /// What values are.
@@ -26,6 +29,8 @@ pub enum Quantity {
     Bytes,
     /// Bytes a second, shown in decimal units.
     Bandwidth,
+    /// Shares from 0 to 1, shown in percent.
+    Share,
     /// Anything else, in this unit (which may be empty).
     Number(&'static str),
 }
@@ -38,6 +43,7 @@ impl Quantity {
             // Not negative, and less than a byte counts for nothing.
             Self::Bytes => units::bytes(value as u64),
             Self::Bandwidth => units::bandwidth(value),
+            Self::Share => format!("{} %", units::significant(value * 100.0, 5)),
             Self::Number("") => units::significant(value, 5),
             Self::Number(unit) => format!("{} {unit}", units::significant(value, 5)),
         }
@@ -76,7 +82,33 @@ impl Axis {
             Scale::Linear => self.linear(low, high),
             Scale::FromZero => self.linear(low.min(0.0), high.max(0.0)),
             Scale::Log => self.log(low.max(1.0), high.max(1.0)),
+            Scale::Tail => self.tail(high),
         }
+    }
+
+    /// All shares, from 0 to 1.
+    pub(super) fn whole(&self) -> Fitted {
+        let tick = |value: f64| Tick { value, label: self.quantity.show(value) };
+        let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(tick).into();
+        self.fitted([0.0, 1.0], Scale::Linear, ticks, self.label.clone())
+    }
+
+    fn fitted(
+        &self,
+        [low, high]: [f64; 2],
+        scale: Scale,
+        ticks: Vec<Tick>,
+        caption: String,
+    ) -> Fitted {
+        Fitted { axis: self.clone(), low, high, scale, ticks, caption, fixed: false }
+    }
+
+    /// Up to the rarest share below 1.
+    fn tail(&self, rarest: f64) -> Fitted {
+        let high = (nines(rarest).max(1.0) + 0.3).min(NINES_MOST);
+        let tick = |count: i32| Tick { value: share(count.into()), label: nines_label(count) };
+        let ticks = (0..=high.floor() as i32).map(tick).collect();
+        self.fitted([0.0, share(high)], Scale::Tail, ticks, self.label.clone())
     }
 
     fn linear(&self, low: f64, high: f64) -> Fitted {
@@ -92,6 +124,7 @@ impl Axis {
             }
             Quantity::Bytes => units::bytes_unit(largest),
             Quantity::Bandwidth => units::bandwidth_unit(largest),
+            Quantity::Share => (0.01, "%"),
             Quantity::Number(unit) => (1.0, unit),
         };
         let step = nice_step((high - low) / 5.0 / scale) * scale;
@@ -104,7 +137,7 @@ impl Axis {
             "" => self.label.clone(),
             unit => format!("{} ({unit})", self.label),
         };
-        Fitted { low, high, scale: Scale::Linear, ticks, caption }
+        self.fitted([low, high], Scale::Linear, ticks, caption)
     }
 
     fn log(&self, low: f64, high: f64) -> Fitted {
@@ -129,13 +162,7 @@ impl Axis {
         };
         let ticks = values.into_iter().map(|value| Tick { value, label: self.mark(value) });
         let ticks = ticks.collect();
-        Fitted {
-            low,
-            high,
-            scale: Scale::Log,
-            ticks,
-            caption: format!("{} (log scale)", self.label),
-        }
+        self.fitted([low, high], Scale::Log, ticks, format!("{} (log scale)", self.label))
     }
 
     fn mark(&self, value: f64) -> String {
@@ -153,22 +180,81 @@ pub(super) struct Tick {
 
 /// An axis with its ends and marks.
 pub(super) struct Fitted {
+    axis: Axis,
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) scale: Scale,
     pub(super) ticks: Vec<Tick>,
     pub(super) caption: String,
+    /// Whether the page's script leaves the scale as it is.
+    fixed: bool,
 }
 
 impl Fitted {
+    /// The same, with this one scale only: another would mislead.
+    pub(super) fn fixed(mut self) -> Self {
+        self.fixed = true;
+        self
+    }
+
+    /// The axis for the page's script, as JSON.
+    pub(super) fn described(&self) -> String {
+        let (quantity, unit) = match self.axis.quantity {
+            Quantity::Time => ("time", ""),
+            Quantity::Bytes => ("bytes", ""),
+            Quantity::Bandwidth => ("bandwidth", ""),
+            Quantity::Share => ("share", ""),
+            Quantity::Number(unit) => ("number", unit),
+        };
+        let scale = match self.scale {
+            Scale::Linear | Scale::FromZero => "linear",
+            Scale::Log => "log",
+            Scale::Tail => "tail",
+        };
+        serde_json::json!({
+            "label": self.axis.label, "quantity": quantity, "unit": unit, "scale": scale,
+            "low": self.low, "high": self.high, "fixed": self.fixed,
+        })
+        .to_string()
+    }
+
     /// Where a value stands, 0 to 1 from end to end; values outside stand at
     /// an end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = match self.scale {
             Scale::Linear | Scale::FromZero => (value - self.low) / (self.high - self.low),
             Scale::Log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            // The maximum, of share 1, would stand at infinity: it stands at the top.
+            Scale::Tail => nines(value) / nines(self.high),
         };
         place.clamp(0.0, 1.0)
+    }
+}
+
+/// The rarest share that the stretched scale tells from 1, in nines.
+const NINES_MOST: f64 = 12.0;
+
+/// How many nines a share has: 1 for 90 %, 2 for 99 %.
+fn nines(share: f64) -> f64 {
+    if share < 1.0 {
+        -(1.0 - share).log10()
+    } else {
+        2.0 * NINES_MOST
+    }
+}
+
+/// The share with so many nines.
+fn share(nines: f64) -> f64 {
+    1.0 - 10f64.powf(-nines)
+}
+
+/// 0 %, 90 %, 99 %, 99.9 %, ...
+fn nines_label(count: i32) -> String {
+    match count {
+        0 => "0 %".to_owned(),
+        1 => "90 %".to_owned(),
+        2 => "99 %".to_owned(),
+        more => format!("99.{} %", "9".repeat(more as usize - 2)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Horizontal bars, beside or behind each other.
 
 use super::axis::Axis;
-use super::canvas::{shortened, text_width, Canvas, Key};
+use super::canvas::{shortened, text_width, Canvas, Key, Span};
 use super::Markup;
 
 /// One bar, or a part of one.
@@ -71,9 +71,11 @@ impl Bars {
         });
         // Room for the figure beside the longest bar.
         let axis = self.axis.fit(lengths.map(|value: f64| value * 1.25).chain([0.0]));
+        // Parts of a logarithm are not the parts of the whole.
+        let axis = if self.stacked { axis.fixed() } else { axis };
         canvas.x_axis(&axis);
         let mut y = canvas.y(1.0) + GAP / 2.0;
-        for bar in &self.bars {
+        for (number, bar) in self.bars.iter().enumerate() {
             let tall = rows(bar) as f64 * THICK;
             canvas.text(left - 8.0, y + tall / 2.0 + 4.0, "end", &shortened(&bar.label, LABEL));
             let mut from = 0.0;
@@ -92,8 +94,12 @@ impl Bars {
                 let name = [bar.label.as_str(), &segment.name].join(" ");
                 // A bar that is there is seen, however short.
                 let wide = if value > 0.0 { (end - begin).max(1.0) } else { 0.0 };
+                let series = keys.iter().position(|key| key.0 == segment.name);
+                let row = self.stacked.then_some(number);
+                let span = Span { from, to: from + value, series, row };
                 canvas.bar(
                     [begin, top, wide, THICK - 2.0],
+                    span,
                     segment.colour,
                     &format!("{name}: {figure}"),
                 );
@@ -101,12 +107,13 @@ impl Bars {
                 if self.stacked {
                     from += value;
                 } else {
-                    canvas.text(end + 5.0, top + THICK - 4.0, "value", &figure);
+                    canvas.value(end + 5.0, top + THICK - 4.0, span, &figure);
                 }
             }
             if self.stacked {
                 let end = canvas.x(axis.place(from));
-                canvas.text(end + 5.0, y + THICK - 4.0, "value", &self.axis.quantity.show(shown));
+                let span = Span { from: 0.0, to: from, series: None, row: Some(number) };
+                canvas.value(end + 5.0, y + THICK - 4.0, span, &self.axis.quantity.show(shown));
             }
             y += tall + GAP;
         }

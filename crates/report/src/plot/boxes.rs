@@ -1,7 +1,7 @@
 //! Box plots: where the middle half of each group lies, and how far the rest.
 
 use super::axis::Axis;
-use super::canvas::{number, shortened, text_width, Canvas, Key};
+use super::canvas::{shortened, text_width, Canvas, Key, Span};
 use super::{Markup, COLOURS};
 
 /// The figures of one group.
@@ -102,7 +102,9 @@ impl Boxes {
                 let [from, to] = shade.map(|value| canvas.x(place(value)));
                 let text = format!("{}: {} to {}", self.shade, show(shade[0]), show(shade[1]));
                 let wide = (to - from).max(1.0);
-                canvas.shade([from, middle - SHADE / 2.0, wide, SHADE], GREY, &text);
+                let span =
+                    Span { from: shade[0], to: shade[1], series: Some(0), ..Span::default() };
+                canvas.shade([from, middle - SHADE / 2.0, wide, SHADE], span, GREY, &text);
             }
             let [low, high] = group.whiskers.map(|value| canvas.x(place(value)));
             let [first, median, third] = group.quartiles.map(|value| canvas.x(place(value)));
@@ -118,14 +120,14 @@ impl Boxes {
             );
             // A box without length is still seen.
             let wide = (third - first).max(1.0);
-            canvas.shade([first, top, wide, THICK], group.colour, &text);
-            let [low, high, first, median, third, middle_, top, bottom] =
-                [low, high, first, median, third.max(first + 1.0), middle, top, bottom].map(number);
-            let lines = format!(
-                "M{low} {middle_}H{first}M{third} {middle_}H{high}M{first} {top}V{bottom}H{third}V{top}H{first}\
-                 M{median} {top}V{bottom}M{low} {top}V{bottom}M{high} {top}V{bottom}"
-            );
-            canvas.path(&format!("stroke c{}", group.colour % COLOURS), &lines);
+            let span = Span { from: group.quartiles[0], to: group.quartiles[2], ..Span::default() };
+            canvas.shade([first, top, wide, THICK], span, group.colour, &text);
+            let places = [low, first, median, third.max(first + 1.0), high];
+            let [low_, high_] = group.whiskers;
+            let [first_, median_, third_] = group.quartiles;
+            let values = [low_, first_, median_, third_, high_];
+            let class = format!("stroke c{}", group.colour % COLOURS);
+            canvas.whiskers(&class, values, places, [top, middle, bottom]);
             middle += STEP;
         }
         canvas.finish()

@@ -21,6 +21,37 @@ const BOTTOM: f64 = 44.0;
 /// An entry of a legend: name, colour, CSS class of its sample.
 pub(super) type Key<'a> = (&'a str, usize, &'static str);
 
+/// How the page's script draws a series again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Points joined by straight lines.
+    Line,
+    /// Up at each point, level between them.
+    Steps,
+    /// Round dots.
+    Dots,
+}
+
+/// A box for values of the horizontal axis.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Span {
+    /// The values at its ends.
+    pub(super) from: f64,
+    pub(super) to: f64,
+    /// The entry of the legend that hides it.
+    pub(super) series: Option<usize>,
+    /// Its row, where boxes of a row stand one behind the other.
+    pub(super) row: Option<usize>,
+}
+
+impl Span {
+    fn attributes(&self) -> String {
+        let series = self.series.map_or(String::new(), |series| format!(" data-s=\"{series}\""));
+        let row = self.row.map_or(String::new(), |row| format!(" data-row=\"{row}\""));
+        format!("{series}{row} data-x=\"{} {}\"", exact(self.from), exact(self.to))
+    }
+}
+
 /// A drawing under way.
 pub(super) struct Canvas {
     out: String,
@@ -49,19 +80,22 @@ impl Canvas {
         let mut out = format!("<figure><figcaption>{}</figcaption>", escape(title));
         if !keys.is_empty() {
             out.push_str("<div class=\"legend\">");
-            for (name, colour, class) in keys {
+            for (series, (name, colour, class)) in keys.iter().enumerate() {
                 let (name, colour) = (escape(name), colour % COLOURS);
                 out.push_str(&format!(
-                    "<span class=\"c{colour}\"><i class=\"{class}\"></i>{name}</span>"
+                    "<span class=\"c{colour}\" data-s=\"{series}\"><i class=\"{class}\"></i>{name}</span>"
                 ));
             }
             out.push_str("</div>");
         }
-        out.push_str(&format!(
-            "\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",
-            escape(&format!("{title}: {description}"))
+        let mut canvas = Self { out, width: WIDTH, height, left, bottom: BOTTOM };
+        let frame = [canvas.x(0.0), canvas.y(1.0), canvas.x(1.0), canvas.y(0.0)].map(number);
+        canvas.out.push_str(&format!(
+            "\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\" data-frame=\"{}\">\n",
+            escape(&format!("{title}: {description}")),
+            frame.join(" "),
         ));
-        Self { out, width: WIDTH, height, left, bottom: BOTTOM }
+        canvas
     }
 
     pub(super) fn x(&self, place: f64) -> f64 {
@@ -75,6 +109,7 @@ impl Canvas {
     /// The horizontal axis with its grid.
     pub(super) fn x_axis(&mut self, axis: &Fitted) {
         let (top, bottom) = (self.y(1.0), self.y(0.0));
+        self.open_axis("x-axis", axis);
         let mut free_from = f64::NEG_INFINITY;
         for tick in &axis.ticks {
             let x = self.x(axis.place(tick.value));
@@ -91,11 +126,18 @@ impl Canvas {
         self.text(x, y, "axis middle", &axis.caption);
         let (left, right) = (self.x(0.0), self.x(1.0));
         self.path("frame", &format!("M{} {}H{}", number(left), number(bottom), number(right)));
+        self.out.push_str("</g>\n");
+    }
+
+    fn open_axis(&mut self, class: &str, axis: &Fitted) {
+        let described = escape(&axis.described());
+        self.out.push_str(&format!("<g class=\"{class}\" data-axis=\"{described}\">\n"));
     }
 
     /// The vertical axis with its grid.
     pub(super) fn y_axis(&mut self, axis: &Fitted) {
         let (left, right) = (self.x(0.0), self.x(1.0));
+        self.open_axis("y-axis", axis);
         for tick in &axis.ticks {
             let y = self.y(axis.place(tick.value));
             self.path("grid", &format!("M{} {}H{}", number(left), number(y), number(right)));
@@ -103,7 +145,7 @@ impl Canvas {
         }
         let middle = number(self.y(0.5));
         self.out.push_str(&format!(
-            "<text class=\"axis middle\" transform=\"translate(11 {middle}) rotate(-90)\">{}</text>\n",
+            "<text class=\"axis middle\" transform=\"translate(11 {middle}) rotate(-90)\">{}</text>\n</g>\n",
             escape(&axis.caption)
         ));
     }
@@ -117,40 +159,102 @@ impl Canvas {
         self.out.push_str(&format!("<path class=\"{class}\" d=\"{data}\"/>\n"));
     }
 
-    /// A place that shows `text` when pointed at.
-    pub(super) fn hit(&mut self, x: f64, y: f64, colour: usize, text: &str) {
-        let (x, y, colour, text) = (number(x), number(y), colour % COLOURS, escape(text));
+    /// A figure beside a bar that ends at `value`.
+    pub(super) fn value(&mut self, x: f64, y: f64, of: Span, text: &str) {
+        let (x, y, text, of) = (number(x), number(y), escape(text), of.attributes());
+        self.out
+            .push_str(&format!("<text class=\"value\"{of} x=\"{x}\" y=\"{y}\">{text}</text>\n"));
+    }
+
+    /// The path of a series, with what it is drawn from. `details` are of a scatter's points.
+    pub(super) fn series(
+        &mut self,
+        class: &str,
+        series: usize,
+        kind: Kind,
+        points: &[(f64, f64)],
+        details: &str,
+        data: &str,
+    ) {
+        let kind = match kind {
+            Kind::Line => "line",
+            Kind::Steps => "steps",
+            Kind::Dots => "dots",
+        };
+        let mut values = String::with_capacity(points.len() * 16);
+        let mut last = 0.0;
+        for &(x, y) in points {
+            // From one point to the next takes fewer digits.
+            let gap = if values.is_empty() { "" } else { " " };
+            values.push_str(&format!("{gap}{} {}", exact(x - last), exact(y)));
+            last = x;
+        }
+        let details = match details {
+            "" => String::new(),
+            details => format!(" data-d=\"{}\"", escape(details)),
+        };
         self.out.push_str(&format!(
-            "<circle class=\"hit c{colour}\" cx=\"{x}\" cy=\"{y}\" r=\"6\"><title>{text}</title></circle>\n"
+            "<path class=\"{class}\" data-s=\"{series}\" data-kind=\"{kind}\" data-v=\"{values}\"{details} d=\"{data}\"/>\n"
+        ));
+    }
+
+    /// A place that shows `text` when pointed at.
+    pub(super) fn hit(
+        &mut self,
+        (x, y): (f64, f64),
+        value: (f64, f64),
+        colour: usize,
+        series: usize,
+        text: &str,
+    ) {
+        let (x, y, colour, text) = (number(x), number(y), colour % COLOURS, escape(text));
+        let (across, up) = (exact(value.0), exact(value.1));
+        self.out.push_str(&format!(
+            "<circle class=\"hit c{colour}\" data-s=\"{series}\" data-v=\"{across} {up}\" cx=\"{x}\" cy=\"{y}\" \
+             r=\"6\"><title>{text}</title></circle>\n"
         ));
     }
 
     /// A filled box that shows `text` when pointed at.
-    pub(super) fn bar(&mut self, place: [f64; 4], colour: usize, text: &str) {
-        self.rectangle("fill", place, colour, text);
+    pub(super) fn bar(&mut self, place: [f64; 4], of: Span, colour: usize, text: &str) {
+        self.rectangle(&format!("fill c{}", colour % COLOURS), "", place, of, text);
     }
 
     /// The same, so pale that what lies behind and before it is seen.
-    pub(super) fn shade(&mut self, place: [f64; 4], colour: usize, text: &str) {
-        self.rectangle("fill shade", place, colour, text);
+    pub(super) fn shade(&mut self, place: [f64; 4], of: Span, colour: usize, text: &str) {
+        self.rectangle(&format!("fill shade c{}", colour % COLOURS), "", place, of, text);
     }
 
     /// A box of the first colour, with an opacity of its own.
-    pub(super) fn cell(&mut self, place: [f64; 4], opacity: f64, text: &str) {
+    pub(super) fn cell(&mut self, place: [f64; 4], of: Span, opacity: f64, text: &str) {
+        self.rectangle("fill c0", &format!(" fill-opacity=\"{opacity:.2}\""), place, of, text);
+    }
+
+    fn rectangle(&mut self, class: &str, style: &str, place: [f64; 4], of: Span, text: &str) {
         let [x, y, width, height] = place.map(number);
-        let text = escape(text);
+        let (text, of) = (escape(text), of.attributes());
         self.out.push_str(&format!(
-            "<rect class=\"fill c0\" fill-opacity=\"{opacity:.2}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" \
-             height=\"{height}\"><title>{text}</title></rect>\n"
+            "<rect class=\"{class}\"{style}{of} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">\
+             <title>{text}</title></rect>\n"
         ));
     }
 
-    fn rectangle(&mut self, class: &str, place: [f64; 4], colour: usize, text: &str) {
-        let [x, y, width, height] = place.map(number);
-        let (colour, text) = (colour % COLOURS, escape(text));
+    /// A box from the second to the fourth place with a line at the third, and lines to the
+    /// first and the last, at the heights of its top, middle and bottom.
+    pub(super) fn whiskers(
+        &mut self,
+        class: &str,
+        values: [f64; 5],
+        places: [f64; 5],
+        heights: [f64; 3],
+    ) {
+        let values = values.map(exact).join(" ");
+        let [low, first, median, third, high] = places.map(number);
+        let [top, middle, bottom] = heights.map(number);
         self.out.push_str(&format!(
-            "<rect class=\"{class} c{colour}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">\
-             <title>{text}</title></rect>\n"
+            "<path class=\"{class}\" data-box=\"{values}\" data-y=\"{top} {middle} {bottom}\" \
+             d=\"M{low} {middle}H{first}M{third} {middle}H{high}M{first} {top}V{bottom}H{third}V{top}H{first}\
+             M{median} {top}V{bottom}M{low} {top}V{bottom}M{high} {top}V{bottom}\"/>\n"
         ));
     }
 
@@ -170,6 +274,20 @@ impl Canvas {
 pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// A value for the page's script: whole numbers as they are, others to nine digits.
+pub(super) fn exact(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        return format!("{value:.0}");
+    }
+    // Not finite is not there; `{:e}` of a number is one.
+    let rounded = format!("{value:.8e}").parse::<f64>().unwrap_or(0.0);
+    match rounded.abs() {
+        size if !size.is_finite() => "0".to_owned(),
+        size if (1e-6..1e15).contains(&size) => rounded.to_string(),
+        _ => format!("{rounded:e}"),
+    }
 }
 
 /// About how wide a label is.

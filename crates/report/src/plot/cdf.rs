@@ -1,7 +1,7 @@
 //! Distribution functions.
 
-use super::axis::{Axis, Fitted, Scale, Tick};
-use super::canvas::{number, Canvas, Key};
+use super::axis::{Axis, Fitted, Quantity, Scale};
+use super::canvas::{number, Canvas, Key, Kind};
 use super::{Markup, Stroke, COLOURS};
 
 /// One distribution.
@@ -51,96 +51,48 @@ impl Cdf {
         if self.series.iter().all(|series| series.points.is_empty()) {
             canvas.nothing();
         }
-        for series in &self.series {
+        for (number, series) in self.series.iter().enumerate() {
             let class = format!("stroke c{}{}", series.colour % COLOURS, series.stroke.class());
-            canvas.path(&class, &self.steps(&canvas, series, &x, &y));
+            let finite: Vec<_> =
+                series.points.iter().copied().filter(|(value, _)| value.is_finite()).collect();
+            let data = steps(&canvas, &finite, &x, &y);
+            canvas.series(&class, number, Kind::Steps, &finite, "", &data);
         }
-        for series in &self.series {
+        for (number, series) in self.series.iter().enumerate() {
             for (name, value, share) in series.marks.iter().filter(|mark| mark.1.is_finite()) {
                 let text = format!("{} {name}: {}", series.name, self.x.quantity.show(*value));
-                let (cx, cy) =
-                    (canvas.x(x.place(*value)), canvas.y(y.place(self.height(*share, &y))));
-                canvas.hit(cx, cy, series.colour, &text);
+                let place = (canvas.x(x.place(*value)), canvas.y(y.place(*share)));
+                canvas.hit(place, (*value, *share), series.colour, number, &text);
             }
         }
         canvas.finish()
     }
 
-    /// Up at each value, level between them.
-    fn steps(&self, canvas: &Canvas, series: &CdfSeries, x: &Fitted, y: &Fitted) -> String {
-        let mut data = String::new();
-        let mut last = (String::new(), number(canvas.y(0.0)));
-        for &(value, share) in series.points.iter().filter(|(value, _)| value.is_finite()) {
-            let (across, up) = (
-                number(canvas.x(x.place(value))),
-                number(canvas.y(y.place(self.height(share, y)))),
-            );
-            if data.is_empty() {
-                data = format!("M{across} {}", last.1);
-            } else if across != last.0 {
-                data.push_str(&format!("H{across}"));
-            }
-            if up != last.1 {
-                data.push_str(&format!("V{up}"));
-            }
-            last = (across, up);
-        }
-        data
-    }
-
-    /// A share on the vertical axis.
-    fn height(&self, share: f64, y: &Fitted) -> f64 {
-        if !self.tail {
-            return share;
-        }
-        // The maximum, of share 1, would stand at infinity: it stands at the top.
-        if share >= 1.0 {
-            y.high
-        } else {
-            -(1.0 - share).log10()
-        }
-    }
-
     fn shares(&self) -> Fitted {
+        let axis = Axis::new("Share at or below", Scale::Tail, Quantity::Share);
         if !self.tail {
-            let ticks = [0.0, 0.25, 0.5, 0.75, 1.0];
-            let ticks = ticks.map(|value| Tick { value, label: format!("{} %", value * 100.0) });
-            let caption = "Share at or below".to_owned();
-            return Fitted {
-                low: 0.0,
-                high: 1.0,
-                scale: Scale::Linear,
-                ticks: ticks.into(),
-                caption,
-            };
+            return axis.whole();
         }
-        let rarest = self
-            .series
-            .iter()
-            .flat_map(|series| series.points.iter())
-            .filter(|(_, share)| *share < 1.0)
-            .map(|(_, share)| -(1.0 - share).log10())
-            .fold(1.0, f64::max);
-        let high = (rarest + 0.3).min(12.0);
-        let ticks = (0..=high.floor() as usize)
-            .map(|nines| Tick { value: nines as f64, label: nines_label(nines) })
-            .collect();
-        Fitted {
-            low: 0.0,
-            high,
-            scale: Scale::Linear,
-            ticks,
-            caption: "Share at or below".to_owned(),
-        }
+        let shares = self.series.iter().flat_map(|series| series.points.iter());
+        axis.fit(shares.map(|(_, share)| *share).filter(|share| *share < 1.0).chain([0.0]))
     }
 }
 
-/// 0 %, 90 %, 99 %, 99.9 %, ...
-fn nines_label(nines: usize) -> String {
-    match nines {
-        0 => "0 %".to_owned(),
-        1 => "90 %".to_owned(),
-        2 => "99 %".to_owned(),
-        more => format!("99.{} %", "9".repeat(more - 2)),
+/// Up at each value, level between them.
+fn steps(canvas: &Canvas, points: &[(f64, f64)], x: &Fitted, y: &Fitted) -> String {
+    let mut data = String::new();
+    let mut last = (String::new(), number(canvas.y(0.0)));
+    for &(value, share) in points {
+        let (across, up) = (number(canvas.x(x.place(value))), number(canvas.y(y.place(share))));
+        if data.is_empty() {
+            data = format!("M{across} {}", last.1);
+        } else if across != last.0 {
+            data.push_str(&format!("H{across}"));
+        }
+        if up != last.1 {
+            data.push_str(&format!("V{up}"));
+        }
+        last = (across, up);
     }
+    data
 }

@@ -2,7 +2,7 @@
 //! the darker.
 
 use super::axis::Axis;
-use super::canvas::Canvas;
+use super::canvas::{Canvas, Span};
 use super::Markup;
 
 /// The most rows and columns that are drawn; of more, means of neighbours.
@@ -57,7 +57,7 @@ impl Heat {
         let tall = (count * THICK).clamp(TALL.0, TALL.1);
         let mut canvas =
             Canvas::sized(&self.title, &format!("share by {}", self.row), &[], tall + AROUND, LEFT);
-        let axis = self.x.fit([0.0, self.width * columns as f64].into_iter());
+        let axis = self.x.fit([0.0, self.width * columns as f64].into_iter()).fixed();
         canvas.x_axis(&axis);
         if rows.is_empty() || columns == 0 {
             canvas.nothing();
@@ -90,6 +90,7 @@ impl Heat {
                 let percent = (opacity * 100.0).round();
                 canvas.cell(
                     [left, y, (right - left).max(0.0), thick],
+                    Span { from: begin, to: end, ..Span::default() },
                     opacity,
                     &format!("{} {number}, {when} to {until}: {percent} %", self.row),
                 );

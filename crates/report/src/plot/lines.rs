@@ -1,7 +1,7 @@
 //! Lines.
 
 use super::axis::Axis;
-use super::canvas::{number, Canvas, Key};
+use super::canvas::{number, Canvas, Key, Kind};
 use super::{Markup, Stroke, COLOURS};
 
 /// Points up to which a line shows their figures when pointed at.
@@ -50,24 +50,25 @@ impl Lines {
         if all().next().is_none() {
             canvas.nothing();
         }
-        for line in &self.lines {
+        for (index, line) in self.lines.iter().enumerate() {
             let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+            let finite: Vec<_> = finite.copied().collect();
+            let place = |(across, up)| (canvas.x(x.place(across)), canvas.y(y.place(up)));
+            let places: Vec<_> = finite.iter().copied().map(place).collect();
             let mut data = String::new();
-            let mut hits = Vec::new();
-            for &(across, up) in finite {
-                let (cx, cy) = (canvas.x(x.place(across)), canvas.y(y.place(up)));
+            for (cx, cy) in &places {
                 data.push(if data.is_empty() { 'M' } else { 'L' });
-                data.push_str(&format!("{} {}", number(cx), number(cy)));
-                hits.push((cx, cy, across, up));
+                data.push_str(&format!("{} {}", number(*cx), number(*cy)));
             }
             let class = format!("stroke c{}{}", line.colour % COLOURS, line.stroke.class());
-            canvas.path(&class, &data);
-            if hits.len() > MARKED {
+            canvas.series(&class, index, Kind::Line, &finite, "", &data);
+            if finite.len() > MARKED {
                 continue;
             }
-            for (cx, cy, across, up) in hits {
+            for (place, &(across, up)) in places.into_iter().zip(&finite) {
                 let (at, value) = (self.x.quantity.show(across), self.y.quantity.show(up));
-                canvas.hit(cx, cy, line.colour, &format!("{}: {value} at {at}", line.name));
+                let text = format!("{}: {value} at {at}", line.name);
+                canvas.hit(place, (across, up), line.colour, index, &text);
             }
         }
         canvas.finish()

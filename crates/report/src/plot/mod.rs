@@ -4,6 +4,10 @@
 //! has a set for light and one for dark that readers with impaired colour vision
 //! can tell apart (after Okabe and Ito, "Color Universal Design", 2008). Marks
 //! show their figures when pointed at. Values that are not finite are left out.
+//!
+//! A plot says all that there is to see without a script. What it is drawn from stands beside
+//! it in `data-` attributes, from which the page's script (`interactive/`) draws it again: a
+//! part of it, with another scale, without some of its series.
 
 mod axis;
 mod bars;
@@ -20,7 +24,7 @@ pub use boxes::{Boxes, Group};
 pub use cdf::{Cdf, CdfSeries};
 pub use heat::Heat;
 pub use lines::{Line, Lines};
-pub use scatter::{Scatter, ScatterSeries};
+pub use scatter::{Detail, Scatter, ScatterSeries};
 
 /// A plot as it stands in a page. Only plots are made into it, so that nothing
 /// unescaped gets there.

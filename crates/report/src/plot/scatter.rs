@@ -1,7 +1,7 @@
 //! Points.
 
-use super::axis::Axis;
-use super::canvas::{number, Canvas, Key};
+use super::axis::{Axis, Quantity};
+use super::canvas::{exact, number, Canvas, Key, Kind};
 use super::{Markup, COLOURS};
 
 /// Points that show their figures when pointed at, per series: the highest.
@@ -16,6 +16,36 @@ pub struct ScatterSeries {
     pub colour: usize,
     /// Its points.
     pub points: Vec<(f64, f64)>,
+    /// What else is told of a point when it is pointed at.
+    pub details: Vec<Detail>,
+}
+
+/// A figure of each point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detail {
+    /// What it is.
+    pub name: &'static str,
+    /// Its kind.
+    pub quantity: Quantity,
+    /// The figures, in the order of the points.
+    pub values: Vec<f64>,
+}
+
+impl ScatterSeries {
+    /// The details of the points of these numbers, for the page's script.
+    fn described(&self, points: &[usize]) -> String {
+        let described = self.details.iter().map(|detail| {
+            let value = |point: &usize| detail.values.get(*point).copied().unwrap_or(f64::NAN);
+            let values: Vec<_> = points.iter().map(|point| exact(value(point))).collect();
+            let quantity = match detail.quantity {
+                Quantity::Bytes => "bytes",
+                Quantity::Time => "time",
+                _ => "number",
+            };
+            format!("{}|{quantity}|{}", detail.name, values.join(" "))
+        });
+        described.collect::<Vec<_>>().join(";")
+    }
 }
 
 /// Points in one frame.
@@ -45,26 +75,31 @@ impl Scatter {
         if all().next().is_none() {
             canvas.nothing();
         }
-        for series in &self.series {
-            let mut finite: Vec<_> =
-                series.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
+        for (index, series) in self.series.iter().enumerate() {
+            let is_finite = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
+            let kept: Vec<usize> = (0..series.points.len())
+                .filter(|point| is_finite(&series.points[*point]))
+                .collect();
+            let mut finite: Vec<_> = kept.iter().map(|point| series.points[*point]).collect();
             // One path of round dots is a tenth of the size of as many circles.
             let mut data = String::with_capacity(finite.len() * 12);
             let mut last = (String::new(), String::new());
-            for &&(across, up) in &finite {
+            for &(across, up) in &finite {
                 let dot = (number(canvas.x(x.place(across))), number(canvas.y(y.place(up))));
                 if dot != last {
                     data.push_str(&format!("M{} {}h0", dot.0, dot.1));
                     last = dot;
                 }
             }
-            canvas.path(&format!("cloud c{}", series.colour % COLOURS), &data);
+            let class = format!("cloud c{}", series.colour % COLOURS);
+            let details = series.described(&kept);
+            canvas.series(&class, index, Kind::Dots, &finite, &details, &data);
             finite.sort_by(|a, b| b.1.total_cmp(&a.1));
-            for &&(across, up) in finite.iter().take(MARKED) {
+            for &(across, up) in finite.iter().take(MARKED) {
                 let (when, what) = (self.x.quantity.show(across), self.y.quantity.show(up));
                 let text = format!("{}: {what} at {when}", series.name);
-                let (cx, cy) = (canvas.x(x.place(across)), canvas.y(y.place(up)));
-                canvas.hit(cx, cy, series.colour, &text);
+                let place = (canvas.x(x.place(across)), canvas.y(y.place(up)));
+                canvas.hit(place, (across, up), series.colour, index, &text);
             }
         }
         canvas.finish()

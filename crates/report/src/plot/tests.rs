@@ -34,7 +34,7 @@ fn check(markup: &Markup) {
         }
     }
     assert!(open.is_empty(), "{open:?}");
-    let drawn = text.split("d=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let drawn = text.split(" d=\"").skip(1).filter_map(|rest| rest.split('"').next());
     for coordinate in drawn.flat_map(|data| data.split(|c: char| c.is_alphabetic() || c == ' ')) {
         if !coordinate.is_empty() {
             let place: f64 = coordinate.parse().expect("a number");
@@ -53,7 +53,9 @@ proptest! {
         tail in any::<bool>(),
     ) {
         let title = "a \"title\" & <more>".to_owned();
-        let series = ScatterSeries { name: name.clone(), colour: 9, points: points.clone() };
+        let figures = points.iter().map(|point| point.1).collect();
+        let detail = Detail { name: "LBA", quantity: Quantity::Bytes, values: figures };
+        let series = ScatterSeries { name: name.clone(), colour: 9, points: points.clone(), details: vec![detail] };
         check(&Scatter { title: title.clone(), x: x.clone(), y: y.clone(), series: vec![series] }.draw());
         let line = Line { name: name.clone(), colour: 1, stroke: Stroke::Dashed, points: points.clone() };
         check(&Lines { title: title.clone(), x: x.clone(), y, lines: vec![line] }.draw());

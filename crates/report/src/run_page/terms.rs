@@ -36,8 +36,13 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
         ),
         (
             "Files",
-            "ios.csv has every I/O, boot included; summary.json has the figures of this page. \
-             Pointing at a mark shows its figures.",
+            "ios.csv has every I/O, boot included; summary.json has the figures of this page.",
+        ),
+        (
+            "Plots",
+            "pointing at a mark shows its figures. Drawing over a part shows that part, a double \
+             click all again; a click on a name hides it; x and y above a plot switch between \
+             linear and logarithmic.",
         ),
     ];
     if kind == Kind::Simulation {

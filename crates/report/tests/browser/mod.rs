@@ -1,0 +1,82 @@
+//! Pages as a browser shows them: headless Chromium, where it is installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What uses a page and tells what it saw.
+const DRIVER: &str = include_str!("driver.js");
+/// What tells a picture's colours.
+const COLOURS: &str = include_str!("colours.html");
+
+/// A browser with a profile of its own.
+pub struct Browser {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Browser {
+    /// The one that is installed; `None`, and a line that says so, where there is none.
+    pub fn installed() -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+        let found = names
+            .iter()
+            .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)))
+            .find(|program| program.is_file());
+        if found.is_none() {
+            eprintln!("skipped: no Chromium in PATH to show the page (apt-get install chromium)");
+        }
+        Some(Self { program: found?, folder: tempfile::tempdir().unwrap() })
+    }
+
+    fn run(&self, words: &[&str], page: &Path) -> String {
+        let mut command = Command::new(&self.program);
+        // As root it refuses its sandbox; the pages are our own.
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
+        command.args(["--no-first-run", "--disable-extensions", "--allow-file-access-from-files"]);
+        command.arg(format!("--user-data-dir={}", self.folder.path().join("profile").display()));
+        command.args(["--window-size=1200,4000", "--virtual-time-budget=20000"]).args(words);
+        let output = command.arg(format!("file://{}", page.display())).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// What the page's or the driver's script left in `#seen`.
+    fn seen(&self, page: &Path) -> Value {
+        let shown = self.run(&["--dump-dom"], page);
+        let begin = shown.find("id=\"seen\"").unwrap_or_else(|| panic!("nothing seen: {shown}"));
+        let text = &shown[begin..];
+        let text = &text[text.find('>').unwrap() + 1..text.find("</pre>").unwrap()];
+        let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        serde_json::from_str(&plain).unwrap_or_else(|error| panic!("{error}: {plain}"))
+    }
+
+    /// What is seen by one who uses the page's plots, see `driver.js`.
+    pub fn used(&self, page: &Path) -> Value {
+        let html = fs::read_to_string(page).unwrap();
+        let driven = html.replace("</body>", &format!("<script>{DRIVER}</script></body>"));
+        assert!(driven.len() > html.len());
+        let path = self.folder.path().join("driven.html");
+        fs::write(&path, driven).unwrap();
+        self.seen(&path)
+    }
+
+    /// The colours of a page's picture with how many pixels each has, and of how many pixels.
+    pub fn colours(&self, page: &Path, dark: bool) -> (Value, u64) {
+        let picture = self.folder.path().join("picture.png");
+        let words = [
+            format!("--screenshot={}", picture.display()),
+            // Blink's PreferredColorScheme: 0 is dark, 1 light.
+            format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)),
+        ];
+        self.run(&words.each_ref().map(String::as_str), page);
+        let measuring = self.folder.path().join("colours.html");
+        fs::write(&measuring, COLOURS).unwrap();
+        let mut seen = self.seen(&measuring);
+        (seen["colours"].take(), seen["pixels"].as_u64().unwrap())
+    }
+}

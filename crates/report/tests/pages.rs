@@ -1,0 +1,165 @@
+//! The page of a run, as a browser shows it and a reader uses it.
+
+mod browser;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use stasis_block::Operation;
+use stasis_report::{Drive, Recorder, REPORT_FILE};
+use stasis_run_events::{Ending, Exits, IoRecord, Outcome, Overshoot};
+
+use browser::Browser;
+
+/// What a flash SSD says of its inside, as it says it.
+const INSIDE: &str = r#"{
+    "at": 4000, "write_amplification": 2.5, "host_units": 1000, "programmed_units": 800,
+    "moved_units": 1200, "collections": 7, "collection_time": 3000000.0,
+    "operations": { "erase": { "host": 0, "housekeeping": 7 }, "read": { "host": 90, "housekeeping": 60 } },
+    "latency": { "read": { "count": 90, "latency": 120000.0, "queue": 30000.0, "register": 1000.0,
+        "cell": 48000.0, "channel": 5000.0, "gc": 20000.0, "other": 16000.0 } },
+    "channels": { "bucket": 1000, "busy": [[0.25, 0.5, 0.5, 0.0], [1.0, 0.0, 0.0, 0.0]] },
+    "luns": { "bucket": 1000, "busy": [[1.0, 1.0, 1.0, 1.0]] },
+    "wear": [{ "from": 0, "to": 0, "blocks": 50 }, { "from": 1, "to": 3, "blocks": 6 }],
+    "health": { "available_spare": 99, "percentage_used": 1, "media_bytes_written": 9, "read_only": false },
+    "ftl": null
+}"#;
+
+/// The begin of the command (ns).
+const BEGIN: u64 = 2_000_000_000;
+
+fn outcome() -> Outcome {
+    Outcome {
+        ending: Ending::Exited(0),
+        virtual_ns: 12_000_000_000,
+        boot_virtual_ns: BEGIN,
+        boot_wall_ns: 1,
+        wall_ns: 2_000_000_000,
+        frozen_ns: 3,
+        skipped_ns: 4_000_000_000,
+        exits: Exits { total: 12_345, io: 345, mmio: 2_000, msr: 10_000, ..Exits::default() },
+        overshoot: Overshoot::default(),
+        calibration: Vec::new(),
+        inside: vec![Some(INSIDE.to_owned())],
+        medium_errors: Vec::new(),
+        machines: Vec::new(),
+        processors: Default::default(),
+        shared: Vec::new(),
+        tsc_khz: 1,
+    }
+}
+
+/// One of many I/Os: reads and writes of latencies that differ by the hundredfold.
+fn record(index: u64) -> IoRecord {
+    let submit = BEGIN + index * 9_000;
+    let latency = 20_000 + index * 7_919 % 100_003 * (1 + 20 * u64::from(index.is_multiple_of(97)));
+    IoRecord {
+        drive: 0,
+        queue: 1,
+        operation: if index.is_multiple_of(3) { Operation::Write } else { Operation::Read },
+        failed: false,
+        refused: false,
+        code: 0,
+        boot: false,
+        fua: false,
+        stream: 0,
+        priority: 0,
+        offset: index * 7_919 % (1 << 24) * 4096,
+        bytes: 4096 << (index % 3),
+        source: 0,
+        order: index,
+        submit,
+        target: submit + latency,
+        delivered: submit + latency + index % 11,
+    }
+}
+
+/// The results of a run of `ios` I/Os.
+fn run(ios: u64) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text = str::to_owned;
+    let parameters = Value::Null;
+    let (name, model) = (text("fast"), text("some-ssd"));
+    let drive = Drive { name, model, parameters, interface: text("nvme"), medium: text("ram") };
+    let mut recorder = Recorder::create(folder.path(), vec![drive]).unwrap();
+    let mut batch = Vec::new();
+    for index in 0..ios {
+        batch.push(record(index));
+        if batch.len() == 1000 || index + 1 == ios {
+            recorder.record(&batch).unwrap();
+            batch.clear();
+        }
+    }
+    recorder.finish(&outcome(), "exact", Duration::from_secs(1), Map::new()).unwrap();
+    folder
+}
+
+/// A place that a reader may point at is at most this far from where it was (units of the drawing).
+const FAR: f64 = 0.21;
+
+#[test]
+fn a_reader_points_zooms_hides_and_switches() {
+    let Some(browser) = Browser::installed() else { return };
+    let folder = run(1500);
+    let seen = browser.used(&folder.path().join(REPORT_FILE));
+    assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");
+    assert_eq!(seen["live"], seen["figures"]);
+    assert!(seen["figures"].as_u64().unwrap() >= 12, "{}", seen["figures"]);
+    assert_eq!(seen["wide"], false, "the page is wider than its window");
+    for figure in seen["again"].as_array().unwrap() {
+        let far = figure[1].as_f64();
+        assert!(far.is_some_and(|far| far < FAR), "drawn by the script, {figure} is another");
+    }
+    let used = &seen["used"];
+    let tip = used["tip"].as_str().unwrap();
+    // The first I/O of reads is the second of all: at 9 us, of 8 KiB.
+    for part in ["read: ", " at ", "length 8 KiB", "LBA 63,352", "order 1"] {
+        assert!(tip.contains(part), "{part}: {tip}");
+    }
+    assert_eq!((&used["gone"], &used["choosing"]), (&Value::Null, &Value::Bool(true)));
+    let share = used["zoomed"]["share"].as_f64().unwrap();
+    assert!((0.05..0.5).contains(&share), "a quarter of the time has {share} of the I/Os");
+    assert!(used["reset"].as_f64().is_some_and(|far| far < FAR), "{}", used["reset"]);
+    assert_eq!(used["hidden"], serde_json::json!(["none", "false"]));
+    assert_eq!(used["shown"], serde_json::json!(["", "true"]));
+    assert_eq!(used["scales"], serde_json::json!(["x: linear", "y: log"]));
+    assert_eq!(used["switched"]["button"], "y: linear");
+    let labels = used["switched"]["labels"].to_string();
+    assert!(labels.contains("Latency (ms)"), "{labels}");
+    assert!(used["back"].as_f64().is_some_and(|far| far < FAR), "{}", used["back"]);
+    let curve = seen["curve"].as_str().unwrap();
+    assert!(curve.contains("target min: ") || curve.contains("target p1: "), "{curve}");
+    assert!(!seen["bar"].as_str().unwrap_or_default().is_empty(), "{seen:#}");
+}
+
+#[test]
+fn pages_are_light_or_dark_as_the_reader_likes() {
+    let Some(browser) = Browser::installed() else { return };
+    let folder = run(3000);
+    let page = folder.path().join(REPORT_FILE);
+    for (dark, paper, reads, writes) in
+        [(false, "#ffffff", "#0072b2", "#d55e00"), (true, "#14171a", "#56b4e9", "#f0894a")]
+    {
+        let (colours, pixels) = browser.colours(&page, dark);
+        let of = |colour: &str| colours[colour].as_u64().unwrap_or(0);
+        // Most of the page is paper; the series have their colours, bars and legends at least.
+        assert!(of(paper) * 2 > pixels, "{paper}: {} of {pixels}", of(paper));
+        for colour in [reads, writes] {
+            assert!(of(colour) > 500, "{colour}: {} of {pixels}", of(colour));
+        }
+    }
+}
+
+/// Without a browser: what the page holds for one, and how large it is.
+#[test]
+fn a_million_ios_make_a_page_of_less_than_two_megabytes() {
+    let folder = run(1_000_000);
+    let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
+    println!("{} bytes", page.len());
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    // Nothing is fetched.
+    let fetched = ["src=", "href=", "@import", "url(http", "//cdn"];
+    assert!(fetched.iter().all(|word| !page.contains(word)));
+    // The colours of a dark screen are not printed.
+    assert!(page.contains("@media screen and (prefers-color-scheme: dark)"));
+}
