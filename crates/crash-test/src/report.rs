@@ -217,7 +217,7 @@ impl Report {
         let series = kinds.map(|(colour, (kind, name, _))| {
             let of_kind = findings.iter().filter(|finding| finding.kind == *kind);
             let points = of_kind.map(|finding| (finding.at as f64, finding.state as f64)).collect();
-            ScatterSeries { name: (*name).to_owned(), colour, points }
+            ScatterSeries { name: (*name).to_owned(), colour, points, details: Vec::new() }
         });
         let plot = Scatter {
             title: "Findings by the time of the cut".into(),
