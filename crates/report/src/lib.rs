@@ -42,6 +42,7 @@ mod summary;
 mod table;
 mod text;
 mod timeline;
+pub mod trust;
 pub mod units;
 
 pub use distribution::EXACT_BOUND;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use stasis_clock::Nanos;
 use stasis_run_events::{IoRecord, Outcome};
 
 use crate::distribution::EXACT_BOUND;
@@ -13,7 +14,7 @@ use crate::ios::{Ios, Rows};
 use crate::jobs::Jobs;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
-use crate::{run_page, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
+use crate::{run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
 /// What `ios.parquet` does not say of its origin: it would differ from one run to the next.
 const SURROUNDINGS: [&str; 4] = ["started_at", "command_line", "qemu", "host_kernel"];
@@ -27,6 +28,8 @@ pub struct Recorder {
     bound: usize,
     drives: Vec<DriveStatistics>,
     jobs: Option<Jobs>,
+    /// Where a guest ran: how far one of its processors may be ahead of another (ns).
+    quantum: Option<Nanos>,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -87,7 +90,8 @@ impl Recorder {
         // What is written at the end is not to fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
-        let mut recorder = Self { folder, rows, bound, drives: Vec::new(), jobs: None };
+        let mut recorder =
+            Self { folder, rows, bound, drives: Vec::new(), jobs: None, quantum: None };
         for drive in drives {
             recorder.add_drive(drive);
         }
@@ -107,6 +111,12 @@ impl Recorder {
     /// many threads, which are numbered through. An I/O's queue is its thread's number.
     pub fn by_job(&mut self, jobs: Vec<(String, usize)>) {
         self.jobs = Some(Jobs::new(jobs, self.bound));
+    }
+
+    /// The I/Os are those of a guest: its figures are looked through for what is not to be trusted
+    /// ([`crate::trust`]). `quantum`: how far one of its processors may be ahead of another (ns).
+    pub fn of_guest(&mut self, quantum: Nanos) {
+        self.quantum = Some(quantum);
     }
 
     /// Takes I/Os. They are in the file when this returns, where its format allows that ([`Ios`]).
@@ -166,6 +176,9 @@ impl Recorder {
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let mut summary = Summary::new(outcome, engine, wall, drives, extra);
         summary.jobs = self.jobs.as_mut().map(Jobs::summaries).unwrap_or_default();
+        if let Some(quantum) = self.quantum {
+            summary.warnings = trust::warnings(&summary, quantum);
+        }
         let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;

@@ -30,7 +30,12 @@ const SERVER: &str = "serve";
 /// The page. Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) -> Page {
     let kind = Kind::of(summary);
-    let mut sections = vec![Section::new("").with(Block::Facts(facts(summary, kind)))];
+    let mut sections = Vec::new();
+    if !summary.warnings.is_empty() {
+        let prose = summary.warnings.iter().map(|warning| Block::Prose(format!("{warning}.")));
+        sections.push(Section { heading: "Not to be trusted".into(), blocks: prose.collect() });
+    }
+    sections.push(Section::new("").with(Block::Facts(facts(summary, kind))));
     for (figures, statistics) in summary.drives.iter().zip(drives) {
         sections.push(drive(figures, statistics, kind, begin));
         sections.extend(flash_page::section(figures));

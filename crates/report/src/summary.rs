@@ -100,6 +100,9 @@ pub struct Summary {
     /// The jobs of a job file, where one was simulated.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<JobSummary>,
+    /// What says that the result is not to be trusted, see [`crate::trust`].
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<String>,
     /// What the caller added.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -270,6 +273,7 @@ impl Summary {
             processors: processors(outcome),
             drives,
             jobs: Vec::new(),
+            warnings: Vec::new(),
             extra,
         }
     }
@@ -313,6 +317,7 @@ const OWN_FIELDS: &[&str] = &[
     "processors",
     "drives",
     "jobs",
+    "warnings",
 ];
 
 /// To the thousandth.

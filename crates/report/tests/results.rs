@@ -686,3 +686,55 @@ fn very_large_maps_stay_small() {
     let none = Heat { values: Vec::new(), ..heat };
     assert!(none.draw().as_str().contains("nothing recorded"));
 }
+
+/// A guest's run: one drive of 100 us with I/Os late by `late` ns, and the run's other figures.
+fn guest_run(late: u64, overshoot: u64, skew: u64) -> (Summary, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = Outcome {
+        overshoot: Overshoot { p50: 0, p99: overshoot, max: overshoot },
+        processors: Processors { clock_skew_max_ns: skew, ..Processors::default() },
+        ..outcome(1)
+    };
+    let mut recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    recorder.of_guest(20_000);
+    let records: Vec<_> = (10..1010)
+        .map(|index| {
+            let mut record = IoRecord { drive: 0, boot: false, ..record(index) };
+            record.target = record.submit + 100_000;
+            record.delivered = record.target + late;
+            record
+        })
+        .collect();
+    recorder.record(&records).unwrap();
+    let summary = recorder.finish(&outcome, "kvm", Duration::ZERO, Map::new()).unwrap();
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert_eq!(json(folder.path())["warnings"].is_null(), summary.warnings.is_empty());
+    (summary, page)
+}
+
+#[test]
+fn what_is_not_to_be_trusted_is_told() {
+    let (summary, page) = guest_run(1_000, 1_000, 40_000);
+    assert_eq!(summary.warnings, Vec::<String>::new(), "at the thresholds");
+    assert!(!page.contains("Not to be trusted"));
+    for (figures, words) in [
+        ((1_001, 0, 0), ["drive a: the latency of read", "+1 %"]),
+        ((0, 1_001, 0), ["ended 1.001 µs late at p99", "drive a, 100 µs"]),
+        ((0, 0, 40_001), ["were 40.001 µs apart", "2 quanta of 20 µs"]),
+    ] {
+        let (summary, page) = guest_run(figures.0, figures.1, figures.2);
+        let warnings = &summary.warnings;
+        let said = warnings.first().unwrap_or_else(|| panic!("nothing said of {figures:?}"));
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
+        assert!(page.contains("Not to be trusted"), "{said}");
+    }
+}
+
+/// Drives that others use in real time, and simulations, have no slices and no quantum.
+#[test]
+fn only_a_guests_run_warns() {
+    let folder = tempfile::tempdir().unwrap();
+    let late: Vec<_> =
+        (10..110).map(|index| IoRecord { delivered: 9_000_000_000, ..record(index) }).collect();
+    assert_eq!(run(folder.path(), &late, 1).warnings, Vec::<String>::new());
+}

@@ -115,7 +115,9 @@ impl<'a> Runner<'a> {
             tell: &tell,
         };
         let prepared = setting.prepare()?;
-        let recorder = Recorder::within(claimed, prepared.drives(), self.ios)?;
+        let mut recorder = Recorder::within(claimed, prepared.drives(), self.ios)?;
+        let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
+        recorder.of_guest(quantum.unwrap_or_default());
         let paths = prepared.paths();
         let mut relay = Relay::new(recorder, &tell, self.keeps_output, prepared.machines())?;
         if let Some(recording) = self.recording {

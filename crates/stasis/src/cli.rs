@@ -86,7 +86,10 @@ enum Command {
     #[command(after_help = commands::schema::HELP)]
     Schema,
     /// Say what this machine has, which engine a run takes, and what to install
-    Doctor(DoctorArguments),
+    Doctor(commands::doctor::DoctorArguments),
+    /// A part of `doctor --measure`, in its guest
+    #[command(hide = true)]
+    GuestClock(commands::doctor::clock::ClockArguments),
     /// Print completions for a shell
     #[command(after_help = "Example:
   stasis completions bash > ~/.local/share/bash-completion/completions/stasis")]
@@ -139,15 +142,6 @@ pub struct CalibrateArguments {
     /// Write over a file that is there
     #[arg(long)]
     pub force: bool,
-}
-
-/// What `stasis doctor` prints.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0 if experiments can run here, 1 if something is in the way.")]
-struct DoctorArguments {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -416,7 +410,8 @@ pub fn main() -> Result<ExitCode> {
         }
         Command::Calibrate(arguments) => commands::calibrate::main(&arguments),
         Command::Schema => commands::schema::main(),
-        Command::Doctor(arguments) => commands::doctor::main(arguments.json),
+        Command::Doctor(arguments) => commands::doctor::main(&arguments),
+        Command::GuestClock(arguments) => commands::doctor::clock::main(&arguments),
         Command::Completions { shell } => commands::shell::completions(Cli::command(), shell),
         Command::Man { folder } => commands::shell::man(Cli::command(), folder.as_deref()),
     }

@@ -12,6 +12,7 @@ mod ends;
 mod expected;
 mod flash;
 mod images;
+mod measure;
 mod processors;
 mod readme;
 mod repeat;

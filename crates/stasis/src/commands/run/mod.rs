@@ -36,6 +36,9 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
         eprint!("{}", stasis_report::text_summary(&run.summary));
         eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
     }
+    for warning in &run.summary.warnings {
+        eprintln!("stasis: not to be trusted: {warning}");
+    }
     if let Some(message) = &run.message {
         eprintln!("stasis: {message}");
     }

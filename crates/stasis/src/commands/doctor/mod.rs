@@ -1,5 +1,11 @@
 //! `stasis doctor`: what this machine has, what a run takes of it, and what to
-//! install. Where runs will need the software host, it is booted once.
+//! install. Where runs will need the software host, it is booted once. With `--measure`: how
+//! precise results are here.
+
+pub mod clock;
+mod load;
+mod measure;
+mod verdict;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,13 +15,16 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use stasis_block::units::format_size;
-use stasis_experiment::{GuestSpec, MachineSpec};
+use stasis_experiment::{Engine, GuestSpec, MachineSpec};
 use stasis_guest_image as guest_image;
 use stasis_qemu_vm::probe::{self, KvmState};
 use stasis_runner::free_space::free_space;
 use stasis_runner::{program, software_host};
 use stasis_softkvm::{Control, Form, Host, Requirements};
 use stasis_terminal::progress::Steps;
+use stasis_terminal::stop_on_signals;
+
+use measure::Measured;
 
 /// Disk that a guest (0.6 GiB), the software host's kernel and its saved
 /// machines (0.3 GiB each) take in the cache, with room for the build.
@@ -54,6 +63,37 @@ pub struct Report {
     problems: Vec<String>,
     /// Debian packages to install.
     install: Vec<&'static str>,
+    /// How precise results are here, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
+}
+
+/// What is asked of `stasis doctor`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 if experiments can run here, 1 if something is in the way, \
+or if what was measured says that results are not to be trusted.
+
+Examples:
+  stasis doctor
+  stasis doctor --measure --engine kvm"
+)]
+pub struct DoctorArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Run two minutes of checks whose right result is known, and say what precision an experiment can count on here
+    #[arg(long)]
+    measure: bool,
+    /// What is measured: kvm, softkvm, exact or auto, what a run takes
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "auto",
+        requires = "measure",
+        hide_default_value = true
+    )]
+    engine: Engine,
 }
 
 /// What was found, before anything is concluded.
@@ -70,14 +110,21 @@ struct Findings {
 }
 
 /// `stasis doctor`.
-pub fn main(json: bool) -> Result<ExitCode> {
-    let report = examine(look()?);
-    let text = match json {
+pub fn main(arguments: &DoctorArguments) -> Result<ExitCode> {
+    let stop = arguments.measure.then(stop_on_signals).transpose()?;
+    let mut report = examine(look()?);
+    if let (Some(stop), true) = (stop, report.problems.is_empty()) {
+        let engine = stasis_runner::engine::choose(arguments.engine)?;
+        report.measured = Some(measure::measure(engine, &stop)?);
+    }
+    let text = match arguments.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report.text(),
     };
     stasis_terminal::print(&text)?;
-    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let usable = report.measured.as_ref().is_none_or(|measured| measured.verdict.is_usable());
+    let good = report.problems.is_empty() && usable;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn look() -> Result<Findings> {
@@ -179,6 +226,7 @@ fn examine(found: Findings) -> Report {
         reason,
         problems,
         install: install.into_iter().collect(),
+        measured: None,
     }
 }
 
@@ -239,6 +287,9 @@ impl Report {
         }
         if self.problems.is_empty() {
             text.push_str("Experiments can run here.\n");
+        }
+        if let Some(measured) = &self.measured {
+            text.push_str(&measured.text());
         }
         text
     }

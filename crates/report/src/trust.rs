@@ -1,0 +1,93 @@
+//! Where a run's own figures say that its result is not to be trusted.
+//!
+//! The thresholds, which docs/reference/results.md tells too. Under `exact` the figures are what
+//! they should be by construction, for drives that take 20 us or more.
+
+use stasis_clock::Nanos;
+
+use crate::summary::Summary;
+use crate::units;
+
+/// How far a percentile of delivered latency may be from its target, in percent: the project's aim
+/// for every engine.
+pub const LATENESS_PERCENT: f64 = 1.0;
+/// Deviations below this are left alone (ns): on a drive of a few microseconds one percent is less than
+/// the guest's own path varies by.
+pub const LATENESS_FLOOR: Nanos = 500;
+/// How late slices of guest time may end at p99, in percent of the latency of the fastest drive in use.
+/// An event that falls into a slice is late by as much, so that it is held to the same aim.
+pub const OVERSHOOT_PERCENT: f64 = 1.0;
+/// The same where no drive was used (ns): a timer of the guest's is not finer than Linux's own
+/// default slack, 50 us (prctl(2), PR_SET_TIMERSLACK).
+pub const OVERSHOOT_WITHOUT_DRIVES: Nanos = 50_000;
+/// How many quanta two processors' times may differ by. A slice ends one quantum ahead of the others;
+/// at twice that, the promise that one sees another's writes at most a quantum late is broken.
+pub const SKEW_QUANTA: u64 = 2;
+
+/// What in `summary` says that the result is not to be trusted, a sentence each. `quantum`: how far
+/// one processor may be ahead of another (ns).
+pub fn warnings(summary: &Summary, quantum: Nanos) -> Vec<String> {
+    let mut warnings: Vec<String> = lateness(summary).collect();
+    warnings.extend(overshoot(summary));
+    let skew = summary.clock_skew_max_ns;
+    if skew > quantum.saturating_mul(SKEW_QUANTA) {
+        warnings.push(format!(
+            "the clocks of two processors were {} apart, more than {SKEW_QUANTA} quanta of {}: one saw \
+             another's writes that late",
+            units::duration(skew as f64),
+            units::duration(quantum as f64)
+        ));
+    }
+    warnings
+}
+
+/// The drives whose delivered latency is not their model's.
+fn lateness(summary: &Summary) -> impl Iterator<Item = String> + '_ {
+    let used = summary
+        .drives
+        .iter()
+        .flat_map(|drive| drive.used().map(move |(operation, used)| (drive, operation, used)));
+    used.filter_map(|(drive, operation, used)| {
+        let error = used.max_error_percent?;
+        let targets = used.target_ns.percentiles();
+        let pairs = targets.into_iter().zip(used.delivered_ns.percentiles());
+        let apart = pairs.map(|((_, target), (_, delivered))| delivered.abs_diff(target)).max()?;
+        (error.abs() > LATENESS_PERCENT && apart > LATENESS_FLOOR).then(|| {
+            format!(
+                "drive {}: the latency of {} is not the model's: percentiles differ by up to {} \
+                 (at most {LATENESS_PERCENT} % is aimed at)",
+                drive.name,
+                operation.name(),
+                units::deviation(Some(error))
+            )
+        })
+    })
+}
+
+fn overshoot(summary: &Summary) -> Option<String> {
+    let late = summary.overshoot_ns.p99;
+    let used = summary.drives.iter().flat_map(|drive| {
+        drive.used().map(move |(_, used)| (used.target_ns.p50, drive.name.as_str()))
+    });
+    let fastest = used.filter(|(target, _)| *target > 0).min();
+    let allowed = match fastest {
+        Some((target, _)) => {
+            ((target as f64 * OVERSHOOT_PERCENT / 100.0) as Nanos).max(LATENESS_FLOOR)
+        }
+        None => OVERSHOOT_WITHOUT_DRIVES,
+    };
+    (late > allowed).then(|| {
+        let late = units::duration(late as f64);
+        match fastest {
+            Some((target, name)) => format!(
+                "slices of guest time ended {late} late at p99, more than {OVERSHOOT_PERCENT} % of the median \
+                 latency of drive {name}, {}: the host was busy with something else",
+                units::duration(target as f64)
+            ),
+            None => format!(
+                "slices of guest time ended {late} late at p99: the guest's timers were late, as the \
+                 host was busy with something else"
+            ),
+        }
+    })
+}

@@ -1,0 +1,315 @@
+//! `stasis doctor --measure`: some experiments on the engine at hand, of which the right result
+//! is known, and by how much it was missed.
+
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+use serde::Serialize;
+use stasis_clock::Nanos;
+use stasis_experiment::{DriveSpec, Engine, Experiment};
+use stasis_report::{Ios, Summary};
+use stasis_run_events::{Overshoot, Stage};
+use stasis_runner::{Event, Results, Runner};
+use stasis_terminal::progress::Steps;
+
+use super::clock::Clocks;
+use super::load::HostLoad;
+use super::verdict::Verdict;
+
+/// What all checks together take at most, the making of a guest aside.
+const BUDGET: Duration = Duration::from_secs(120);
+/// The drives: models whose every I/O takes the same time, and their latencies (ns).
+pub const MODELS: [(&str, Nanos); 5] = [
+    ("null", 0),
+    ("fixed:20us", 20_000),
+    ("fixed:50us", 50_000),
+    ("fixed:100us", 100_000),
+    ("fixed:1ms", 1_000_000),
+];
+/// Bytes of each; the reads go through them from the start.
+const SIZE: u64 = 32 << 20;
+const BLOCK: u64 = 4096;
+/// Processors whose clocks are compared.
+const PROCESSORS: u32 = 4;
+/// Reads of each drive, and of the clocks.
+struct Amounts {
+    ios: u64,
+    clock_reads: u64,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// Where the machines ran.
+    pub engine: &'static str,
+    /// How long it took.
+    pub seconds: f64,
+    /// With nothing else to do for the host, as far as Stasis decides that.
+    pub quiet: Option<Precision>,
+    /// With a busy loop on every core of the host.
+    pub loaded: Option<Precision>,
+    /// The clocks of several processors.
+    pub clocks: Option<Clocks>,
+    /// What could not be measured, and why.
+    pub not_measured: Vec<String>,
+    /// What an experiment can count on.
+    pub verdict: Verdict,
+}
+
+/// What drives of known latency delivered, and at what cost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Precision {
+    /// Each of [`MODELS`].
+    pub delivered: Vec<Delivered>,
+    /// How late slices of guest time ended.
+    pub overshoot_ns: Overshoot,
+    /// Host time from the guest's last instruction before an exit to its first one after it,
+    /// as calibrated, by kind of exit (ns). Empty under `exact`, where the host takes no guest time.
+    pub exit_ns: BTreeMap<String, f64>,
+    /// By how much such an exit differs from another of its kind (ns): the distance between
+    /// the first and the last decile, of the kind where it is largest.
+    pub exit_spread_ns: f64,
+    /// Wall-clock time of the command for each exit (ns).
+    pub wall_ns_per_exit: f64,
+}
+
+/// What one drive delivered.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Delivered {
+    /// Its model.
+    pub model: &'static str,
+    /// How long each of its I/Os is to take (ns).
+    pub target_ns: Nanos,
+    /// How many there were.
+    pub ios: u64,
+    /// How long they took (ns).
+    pub p50_ns: Nanos,
+    /// Likewise.
+    pub p99_ns: Nanos,
+    /// Likewise.
+    pub max_ns: Nanos,
+    /// The largest deviation of a percentile, p1 to p99.9, in percent; none for a target of 0 ns.
+    pub error_percent: Option<f64>,
+}
+
+/// Runs the checks on `engine`, which is not `auto`.
+pub fn measure(engine: Engine, stop: &Arc<AtomicBool>) -> Result<Measured> {
+    let checks = Checks::new(engine, stop)?;
+    let mut not_measured = Vec::new();
+    let mut steps = Steps::new();
+    let mut note = |what: &str, error: &anyhow::Error| {
+        not_measured.push(format!("{what}: {}", stasis_runner::failure::told(error)));
+    };
+    let quiet = checks.precision("drives of known latency", &mut steps);
+    let quiet = quiet.map_err(|error| note("drives of known latency", &error)).ok();
+    let load = HostLoad::start();
+    let loaded = checks.precision("the same on a busy host", &mut steps);
+    let loaded = loaded.map_err(|error| note("drives on a busy host", &error)).ok();
+    drop(load);
+    let clocks = checks.clocks(&mut steps).map_err(|error| note("clocks", &error)).ok();
+    steps.done();
+    ensure!(!stop.load(Ordering::Relaxed), "stopped");
+    let verdict = Verdict::of(quiet.as_ref(), loaded.as_ref(), clocks.as_ref());
+    Ok(Measured {
+        engine: engine.name(),
+        seconds: checks.began.elapsed().as_secs_f64(),
+        quiet,
+        loaded,
+        clocks,
+        not_measured,
+        verdict,
+    })
+}
+
+struct Checks<'a> {
+    engine: Engine,
+    stop: &'a Arc<AtomicBool>,
+    folder: tempfile::TempDir,
+    amounts: Amounts,
+    began: Instant,
+}
+
+impl<'a> Checks<'a> {
+    fn new(engine: Engine, stop: &'a Arc<AtomicBool>) -> Result<Self> {
+        stasis_terminal::ensure_guest(&stasis_runner::guest::recipe(&Default::default()))?;
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let amounts = match engine {
+            // Real processors: p99.9 takes thousands.
+            Engine::Kvm => Amounts { ios: 5_000, clock_reads: 4_000_000 },
+            // Two runs are the same, so that more of the same shows nothing.
+            Engine::Exact => Amounts { ios: 200, clock_reads: 200_000 },
+            _ => Amounts { ios: 100, clock_reads: 20_000 },
+        };
+        Ok(Self { engine, stop, folder, amounts, began: Instant::now() })
+    }
+
+    fn experiment(&self, name: &str, command: String) -> Result<Experiment> {
+        let left = BUDGET.saturating_sub(self.began.elapsed()).as_secs();
+        ensure!(left > 0, "the {} s were over", BUDGET.as_secs());
+        Ok(Experiment {
+            engine: self.engine,
+            command: vec!["sh".into(), "-c".into(), command],
+            results: Some(self.folder.path().join(name)),
+            wall_limit: Some(left * 1_000_000_000),
+            ..Experiment::default()
+        })
+    }
+
+    /// Runs it; gives what its command printed, too.
+    fn run(
+        &self,
+        mut experiment: Experiment,
+        what: &str,
+        steps: &mut Steps,
+    ) -> Result<(Results, String)> {
+        experiment.finish()?;
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
+        let mut observer = |event: Event<'_>| -> io::Result<()> {
+            match event {
+                Event::Step { what: step, fraction } => {
+                    steps.step(&format!("{what}: {step}"), fraction)
+                }
+                Event::Stage(Stage::Booting) => steps.step(&format!("{what}: booting"), None),
+                Event::Stage(Stage::Running) => steps.step(what, None),
+                Event::Output(bytes) => output.extend_from_slice(bytes),
+                Event::ErrorOutput(bytes) => errors.extend_from_slice(bytes),
+                _ => {}
+            }
+            Ok(())
+        };
+        let runner = Runner::new(&experiment).base(Path::new(".")).stop(self.stop).ios(Ios::None);
+        let results = runner.run(&mut observer)?;
+        if results.status != 0 {
+            let said = String::from_utf8_lossy(&errors);
+            let message = results.message.as_deref().unwrap_or_else(|| said.trim());
+            bail!("status {}: {message}", results.status);
+        }
+        Ok((results, String::from_utf8_lossy(&output).into_owned()))
+    }
+
+    /// One guest that reads each of the drives, one after the other.
+    fn precision(&self, what: &str, steps: &mut Steps) -> Result<Precision> {
+        let ios = self.amounts.ios;
+        let command = format!(
+            "for drive in $(seq 0 {}); do
+                dd if=/dev/nvme${{drive}}n1 of=/dev/null bs={BLOCK} count={ios} iflag=direct || exit
+            done",
+            MODELS.len() - 1
+        );
+        let mut experiment = self.experiment("drives", command)?;
+        for (model, _) in MODELS {
+            experiment.drives.push(DriveSpec::parse(&format!("model={model},medium=ram:{SIZE}"))?);
+        }
+        let (results, _) = self.run(experiment, what, steps)?;
+        Precision::of(&results, ios)
+    }
+
+    /// The clock on several processors, while a drive is read.
+    fn clocks(&self, steps: &mut Steps) -> Result<Clocks> {
+        let command = format!(
+            "while :; do dd if=/dev/nvme0n1 of=/dev/null bs={BLOCK} iflag=direct 2>/dev/null; done &
+            /root/stasis guest-clock {PROCESSORS} {}; status=$?; kill $!; exit $status",
+            self.amounts.clock_reads
+        );
+        let mut experiment = self.experiment("clocks", command)?;
+        experiment.machine.vcpus = PROCESSORS;
+        let program = self.folder.path().join("stasis");
+        loadable_part(&stasis_runner::program::for_guests()?, &program)?;
+        experiment.guest.files.push(format!("{}:stasis", program.display()));
+        experiment.drives.push(DriveSpec::parse(&format!("model=fixed:50us,medium=ram:{SIZE}"))?);
+        let (_, output) = self.run(experiment, "clocks of several processors", steps)?;
+        serde_json::from_str(output.trim()).context("the guest did not say what its clocks do")
+    }
+}
+
+/// Writes `to` what a kernel loads of the executable `from`, up to the end of its last segment:
+/// a guest need not copy what only debuggers read.
+fn loadable_part(from: &Path, to: &Path) -> Result<()> {
+    let read = || format!("cannot read {}", from.display());
+    let bytes = std::fs::read(from).with_context(read)?;
+    let part = &bytes[..end_of_segments(&bytes).unwrap_or(bytes.len())];
+    let write = || format!("cannot write {}", to.display());
+    std::fs::write(to, part).with_context(write)?;
+    std::fs::set_permissions(to, Permissions::from_mode(0o755)).with_context(write)
+}
+
+/// Where the last segment of an ELF-64 file ends (ELF-64 object file format, figures 2 and 6).
+fn end_of_segments(elf: &[u8]) -> Option<usize> {
+    let word = |at: usize| {
+        let bytes = elf.get(at..at.checked_add(8)?)?.first_chunk()?;
+        usize::try_from(u64::from_le_bytes(*bytes)).ok()
+    };
+    let half =
+        |at: usize| Some(usize::from(u16::from_le_bytes(*elf.get(at..at + 2)?.first_chunk()?)));
+    let (table, size, count) = (word(0x20)?, half(0x36)?, half(0x38)?);
+    let ends = (0..count).map(|index| {
+        let segment = table.checked_add(index * size)?;
+        word(segment.checked_add(0x08)?)?.checked_add(word(segment.checked_add(0x20)?)?)
+    });
+    ends.collect::<Option<Vec<_>>>()?.into_iter().max().filter(|end| *end <= elf.len())
+}
+
+impl Precision {
+    fn of(results: &Results, ios: u64) -> Result<Self> {
+        let summary: &Summary = &results.summary;
+        let delivered = summary.drives.iter().zip(MODELS).map(|(drive, (model, target_ns))| {
+            let read = &drive.read;
+            ensure!(read.count >= ios, "the drive {model} had {} reads, not {ios}", read.count);
+            let latency = &read.delivered_ns;
+            Ok(Delivered {
+                model,
+                target_ns,
+                ios: read.count,
+                p50_ns: latency.p50,
+                p99_ns: latency.p99,
+                max_ns: latency.max,
+                error_percent: read.max_error_percent,
+            })
+        });
+        let ns = |ticks: i64| ticks as f64 * 1e6 / summary.tsc_khz.max(1) as f64;
+        let ticks: BTreeMap<&str, i64> =
+            summary.calibration_ticks.iter().map(|(name, ticks)| (name.as_str(), *ticks)).collect();
+        let enter = ticks.get("enter").copied().unwrap_or(0);
+        let exits = ticks.iter().filter_map(|(name, leave)| {
+            Some((name.strip_prefix("leave-")?.to_owned(), ns(leave + enter)))
+        });
+        let wall = results.command_wall.unwrap_or_default();
+        Ok(Self {
+            delivered: delivered.collect::<Result<_>>()?,
+            overshoot_ns: summary.overshoot_ns,
+            exit_ns: exits.collect(),
+            exit_spread_ns: ns(ticks.get("spread").copied().unwrap_or(0)),
+            wall_ns_per_exit: wall.as_nanos() as f64 / summary.exits.max(1) as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_executable_still_runs_without_what_debuggers_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = folder.path().join("part");
+        let own = std::env::current_exe().unwrap();
+        loadable_part(&own, &part).unwrap();
+        let length = |path: &Path| std::fs::metadata(path).unwrap().len();
+        assert!(length(&part) < length(&own));
+        let output = std::process::Command::new(&part).arg("--help").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    #[test]
+    fn what_is_no_executable_has_no_segments() {
+        assert_eq!(end_of_segments(b"#!/bin/sh"), None);
+        assert_eq!(end_of_segments(&[0xff; 0x100]), None);
+    }
+}

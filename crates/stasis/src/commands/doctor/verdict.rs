@@ -1,0 +1,282 @@
+//! What follows for an experiment from what was measured.
+
+use serde::Serialize;
+use stasis_report::{units, Column, Table};
+
+use super::clock::Clocks;
+use super::measure::{Delivered, Measured, Precision};
+
+/// How far a percentile of delivered latency may be from its target (percent): the project's
+/// aim for every engine.
+const GOOD: f64 = 1.0;
+
+/// What an experiment can count on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Verdict {
+    /// Every I/O is delivered at its target, whatever the host does.
+    Exact {
+        /// The same in a sentence.
+        text: String,
+    },
+    /// Latencies from some length on are within [`GOOD`] percent.
+    Good {
+        /// The same in a sentence.
+        text: String,
+        /// The shortest of the latencies that are so on a quiet host (ns).
+        quiet_from_ns: u64,
+        /// And with every core of the host busy, if any is (ns).
+        loaded_from_ns: Option<u64>,
+    },
+    /// Results are not to be trusted.
+    Unusable {
+        /// Why.
+        text: String,
+    },
+}
+
+impl Verdict {
+    /// What follows from figures; what was not measured counts for nothing good.
+    pub fn of(
+        quiet: Option<&Precision>,
+        loaded: Option<&Precision>,
+        clocks: Option<&Clocks>,
+    ) -> Self {
+        if let Some(clocks) = clocks.filter(|clocks| clocks.backwards > 0) {
+            return Self::Unusable {
+                text: format!(
+                    "clocks of the guest's processors went back {} times, by {} at most: \
+                     take one processor, or another engine",
+                    units::count(clocks.backwards),
+                    units::duration(clocks.worst_ns as f64)
+                ),
+            };
+        }
+        let Some(quiet) = quiet else {
+            let text = "drives of known latency could not be measured".to_owned();
+            return Self::Unusable { text };
+        };
+        let all_exact = [Some(quiet), loaded].iter().all(|precision| {
+            precision.is_some_and(|precision| precision.delivered.iter().all(Delivered::exact))
+        });
+        if all_exact && clocks.is_some() {
+            let text = "every I/O is delivered at its target to the nanosecond, whatever else \
+                        the host does"
+                .to_owned();
+            return Self::Exact { text };
+        }
+        let Some(quiet_from_ns) = from(quiet) else {
+            return Self::Unusable {
+                text: format!(
+                    "not even latencies of {} are delivered within {GOOD} %: \
+                     take --engine exact",
+                    longest(quiet)
+                ),
+            };
+        };
+        let loaded_from_ns = loaded.and_then(from);
+        let mut text = format!(
+            "latencies of {} and longer are delivered within {GOOD} % of their target",
+            units::duration(quiet_from_ns as f64)
+        );
+        text.push_str(&match (loaded, loaded_from_ns) {
+            (_, Some(ns)) if ns == quiet_from_ns => ", also while the host is busy".to_owned(),
+            (_, Some(ns)) => {
+                format!(
+                    "; while the host is busy, those of {} and longer",
+                    units::duration(ns as f64)
+                )
+            }
+            (Some(_), None) => "; while the host is busy, none: keep it idle during a run".into(),
+            (None, None) => "; a busy host was not measured".into(),
+        });
+        if clocks.is_none() {
+            text.push_str(". Clocks of several processors were not compared");
+        }
+        Self::Good { text, quiet_from_ns, loaded_from_ns }
+    }
+
+    /// It in a sentence.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Exact { text } | Self::Good { text, .. } | Self::Unusable { text } => text,
+        }
+    }
+
+    /// Whether results can be trusted at all.
+    pub fn is_usable(&self) -> bool {
+        !matches!(self, Self::Unusable { .. })
+    }
+}
+
+impl Delivered {
+    /// Whether every I/O took as long as it was to take. Without a target there is nothing
+    /// to compare: a drive of 0 ns completes with the exit that submits.
+    fn exact(&self) -> bool {
+        self.target_ns == 0 || self.max_ns == self.target_ns && self.error_percent == Some(0.0)
+    }
+
+    fn good(&self) -> bool {
+        self.target_ns > 0 && self.error_percent.is_some_and(|error| error.abs() <= GOOD)
+    }
+}
+
+/// The shortest latency from which on all are good (ns).
+fn from(precision: &Precision) -> Option<u64> {
+    let good = precision.delivered.iter().rev().take_while(|delivered| delivered.good());
+    good.last().map(|delivered| delivered.target_ns)
+}
+
+fn longest(precision: &Precision) -> String {
+    let longest = precision.delivered.iter().map(|delivered| delivered.target_ns).max();
+    units::duration(longest.unwrap_or(0) as f64)
+}
+
+impl Measured {
+    /// For a reader.
+    pub fn text(&self) -> String {
+        let mut text = format!("\nMeasured under {}, in {:.0} s:\n\n", self.engine, self.seconds);
+        let columns = ["p50", "p99", "max", "error"].map(Column::right);
+        let mut table = Table::new(
+            [Column::left("host"), Column::left("target"), Column::right("I/Os")]
+                .into_iter()
+                .chain(columns)
+                .collect(),
+        );
+        for (host, precision) in [("quiet", &self.quiet), ("busy", &self.loaded)] {
+            let mut host = host.to_owned();
+            for delivered in precision.iter().flat_map(|precision| &precision.delivered) {
+                let mut row = vec![
+                    std::mem::take(&mut host),
+                    units::duration(delivered.target_ns as f64),
+                    units::count(delivered.ios),
+                ];
+                row.extend(
+                    [delivered.p50_ns, delivered.p99_ns, delivered.max_ns]
+                        .map(|ns| units::duration(ns as f64)),
+                );
+                row.push(units::deviation(delivered.error_percent));
+                table.push(row);
+            }
+        }
+        text.push_str(&table.to_text());
+        text.push('\n');
+        for (host, precision) in [("quiet", &self.quiet), ("busy", &self.loaded)] {
+            let Some(precision) = precision else { continue };
+            text.push_str(&format!("{host:<6} host: {}\n", precision.costs()));
+        }
+        if let Some(Clocks { processors, reads, backwards, worst_ns }) = &self.clocks {
+            let reads = units::count(*reads);
+            text.push_str(&format!("clocks: {reads} reads on {processors} processors, "));
+            text.push_str(&match backwards {
+                0 => "none went back\n".to_owned(),
+                n => format!("{n} went back, by {} at most\n", units::duration(*worst_ns as f64)),
+            });
+        }
+        for what in &self.not_measured {
+            text.push_str(&format!("not measured: {what}\n"));
+        }
+        text.push_str(&format!("\nVerdict: {}.\n", self.verdict.text()));
+        text
+    }
+}
+
+impl Precision {
+    fn costs(&self) -> String {
+        let late = |ns: u64| units::duration(ns as f64);
+        let wall = units::short(self.wall_ns_per_exit);
+        let exits = match (self.exit_ns.get("port"), self.exit_ns.get("halt")) {
+            (Some(port), Some(halt)) => format!(
+                "an exit for a port takes {}, for HLT {}, with a spread of {}, and is taken off guest time \
+                 ({wall} of wall-clock with the device's work)",
+                units::short(*port),
+                units::short(*halt),
+                units::short(self.exit_spread_ns)
+            ),
+            _ => format!("an exit takes no guest time ({wall} of wall-clock)"),
+        };
+        format!(
+            "{exits}; slices end {} late at p99, {} at most",
+            late(self.overshoot_ns.p99),
+            late(self.overshoot_ns.max)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::MODELS;
+    use super::*;
+    use stasis_run_events::Overshoot;
+    use std::collections::BTreeMap;
+
+    /// Each drive late by `late` ns.
+    fn late(late: u64) -> Precision {
+        let delivered = MODELS.map(|(model, target_ns)| {
+            let ns = target_ns + late;
+            let error = 100.0 * late as f64 / target_ns as f64;
+            let error_percent = (target_ns > 0).then_some(error);
+            Delivered {
+                model,
+                target_ns,
+                ios: 100,
+                p50_ns: ns,
+                p99_ns: ns,
+                max_ns: ns,
+                error_percent,
+            }
+        });
+        Precision {
+            delivered: delivered.into(),
+            overshoot_ns: Overshoot { p50: 0, p99: late, max: late },
+            exit_ns: BTreeMap::new(),
+            exit_spread_ns: 0.0,
+            wall_ns_per_exit: 40_000.0,
+        }
+    }
+
+    fn clocks(backwards: u64) -> Clocks {
+        Clocks { processors: 4, reads: 1000, backwards, worst_ns: 17 * backwards }
+    }
+
+    #[test]
+    fn what_is_always_on_time_is_exact() {
+        let verdict = Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(0)));
+        assert!(matches!(verdict, Verdict::Exact { .. }), "{verdict:?}");
+        // What was not measured is not known to be exact.
+        for verdict in [
+            Verdict::of(Some(&late(0)), None, Some(&clocks(0))),
+            Verdict::of(Some(&late(0)), Some(&late(0)), None),
+        ] {
+            assert!(matches!(verdict, Verdict::Good { .. }), "{verdict:?}");
+            assert!(verdict.text().contains("not"), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn lateness_decides_which_latencies_can_be_measured() {
+        let verdict = Verdict::of(Some(&late(400)), Some(&late(3_000)), Some(&clocks(0)));
+        let Verdict::Good { quiet_from_ns, loaded_from_ns, .. } = &verdict else {
+            panic!("{verdict:?}")
+        };
+        assert_eq!((*quiet_from_ns, *loaded_from_ns), (50_000, Some(1_000_000)));
+        let text = verdict.text();
+        assert!(
+            text.contains("50 µs and longer") && text.contains("busy, those of 1 ms"),
+            "{text}"
+        );
+        let verdict = Verdict::of(Some(&late(400)), Some(&late(30_000)), Some(&clocks(0)));
+        assert!(verdict.text().contains("while the host is busy, none"), "{verdict:?}");
+    }
+
+    #[test]
+    fn late_drives_and_clocks_that_go_back_are_not_to_be_trusted() {
+        for verdict in [
+            Verdict::of(Some(&late(20_000)), Some(&late(0)), Some(&clocks(0))),
+            Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(1))),
+            Verdict::of(None, Some(&late(0)), Some(&clocks(0))),
+        ] {
+            assert!(!verdict.is_usable(), "{verdict:?}");
+        }
+    }
+}
