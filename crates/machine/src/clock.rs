@@ -47,6 +47,9 @@ pub struct Costs {
     pub arm: i64,
     /// How much later than its timer's time a slice can end.
     pub slack: i64,
+    /// How much one exit differs from another of its kind: from the first to the last decile of
+    /// what was measured, of the kind where that is largest. It cannot be taken off.
+    pub spread: i64,
 }
 
 impl Costs {
@@ -63,6 +66,7 @@ impl Costs {
         all.extend(leave.map(|(name, cost)| (format!("leave-{name}"), cost)));
         all.push(("arm".to_owned(), self.arm));
         all.push(("slack".to_owned(), self.slack));
+        all.push(("spread".to_owned(), self.spread));
         all
     }
 }

@@ -27,7 +27,7 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool, counted: 
         match (entry.function, entry.index) {
             (1, _) => {
                 entry.ebx = (entry.ebx & 0xffff) | index << 24 | (1 << width) << 16;
-                clear(&mut entry.ecx, &[3]); // MONITOR: idle must be HLT, which exits
+                clear(&mut entry.ecx, &[3, 5]); // MONITOR: idle must be HLT, which exits; VMX
                 if !random {
                     clear(&mut entry.ecx, &[30]); // RDRAND
                 }

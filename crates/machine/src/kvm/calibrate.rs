@@ -8,7 +8,7 @@ use crate::boot;
 use crate::clock::{Clock, Costs, Way};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::layout::{CALIBRATION, LOCAL_APIC};
+use crate::layout::{self, CALIBRATION, LOCAL_APIC};
 use crate::memory::GuestMemory;
 use crate::time::{host_tsc, Scale};
 
@@ -36,7 +36,7 @@ pub fn measure(memory: &GuestMemory, vcpu: &mut Vcpu, kick: &mut Kick) -> Result
     let bench = Bench { memory };
     bench.prepare()?;
     let mut costs = Costs::default();
-    let nothing = bench.gap(vcpu, &costs, NOP, false)?;
+    let (nothing, _) = bench.gap(vcpu, &costs, NOP, false)?;
     costs.enter = bench.enter(vcpu)?;
     let ways: [(Way, &[u8]); 6] = [
         (Way::Port, &[0xe6, 0x80]),      // out 0x80, al
@@ -47,10 +47,17 @@ pub fn measure(memory: &GuestMemory, vcpu: &mut Vcpu, kick: &mut Kick) -> Result
         (Way::Halt, HLT),
     ];
     for (way, instruction) in ways {
-        costs.leave[way as usize] = bench.gap(vcpu, &costs, instruction, false)? - nothing;
+        let (gap, spread) = bench.gap(vcpu, &costs, instruction, false)?;
+        if way == Way::MsrWrite && !bench.left_by(vcpu, instruction, way)? {
+            return Err(Error::Missing(
+                "exits at writes of the TSC deadline (kvm_intel with preemption_timer=0 has them)",
+            ));
+        }
+        costs.leave[way as usize] = gap - nothing;
+        costs.spread = costs.spread.max(spread);
     }
     costs.leave[Way::Other as usize] = costs.leave[Way::Halt as usize];
-    costs.inject = bench.gap(vcpu, &costs, HLT, true)? - nothing;
+    costs.inject = bench.gap(vcpu, &costs, HLT, true)?.0 - nothing;
     bench.kick(vcpu, kick, &mut costs)?;
     Ok(costs)
 }
@@ -95,17 +102,17 @@ impl Bench<'_> {
     }
 
     /// Ticks between two RDTSC with `instruction` between them, as the guest
-    /// sees them with `costs` taken off.
+    /// sees them with `costs` taken off: the median, and from the first decile to the last.
     fn gap(
         &self,
         vcpu: &mut Vcpu,
         costs: &Costs,
         instruction: &[u8],
         inject: bool,
-    ) -> Result<i64, Error> {
+    ) -> Result<(i64, i64), Error> {
         let code = [FIRST, instruction, SECOND, HLT].concat();
         write(self.memory, CODE, &code)?;
-        median(|| {
+        let samples = samples(|| {
             let mut clock = Clock::new(Scale::new(1_000_000));
             clock.costs = *costs;
             reset(vcpu, LOCAL_APIC, 0)?;
@@ -136,7 +143,23 @@ impl Bench<'_> {
             }
             let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
             Ok(regs.r9.wrapping_sub(regs.r8) as i64)
-        })
+        })?;
+        Ok((samples[SAMPLES / 2], samples[SAMPLES * 9 / 10] - samples[SAMPLES / 10]))
+    }
+
+    /// Whether `instruction` leaves the guest by `way`, before the HLT behind it.
+    fn left_by(&self, vcpu: &mut Vcpu, instruction: &[u8], way: Way) -> Result<bool, Error> {
+        write(self.memory, CODE, &[instruction, HLT].concat())?;
+        let mut clock = Clock::new(Scale::new(1_000_000));
+        reset(vcpu, LOCAL_APIC, 0)?;
+        let mut left = false;
+        // To the HLT, so that KVM has nothing left to complete at the next entry.
+        loop {
+            match vcpu.run(&mut clock, false)?.0 {
+                Exit::Halt => return Ok(left),
+                exit => left |= exit.way() == way,
+            }
+        }
     }
 
     /// Ticks from reading the host's TSC to the guest's first instruction.
@@ -199,8 +222,8 @@ fn write(memory: &GuestMemory, at: u64, bytes: &[u8]) -> Result<(), Error> {
 
 fn reset(vcpu: &mut Vcpu, rdi: u64, rsi: u64) -> Result<(), Error> {
     const INTERRUPTS_ON: u64 = 1 << 9;
-    // An MSR that KVM does not know, so that it comes to user space.
-    const UNKNOWN_MSR: u64 = 0x6e0;
+    // Filtered, so that it comes to user space.
+    const MSR: u64 = layout::TSC_DEADLINE as u64;
     let mut sregs = vcpu.fd().get_sregs().map_err(Error::kvm("read registers"))?;
     boot::long_mode(&mut sregs);
     sregs.idt.base = IDT;
@@ -209,7 +232,7 @@ fn reset(vcpu: &mut Vcpu, rdi: u64, rsi: u64) -> Result<(), Error> {
     let regs = kvm_bindings::kvm_regs {
         rip: CODE,
         rsp: STACK,
-        rcx: UNKNOWN_MSR,
+        rcx: MSR,
         rdi,
         rsi,
         rflags: 2 | INTERRUPTS_ON,
@@ -218,11 +241,16 @@ fn reset(vcpu: &mut Vcpu, rdi: u64, rsi: u64) -> Result<(), Error> {
     vcpu.fd().set_regs(&regs).map_err(Error::kvm("set registers"))
 }
 
-fn median(mut sample: impl FnMut() -> Result<i64, Error>) -> Result<i64, Error> {
+fn median(sample: impl FnMut() -> Result<i64, Error>) -> Result<i64, Error> {
+    Ok(samples(sample)?[SAMPLES / 2])
+}
+
+/// So many samples, the smallest first.
+fn samples(mut sample: impl FnMut() -> Result<i64, Error>) -> Result<Vec<i64>, Error> {
     for _ in 0..WARM_UP {
         sample()?;
     }
     let mut samples = (0..SAMPLES).map(|_| sample()).collect::<Result<Vec<_>, _>>()?;
     samples.sort_unstable();
-    Ok(samples[SAMPLES / 2])
+    Ok(samples)
 }
