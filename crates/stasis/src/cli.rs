@@ -89,7 +89,7 @@ enum Command {
     Doctor(commands::doctor::DoctorArguments),
     /// A part of `doctor --measure`, in its guest
     #[command(hide = true)]
-    GuestClock(commands::doctor::clock::ClockArguments),
+    GuestClock(stasis_precision::ClockArguments),
     /// Print completions for a shell
     #[command(after_help = "Example:
   stasis completions bash > ~/.local/share/bash-completion/completions/stasis")]
@@ -411,7 +411,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Calibrate(arguments) => commands::calibrate::main(&arguments),
         Command::Schema => commands::schema::main(),
         Command::Doctor(arguments) => commands::doctor::main(&arguments),
-        Command::GuestClock(arguments) => commands::doctor::clock::main(&arguments),
+        Command::GuestClock(arguments) => stasis_precision::guest_clock(&arguments),
         Command::Completions { shell } => commands::shell::completions(Cli::command(), shell),
         Command::Man { folder } => commands::shell::man(Cli::command(), folder.as_deref()),
     }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use stasis_report::{units, Column, Table};
 
-use super::clock::Clocks;
-use super::measure::{Delivered, Measured, Precision};
+use crate::clock::Clocks;
+use crate::measure::{Delivered, Measured, Precision};
 
 /// How far a percentile of delivered latency may be from its target (percent): the project's
 /// aim for every engine.
@@ -205,8 +205,8 @@ impl Precision {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::MODELS;
     use super::*;
+    use crate::measure::MODELS;
     use stasis_run_events::Overshoot;
     use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `stasis doctor --measure`: some experiments on the engine at hand, of which the right result
-//! is known, and by how much it was missed.
+//! Some experiments on the engine at hand, of which the right result is known, and by how much
+//! it was missed.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -19,9 +19,9 @@ use stasis_run_events::{Overshoot, Stage};
 use stasis_runner::{Event, Results, Runner};
 use stasis_terminal::progress::Steps;
 
-use super::clock::Clocks;
-use super::load::HostLoad;
-use super::verdict::Verdict;
+use crate::clock::Clocks;
+use crate::load::HostLoad;
+use crate::verdict::Verdict;
 
 /// What all checks together take at most, the making of a guest aside.
 const BUDGET: Duration = Duration::from_secs(120);

@@ -2,11 +2,6 @@
 //! install. Where runs will need the software host, it is booted once. With `--measure`: how
 //! precise results are here.
 
-pub mod clock;
-mod load;
-mod measure;
-mod verdict;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,14 +12,13 @@ use serde::Serialize;
 use stasis_block::units::format_size;
 use stasis_experiment::{Engine, GuestSpec, MachineSpec};
 use stasis_guest_image as guest_image;
+use stasis_precision::Measured;
 use stasis_qemu_vm::probe::{self, KvmState};
 use stasis_runner::free_space::free_space;
 use stasis_runner::{program, software_host};
 use stasis_softkvm::{Control, Form, Host, Requirements};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
-
-use measure::Measured;
 
 /// Disk that a guest (0.6 GiB), the software host's kernel and its saved
 /// machines (0.3 GiB each) take in the cache, with room for the build.
@@ -115,7 +109,7 @@ pub fn main(arguments: &DoctorArguments) -> Result<ExitCode> {
     let mut report = examine(look()?);
     if let (Some(stop), true) = (stop, report.problems.is_empty()) {
         let engine = stasis_runner::engine::choose(arguments.engine)?;
-        report.measured = Some(measure::measure(engine, &stop)?);
+        report.measured = Some(stasis_precision::measure(engine, &stop)?);
     }
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
