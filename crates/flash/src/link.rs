@@ -1,9 +1,9 @@
 //! The host link: each way, one transfer after another.
 
 use stasis_clock::Nanos;
+use stasis_nand::BusRate;
 
 use crate::spec::Rate;
-use crate::BusRate;
 
 /// A link that carries data both ways at once.
 #[derive(Debug, Clone, Copy)]

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use stasis_block::{Fate, Operation, Status};
 use stasis_clock::Nanos;
+use stasis_nand::hash::{bits, unit};
 
 use crate::ftl::Request;
-use crate::hash::{bits, unit};
 use crate::spec::{FaultKind, FaultSpec};
 
 #[derive(Debug, Clone)]

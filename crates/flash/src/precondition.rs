@@ -7,7 +7,7 @@
 //! collected. So with S(j) = m(j) + ... + m(b) and the rate c of collections
 //! j m(j) = c (1 - S(j)^d). Greedy is the limit of many choices.
 
-use crate::hash::{bits, mix, normal, unit};
+use stasis_nand::hash::{bits, mix, normal, unit};
 
 /// Choices that are as good as all of them.
 const ALL: f64 = 1e6;

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress};
+
 use crate::ftl::{Dropped, Shape};
-use crate::nand::{Op, OpDone, OpKind, OpStatus};
-use crate::PageAddress;
 
 /// A unit, and the number of the write that it is from.
 type Content = (u32, u64);

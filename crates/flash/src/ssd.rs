@@ -8,16 +8,16 @@ use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
 };
 use stasis_clock::Nanos;
+use stasis_nand::{Array, Breakdown, Faults};
 
 use crate::buffer::IN_FLIGHT;
 use crate::ftl::context::Open;
 use crate::ftl::{Context, Ftl, Request, RequestId};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
-use crate::nand::{Array, Breakdown};
 use crate::spec::{Precondition, Spec, SpecError};
 use crate::statistics::Inside;
-use crate::{ftl, vendor, Faults};
+use crate::{ftl, vendor};
 
 /// A flash SSD; see the [crate](crate).
 #[derive(Debug)]

@@ -4,10 +4,10 @@ mod inside;
 
 use stasis_block::Operation;
 use stasis_clock::Nanos;
+use stasis_nand::{Breakdown, Op, OpKind};
 
 pub use self::inside::{Inside, LatencyMeans, OperationCounts, Usages, WearLevel};
 use crate::ftl::Request;
-use crate::nand::{Breakdown, Op, OpKind};
 
 /// Kinds of operation, as [`OpKind`] counts them.
 const KINDS: usize = 4;

@@ -2,9 +2,9 @@
 
 use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_clock::Nanos;
+use stasis_nand::{Array, Breakdown, Op, OpStatus};
 
 use crate::buffer::IN_FLIGHT;
-use crate::nand::{Array, Breakdown, Op};
 use crate::statistics::Statistics;
 
 /// Names a request while it is under way.
@@ -35,6 +35,17 @@ pub struct Dropped {
     /// Whether its cells were at work: what it was to change is neither as
     /// before nor as after.
     pub started: bool,
+}
+
+/// What the host is told of a read that ended so. How programs and erases fail
+/// is the translation layer's business.
+#[inline]
+pub fn fate_of(status: OpStatus) -> Fate {
+    match status {
+        OpStatus::Ok | OpStatus::ProgramFailed | OpStatus::EraseFailed => Fate::Done,
+        OpStatus::Uncorrectable => Fate::Failed(Status::ReadError),
+        OpStatus::Corrupted { seed } => Fate::Corrupted { seed },
+    }
 }
 
 /// A request under way.

@@ -14,10 +14,10 @@ use std::ops::Range;
 
 use stasis_block::{Health, PowerLoss};
 use stasis_clock::Nanos;
+use stasis_nand::OpDone;
 
-pub use self::context::{Context, Dropped, Request, RequestId};
+pub use self::context::{fate_of, Context, Dropped, Request, RequestId};
 pub use self::shape::Shape;
-use crate::nand::OpDone;
 use crate::spec::{Spec, SpecError};
 
 /// A translation layer: it decides, the array takes the time.

@@ -1,7 +1,8 @@
 //! Sizes that translation layers compute with, and how slots are numbered.
 
+use stasis_nand::{Geometry, PageAddress, PlaneId};
+
 use crate::spec::Spec;
-use crate::{Geometry, PageAddress, PlaneId};
 
 /// A number that others are divided by often: by a multiplication, which is
 /// several times as fast (exact for 32 bits: Lemire, Kaser and Kurz, Software:

@@ -1,9 +1,10 @@
 //! Whether a description is of a drive that can work.
 
 use stasis_block::units::format_size;
+use stasis_nand::Faults;
 
 use super::{Spec, SpecError};
-use crate::{ftl, gc, Faults};
+use crate::{ftl, gc};
 
 /// The smallest unit of mapping (bytes).
 const UNIT_MIN: u64 = 512;

@@ -1,8 +1,6 @@
 //! What can be wrong with a drive's description.
 
-use crate::faults::FaultError;
-use crate::variation::VariationError;
-use crate::{GeometryError, PatternError};
+use stasis_nand::{FaultError, GeometryError, PatternError, VariationError};
 
 /// Why a description is of no drive.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -16,14 +16,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
+use stasis_nand::{ArrayOptions, CellPattern, Geometry, PlaneMode, Scheduling};
 
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
 pub use self::rate::Rate;
 pub use self::timing::{ByLetter, Duration, TimingSpec};
 pub use self::variation::{RetrySpec, VariationSpec};
-use crate::nand::{ArrayOptions, PlaneMode, Scheduling};
-use crate::{ftl, gc, CellPattern, Geometry};
+use crate::{ftl, gc};
 
 /// The planes of a LUN work each on its own, or together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -6,10 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
+use stasis_nand::{cells::PRESETS, BusRate, CellPattern, Timing};
 
 use super::{Rate, SpecError};
-use crate::cells::PRESETS;
-use crate::{BusRate, CellPattern, Timing};
 
 /// A duration in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, SECOND};
-
-use crate::variation::{CellTimes, Retry, Variation};
+use stasis_nand::{CellTimes, Retry, Variation};
 
 /// How cell times are distributed around their mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stasis_block::{Health, Operation};
 use stasis_clock::Nanos;
+use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
 use super::{Statistics, Sums};
-use crate::nand::{Array, OpKind, Usage};
-use crate::PlaneId;
 
 /// Levels of wear that results tell apart.
 const WEAR_LEVELS: u32 = 32;

@@ -1,9 +1,9 @@
 //! A drive reads, writes, trims and flushes, and takes as long as its parts.
 
 use stasis_block::{Command, Fate, Operation};
+use stasis_nand::OpKind;
 
 use super::load::{alone, drain, on, run, shadowed};
-use crate::nand::OpKind;
 use crate::spec::{ByLetter, Duration, GcSpec, Precondition, TimingSpec};
 use crate::{Spec, Ssd};
 

@@ -1,10 +1,10 @@
 //! Each thing that can be chosen makes the difference that it should.
 
 use stasis_block::{Command, Completion, Model, Operation};
+use stasis_nand::OpKind;
 
 use super::basics::small;
 use super::load::{alone, drain, on, run, shadowed};
-use crate::nand::OpKind;
 use crate::spec::{Blocking, GcSpec, Planes, Precondition, Rate, WearLevelling};
 use crate::{Spec, Ssd};
 
@@ -19,7 +19,7 @@ fn scattered(seed: u64, units: u64) -> impl FnMut() -> u64 {
     let mut place = seed;
     move || {
         place += 1;
-        crate::hash::bits(99, place) % units
+        stasis_nand::hash::bits(99, place) % units
     }
 }
 

@@ -5,11 +5,11 @@
 
 use proptest::prelude::*;
 use stasis_block::{Command, Fate, Model, Operation};
+use stasis_nand::OpKind;
 
 use super::agree::{faulty, spec, torture, CAPACITY};
 use super::basics::small;
 use super::load::{alone, drain, on, run, shadowed};
-use crate::nand::OpKind;
 use crate::spec::{FaultKind, FaultSpec, Precondition};
 use crate::{Spec, Ssd};
 
@@ -59,7 +59,7 @@ fn drawn(units: u64) -> impl FnMut() -> u64 {
     let mut place = 0;
     move || {
         place += 1;
-        crate::hash::bits(7, place) % units
+        stasis_nand::hash::bits(7, place) % units
     }
 }
 

@@ -29,7 +29,9 @@ fn state(ssd: &mut Ssd, start: u64, writes: u64) -> (Vec<f64>, f64) {
 
 fn write(ssd: &mut Ssd, start: u64, writes: u64, seed: u64) {
     let units = ssd.capacity() / 4096;
-    run(ssd, start, 16, writes, |n| on(Operation::Write, crate::hash::bits(seed, n) % units, 1));
+    run(ssd, start, 16, writes, |n| {
+        on(Operation::Write, stasis_nand::hash::bits(seed, n) % units, 1)
+    });
 }
 
 #[test]

@@ -17,10 +17,10 @@
 
 use stasis_block::{VendorCommand, VendorError};
 use stasis_clock::Nanos;
+use stasis_nand::{cells::TYPES_MAX, BusRate, Timing};
 
 use super::{CDW12, CDW13, CDW14};
-use crate::cells::TYPES_MAX;
-use crate::{BusRate, Ssd, Timing};
+use crate::Ssd;
 
 /// Numbers in the table.
 const NUMBERS: usize = 2 * TYPES_MAX + 6;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use stasis_block::{Fate, Health};
 use stasis_clock::Nanos;
 use stasis_flash::ftl::{Context, Dropped, Ftl, Request, Shape};
-use stasis_flash::nand::{Op, OpDone, OpKind, Priority};
 use stasis_flash::{Spec, SpecError};
+use stasis_nand::{Op, OpDone, OpKind, Priority};
 
 #[derive(Debug)]
 struct Direct {

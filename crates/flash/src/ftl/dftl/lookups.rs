@@ -2,11 +2,11 @@
 
 use stasis_block::Operation;
 use stasis_clock::Nanos;
+use stasis_nand::{OpDone, OpStatus};
 
 use super::{Dftl, FETCH};
 use crate::buffer::NONE;
 use crate::ftl::{Context, Ftl, Request};
-use crate::nand::{OpDone, OpStatus};
 
 /// A request whose entries are looked up.
 #[derive(Debug, Clone, Copy)]

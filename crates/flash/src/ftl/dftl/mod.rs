@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use stasis_block::{Health, PowerLoss};
 use stasis_clock::Nanos;
+use stasis_nand::OpDone;
 
 use self::cache::Cache;
 use self::lookups::{Lookup, Waiter};
@@ -31,7 +32,6 @@ use self::updates::Updates;
 use super::page::{Above, PageFtl};
 use super::{Context, Dropped, Ftl, Request, Shape};
 use crate::buffer::NONE;
-use crate::nand::OpDone;
 use crate::spec::{Precondition, Spec, SpecError};
 
 /// What an operation's token says, beside those of page mapping.

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use stasis_clock::Nanos;
+use stasis_nand::{OpDone, OpStatus};
 
 use super::{Dftl, UPDATE};
 use crate::ftl::page::Event;
 use crate::ftl::Context;
-use crate::nand::{OpDone, OpStatus};
 
 /// Write-backs that are read for at a time.
 const WINDOW: u32 = 8;

@@ -2,12 +2,12 @@
 
 use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
+use stasis_nand::{Breakdown, Op, OpKind, Priority};
 
 use super::plane::Write;
 use super::{zeroes, Context, Hybrid, Request, HOST_READ};
 use crate::buffer::NONE;
 use crate::ftl::RequestId;
-use crate::nand::{Breakdown, Op, OpKind, Priority};
 
 /// What comes one after another.
 #[derive(Debug, Clone, Copy)]

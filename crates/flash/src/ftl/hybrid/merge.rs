@@ -4,10 +4,10 @@
 //! a failed program or a power cut puts an end to has changed nothing.
 
 use stasis_clock::Nanos;
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, Priority};
 
 use super::{Context, Hybrid, MERGE_PROGRAM, MERGE_READ, PAD};
 use crate::buffer::NONE;
-use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
 
 /// How many there were.
 #[derive(Debug, Clone, Copy, Default)]
@@ -116,8 +116,8 @@ impl Hybrid {
         &mut self,
         now: Nanos,
         kind: OpKind,
-        at: crate::PageAddress,
-        source: crate::PageAddress,
+        at: stasis_nand::PageAddress,
+        source: stasis_nand::PageAddress,
         token: u64,
         context: &mut Context,
     ) -> bool {

@@ -21,14 +21,13 @@ use std::ops::Range;
 
 use stasis_block::{CacheKind, Health, Operation, PowerLoss};
 use stasis_clock::Nanos;
+use stasis_nand::{hash::bits, OpDone, OpKind, OpStatus};
 
 use self::host::Waiting;
 use self::merge::Merges;
 use self::plane::{Log, Plane};
-use super::{Context, Dropped, Ftl, Request, Shape};
+use super::{fate_of, Context, Dropped, Ftl, Request, Shape};
 use crate::buffer::{IN_FLIGHT, NONE};
-use crate::hash::bits;
-use crate::nand::{OpDone, OpKind, OpStatus};
 use crate::spec::{Blocking, Precondition, Spec, SpecError};
 
 /// What an operation's token says, in its high byte; the rest names whom.
@@ -192,7 +191,7 @@ impl Ftl for Hybrid {
         let failed = done.status == OpStatus::ProgramFailed;
         match done.token & KIND {
             HOST_READ => {
-                context.finish((done.token & !KIND) as u32, done.status.fate(), &done.times);
+                context.finish((done.token & !KIND) as u32, fate_of(done.status), &done.times);
                 self.reads[self.shape.block(plane, done.op.at.block) as usize] -= 1;
                 return self.erase(now, plane, context);
             }

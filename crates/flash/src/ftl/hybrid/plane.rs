@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
+use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 
 use super::merge::Merge;
 use super::{Context, Hybrid, ERASE, OLD_READ, PROGRAM};
 use crate::buffer::{IN_FLIGHT, NONE};
-use crate::ftl::RequestId;
-use crate::nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
+use crate::ftl::{fate_of, RequestId};
 
 /// A unit that is to be written.
 #[derive(Debug, Clone, Copy)]
@@ -173,7 +173,7 @@ impl Hybrid {
         let plane = &mut self.planes[number as usize];
         plane.busy = false;
         match (done.status, &mut plane.current) {
-            (OpStatus::Uncorrectable, _) => self.end_write(number, done.status.fate(), context),
+            (OpStatus::Uncorrectable, _) => self.end_write(number, fate_of(done.status), context),
             (status, Some(write)) => {
                 // From here on it is a write of the whole.
                 write.part = false;

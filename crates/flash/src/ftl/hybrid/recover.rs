@@ -1,10 +1,10 @@
 //! After a power cut: what was under way is undone, and erases begin again.
 
 use stasis_clock::Nanos;
+use stasis_nand::OpKind;
 
 use super::{Context, Dropped, Hybrid};
 use crate::buffer::NONE;
-use crate::nand::OpKind;
 
 impl Hybrid {
     pub(super) fn recover(&mut self, now: Nanos, dropped: &[Dropped], context: &mut Context) {

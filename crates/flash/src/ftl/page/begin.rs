@@ -1,8 +1,9 @@
 //! The state that a drive begins in.
 
+use stasis_nand::hash::bits;
+
 use super::map::Sequence;
 use super::PageFtl;
-use crate::hash::bits;
 use crate::precondition::{choose, fixed_point, plane_shares, valid_counts, Order};
 
 impl PageFtl {

@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use stasis_nand::prefetch;
+
 use super::map::Map;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
-use crate::prefetch::prefetch;
 use crate::spec::WearLevelling;
 
 /// What a block is used for.

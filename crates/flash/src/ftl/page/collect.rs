@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 
 use stasis_clock::Nanos;
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, PlaneId, Priority, Scope};
 
 use super::blocks::State;
 use super::{Context, PageFtl, ERASE};
 use crate::buffer::NONE;
-use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority, Scope};
 use crate::spec::{Blocking, WearLevelling};
-use crate::PlaneId;
 
 /// Operations that one collection has under way at a time: enough that the
 /// plane never waits for it, and few enough that the host's get their turn.

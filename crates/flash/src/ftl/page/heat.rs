@@ -2,7 +2,7 @@
 //! are halved now and then (Hsieh, Kuo and Chang, ACM Transactions on Storage
 //! 2006), in memory that does not grow with the drive.
 
-use crate::hash::bits;
+use stasis_nand::hash::bits;
 
 /// Counters, a power of two.
 const COUNTERS: u32 = 1 << 16;

@@ -2,10 +2,10 @@
 
 use stasis_block::{Fate, Operation, Status};
 use stasis_clock::Nanos;
+use stasis_nand::{Breakdown, Op, OpDone, OpKind, Priority};
 
 use super::{Context, Event, PageFtl, Request, HOST_READ};
-use crate::ftl::RequestId;
-use crate::nand::{Breakdown, Op, OpDone, OpKind, Priority};
+use crate::ftl::{fate_of, RequestId};
 
 impl PageFtl {
     pub(super) fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
@@ -90,7 +90,7 @@ impl PageFtl {
         done: &OpDone,
         context: &mut Context,
     ) {
-        context.finish(id, done.status.fate(), &done.times);
+        context.finish(id, fate_of(done.status), &done.times);
         self.read_ended(now, done, context);
     }
 

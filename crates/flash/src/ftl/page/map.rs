@@ -1,7 +1,8 @@
 //! Where each unit lies, and which unit each slot holds.
 
+use stasis_nand::prefetch;
+
 use crate::ftl::Shape;
-use crate::prefetch::prefetch;
 
 /// What is no unit, or no slot, any more.
 const GONE: u32 = u32::MAX;

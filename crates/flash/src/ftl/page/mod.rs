@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use stasis_block::{CacheKind, Health, PowerLoss};
 use stasis_clock::Nanos;
+use stasis_nand::OpDone;
 
 pub(super) use self::above::{Above, Change, Event};
 use self::blocks::Blocks;
@@ -29,7 +30,6 @@ use self::writes::{Cursor, Partial};
 use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
 use crate::buffer::{Buffer, IN_FLIGHT, NONE};
 use crate::gc::{self, VictimPolicy};
-use crate::nand::OpDone;
 use crate::spec::{GcSpec, Precondition, Spec, SpecError, WearLevelling};
 
 /// What an operation's token says, in its high byte; the rest names whom.

@@ -1,11 +1,11 @@
 //! Pages on their way into the cells, and where they go.
 
 use stasis_clock::Nanos;
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, Priority};
 
 use super::blocks::State;
 use super::{Context, Event, PageFtl, PROGRAM, RESERVE};
 use crate::buffer::{IN_FLIGHT, NONE};
-use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
 
 /// What the slots of pages that are being programmed will hold: entries of the
 /// buffer for the host's, slots that units move from for housekeeping's.

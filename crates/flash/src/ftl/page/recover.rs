@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use stasis_clock::Nanos;
+use stasis_nand::OpKind;
 
 use super::blocks::State;
 use super::{Context, Dropped, PageFtl, GC_COPY, GC_PROGRAM, KIND};
 use crate::buffer::NONE;
-use crate::nand::OpKind;
 
 impl PageFtl {
     pub(super) fn recover(

@@ -2,12 +2,11 @@
 //! is valid of them is programmed elsewhere in the plane.
 
 use stasis_clock::Nanos;
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, Priority};
 
 use super::collect::WINDOW;
 use super::{Context, Event, PageFtl, GC_COPY, GC_PROGRAM, GC_READ};
 use crate::buffer::NONE;
-use crate::nand::{Op, OpDone, OpKind, OpStatus, Priority};
-use crate::PageAddress;
 
 /// Slots by which the map is read ahead of what moves: a line of the caches.
 const AHEAD: u32 = 16;

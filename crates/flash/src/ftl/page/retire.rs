@@ -3,8 +3,8 @@
 use super::blocks::State;
 use super::{Context, PageFtl};
 use crate::buffer::NONE;
-use crate::nand::OpKind;
 use stasis_block::Health;
+use stasis_nand::OpKind;
 
 impl PageFtl {
     /// A program failed in an open block: no more go there.

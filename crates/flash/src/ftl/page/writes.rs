@@ -2,11 +2,11 @@
 
 use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
+use stasis_nand::{Breakdown, OpDone, OpStatus};
 
 use super::{Context, PageFtl, Request, PARTIAL_READ};
 use crate::buffer::NONE;
 use crate::ftl::RequestId;
-use crate::nand::{Breakdown, OpDone, OpStatus};
 
 /// A write that covers a part of units only, while those are read.
 #[derive(Debug, Clone, Copy)]

@@ -20,12 +20,12 @@ use std::ops::Range;
 
 use stasis_block::{CacheKind, Health, Operation, PowerLoss, SECTOR};
 use stasis_clock::Nanos;
+use stasis_nand::{Op, OpDone, OpKind, Priority};
 
 use self::layout::Layout;
 use self::write::{Cursor, Page, Stage};
-use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
+use super::{fate_of, Context, Dropped, Ftl, Request, RequestId, Shape};
 use crate::buffer::{table::Table, NONE};
-use crate::nand::{Op, OpDone, OpKind, Priority};
 use crate::spec::{Precondition, Spec, SpecError};
 
 const READ: u64 = 1 << 56;
@@ -282,7 +282,7 @@ impl Ftl for Zones {
         let whom = (done.token & !KIND) as u32;
         let block = self.block_of(&done.op);
         match done.token & KIND {
-            READ => context.finish(whom, done.status.fate(), &done.times),
+            READ => context.finish(whom, fate_of(done.status), &done.times),
             PROGRAM => self.programmed(now, whom, block, done, context),
             ERASE => self.erased(block, done),
             _ => self.blocks[block as usize].ended += 1,

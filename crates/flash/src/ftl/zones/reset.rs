@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
+use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::write::Stage;
 use super::{Context, Dropped, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
-use crate::nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 impl Zones {
     /// Erases every zone that lies in a range.

@@ -2,9 +2,9 @@
 
 use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
+use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::{Context, Request, RequestId, Zones, NONE, PROGRAM};
-use crate::nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 /// A write that is not all in memory yet; with no request a barrier.
 #[derive(Debug, Clone, Copy)]

@@ -1,28 +1,5 @@
-//! The NAND array's behaviour in time: which operation ends when, and how.
-//!
-//! Event driven: no plane, register or channel is reserved before it is really
-//! used, so nothing that comes later is ever too late to be considered. At each
-//! instant, everything that ends ends first; then each plane, and after the
-//! planes each channel, decides what starts.
+//! Operations of an array, and how they end.
 
-mod array;
-mod bus;
-mod cell_phase;
-mod event_queue;
-mod options;
-mod planes;
-mod power;
-mod slots;
-mod steps;
-mod unit;
-mod usage;
-mod wear;
-
-pub use array::Array;
-pub use options::{ArrayOptions, PlaneMode, Scheduling};
-pub use usage::Usage;
-
-use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
 
 use crate::{PageAddress, PlaneId};
@@ -89,18 +66,6 @@ pub enum OpStatus {
         /// Chooses what is wrong.
         seed: u64,
     },
-}
-
-impl OpStatus {
-    /// What the host is told of a read that ended so. How programs and erases
-    /// fail is the translation layer's business.
-    pub fn fate(self) -> Fate {
-        match self {
-            Self::Ok | Self::ProgramFailed | Self::EraseFailed => Fate::Done,
-            Self::Uncorrectable => Fate::Failed(Status::ReadError),
-            Self::Corrupted { seed } => Fate::Corrupted { seed },
-        }
-    }
 }
 
 /// Where an operation's time went (ns): adds up to the whole.

@@ -1,9 +1,9 @@
 //! Where theory or arithmetic gives the answer, the array gives the same.
 
-use stasis_flash::nand::{
+use stasis_nand::{
     Array, ArrayOptions, Breakdown, Op, OpDone, OpKind, PlaneMode, Priority, Scheduling, Scope,
 };
-use stasis_flash::{BusRate, CellTimes, Faults, PageAddress, PlaneId, Timing, Variation};
+use stasis_nand::{BusRate, CellTimes, Faults, PageAddress, PlaneId, Timing, Variation};
 
 use super::{array, cells, closed_loop, geometry, op, run};
 

@@ -3,7 +3,7 @@
 use stasis_clock::Nanos;
 
 use super::{Breakdown, Op, OpDone, OpStatus};
-use crate::prefetch::prefetch;
+use crate::prefetch;
 
 /// No operation.
 pub(super) const NONE: u32 = u32::MAX;
@@ -92,6 +92,7 @@ impl Slots {
         used
     }
 
+    #[inline]
     pub fn insert(&mut self, now: Nanos, number: u64, mark: Nanos, op: Op) -> u32 {
         let slot = Slot {
             op,
@@ -143,6 +144,7 @@ impl Slots {
     }
 
     /// Puts an operation last.
+    #[inline]
     pub fn push(&mut self, list: &mut List, index: u32) {
         let tail = list.tail;
         self[index].next = NONE;
@@ -157,6 +159,7 @@ impl Slots {
 
     /// Puts an operation behind those that wait for longer, and among those that
     /// wait as long in the order of submission.
+    #[inline]
     pub fn push_ready(&mut self, list: &mut List, index: u32) {
         let key = |slot: &Slot| (slot.since, slot.number);
         let mut before = list.tail;
@@ -178,6 +181,7 @@ impl Slots {
     }
 
     /// Takes the first out.
+    #[inline]
     pub fn pop(&mut self, list: &mut List) -> u32 {
         let head = list.head;
         if head == NONE {

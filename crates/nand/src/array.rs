@@ -10,7 +10,7 @@ use super::wear::Wear;
 use super::{ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};
 use crate::{CellPattern, FaultRule, Faults, Geometry, PlaneId, Timing, Variation};
 
-/// A NAND array; see the [module](crate::nand).
+/// A NAND array; see the [crate](crate).
 #[derive(Debug)]
 pub struct Array {
     pub(super) geometry: Geometry,
@@ -95,6 +95,7 @@ impl Array {
 
     /// An operation reaches the array at `now`, which is not before any earlier
     /// time.
+    #[inline]
     pub fn submit(&mut self, now: Nanos, op: Op) {
         debug_assert!(self.geometry.contains(op.at), "{op:?}");
         debug_assert!(
@@ -113,6 +114,7 @@ impl Array {
     }
 
     /// When something next happens; `None` while nothing is under way.
+    #[inline]
     pub fn next_event(&self) -> Option<Nanos> {
         if !self.finished.is_empty() {
             return Some(self.slots[self.finished.head].since);
@@ -132,7 +134,7 @@ impl Array {
     /// The same in two steps, the second of which is [`Array::take_out`]: what is large is
     /// then written once, where it is wanted.
     #[inline]
-    pub(crate) fn pop_index(&mut self, until: Nanos) -> Option<u32> {
+    pub fn pop_index(&mut self, until: Nanos) -> Option<u32> {
         if self.finished.is_empty() {
             self.advance(until, true);
         }
@@ -145,7 +147,7 @@ impl Array {
 
     /// What [`Array::pop_index`] found.
     #[inline]
-    pub(crate) fn take_out(&mut self, index: u32) -> OpDone {
+    pub fn take_out(&mut self, index: u32) -> OpDone {
         self.slots.remove(index)
     }
 
@@ -204,6 +206,7 @@ impl Array {
     }
 
     /// Everything before `now` happens.
+    #[inline]
     pub(super) fn settle(&mut self, now: Nanos) {
         debug_assert!(now >= self.now, "time never decreases");
         if now > self.now {
@@ -264,6 +267,7 @@ impl Array {
     }
 
     /// What a plane works in.
+    #[inline]
     pub(super) fn unit_of(&self, plane: PlaneId) -> u32 {
         if self.parts == 1 {
             plane.0

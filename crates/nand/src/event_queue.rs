@@ -74,6 +74,7 @@ impl EventQueue {
     }
 
     /// The time of the first.
+    #[inline]
     pub fn next_at(&self) -> Option<Nanos> {
         (self.first != NOTHING).then_some(self.first.0)
     }

@@ -1,8 +1,8 @@
 //! What goes wrong is told, takes its time, and happens again with the same seed.
 
-use stasis_flash::faults::Where;
-use stasis_flash::nand::{Array, ArrayOptions, Op, OpDone, OpKind, OpStatus};
-use stasis_flash::{
+use stasis_nand::faults::Where;
+use stasis_nand::{Array, ArrayOptions, Op, OpDone, OpKind, OpStatus};
+use stasis_nand::{
     BusRate, Fault, FaultRule, Faults, PageAddress, PlaneId, Retry, Timing, Variation,
 };
 

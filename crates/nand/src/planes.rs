@@ -8,6 +8,7 @@ use super::{Array, OpKind, Priority, Scheduling};
 
 impl Array {
     /// Lets a unit decide once everything that ends now has ended.
+    #[inline]
     pub(super) fn touch(&mut self, unit: u32) {
         let this = &mut self.units[unit as usize];
         if !this.dirty {

@@ -1,7 +1,7 @@
 //! Once it is warm, the NAND array allocates nothing per operation.
 
-use stasis_flash::nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
-use stasis_flash::{
+use stasis_nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
+use stasis_nand::{
     CellPattern, Fault, FaultRule, Faults, Geometry, PageAddress, PlaneId, Timing, Variation,
 };
 

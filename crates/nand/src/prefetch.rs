@@ -7,7 +7,7 @@ const LINE: usize = 64;
 
 /// Brings an element into the caches, without waiting for it; nothing if there is none.
 #[inline]
-pub(crate) fn prefetch<T>(values: &[T], index: usize) {
+pub fn prefetch<T>(values: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(value) = values.get(index) {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};

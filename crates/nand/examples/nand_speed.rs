@@ -1,12 +1,12 @@
 //! Prints how many NAND operations a second of its thread's processor time the
-//! array serves: `cargo run --release -p stasis-flash --example nand_speed`.
+//! array serves: `cargo run --release -p stasis-nand --example nand_speed`.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement has a clock")]
 
 use std::time::Instant;
 
-use stasis_flash::nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling};
-use stasis_flash::{CellPattern, Faults, Geometry, PageAddress, PlaneId, Timing, Variation};
+use stasis_nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling};
+use stasis_nand::{CellPattern, Faults, Geometry, PageAddress, PlaneId, Timing, Variation};
 
 /// Operations per measurement, and in flight.
 const OPERATIONS: u64 = 4_000_000;

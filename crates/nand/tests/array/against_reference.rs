@@ -1,10 +1,10 @@
 //! Random operations, holds and priorities against the slow reference.
 
 use proptest::prelude::*;
-use stasis_flash::nand::{
+use stasis_nand::{
     Array, ArrayOptions, Op, OpKind, OpStatus, PlaneMode, Priority, Scheduling, Scope,
 };
-use stasis_flash::{BusRate, Faults, PageAddress, PageType, PlaneId, Timing, Variation};
+use stasis_nand::{BusRate, Faults, PageAddress, PageType, PlaneId, Timing, Variation};
 
 use super::reference::Reference;
 use super::{cells, geometry};

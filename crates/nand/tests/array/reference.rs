@@ -2,10 +2,8 @@
 //! the rules themselves. Every operation knows what it is doing, and each
 //! nanosecond is booked by that.
 
-use stasis_flash::nand::{
-    ArrayOptions, Breakdown, Op, OpKind, PlaneMode, Priority, Scheduling, Scope,
-};
-use stasis_flash::{CellPattern, Geometry, Timing};
+use stasis_nand::{ArrayOptions, Breakdown, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
+use stasis_nand::{CellPattern, Geometry, Timing};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wants {

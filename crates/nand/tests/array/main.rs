@@ -5,8 +5,8 @@ mod closed_forms;
 mod faults;
 mod reference;
 
-use stasis_flash::nand::{Array, ArrayOptions, Op, OpDone, OpKind, Priority};
-use stasis_flash::{CellPattern, Faults, Geometry, PageAddress, PlaneId, Timing, Variation};
+use stasis_nand::{Array, ArrayOptions, Op, OpDone, OpKind, Priority};
+use stasis_nand::{CellPattern, Faults, Geometry, PageAddress, PlaneId, Timing, Variation};
 
 /// An array of `channels` x `luns` x `planes`.
 fn geometry(channels: u32, luns: u32, planes: u32) -> Geometry {

@@ -1,0 +1,46 @@
+//! A NAND array: what flash is made of, and its behaviour in time.
+//!
+//! Promise: pure, as the models are. Virtual time and a seed only, no threads,
+//! no I/O: the same operations at the same times end at the same times. No
+//! data lives here, and no mapping: `stasis-flash` builds drives on it.
+//!
+//! - [`Geometry`], [`CellPattern`], [`Timing`]: what the array is made of;
+//! - [`Array`]: which operation ends when, and how;
+//! - [`Variation`], [`Faults`]: how cells differ, and what breaks.
+//!
+//! Event driven: no plane, register or channel is reserved before it is really
+//! used, so nothing that comes later is ever too late to be considered. At each
+//! instant, everything that ends ends first; then each plane, and after the
+//! planes each channel, decides what starts.
+
+mod array;
+mod bus;
+mod cell_phase;
+pub mod cells;
+mod event_queue;
+pub mod faults;
+mod geometry;
+pub mod hash;
+mod op;
+mod options;
+mod planes;
+mod power;
+mod prefetch;
+mod slots;
+mod steps;
+mod timing;
+mod unit;
+mod usage;
+mod variation;
+mod wear;
+
+pub use array::Array;
+pub use cells::{CellPattern, PageType, PatternError};
+pub use faults::{Fault, FaultError, FaultRule, Faults};
+pub use geometry::{Geometry, GeometryError, PageAddress, PlaneId};
+pub use op::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority, Scope};
+pub use options::{ArrayOptions, PlaneMode, Scheduling};
+pub use prefetch::prefetch;
+pub use timing::{BusRate, Timing};
+pub use usage::Usage;
+pub use variation::{CellTimes, Retry, Variation, VariationError};
