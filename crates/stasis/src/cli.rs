@@ -82,9 +82,13 @@ enum Command {
     Models(ModelsArguments),
     /// Make a model of what fio or blkparse measured on a real drive
     Calibrate(CalibrateArguments),
-    /// Print the JSON Schema of experiment files, for editors
+    /// Print the JSON Schema of experiment files, or of storage functions, for editors
     #[command(after_help = commands::schema::HELP)]
-    Schema,
+    Schema {
+        /// What the files say
+        #[arg(value_enum, default_value_t)]
+        of: commands::schema::Files,
+    },
     /// Say what this machine has, which engine a run takes, and what to install
     Doctor(commands::doctor::DoctorArguments),
     /// A part of `doctor --measure`, in its guest
@@ -409,7 +413,7 @@ pub fn main() -> Result<ExitCode> {
             commands::models::main(arguments.model.as_deref(), arguments.json)
         }
         Command::Calibrate(arguments) => commands::calibrate::main(&arguments),
-        Command::Schema => commands::schema::main(),
+        Command::Schema { of } => commands::schema::main(of),
         Command::Doctor(arguments) => commands::doctor::main(&arguments),
         Command::GuestClock(arguments) => stasis_precision::guest_clock(&arguments),
         Command::Completions { shell } => commands::shell::completions(Cli::command(), shell),

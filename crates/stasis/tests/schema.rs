@@ -1,19 +1,27 @@
 //! The schema that `stasis schema` prints: every experiment of the examples and the documents is
 //! valid by it, and what the program refuses as unknown is not.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
+use pages::{below, root};
 use regex_lite::Regex;
 use serde_json::Value;
 
 #[path = "documents/markdown.rs"]
 #[allow(dead_code)] // only its TOML
 mod markdown;
+#[path = "documents/pages.rs"]
+#[allow(dead_code)] // only its folders
+mod pages;
 
 fn schema() -> Value {
+    schema_of("experiment")
+}
+
+fn schema_of(files: &str) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
-        .arg("schema")
+        .args(["schema", files])
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -165,43 +173,31 @@ fn is_a(value: &Value, name: &str) -> bool {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path, ending));
-        } else if path.extension().is_some_and(|own| own == ending) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn every_experiment_of_the_examples_and_documents_is_valid() {
-    let schema = schema();
-    let mut checked = 0;
+    let (schema, functions) = (schema(), schema_of("function"));
+    let (mut checked, mut checked_functions) = (0, 0);
     let mut check = |name: String, text: &str| {
         let value: Value = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
         // A storage function's definition is no experiment.
-        if value.get("init").is_some() {
-            return;
-        }
-        if let Some(problem) = wrong(&schema, &schema, &value, "") {
+        let schema = if value.get("init").is_some() {
+            checked_functions += 1;
+            &functions
+        } else {
+            checked += 1;
+            &schema
+        };
+        if let Some(problem) = wrong(schema, schema, &value, "") {
             panic!("{name}: {problem}\n{text}");
         }
-        checked += 1;
     };
-    for path in files(&root().join("examples"), "toml") {
+    for path in below(&root().join("crates/storage-function/functions"), "toml") {
         check(path.display().to_string(), &std::fs::read_to_string(&path).unwrap());
     }
-    let documents = files(&root().join("docs"), "md").into_iter().chain([root().join("README.md")]);
+    for path in below(&root().join("examples"), "toml") {
+        check(path.display().to_string(), &std::fs::read_to_string(&path).unwrap());
+    }
+    let documents = pages::of_the_book().into_iter().chain([root().join("README.md")]);
     for path in documents {
         for block in markdown::blocks(&std::fs::read_to_string(&path).unwrap(), "toml") {
             for experiment in markdown::experiments(&block) {
@@ -209,7 +205,7 @@ fn every_experiment_of_the_examples_and_documents_is_valid() {
             }
         }
     }
-    assert!(checked >= 10, "{checked}");
+    assert!(checked >= 10 && checked_functions >= 4, "{checked} {checked_functions}");
 }
 
 #[test]
@@ -285,10 +281,11 @@ fn keywords<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
 
 #[test]
 fn every_keyword_of_the_schema_is_checked_here() {
-    let schema = schema();
+    let (schema, functions) = (schema(), schema_of("function"));
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let mut found = Vec::new();
     keywords(&schema, &mut found);
+    keywords(&functions, &mut found);
     found.sort_unstable();
     found.dedup();
     for keyword in found {
@@ -320,5 +317,49 @@ fn every_key_has_a_description() {
     }
     let mut without = Vec::new();
     look(&schema(), "", &mut without);
+    look(&schema_of("function"), "function", &mut without);
     assert!(without.is_empty(), "{}", without.join("\n"));
+}
+
+/// The keys in the first column of the tables below a heading.
+fn documented(page: &str, heading: &str) -> BTreeSet<String> {
+    let key = Regex::new("`(?:\\[\\[[a-z]+\\.)?([a-z][a-z-]*)(?:\\]\\])?`").unwrap();
+    let section = page.split("\n#").find(|section| {
+        section.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']) == heading
+    });
+    let section = section.unwrap_or_else(|| panic!("no section {heading}"));
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let first = rows.filter_map(|row| row.split('|').next());
+    let keys = first.flat_map(|cell| {
+        let cell = format!("`{cell}");
+        key.captures_iter(&cell).map(|found| found[1].to_owned()).collect::<Vec<_>>()
+    });
+    keys.collect()
+}
+
+/// The reference has each key of the schema, and no other.
+#[test]
+fn the_reference_has_the_keys_of_the_schema() {
+    let schema = schema();
+    let page = std::fs::read_to_string(root().join("docs/reference/experiment.md")).unwrap();
+    // Each has a section, or (`serve`) a page.
+    let tables = ["drive", "guest", "machine", "serve", "workload"];
+    for (place, headings) in [
+        ("", &["Top-level keys"][..]),
+        ("/$defs/MachineSpec", &["`[machine]`", "`[[machine]]`: several machines"]),
+        ("/$defs/DiskSpec", &["`[[machine.disk]]`: virtual disks"]),
+        ("/$defs/WorkloadSpec", &["`[[workload]]`"]),
+        ("/$defs/GuestSpec", &["`[guest]`"]),
+        ("/$defs/DriveSpec", &["`[[drive]]` and `--drive`"]),
+    ] {
+        let properties = schema.pointer(place).unwrap()["properties"].as_object().unwrap();
+        let current = properties.iter().filter(|(key, schema)| {
+            let elsewhere = place.is_empty() && tables.contains(&key.as_str());
+            !elsewhere && schema.get("deprecated").is_none()
+        });
+        let keys: BTreeSet<_> = current.map(|(key, _)| key.clone()).collect();
+        let documented: BTreeSet<_> =
+            headings.iter().flat_map(|heading| documented(&page, heading)).collect();
+        assert_eq!(documented, keys, "{headings:?}");
+    }
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
-use stasis_block::units::{parse_duration, parse_size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serializer};
+use stasis_block::units::{self, parse_duration, parse_size};
 use stasis_guest_image::{Recipe, DEFAULT_KERNEL};
 
 use crate::Error;
@@ -19,7 +20,7 @@ const BASE: [&str; 9] =
     ["bash", "coreutils", "e2fsprogs", "iproute2", "kmod", "mount", "procps", "sed", "util-linux"];
 
 /// A function.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// What it is, in a line.
@@ -37,7 +38,12 @@ pub struct Definition {
     #[serde(default = "one")]
     pub vcpus: u32,
     /// Memory in bytes.
-    #[serde(default = "memory", deserialize_with = "size")]
+    #[serde(
+        default = "memory",
+        deserialize_with = "size",
+        serialize_with = "units::size::serialize"
+    )]
+    #[schemars(with = "units::size")]
     pub memory: u64,
     /// Names of its drives, `/dev/vda` first.
     #[serde(default)]
@@ -48,7 +54,8 @@ pub struct Definition {
     /// Shell script that starts it.
     pub init: String,
     /// Longest that `init` may take.
-    #[serde(default = "minute", deserialize_with = "duration")]
+    #[serde(default = "minute", deserialize_with = "duration", serialize_with = "written")]
+    #[schemars(with = "units::duration")]
     pub init_deadline: Duration,
     /// Shell script that ends it in order.
     #[serde(default)]
@@ -67,7 +74,7 @@ pub struct Definition {
 }
 
 /// A file of the guest.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestFile {
     /// Where it is in the guest.
@@ -82,7 +89,7 @@ pub struct GuestFile {
 }
 
 /// A TCP port of the guest.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
     /// Its name.
@@ -97,16 +104,18 @@ pub struct Port {
 }
 
 /// How to tell that a function is well.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
     /// Shell script that ends with 0 while it is.
     pub command: String,
     /// How often it is asked.
-    #[serde(default = "two_seconds", deserialize_with = "duration")]
+    #[serde(default = "two_seconds", deserialize_with = "duration", serialize_with = "written")]
+    #[schemars(with = "units::duration")]
     pub every: Duration,
     /// How long it may take to answer.
-    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    #[serde(default = "ten_seconds", deserialize_with = "duration", serialize_with = "written")]
+    #[schemars(with = "units::duration")]
     pub deadline: Duration,
 }
 
@@ -137,6 +146,12 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 fn duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let word = String::deserialize(from)?;
     parse_duration(&word).map(Duration::from_nanos).map_err(serde::de::Error::custom)
+}
+
+/// A duration as definitions write it: the schema's defaults.
+fn written<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    to.collect_str(&units::format_duration(nanos))
 }
 
 impl Definition {

@@ -1,7 +1,7 @@
 //! The README and the documents as a newcomer takes them: their commands by copy and paste,
 //! in their order, in one folder with the examples.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -15,10 +15,14 @@ mod commands;
 #[path = "../documents/markdown.rs"]
 #[allow(dead_code)] // another test has more to look for
 mod markdown;
+#[path = "../documents/pages.rs"]
+#[allow(dead_code)] // only its folders
+mod pages;
 #[path = "../server/mod.rs"]
 #[allow(dead_code)] // what this test starts has words of its own
 mod server;
 
+use pages::root;
 use server::Process;
 
 /// What is not run here, by how it begins, and why.
@@ -47,10 +51,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
 /// What goes on until it is stopped, by how it begins. It tells when it is ready, as it
 /// would tell systemd.
 const LASTING: &[&str] = &["stasis serve ", "stasis function run "];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// A folder with a copy of the examples: some have their results beside them.
 fn bench() -> Bench {
