@@ -718,7 +718,7 @@ fn what_is_not_to_be_trusted_is_told() {
     assert_eq!(summary.warnings, Vec::<String>::new(), "at the thresholds");
     assert!(!page.contains("Not to be trusted"));
     for (figures, words) in [
-        ((1_001, 0, 0), ["drive a: the latency of read", "+1 %"]),
+        ((1_001, 0, 0), ["drive a: the latency of read", "+1.00 %"]),
         ((0, 1_001, 0), ["ended 1.001 µs late at p99", "drive a, 100 µs"]),
         ((0, 0, 40_001), ["were 40.001 µs apart", "2 quanta of 20 µs"]),
     ] {
