@@ -329,11 +329,12 @@ pub struct SimArguments {
     /// The synthetic load of a fio job file; again for another
     #[arg(long, value_name = "JOB.fio")]
     pub workload: Vec<PathBuf>,
-    /// A trace: blkparse's text, MSR Cambridge CSV, or the ios.csv of a run, compressed
-    /// by zstd or not; - reads standard input; again for another
+    /// A trace: blktrace's events, blkparse's text, CSV of MSR Cambridge, Alibaba or Tencent,
+    /// or the ios.csv of a run, compressed by zstd or not; of blktrace's files sda.blktrace.0,
+    /// sda.blktrace.1 and so on also sda; - reads standard input; again for another
     #[arg(long, value_name = "FILE")]
     pub trace: Vec<PathBuf>,
-    /// The drive to replay, of a trace of several: 8,0, or host.1, or a name
+    /// The drive to replay, of a trace of several: 8,0, or host.1, or a number, or a name
     #[arg(long, value_name = "NAME", conflicts_with = "workload")]
     pub trace_drive: Option<String>,
     /// Stretch the trace's times by this factor

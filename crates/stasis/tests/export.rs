@@ -65,6 +65,62 @@ fn blkparse_and_btt_read_the_trace() {
     assert!(row.trim().ends_with("3000"), "{row}");
 }
 
+/// Each I/O of a simulation in the order of submission: operation, LBA, length, and time since
+/// the first.
+fn submitted(results: &Path) -> Vec<(String, String, String, u64)> {
+    let rows = fs::read_to_string(results.join("ios.csv")).unwrap();
+    let mut rows: Vec<Vec<&str>> =
+        rows.lines().skip(1).map(|row| row.split(',').collect()).collect();
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    rows.sort_by_key(|row| number(row[14]));
+    let begin = number(rows[0][6]);
+    let io = |row: &Vec<&str>| {
+        let [operation, lba, bytes] = [row[2], row[3], row[4]].map(str::to_owned);
+        (operation, lba, bytes, number(row[6]) - begin)
+    };
+    rows.iter().map(io).collect()
+}
+
+#[test]
+fn a_trace_that_was_exported_is_the_same_ios_when_it_is_read() {
+    let folder = simulated("csv");
+    stasis(folder.path(), &["export", "results", "--blktrace", "trace"]);
+    let first = submitted(&folder.path().join("results"));
+    assert_eq!(first.len(), IOS);
+    // By the file, and by the name that blkparse would be given.
+    for trace in ["trace/drive0.blktrace.0", "trace/drive0"] {
+        let words = ["sim", "fixed:10us", "--trace", trace, "--results", "again", "--quiet"];
+        stasis(folder.path(), &words);
+        assert_eq!(submitted(&folder.path().join("again")), first, "{trace}");
+    }
+    let summary = fs::read(folder.path().join("again/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&summary).unwrap();
+    assert_eq!(summary["trace"]["submitted"], IOS);
+    assert_eq!(summary["trace"]["left_out"]["operations"], 0);
+    // A smaller drive, and what that changed.
+    let words = ["sim", "fixed:10us", "--trace", "trace/drive0", "--size", "16MiB", "--wrap"];
+    let said = stasis(folder.path(), &words);
+    assert!(said.contains("lie beyond the drive and were brought back to it"), "{said}");
+}
+
+/// Needs blkparse, which reads the same file in its own way.
+#[test]
+fn a_trace_is_read_as_blkparse_reads_it() {
+    let folder = simulated("csv");
+    stasis(folder.path(), &["export", "results", "--blktrace", "trace"]);
+    let parsed =
+        run(Command::new("blkparse").args(["-q", "-i", "trace/drive0"]).current_dir(folder.path()));
+    fs::write(folder.path().join("parsed.txt"), parsed.stdout).unwrap();
+    let rows = ["trace/drive0", "parsed.txt"].map(|trace| {
+        stasis(
+            folder.path(),
+            &["sim", "fixed:10us", "--trace", trace, "--quiet", "--results", "r"],
+        );
+        fs::read_to_string(folder.path().join("r/ios.csv")).unwrap()
+    });
+    assert!(rows[0] == rows[1], "{}\n{}", &rows[0][..500], &rows[1][..500]);
+}
+
 /// Needs fio.
 #[test]
 fn fio_replays_the_trace() {

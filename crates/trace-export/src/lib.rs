@@ -14,10 +14,13 @@
 //! * What a format cannot hold is counted, not dropped without a word ([`Exported::left_out`]).
 
 mod blktrace;
+mod counters;
 mod fio_log;
+mod message;
 mod perfetto;
 
 pub use blktrace::blktrace;
+pub use counters::{counters, Counter};
 pub use fio_log::fio_log;
 pub use perfetto::perfetto;
 

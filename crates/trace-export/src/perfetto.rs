@@ -4,7 +4,8 @@
 //!
 //! Each drive is a process; each place of its queues that I/Os take one after the other is a
 //! track of it, with a slice for each I/O from its submission to its interrupt, and the I/Os
-//! under way are a counter.
+//! under way are a counter. What results have by steps of time, such as for which share of
+//! each a processor ran, are counters of further processes ([`Counter`]).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +13,8 @@ use std::io::{self, Write};
 
 use stasis_run_events::IoRecord;
 
-use crate::Exported;
+use crate::message::Message;
+use crate::{Counter, Exported};
 
 /// Field numbers: `Trace`.
 const PACKET: u32 = 1;
@@ -38,6 +40,9 @@ const TRACK: u32 = 11;
 const CATEGORIES: u32 = 22;
 const EVENT_NAME: u32 = 23;
 const COUNTER_VALUE: u32 = 30;
+const DOUBLE_COUNTER_VALUE: u32 = 44;
+/// `CounterDescriptor`.
+const UNIT_NAME: u32 = 6;
 /// `DebugAnnotation`.
 const UINT_VALUE: u32 = 3;
 const STRING_VALUE: u32 = 6;
@@ -53,41 +58,6 @@ const CLEARED: u64 = 1;
 /// Bytes of an LBA.
 const BLOCK: u64 = 512;
 
-/// A message of protocol buffers, as far as it is written.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(mut self, field: u32, value: u64) -> Self {
-        self.varint(u64::from(field) << 3);
-        self.varint(value);
-        self
-    }
-
-    fn bytes(mut self, field: u32, value: &[u8]) -> Self {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(value.len() as u64);
-        self.0.extend_from_slice(value);
-        self
-    }
-
-    fn text(self, field: u32, value: &str) -> Self {
-        self.bytes(field, value.as_bytes())
-    }
-
-    fn message(self, field: u32, value: Message) -> Self {
-        self.bytes(field, &value.0)
-    }
-}
-
 /// A slice's edge, in the order in which edges are written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Edge {
@@ -98,7 +68,8 @@ struct Edge {
     lane: u32,
 }
 
-/// Writes the I/Os of the drives of these names, by drive. All are in memory while their
+/// Writes the I/Os of the drives of these names, by drive, and the counters, of which those of
+/// one group stand one after the other. All are in memory while their
 /// edges are sorted: some 150 bytes an I/O.
 ///
 /// # Errors
@@ -106,6 +77,7 @@ struct Edge {
 pub fn perfetto(
     drives: &[String],
     ios: &[Vec<IoRecord>],
+    counters: &[Counter],
     out: &mut dyn Write,
 ) -> io::Result<Exported> {
     let mut exported = Exported::default();
@@ -130,12 +102,55 @@ pub fn perfetto(
         }
         exported.ios += ios.len() as u64;
     }
+    let groups = counters.chunk_by(|one, other| one.group == other.group);
+    for (number, group) in groups.enumerate() {
+        // As with a drive, a process of its own.
+        let process = Drive { number: (drives.len() + number + 1) as u64, name: &group[0].group };
+        let mut packet = process.describe();
+        if std::mem::take(&mut first) {
+            packet = packet.number(SEQUENCE_FLAGS, CLEARED);
+        }
+        put(out, packet)?;
+        for (place, counter) in group.iter().enumerate() {
+            sampled(out, &process, process.track(1 + place as u64), counter)?;
+        }
+    }
     out.flush()?;
     Ok(exported)
 }
 
+/// A counter's track, with a value wherever that changes.
+fn sampled(
+    out: &mut dyn Write,
+    process: &Drive<'_>,
+    track: u64,
+    counter: &Counter,
+) -> io::Result<()> {
+    let unit = Message::default().text(UNIT_NAME, counter.unit);
+    let descriptor = Message::default()
+        .number(UUID, track)
+        .text(NAME, &counter.name)
+        .number(PARENT, process.track(0))
+        .message(COUNTER, unit);
+    put(out, Message::default().message(TRACK_DESCRIPTOR, descriptor))?;
+    let mut last = None;
+    // Nothing is known of what comes after the last step.
+    for (step, value) in counter.values.iter().chain([&0.0]).enumerate() {
+        if last.replace(value) == Some(value) {
+            continue;
+        }
+        let time = counter.begin.saturating_add((step as u64).saturating_mul(counter.step));
+        let event = Message::default()
+            .number(TYPE, COUNTER_TYPE)
+            .number(TRACK, track)
+            .double(DOUBLE_COUNTER_VALUE, *value);
+        put(out, Message::default().number(TIMESTAMP, time).message(TRACK_EVENT, event))?;
+    }
+    Ok(())
+}
+
 fn put(out: &mut dyn Write, packet: Message) -> io::Result<()> {
-    out.write_all(&Message::default().message(PACKET, packet.number(SEQUENCE, 1)).0)
+    out.write_all(&Message::default().message(PACKET, packet.number(SEQUENCE, 1)).into_bytes())
 }
 
 /// The edges of all slices in the order of time, and how many lanes they take.

@@ -1,5 +1,7 @@
 //! What can be wrong with a job file or a trace.
 
+use crate::trace::Place;
+
 /// Why a job file makes no load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
@@ -51,14 +53,33 @@ pub enum TraceError {
         /// The line, or its beginning.
         text: String,
     },
+    /// An event of a binary trace is not right.
+    #[error("byte {at}: {problem}")]
+    Event {
+        /// Its first byte in the file, from 0.
+        at: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// No device of a binary trace has such a name.
+    #[error("the trace names its drives by numbers such as 8,0, and `{0}` is none")]
+    Device(String),
+    /// In one of several files.
+    #[error("{file}: {error}")]
+    File {
+        /// Its name.
+        file: String,
+        /// What is wrong with it.
+        error: Box<TraceError>,
+    },
     /// An I/O lies beyond the drive.
     #[error(
-        "line {line}: an I/O of {length} bytes at {offset} ends beyond the drive of {capacity} \
+        "{place}: an I/O of {length} bytes at {offset} ends beyond the drive of {capacity} \
          bytes; --wrap brings it back to the beginning, --size makes the drive larger"
     )]
     Beyond {
-        /// Its place in the file, from 1.
-        line: u64,
+        /// Its place in the file.
+        place: Place,
         /// The I/O's first byte.
         offset: u64,
         /// Its length.
@@ -67,10 +88,10 @@ pub enum TraceError {
         capacity: u64,
     },
     /// The trace is of several drives.
-    #[error("line {line}: the trace is of drive `{other}` too, not of `{drive}` alone; choose with --trace-drive {drive}")]
+    #[error("{place}: the trace is of drive `{other}` too, not of `{drive}` alone; choose with --trace-drive {drive}")]
     Drives {
-        /// Its place in the file, from 1.
-        line: u64,
+        /// Its place in the file.
+        place: Place,
         /// The first drive.
         drive: String,
         /// The other one.
@@ -78,7 +99,8 @@ pub enum TraceError {
     },
     /// It is none of the known formats.
     #[error(
-        "the file is no trace: expected blkparse's text, MSR Cambridge CSV, or the ios.csv of a run"
+        "the file is no trace: expected blktrace's events, blkparse's text, CSV of MSR Cambridge, \
+         Alibaba or Tencent, or the ios.csv of a run"
     )]
     Unknown,
     /// There is nothing in it.
@@ -87,4 +109,14 @@ pub enum TraceError {
     /// The file cannot be read.
     #[error("cannot read it: {0}")]
     Read(#[from] std::io::Error),
+}
+
+impl TraceError {
+    /// The same, of one of several files.
+    pub(crate) fn within(self, file: &str) -> Self {
+        match file {
+            "" => self,
+            file => Self::File { file: file.to_owned(), error: Box::new(self) },
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use stasis_block::{Command, Operation};
-use stasis_workload::trace::{Format, Pace, Reader, Record, Replay, ReplayOptions};
+use stasis_workload::trace::{
+    Format, LeftOut, Merged, Pace, Placed, Reader, Record, Replay, ReplayOptions,
+};
 use stasis_workload::{TraceError, Workload};
 
 const BLKPARSE: &str = "\
@@ -95,6 +97,184 @@ fn msr_counts_ticks_from_the_first() {
 }
 
 #[test]
+fn clouds_traces_have_their_own_units() {
+    // Alibaba: microseconds and bytes.
+    let text = "device_id,opcode,offset,length,timestamp\n\
+                419,W,8792731648,16384,1577808144360767\n\
+                725,R,4096,512,1577808144360768\n\
+                419,R,0,0,1577808144360769\n\
+                419,R,512,512,1577808144361767\n";
+    let mut reader = Reader::new(text.as_bytes(), Some("419")).unwrap();
+    assert_eq!(reader.format(), Format::Alibaba);
+    let first = reader.next_record().unwrap().unwrap();
+    assert_eq!((first.at, first.line), (0, 2));
+    assert_eq!(first.command, Command::new(Operation::Write, 8_792_731_648, 16384));
+    let second = reader.next_record().unwrap().unwrap();
+    assert_eq!((second.at, second.command), (1_000_000, Command::new(Operation::Read, 512, 512)));
+    assert_eq!(reader.next_record().unwrap(), None);
+    assert_eq!(reader.left_out(), LeftOut { other_drives: 1, empty: 1, ..LeftOut::default() });
+    // Tencent: sectors, and seconds, over which I/Os are spread.
+    let text = "1538323200,12910952,128,0,1063\n1538323200,8,8,1,1063\n1538323200,0,8,0,1071\n\
+                1538323200,16,8,1,1063\n1538323200,24,8,1,1063\n1538323202,32,8,0,1063\n";
+    let reader = Reader::new(text.as_bytes(), Some("1063")).unwrap();
+    assert_eq!(reader.format(), Format::Tencent);
+    let records = records(text, Some("1063")).unwrap();
+    let at: Vec<_> = records.iter().map(|record| record.at / 1_000_000).collect();
+    assert_eq!(at, [0, 250, 500, 750, 2000]);
+    assert_eq!(records[0].command, Command::new(Operation::Read, 12_910_952 * 512, 65536));
+    let error = self::records(text, None).unwrap_err().to_string();
+    assert!(error.contains("line 3") && error.contains("--trace-drive 1063"), "{error}");
+}
+
+/// Categories and actions of blktrace's events (linux/blktrace_api.h).
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const FLUSH: u32 = 4;
+const NOTIFY: u32 = 1 << 10;
+const PASSTHROUGH: u32 = 1 << 9;
+const FUA: u32 = 1 << 15;
+const QUEUE: u32 = 1;
+const ISSUE: u32 = 7;
+
+/// An event of blktrace's, with `data` bytes behind it.
+fn event(
+    big: bool,
+    time: u64,
+    sector: u64,
+    bytes: u32,
+    action: u32,
+    cpu: u32,
+    data: u16,
+) -> Vec<u8> {
+    let (magic, device) = (0x6561_7407_u32, 8_u32 << 20 | 16);
+    let mut out = Vec::new();
+    let mut put = |bytes: &[u8]| {
+        // Given little-endian.
+        match big {
+            true => out.extend(bytes.iter().rev()),
+            false => out.extend(bytes),
+        }
+    };
+    put(&magic.to_le_bytes());
+    put(&1_u32.to_le_bytes());
+    put(&time.to_le_bytes());
+    put(&sector.to_le_bytes());
+    put(&bytes.to_le_bytes());
+    put(&action.to_le_bytes());
+    put(&77_u32.to_le_bytes());
+    put(&device.to_le_bytes());
+    put(&cpu.to_le_bytes());
+    put(&0_u16.to_le_bytes());
+    put(&data.to_le_bytes());
+    out.extend(std::iter::repeat_n(b'd', data.into()));
+    out
+}
+
+/// A trace of a processor: a message, then what was queued and issued.
+fn events(big: bool, cpu: u32) -> Vec<u8> {
+    let cgroup = 1 << 8;
+    [
+        event(big, 1, 0, 0, 2 | NOTIFY << 16, cpu, 11),
+        event(big, 900 + u64::from(cpu), 8, 4096, QUEUE | READ << 16, cpu, 0),
+        event(big, 1000 + u64::from(cpu), 8, 4096, ISSUE | cgroup | READ << 16, cpu, 8),
+        event(big, 2000 + u64::from(cpu), 64, 512, ISSUE | (WRITE | FUA) << 16, cpu, 0),
+        event(big, 2500 + u64::from(cpu), 0, 36, ISSUE | (READ | PASSTHROUGH) << 16, cpu, 16),
+        event(big, 3000 + u64::from(cpu), 0, 0, ISSUE | (FLUSH | WRITE) << 16, cpu, 0),
+    ]
+    .concat()
+}
+
+#[test]
+fn blktraces_events_are_read_in_either_byte_order() {
+    for big in [false, true] {
+        let bytes = events(big, 3);
+        let mut reader = Reader::new(bytes.as_slice(), Some("8,16")).unwrap();
+        assert_eq!(reader.format(), Format::Blktrace);
+        let mut seen = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            seen.push((record.at, record.thread, record.command));
+        }
+        let write = Command { fua: true, ..Command::new(Operation::Write, 64 * 512, 512) };
+        let read = Command::new(Operation::Read, 4096, 4096);
+        assert_eq!(seen, [(1003, 3, read), (2003, 3, write), (3003, 3, Command::flush())]);
+        assert_eq!(reader.left_out(), LeftOut { operations: 1, ..LeftOut::default() });
+        assert_eq!(reader.bytes(), bytes.len() as u64);
+        let error = Reader::new(bytes.as_slice(), Some("sda")).unwrap_err().to_string();
+        assert!(error.contains("`sda`"), "{error}");
+        let mut other = Reader::new(bytes.as_slice(), Some("8,0")).unwrap();
+        assert!(other.next_record().unwrap_err().to_string().contains("of drive `8,0`"));
+    }
+    // What was queued, where nothing was issued.
+    let queued = event(false, 5, 8, 512, QUEUE | WRITE << 16, 0, 0);
+    let mut reader = Reader::new(queued.as_slice(), None).unwrap();
+    assert_eq!(reader.next_record().unwrap().unwrap().at, 5);
+}
+
+#[test]
+fn processors_files_are_one_trace() {
+    let queued = event(false, 950, 8, 512, QUEUE | WRITE << 16, 2, 0);
+    let files = [events(false, 0), Vec::new(), queued, events(false, 1)];
+    let files = files.iter().enumerate().map(|(cpu, file)| (format!("sda.{cpu}"), file.as_slice()));
+    let mut trace = Merged::new(files, None).unwrap();
+    let mut at = Vec::new();
+    while let Some(record) = trace.next_record().unwrap() {
+        at.push(record.at);
+    }
+    // Each I/O once: what one processor queued, another issued.
+    assert_eq!(at, [1000, 1001, 2000, 2001, 3000, 3001]);
+    assert_eq!(trace.left_out().operations, 2);
+    let cut = events(false, 1);
+    let files = [("sda.0", events(false, 0)), ("sda.1", cut[..cut.len() - 7].to_vec())];
+    let files = files.iter().map(|(name, file)| ((*name).to_owned(), file.as_slice()));
+    let mut trace = Merged::new(files, None).unwrap();
+    let error = loop {
+        match trace.next_record() {
+            Ok(record) => assert!(record.is_some()),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("sda.1: byte 275: the file ends within an event"), "{error}");
+    let none = Merged::new([("a".to_owned(), &b""[..])], None);
+    assert!(none.unwrap_err().to_string().contains("no I/O"));
+}
+
+#[test]
+fn events_that_are_none_are_told_by_their_place() {
+    let good = event(false, 5, 8, 512, ISSUE | WRITE << 16, 0, 3);
+    let fails = |bytes: &[u8], expected: &str| {
+        let mut reader = Reader::new(bytes, None).unwrap();
+        let error = std::iter::from_fn(|| Some(reader.next_record())).take(9).find_map(Result::err);
+        let error = error.unwrap().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    fails(&[&good[..], &[0; 48]].concat(), "byte 51: no event of blktrace begins here");
+    fails(&good[..50], "byte 0: the file ends within an event's data");
+    let mut old = good.clone();
+    old[0] = 6;
+    fails(&old, "byte 0: the event is of version 6");
+    let far = event(false, 5, u64::MAX, 512, ISSUE | WRITE << 16, 0, 0);
+    fails(&far, "byte 0: the sector");
+    let mut other = event(false, 6, 8, 512, ISSUE | WRITE << 16, 0, 0);
+    other[36] = 17;
+    fails(&[&good[..], &other].concat(), "byte 51: the trace is of drive `8,17` too");
+}
+
+#[test]
+fn what_was_changed_and_left_out_is_counted() {
+    let text = "7,R,0,512,0\n7,W,1048576,4096,10\n8,R,0,512,11\n7,R,100,4096,9\n7,W,5,0,12\n";
+    let reader = Reader::new(text.as_bytes(), Some("7")).unwrap();
+    let small = ReplayOptions { capacity: Some(1 << 20), wrap: true, ..options() };
+    let mut replay = Replay::new(reader, small).unwrap();
+    let mut taken = 0;
+    while replay.next_at().is_some() {
+        taken += u64::from(replay.take().unwrap().is_some());
+    }
+    let placed = Placed { submitted: 3, folded: 1, widened: 1, backwards: 1 };
+    assert_eq!((taken, replay.placed()), (3, placed));
+    assert_eq!(replay.left_out(), LeftOut { other_drives: 1, empty: 1, ..LeftOut::default() });
+}
+
+#[test]
 fn ios_come_in_the_order_of_submission() {
     let text = format!(
         "{HEADER}\n\"a,\"\"b\",boot,read,8,4096,1,50,90,90,ok,0,0,0,0,0\n\
@@ -146,6 +326,11 @@ fn errors_name_the_line() {
         ("1,h,0,Read,0,512,1\n1,h,0,Raed,0,512,1\n", "line 2: the type `Raed`"),
         ("1,h,0,Read,0,512,1\n1,h,0,Read,x,512,1\n", "line 2: the field Offset"),
         ("drive,phase,operation,lba\nx\n", "line 1: the column"),
+        ("1,R,0,512,5\n1,R,0,512\n", "line 2: it must have five fields"),
+        ("1,R,0,512,5\n1,T,0,512,6\n", "line 2: the opcode `T`"),
+        ("1,R,0,512,5\n1,R,0,512,6,7\n", "line 2: it must have five fields"),
+        ("9,0,8,0,1\n9,0,8,2,1\n", "line 2: the IOType `2`"),
+        ("9,0,8,0,1\n9,18446744073709551615,8,0,1\n", "line 2: the field Offset is too large"),
     ] {
         let error = records(text, None).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -211,14 +396,34 @@ proptest! {
     }
 
     #[test]
+    fn events_that_are_almost_right_never_panic(
+        changes in prop::collection::vec((0usize..320, any::<u8>()), 0..8),
+        length in 0usize..330,
+        big: bool,
+    ) {
+        let mut bytes = events(big, 1);
+        for (at, byte) in changes {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        bytes.truncate(length);
+        if let Ok(reader) = Reader::new(bytes.as_slice(), None) {
+            if let Ok(mut replay) = Replay::new(reader, options()) {
+                while replay.next_at().is_some() && replay.take().is_ok() {}
+            }
+        }
+    }
+
+    #[test]
     fn lines_that_are_almost_right_never_panic(
         lines in prop::collection::vec("[0-9]{1,22},[a-z]{0,3},[0-9]?,(Read|Write|x),[0-9]{0,22},[0-9]{0,22},1", 0..5),
+        clouds in prop::collection::vec("[0-9]{1,22},[RW01x]{0,2},[0-9]{0,22},[0-9]{0,21},[01]", 0..5),
         rows in prop::collection::vec("d,(boot|command),(read|flush|copy)(,[0-9]{0,21}){6},ok(,[0-9]{0,20}){5}", 0..5),
         capacity in prop::option::of(0u64..1 << 40),
         wrap: bool,
         depth in 1u32..4,
     ) {
-        let texts = [lines.join("\n"), format!("{HEADER}\n{}", rows.join("\n"))];
+        let texts = [lines.join("\n"), clouds.join("\n"), format!("{HEADER}\n{}", rows.join("\n"))];
         for text in texts {
             for pace in [Pace::Open(1.5), Pace::Exact, Pace::Closed(depth)] {
                 let _ = replayed(&text, ReplayOptions { pace, capacity, wrap, ..options() }, 10);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
-use stasis_report::KeptIos;
+use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
 use stasis_run_events::IoRecord;
-use stasis_trace_export::{blktrace, fio_log, perfetto, Exported};
+use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Counter, Exported};
 
 /// What `stasis export` writes.
 #[derive(Debug, clap::Args)]
@@ -66,7 +66,8 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         }
     }
     if let Some(path) = perfetto_to {
-        tell(path, written(path, |out| perfetto(&drives, &ios, out))?);
+        let counters = sampled(from, &drives);
+        tell(path, written(path, |out| perfetto(&drives, &ios, &counters, out))?);
     }
     if let Some(folder) = fio_to {
         let begin = ios.iter().flatten().map(|record| record.submit).min().unwrap_or_default();
@@ -107,6 +108,15 @@ fn read(arguments: &Arguments) -> Result<(Vec<String>, Vec<Vec<IoRecord>>)> {
         return Ok((vec![name.clone()], vec![std::mem::take(&mut ios[place])]));
     }
     Ok((drives.to_vec(), ios))
+}
+
+/// What the summary beside the I/Os has by steps of time: nothing where there is none.
+fn sampled(from: &Path, drives: &[String]) -> Vec<Counter> {
+    let folder = if from.is_dir() { Some(from) } else { from.parent() };
+    let summary = folder.and_then(|folder| std::fs::read(folder.join(SUMMARY_FILE)).ok());
+    let summary = summary.and_then(|json| serde_json::from_slice::<Summary>(&json).ok());
+    let wanted = |name: &str| drives.iter().any(|drive| drive == name);
+    summary.map_or(Vec::new(), |summary| counters(&summary, wanted))
 }
 
 /// A drive's name as a file's.

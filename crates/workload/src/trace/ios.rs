@@ -2,7 +2,7 @@
 
 use stasis_block::{Command, Operation};
 
-use super::{Parsed, Record};
+use super::{Parsed, Reason, Record};
 
 /// The most columns that are looked at.
 const COLUMNS: usize = 32;
@@ -70,7 +70,7 @@ impl Columns {
         }
         if fields[self.status] == "refused" {
             // No drive was asked.
-            return Ok(Parsed::Nothing);
+            return Ok(Parsed::Left(Reason::Refused));
         }
         let number = |place: usize, name: &str| {
             fields[place].parse::<u64>().map_err(|_| format!("the field `{name}` is no number"))

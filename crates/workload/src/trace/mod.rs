@@ -1,15 +1,87 @@
 //! I/Os from a trace: its formats, and its replay.
 
+mod binary;
+mod csv;
 mod ios;
+mod merged;
 mod msr;
 mod reader;
 mod replay;
 
+use std::fmt;
+use std::iter::Sum;
+
 use stasis_block::Command;
 use stasis_clock::Nanos;
 
+pub use merged::Merged;
 pub use reader::{Format, Reader};
-pub use replay::{Pace, Replay, ReplayOptions};
+pub use replay::{Pace, Placed, Replay, ReplayOptions};
+
+/// Where something stands in a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A line of a text, from 1.
+    Line(u64),
+    /// The first byte of an event, from 0.
+    Byte(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Byte(byte) => write!(f, "byte {byte}"),
+        }
+    }
+}
+
+/// I/Os of a trace that are not replayed, by the reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Of drives that were not chosen.
+    pub other_drives: u64,
+    /// Of no length.
+    pub empty: u64,
+    /// Of operations that no drive here knows, such as a vendor's commands.
+    pub operations: u64,
+    /// Refused by the controller of the run: no drive was asked.
+    pub refused: u64,
+    /// Of the boot of the run.
+    pub boot: u64,
+}
+
+impl LeftOut {
+    fn count(&mut self, reason: Reason) {
+        *match reason {
+            Reason::Drive => &mut self.other_drives,
+            Reason::Empty => &mut self.empty,
+            Reason::Operation => &mut self.operations,
+            Reason::Refused => &mut self.refused,
+        } += 1;
+    }
+}
+
+impl Sum for LeftOut {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            other_drives: sum.other_drives + one.other_drives,
+            empty: sum.empty + one.empty,
+            operations: sum.operations + one.operations,
+            refused: sum.refused + one.refused,
+            boot: sum.boot + one.boot,
+        })
+    }
+}
+
+/// Why an I/O is not replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Drive,
+    Empty,
+    Operation,
+    Refused,
+}
 
 /// One I/O of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +96,7 @@ pub struct Record {
     pub order: u64,
     /// What was asked.
     pub command: Command,
-    /// The line that says so, from 1.
+    /// The line that says so, from 1; of a binary trace the first byte of the event.
     pub line: u64,
 }
 
@@ -32,6 +104,8 @@ pub struct Record {
 pub(crate) enum Parsed<'a> {
     /// Nothing of interest.
     Nothing,
+    /// An I/O that is not replayed.
+    Left(Reason),
     /// An I/O of a drive.
     Io {
         /// The drive's name in the trace.

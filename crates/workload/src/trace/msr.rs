@@ -6,7 +6,7 @@
 use stasis_block::{Command, Operation};
 use stasis_clock::Nanos;
 
-use super::{Parsed, Record};
+use super::{Parsed, Reason, Record};
 
 /// A tick of a Windows file time (ns).
 const TICK: Nanos = 100;
@@ -32,7 +32,7 @@ pub(crate) fn parse<'a>(line: &'a str, first: &mut Option<u64>) -> Result<Parsed
         return Err(format!("the type `{kind}` is neither Read nor Write"));
     };
     if size == 0 {
-        return Ok(Parsed::Nothing);
+        return Ok(Parsed::Left(Reason::Empty));
     }
     let first = *first.get_or_insert(ticks);
     // Both stand in the line, one comma apart.

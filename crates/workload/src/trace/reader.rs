@@ -1,4 +1,4 @@
-//! Reads a trace line by line, whatever its format.
+//! Reads a trace line by line or event by event, whatever its format.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,8 +7,10 @@ use std::io::{BufRead, Read};
 use stasis_block::blkparse::{self, SECTOR};
 use stasis_block::{Command, Operation};
 
+use super::binary::{Binary, Event};
+use super::csv::Spread;
 use super::ios::Columns;
-use super::{ios, msr, Parsed, Record};
+use super::{binary, csv, ios, msr, LeftOut, Parsed, Place, Reason, Record};
 use crate::TraceError;
 
 /// The formats of traces.
@@ -20,6 +22,12 @@ pub enum Format {
     Msr,
     /// The `ios.csv` of a run.
     Ios,
+    /// Alibaba's block traces.
+    Alibaba,
+    /// Tencent's block traces.
+    Tencent,
+    /// blktrace's binary events.
+    Blktrace,
 }
 
 /// The longest line (bytes).
@@ -54,6 +62,11 @@ enum State {
     Msr(Option<u64>),
     /// The columns, and what waits to come in order.
     Ios(Option<Columns>, BinaryHeap<Reverse<Waiting>>, u64),
+    /// The first line's timestamp.
+    Alibaba(Option<u64>),
+    /// The same, and what waits for its second to be over.
+    Tencent(Option<u64>, Spread),
+    Blktrace(Binary),
 }
 
 /// A trace in the order of submission, in bounded memory.
@@ -69,25 +82,38 @@ pub struct Reader<R> {
     bytes: u64,
     ended: bool,
     found: bool,
+    left_out: LeftOut,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Tells the format by the first lines. Of a trace of several drives,
-    /// `drive` is the one to read: `8,0` of blkparse's, `host.1` of MSR's, a
-    /// name of a run's.
+    /// `drive` is the one to read: `8,0` of blkparse's and blktrace's, `host.1` of MSR's, a
+    /// number of Alibaba's and Tencent's, a name of a run's.
     ///
     /// # Errors
-    /// [`TraceError::Unknown`] if it is none of them.
+    /// [`TraceError::Unknown`] if it is none of them, [`TraceError::Device`] if `drive` is no
+    /// name of one there.
     pub fn new(mut input: R, drive: Option<&str>) -> Result<Self, TraceError> {
-        let start = String::from_utf8_lossy(input.fill_buf()?).into_owned();
+        let start = input.fill_buf()?;
+        let binary = match binary::is_like(start) {
+            Some(big_endian) => Some(Binary::new(start, big_endian, drive)?),
+            None => None,
+        };
+        let start = String::from_utf8_lossy(start).into_owned();
         let first = start.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
         let actions = || {
             start.lines().filter_map(|line| blkparse::parse(line).ok().flatten().map(|e| e.action))
         };
-        let state = if ios::is_like(first) {
+        let state = if let Some(binary) = binary {
+            State::Blktrace(binary)
+        } else if ios::is_like(first) {
             State::Ios(None, BinaryHeap::new(), 0)
         } else if msr::is_like(first.trim()) {
             State::Msr(None)
+        } else if csv::is_alibaba(first.trim()) {
+            State::Alibaba(None)
+        } else if csv::is_tencent(first.trim()) {
+            State::Tencent(None, Spread::default())
         } else if actions().any(|action| action == "D") {
             State::Blkparse("D")
         } else if actions().next().is_some() {
@@ -116,7 +142,33 @@ impl<R: BufRead> Reader<R> {
             bytes: 0,
             ended: false,
             found: false,
+            left_out: LeftOut::default(),
         })
+    }
+
+    /// What has been left out so far.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// The drive that is read, once that is known.
+    pub(crate) fn drive(&self) -> Option<String> {
+        match &self.state {
+            State::Blktrace(binary) => binary.device(),
+            _ => self.drive.clone(),
+        }
+    }
+
+    /// Whether it is issues of a binary trace that are replayed.
+    pub(crate) fn has_issues(&self) -> bool {
+        matches!(&self.state, State::Blktrace(binary) if binary.has_issues())
+    }
+
+    /// Other files of the same binary trace have issues.
+    pub(crate) fn only_issues(&mut self) {
+        if let State::Blktrace(binary) = &mut self.state {
+            binary.only_issues();
+        }
     }
 
     /// The trace's format.
@@ -125,12 +177,18 @@ impl<R: BufRead> Reader<R> {
             State::Blkparse(_) => Format::Blkparse,
             State::Msr(_) => Format::Msr,
             State::Ios(..) => Format::Ios,
+            State::Alibaba(_) => Format::Alibaba,
+            State::Tencent(..) => Format::Tencent,
+            State::Blktrace(_) => Format::Blktrace,
         }
     }
 
     /// How many bytes have been read.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        match &self.state {
+            State::Blktrace(binary) => binary.bytes(),
+            _ => self.bytes,
+        }
     }
 
     /// The next I/O in the order of submission; `None` after the last.
@@ -149,15 +207,53 @@ impl<R: BufRead> Reader<R> {
                     return Ok(record);
                 }
             }
+            if let State::Tencent(_, spread) = &mut self.state {
+                if self.ended {
+                    spread.end();
+                }
+                if let Some(record) = spread.pop() {
+                    return Ok(Some(record));
+                }
+            }
             if self.ended {
                 return Ok(None);
             }
-            let Some(record) = self.read_line()? else { continue };
+            let record = match self.state {
+                State::Blktrace(_) => self.read_event()?,
+                _ => self.read_line()?,
+            };
+            let Some(record) = record else { continue };
             match &mut self.state {
                 State::Ios(_, waiting, _) => waiting.push(Reverse(Waiting(record))),
+                State::Tencent(_, spread) => spread.push(record),
                 _ => return Ok(Some(record)),
             }
         }
+    }
+
+    /// Nothing is left to read.
+    fn end(&mut self) -> Result<(), TraceError> {
+        self.ended = true;
+        if self.found {
+            return Ok(());
+        }
+        let drive = self.drive.as_ref().filter(|_| self.chosen);
+        Err(TraceError::Empty(drive.map_or(String::new(), |drive| format!(" of drive `{drive}`"))))
+    }
+
+    /// The I/O of the next event, if that is one of the drive's.
+    fn read_event(&mut self) -> Result<Option<Record>, TraceError> {
+        let State::Blktrace(binary) = &mut self.state else { return Ok(None) };
+        match binary.read(&mut self.input)? {
+            Event::End => self.end()?,
+            Event::Nothing => {}
+            Event::Left(reason) => self.left_out.count(reason),
+            Event::Io(record) => {
+                self.found = true;
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
     }
 
     /// The I/O of the next line, if that is one of the drive's.
@@ -165,12 +261,7 @@ impl<R: BufRead> Reader<R> {
         self.line.clear();
         let read = (&mut self.input).take(LINE_MAX).read_until(b'\n', &mut self.line)?;
         if read == 0 {
-            self.ended = true;
-            if !self.found {
-                let of = self.drive.as_ref().filter(|_| self.chosen);
-                let of = of.map_or(String::new(), |drive| format!(" of drive `{drive}`"));
-                return Err(TraceError::Empty(of));
-            }
+            self.end()?;
             return Ok(None);
         }
         self.number += 1;
@@ -188,25 +279,38 @@ impl<R: BufRead> Reader<R> {
         let parsed = match &mut self.state {
             State::Blkparse(action) => of_event(line, action),
             State::Msr(first) => msr::parse(line.trim(), first),
+            State::Alibaba(first) => csv::alibaba(line.trim(), first),
+            State::Tencent(first, _) => csv::tencent(line.trim(), first),
+            State::Blktrace(_) => return Ok(None),
             State::Ios(columns @ None, ..) => {
                 *columns = Some(Columns::new(line).map_err(bad)?);
                 return Ok(None);
             }
             State::Ios(Some(columns), ..) => columns.parse(line),
         };
-        let Parsed::Io { drive, mut record } = parsed.map_err(bad)? else { return Ok(None) };
+        let (drive, mut record) = match parsed.map_err(bad)? {
+            Parsed::Nothing => return Ok(None),
+            Parsed::Left(reason) => {
+                self.left_out.count(reason);
+                return Ok(None);
+            }
+            Parsed::Io { drive, record } => (drive, record),
+        };
         record.line = self.number;
         match &self.drive {
             None => self.drive = Some(drive.to_owned()),
             Some(wanted) if wanted == drive => {}
-            Some(_) if self.chosen => return Ok(None),
+            Some(_) if self.chosen => {
+                self.left_out.count(Reason::Drive);
+                return Ok(None);
+            }
             Some(first) => {
                 let shown = |name: &str| match self.state {
                     State::Msr(_) => name.replacen(',', ".", 1),
                     _ => name.to_owned(),
                 };
                 let (drive, other) = (shown(first), shown(drive));
-                return Err(TraceError::Drives { line: self.number, drive, other });
+                return Err(TraceError::Drives { place: Place::Line(self.number), drive, other });
             }
         }
         self.found = true;

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use stasis_block::Operation;
 use stasis_clock::Nanos;
 
-use super::{Format, Reader, Record};
+use super::{Format, LeftOut, Merged, Record};
 use crate::{Io, TraceError, Workload};
 
 /// When a trace's I/Os are submitted.
@@ -37,10 +37,23 @@ pub struct ReplayOptions {
     pub length: Option<u64>,
 }
 
+/// What was changed of a trace's I/Os to submit them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// Submitted, changed or not.
+    pub submitted: u64,
+    /// Beyond the drive, and brought back to it.
+    pub folded: u64,
+    /// Not of whole blocks, and widened to them.
+    pub widened: u64,
+    /// Earlier than the one before them, and submitted at its time.
+    pub backwards: u64,
+}
+
 /// A trace on its way to a drive.
 #[derive(Debug)]
 pub struct Replay<R> {
-    reader: Reader<R>,
+    reader: Merged<R>,
     options: ReplayOptions,
     next: Option<Record>,
     /// What ends it, once everything before is taken.
@@ -50,7 +63,8 @@ pub struct Replay<R> {
     /// When the next I/O is submitted.
     at: Nanos,
     in_flight: u64,
-    backwards: u64,
+    placed: Placed,
+    boot: u64,
 }
 
 impl<R: BufRead> Replay<R> {
@@ -58,16 +72,17 @@ impl<R: BufRead> Replay<R> {
     ///
     /// # Errors
     /// [`TraceError`] if that cannot be had.
-    pub fn new(reader: Reader<R>, options: ReplayOptions) -> Result<Self, TraceError> {
+    pub fn new(reader: impl Into<Merged<R>>, options: ReplayOptions) -> Result<Self, TraceError> {
         let mut replay = Self {
-            reader,
+            reader: reader.into(),
             options,
             next: None,
             error: None,
             first: None,
             at: 0,
             in_flight: 0,
-            backwards: 0,
+            placed: Placed::default(),
+            boot: 0,
         };
         replay.advance();
         match replay.error.take() {
@@ -76,10 +91,14 @@ impl<R: BufRead> Replay<R> {
         }
     }
 
-    /// How many I/Os were earlier than the one before them: they were submitted
-    /// at its time.
-    pub fn backwards(&self) -> u64 {
-        self.backwards
+    /// What was changed of the I/Os so far.
+    pub fn placed(&self) -> Placed {
+        self.placed
+    }
+
+    /// What has been left out so far.
+    pub fn left_out(&self) -> LeftOut {
+        LeftOut { boot: self.boot, ..self.reader.left_out() }
     }
 
     fn advance(&mut self) {
@@ -96,6 +115,7 @@ impl<R: BufRead> Replay<R> {
             if !record.early || self.options.pace == Pace::Exact {
                 break record;
             }
+            self.boot += 1;
         };
         self.place(&mut record)?;
         let first = *self.first.get_or_insert(record.at);
@@ -109,31 +129,34 @@ impl<R: BufRead> Replay<R> {
             }
         };
         if at < self.at {
-            self.backwards += 1;
+            self.placed.backwards += 1;
         }
         self.at = self.at.max(at);
         Ok(Some(record))
     }
 
     /// Brings the I/O to whole blocks of the drive.
-    fn place(&self, record: &mut Record) -> Result<(), TraceError> {
-        let Record { command, line, .. } = record;
+    fn place(&mut self, record: &mut Record) -> Result<(), TraceError> {
+        let asked = *record;
+        let command = &mut record.command;
         if matches!(command.operation, Operation::Flush | Operation::Barrier) {
             return Ok(());
         }
         let block = self.options.block_size.max(1);
         let (offset, length) = (command.offset, command.length);
-        let beyond = |capacity| TraceError::Beyond { line: *line, offset, length, capacity };
+        let beyond = |capacity| self.reader.beyond(&asked, &asked.command, capacity);
         let end = offset.checked_add(length).and_then(|end| end.checked_next_multiple_of(block));
         let end = end.ok_or_else(|| beyond(self.options.capacity.unwrap_or(u64::MAX)))?;
         command.offset = offset - offset % block;
         command.length = end - command.offset;
+        self.placed.widened += u64::from(command.length != length);
         let Some(capacity) = self.options.capacity else { return Ok(()) };
         let fits = |offset: u64| offset.checked_add(command.length).is_some_and(|e| e <= capacity);
         let inside = fits(command.offset) && fits(command.source);
         if !(inside || self.options.wrap) {
             return Err(beyond(capacity));
         }
+        self.placed.folded += u64::from(!inside);
         for place in [&mut command.offset, &mut command.source] {
             let fits = |at: u64| at.checked_add(command.length).is_some_and(|end| end <= capacity);
             if !fits(*place) {
@@ -171,6 +194,7 @@ impl<R: BufRead> Workload for Replay<R> {
         }
         let Some(Record { thread, early, command, .. }) = self.next else { return Ok(None) };
         self.in_flight += 1;
+        self.placed.submitted += 1;
         if matches!(self.options.pace, Pace::Closed(_)) {
             self.at = self.at.saturating_add(self.options.path);
         }

@@ -180,6 +180,7 @@ impl Ready {
         // Without anything measured, all of it was before.
         let measured = measured.unwrap_or(end);
         let remark = simulation.workload().remark().map(|remark| format!("{source}: {remark}"));
+        let statistics = simulation.workload().statistics();
         let lost = simulation.in_flight();
         let message = match ending {
             Ending::VirtualLimit => {
@@ -206,6 +207,7 @@ impl Ready {
                 ("capacity", setting.capacity.into()),
                 ("path_ns", setting.path.into()),
                 ("unfinished", lost.into()),
+                ("trace", statistics.unwrap_or_default()),
             ],
         )?;
         Ok(Run { summary, remark, message, wall })
@@ -222,7 +224,8 @@ fn finish<const N: usize>(
     fields: [(&str, Value); N],
 ) -> Result<Summary> {
     let mut extra = provenance.fields();
-    extra.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let fields = fields.into_iter().filter(|(name, value)| *name != "trace" || !value.is_null());
+    extra.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     extra.insert("title".into(), format!("{label}: {source}").into());
     extra.insert("workload".into(), source.into());
     Ok(recorder.finish(outcome, ENGINE, wall, extra)?)

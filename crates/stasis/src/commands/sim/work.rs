@@ -2,12 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail, Context, Result};
+use serde_json::{json, Value};
 use stasis_clock::Nanos;
+use stasis_report::units::count;
 use stasis_report::{Summary, SUMMARY_FILE};
-use stasis_workload::trace::{Format, Pace, Reader, Replay, ReplayOptions};
+use stasis_workload::trace::{
+    Format, LeftOut, Merged, Pace, Placed, Reader, Replay, ReplayOptions,
+};
 use stasis_workload::{Io, JobFile, Load, TraceError, Workload};
 use zstd::stream::read::Decoder;
 
@@ -17,12 +21,15 @@ use crate::cli::SimArguments;
 /// How much of a trace is read at once (bytes).
 const PIECE: usize = 1 << 20;
 
+/// A file, or what it holds uncompressed.
+type Input = Box<dyn BufRead>;
+
 /// A source of I/Os.
 pub enum Work {
     /// A job file's load.
     Load(Load),
     /// A trace.
-    Replay(Box<Replay<Box<dyn BufRead>>>),
+    Replay(Box<Replay<Input>>),
 }
 
 impl Workload for Work {
@@ -67,10 +74,39 @@ impl Work {
     /// What the user should know once it is over.
     pub fn remark(&self) -> Option<String> {
         let Self::Replay(replay) = self else { return None };
-        let backwards = replay.backwards();
-        (backwards > 0).then(|| {
-            format!("{backwards} I/Os of the trace are earlier than the one before them; they were submitted at its time")
-        })
+        let Placed { folded, backwards, .. } = replay.placed();
+        let LeftOut { other_drives, empty, operations, refused, boot: _ } = replay.left_out();
+        let told = [
+            (folded, "lie beyond the drive and were brought back to it"),
+            (backwards, "are earlier than the one before them; they were submitted at its time"),
+            (other_drives, "are of other drives and were left out"),
+            (empty, "have no length and were left out"),
+            (operations, "are of operations that no drive here knows and were left out"),
+            (refused, "were refused by the run's controller and were left out"),
+        ];
+        let told = told.into_iter().filter(|(ios, _)| *ios > 0);
+        let told: Vec<_> = told.map(|(ios, what)| format!("{} {what}", count(ios))).collect();
+        (!told.is_empty()).then(|| format!("I/Os of the trace: {}", told.join("; ")))
+    }
+
+    /// What of a trace was submitted, changed, and left out.
+    pub fn statistics(&self) -> Option<Value> {
+        let Self::Replay(replay) = self else { return None };
+        let Placed { submitted, folded, widened, backwards } = replay.placed();
+        let LeftOut { other_drives, empty, operations, refused, boot } = replay.left_out();
+        Some(json!({
+            "submitted": submitted,
+            "folded": folded,
+            "widened": widened,
+            "backwards": backwards,
+            "left_out": {
+                "other_drives": other_drives,
+                "empty": empty,
+                "operations": operations,
+                "refused": refused,
+                "boot": boot,
+            },
+        }))
     }
 }
 
@@ -131,10 +167,7 @@ fn jobs(path: &Path, place: Place, seed: u64) -> Result<Opened> {
 
 /// The text of a trace that may be compressed by zstd; how much of it there is is only known
 /// of one that is not.
-fn plain(
-    mut input: Box<dyn BufRead>,
-    length: Option<u64>,
-) -> io::Result<(Box<dyn BufRead>, Option<u64>)> {
+fn plain(mut input: Input, length: Option<u64>) -> io::Result<(Input, Option<u64>)> {
     /// The first bytes of a frame (RFC 8878 section 3.1.1), little-endian.
     const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
     if !input.fill_buf()?.starts_with(&MAGIC) {
@@ -144,16 +177,55 @@ fn plain(
     Ok((Box::new(BufReader::with_capacity(PIECE, decoder)), None))
 }
 
-fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<Box<dyn BufRead>>> {
-    let (input, length): (Box<dyn BufRead>, _) = if path == Path::new("-") {
-        (Box::new(BufReader::with_capacity(PIECE, std::io::stdin())), None)
-    } else {
-        let file = File::open(path).context("cannot open it")?;
-        let length = file.metadata().ok().map(|metadata| metadata.len());
-        (Box::new(BufReader::with_capacity(PIECE, file)), length)
-    };
-    let (input, length) = plain(input, length).context("cannot read it")?;
-    let reader = Reader::new(input, arguments.trace_drive.as_deref())?;
+/// The files that blktrace leaves of each processor, where `path` is what it was told to
+/// name them by: `path.blktrace.0` and so on, in the order of the numbers.
+fn processors(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
+    let begin = format!("{name}.blktrace.");
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut found: Vec<(u32, PathBuf)> = Vec::new();
+    for entry in std::fs::read_dir(folder.unwrap_or(Path::new(".")))? {
+        let entry = entry?;
+        let number =
+            entry.file_name().to_str().and_then(|name| name.strip_prefix(&begin)?.parse().ok());
+        found.extend(number.map(|number| (number, entry.path())));
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// A file of a trace, and its length where that is known.
+fn input(path: &Path) -> Result<(Input, Option<u64>)> {
+    let file = File::open(path).context("cannot open it")?;
+    let length = file.metadata().ok().map(|metadata| metadata.len());
+    plain(Box::new(BufReader::with_capacity(PIECE, file)), length).context("cannot read it")
+}
+
+/// What there is of a trace, and its length where that is known.
+fn trace(path: &Path, drive: Option<&str>) -> Result<(Merged<Input>, Option<u64>)> {
+    if path == Path::new("-") {
+        let input = Box::new(BufReader::with_capacity(PIECE, std::io::stdin()));
+        let (input, length) = plain(input, None).context("cannot read it")?;
+        return Ok((Reader::new(input, drive)?.into(), length));
+    }
+    // As blkparse does of the name that it is given.
+    let parts = if path.exists() { Vec::new() } else { processors(path).unwrap_or_default() };
+    if parts.is_empty() {
+        let (input, length) = input(path)?;
+        return Ok((Reader::new(input, drive)?.into(), length));
+    }
+    let (mut files, mut all) = (Vec::new(), Some(0));
+    for part in parts {
+        let name = part.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (input, length) = input(&part).with_context(|| name.clone())?;
+        all = all.zip(length).map(|(all, length)| all + length);
+        files.push((name, input));
+    }
+    Ok((Merged::new(files, drive)?, all))
+}
+
+fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<Input>> {
+    let (reader, length) = trace(path, arguments.trace_drive.as_deref())?;
     if arguments.exact_times && reader.format() != Format::Ios {
         bail!("--exact-times is for the ios.csv of a run");
     }

@@ -1,0 +1,222 @@
+//! What is written for Perfetto, decoded again.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+use stasis_block::Operation;
+use stasis_report::Summary;
+use stasis_run_events::IoRecord;
+use stasis_trace_export::{counters, perfetto, Counter};
+
+/// A field of a message: its number, and what it holds.
+#[derive(Debug, Clone)]
+enum Field {
+    Number(u64),
+    Double(f64),
+    Bytes(Vec<u8>),
+}
+
+impl Field {
+    fn number(&self) -> u64 {
+        match self {
+            Self::Number(number) => *number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn message(&self) -> HashMap<u64, Vec<Field>> {
+        match self {
+            Self::Bytes(bytes) => fields(bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (first, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn fields(mut bytes: &[u8]) -> HashMap<u64, Vec<Field>> {
+    let mut all: HashMap<u64, Vec<Field>> = HashMap::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let field = match key & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            1 => {
+                let (eight, rest) = bytes.split_first_chunk().unwrap();
+                bytes = rest;
+                Field::Double(f64::from_le_bytes(*eight))
+            }
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (part, rest) = bytes.split_at(length);
+                bytes = rest;
+                Field::Bytes(part.to_vec())
+            }
+            other => panic!("wire type {other}"),
+        };
+        all.entry(key >> 3).or_default().push(field);
+    }
+    all
+}
+
+/// Tracks by their numbers, and events as (track, time, kind, value).
+struct Trace {
+    tracks: HashMap<u64, (String, Option<u64>)>,
+    events: Vec<(u64, u64, u64, Option<f64>)>,
+}
+
+fn read(bytes: &[u8]) -> Trace {
+    let mut trace = Trace { tracks: HashMap::new(), events: Vec::new() };
+    for packet in &fields(bytes)[&1] {
+        let packet = packet.message();
+        if let Some(track) = packet.get(&60) {
+            let track = track[0].message();
+            let name = match track.get(&2) {
+                Some(name) => name[0].text(),
+                None => track[&3][0].message()[&6][0].text(),
+            };
+            let parent = track.get(&5).map(|parent| parent[0].number());
+            assert!(trace.tracks.insert(track[&1][0].number(), (name, parent)).is_none());
+        } else {
+            let event = packet[&11][0].message();
+            let value = match (event.get(&44), event.get(&30)) {
+                (Some(value), _) => match value[0] {
+                    Field::Double(value) => Some(value),
+                    ref other => panic!("{other:?}"),
+                },
+                (None, Some(value)) => Some(value[0].number() as f64),
+                (None, None) => None,
+            };
+            let (track, time) = (event[&11][0].number(), packet[&8][0].number());
+            assert!(trace.tracks.contains_key(&track), "an event of a track that is none");
+            trace.events.push((track, time, event[&9][0].number(), value));
+        }
+    }
+    trace
+}
+
+fn io(order: u64, submit: u64, delivered: u64) -> IoRecord {
+    IoRecord {
+        drive: 0,
+        queue: 1,
+        operation: Operation::Read,
+        failed: false,
+        refused: false,
+        code: 0,
+        boot: false,
+        fua: false,
+        stream: 0,
+        priority: 0,
+        offset: 4096,
+        bytes: 512,
+        source: 0,
+        order,
+        submit,
+        target: delivered,
+        delivered,
+    }
+}
+
+#[test]
+fn each_io_is_a_slice_on_a_track_of_its_own_time() {
+    // The second begins within the first, the third after both.
+    let ios = vec![vec![io(0, 100, 400), io(1, 200, 300), io(2, 500, 600)]];
+    let mut out = Vec::new();
+    let exported = perfetto(&["fast".to_owned()], &ios, &[], &mut out).unwrap();
+    assert_eq!(exported.ios, 3);
+    let trace = read(&out);
+    let named = |name: &str| *trace.tracks.iter().find(|(_, track)| track.0 == name).unwrap().0;
+    let times = |track: u64| {
+        let of = trace.events.iter().filter(move |event| event.0 == track);
+        of.map(|(_, time, kind, value)| (*time, *kind, *value)).collect::<Vec<_>>()
+    };
+    let slices = [(100, 1, None), (400, 2, None), (500, 1, None), (600, 2, None)];
+    assert_eq!(times(named("I/O 1")), slices);
+    assert_eq!(times(named("I/O 2")), [(200, 1, None), (300, 2, None)]);
+    let depth: Vec<_> = times(named("I/Os under way")).iter().map(|event| event.2).collect();
+    assert_eq!(depth, [1.0, 2.0, 1.0, 0.0, 1.0, 0.0].map(Some));
+}
+
+#[test]
+fn what_is_sampled_is_a_counter_wherever_it_changes() {
+    let counter = Counter {
+        group: "Inside fast".into(),
+        name: "channel 0 in use".into(),
+        unit: "%",
+        begin: 1000,
+        step: 10,
+        values: vec![25.0, 25.0, 50.0, 0.0],
+    };
+    let other = Counter { name: "channel 1 in use".into(), values: vec![1.5], ..counter.clone() };
+    let mut out = Vec::new();
+    perfetto(&[], &[], &[counter, other], &mut out).unwrap();
+    let trace = read(&out);
+    let parents: Vec<_> = trace.tracks.values().filter(|track| track.1.is_none()).collect();
+    assert_eq!(parents, [&("Inside fast".to_owned(), None)], "one process for the group");
+    let told: Vec<_> = trace.events.iter().map(|event| (event.1, event.3.unwrap())).collect();
+    assert_eq!(told, [(1000, 25.0), (1020, 50.0), (1030, 0.0), (1000, 1.5), (1010, 0.0)]);
+}
+
+/// A summary with what is left out of others.
+fn summary() -> Summary {
+    let latency = json!({ "mean": 0.0, "min": 0, "p1": 0, "p5": 0, "p10": 0, "p25": 0, "p50": 0, "p75": 0,
+        "p90": 0, "p95": 0, "p99": 0, "p99.9": 0, "p99.99": 0, "max": 0 });
+    let operation = json!({ "count": 0, "bytes": 0, "errors": 0, "percentiles": "exact",
+        "max_error_percent": null, "target_ns": latency, "delivered_ns": latency });
+    let mut drive = json!({ "name": "fast", "model": "m", "interface": "nvme", "medium": "ram", "boot_ios": 0,
+        "inside": { "channels": { "bucket": 100, "busy": [[0.5, 0.25], [1.0, 0.0]] },
+                    "luns": { "bucket": 100, "busy": [[0.123456, 0.0]] } } });
+    for name in ["read", "write", "flush", "discard", "write-zeroes", "copy", "verify", "barrier"] {
+        drive[name] = operation.clone();
+    }
+    let exits = json!({ "total": 0, "io": 0, "mmio": 0, "doorbell": 0, "msr": 0, "halt": 0,
+        "interrupt_window": 0, "kick": 0, "other": 0 });
+    serde_json::from_value(json!({
+        "engine": "exact", "ending": "exited", "exit_status": 0, "virtual_seconds": 1.0,
+        "boot_virtual_seconds": 2.0, "wall_seconds": 0.0, "boot_wall_seconds": 0.0,
+        "engine_wall_seconds": 0.0, "frozen_seconds": 0.0, "skipped_seconds": 0.0, "exits": 0,
+        "exits_by_reason": exits, "overshoot_ns": { "p50": 0, "p99": 0, "max": 0 },
+        "calibration_ticks": [], "tsc_khz": 1, "drives": [drive],
+        "processors": [{ "machine": 0, "number": 1, "running_seconds": 0.5, "utilization": 0.5,
+            "step_seconds": 0.5, "shares": [0.75, 0.25] }],
+        "shared": [{ "name": "disk", "workloads": [{ "name": "load", "bytes_per_second_each_2s": [1e6, 2e6] }] }],
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_summary_has_processors_resources_and_workloads() {
+    let all = counters(&summary(), |_| true);
+    let told: Vec<_> = all
+        .iter()
+        .map(|one| (one.name.as_str(), one.unit, one.begin, one.step, one.values.clone()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("vCPU 1 running", "%", 2_000_000_000, 500_000_000, vec![75.0, 25.0]),
+            ("channel 0 in use", "%", 0, 100, vec![50.0, 25.0]),
+            ("channel 1 in use", "%", 0, 100, vec![100.0, 0.0]),
+            ("LUN 0 in use", "%", 0, 100, vec![12.346, 0.0]),
+            ("load", "B/s", 0, 2_000_000_000, vec![1e6, 2e6]),
+        ]
+    );
+    assert_eq!(counters(&summary(), |name| name != "fast").len(), 2);
+}
