@@ -82,7 +82,7 @@ pub struct Arguments {
     /// Drives to measure; coordination only
     #[arg(long, value_delimiter = ',', value_name = "MODEL,...")]
     device: Vec<String>,
-    /// Experiments at a time; coordination only [default: one for each core]
+    /// Experiments at a time; coordination, and the simulations of femu [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Where the machines run: auto, kvm, softkvm or exact [default: auto]

@@ -8,7 +8,7 @@ use stasis_report::plot::{Axis, Cdf, CdfSeries, Quantity, Scale, Stroke};
 use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
-use super::{figure, Settings, Simulator};
+use super::{figure, Point, Settings, Simulator};
 use crate::statistics::{mean, percentile};
 
 /// Size of the drive, which begins in steady state.
@@ -41,8 +41,9 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
             .chain(["mean", "p50", "p90", "p99", "p99.9"].map(Column::right))
             .collect(),
     );
-    for (colour, blocking) in BLOCKING.into_iter().enumerate() {
-        let run = simulator.run(drive(blocking), SIZE, &job)?;
+    let point = |blocking| Point { model: drive(blocking), capacity: SIZE, job: job.clone() };
+    let runs = simulator.run_all(&BLOCKING.map(point), |run| run)?;
+    for (colour, (blocking, run)) in BLOCKING.into_iter().zip(&runs).enumerate() {
         let mut row = vec![blocking.to_owned(), duration(mean(&run.reads))];
         let percents = [50.0, 90.0, 99.0, 99.9];
         row.extend(percents.map(|percent| duration(percentile(&run.reads, percent))));

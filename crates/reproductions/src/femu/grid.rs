@@ -7,7 +7,7 @@ use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
-use super::{figure, ssd, Settings, Simulator, THREADS};
+use super::{figure, ssd, Point, Settings, Simulator, THREADS};
 use crate::statistics::mean;
 
 const SIDES: [u32; 5] = [1, 2, 4, 8, 16];
@@ -17,25 +17,31 @@ const SIZE: u64 = 2 << 30;
 const CELL: f64 = 56.0;
 const TRANSFER: f64 = 52.4288;
 
-/// Mean latencies (us) by channels, then planes.
-fn measure(settings: &Settings, simulator: &Simulator, advanced: bool) -> Result<Vec<Vec<f64>>> {
+/// Mean latencies (us) by channels, then planes: of the basic model, and of the advanced.
+fn measure(settings: &Settings, simulator: &Simulator) -> Result<[Vec<Vec<f64>>; 2]> {
     let ios = if settings.quick { 2_000 } else { 20_000 };
     let job = format!(
         "[read]\nrw=randread\nbs=4k\nnumjobs={THREADS}\nnumber_ios={ios}\nnorandommap\nsize={SIZE}\n"
     );
-    let row = |&channels: &u32| {
-        let one = |&planes: &u32| {
-            let run = simulator.run(ssd(channels, planes, advanced), SIZE, &job)?;
-            Ok(mean(&run.reads) / 1e3)
-        };
-        SIDES.iter().map(one).collect()
+    let job = job.as_str();
+    let point = |channels, planes, advanced| Point {
+        model: ssd(channels, planes, advanced),
+        capacity: SIZE,
+        job: job.to_owned(),
     };
-    SIDES.iter().map(row).collect()
+    let points: Vec<_> = [false, true]
+        .into_iter()
+        .flat_map(|advanced| SIDES.map(|channels| (advanced, channels)))
+        .flat_map(|(advanced, channels)| SIDES.map(|planes| point(channels, planes, advanced)))
+        .collect();
+    let means = simulator.run_all(&points, |run| mean(&run.reads) / 1e3)?;
+    let rows: Vec<Vec<f64>> = means.chunks(SIDES.len()).map(<[f64]>::to_vec).collect();
+    let (basic, advanced) = rows.split_at(SIDES.len());
+    Ok([basic.to_vec(), advanced.to_vec()])
 }
 
 pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, Vec<Figure>)> {
-    let basic = measure(settings, simulator, false)?;
-    let advanced = measure(settings, simulator, true)?;
+    let [basic, advanced] = measure(settings, simulator)?;
     let threads = f64::from(THREADS);
     let mut figures = Vec::new();
     for (name, grid) in [("one register", &basic), ("two registers", &advanced)] {

@@ -1,7 +1,7 @@
 //! Li et al., "The CASE of FEMU" (FAST 2018): the experiments of its section 3.
 //!
 //! Latency against threads and the word count run in guests; what concerns the
-//! drive alone runs on the model, as `stasis sim` does it.
+//! drive alone runs on the model, as `stasis sim` does it, on all cores.
 
 mod collection;
 mod grid;
@@ -20,8 +20,8 @@ use stasis_report::page::Block;
 use crate::bench::{Runs, Trial};
 use crate::experiments::{self, Settings, Told};
 use crate::figure;
-use crate::publication::{Findings, Publication, Request};
-use crate::simulated::Simulator;
+use crate::publication::{Extra, Findings, Publication, Request};
+use crate::simulated::{Point, Simulator};
 
 /// Threads of the publication's experiments on drives.
 const THREADS: u32 = 16;
@@ -39,8 +39,12 @@ impl Publication for Femu {
          \"The CASE of FEMU: cheap, accurate, scalable and extensible flash emulator\", 2018"
     }
 
+    fn takes(&self) -> &'static [Extra] {
+        &[Extra::Jobs]
+    }
+
     fn measure(&self, request: &Request) -> Result<Findings> {
-        let simulator = Simulator::new(Arc::clone(&request.stop));
+        let simulator = Simulator::new(Arc::clone(&request.stop), request.jobs);
         experiments::run(request, trials, |settings, runs| findings(settings, runs, &simulator))
     }
 }

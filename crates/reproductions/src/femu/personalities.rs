@@ -7,7 +7,7 @@ use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
-use super::{figure, ssd, Settings, Simulator};
+use super::{figure, ssd, Point, Settings, Simulator};
 use crate::statistics::mean;
 
 /// Size of the drive.
@@ -15,6 +15,9 @@ const SIZE: u64 = 1 << 30;
 /// The publication's drive in Fig. 5a: 16 planes on 4 channels.
 const CHANNELS: u32 = 4;
 const PLANES: u32 = 4;
+
+/// Fig. 5b: threads, channels, and planes of each.
+const SHAPES: [(u32, u32, u32); 3] = [(1, 1, 1), (4, 2, 2), (16, 4, 4)];
 
 /// A kind of load: what filebench's personality of that name does to a drive, as
 /// fio options. Sizes and mixes are those of filebench 1.4's files of that name:
@@ -54,22 +57,30 @@ impl Outcome {
     }
 }
 
-fn measure(
-    settings: &Settings,
-    simulator: &Simulator,
-    options: &str,
-    (channels, planes, threads): (u32, u32, u32),
-) -> Result<Outcome> {
+/// What is measured: fio's options, and channels, planes of each, and threads.
+type Case = (&'static str, (u32, u32, u32));
+
+/// The outcome of each case, with both models.
+fn measure(settings: &Settings, simulator: &Simulator, cases: &[Case]) -> Result<Vec<Outcome>> {
     let ios = if settings.quick { 100 } else { 1_000 };
-    let job = format!(
-        "[load]\n{options}\nnumjobs={threads}\nnumber_ios={ios}\nnorandommap\nsize={SIZE}\n"
-    );
-    let run = |advanced| {
-        let run = simulator.run(ssd(channels, planes, advanced), SIZE, &job)?;
+    let points: Vec<_> = cases
+        .iter()
+        .flat_map(|&(options, (channels, planes, threads))| {
+            let job = format!(
+                "[load]\n{options}\nnumjobs={threads}\nnumber_ios={ios}\nnorandommap\nsize={SIZE}\n"
+            );
+            [false, true].map(|advanced| Point {
+                model: ssd(channels, planes, advanced),
+                capacity: SIZE,
+                job: job.clone(),
+            })
+        })
+        .collect();
+    let means = simulator.run_all(&points, |run| {
         let all: Vec<f64> = run.reads.into_iter().chain(run.writes).collect();
-        anyhow::Ok(mean(&all) / 1e3)
-    };
-    Ok(Outcome { basic: run(false)?, advanced: run(true)? })
+        mean(&all) / 1e3
+    })?;
+    Ok(means.chunks(2).map(|pair| Outcome { basic: pair[0], advanced: pair[1] }).collect())
 }
 
 pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, Vec<Figure>)> {
@@ -88,11 +99,15 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
             format!("{:+.1} %", outcome.error()),
         ]);
     };
+    let shape = (CHANNELS, PLANES, super::THREADS);
+    let mut cases = PERSONALITIES.map(|personality| (personality.options, shape)).to_vec();
+    let varmail = PERSONALITIES[1].options;
+    cases.extend(SHAPES.map(|(threads, channels, planes)| (varmail, (channels, planes, threads))));
+    let outcomes = measure(settings, simulator, &cases)?;
+    let (kinds, shapes) = outcomes.split_at(PERSONALITIES.len());
     let mut errors = Vec::new();
-    for personality in &PERSONALITIES {
-        let shape = (CHANNELS, PLANES, super::THREADS);
-        let outcome = measure(settings, simulator, personality.options, shape)?;
-        row(personality.name.to_owned(), &outcome);
+    for (personality, outcome) in PERSONALITIES.iter().zip(kinds) {
+        row(personality.name.to_owned(), outcome);
         let what = format!("{}: basic model against the advanced", personality.name);
         figures.push(figure("Fig. 5a", what, "%", None, Some(outcome.error())));
         errors.push(outcome.error().abs());
@@ -113,11 +128,9 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         PUBLISHED.basic_error.most,
         Some(most),
     ));
-    for (threads, channels, planes) in [(1, 1, 1), (4, 2, 2), (16, 4, 4)] {
-        let options = PERSONALITIES[1].options;
-        let outcome = measure(settings, simulator, options, (channels, planes, threads))?;
+    for ((threads, channels, planes), outcome) in SHAPES.into_iter().zip(shapes) {
         let name = format!("varmail, {threads}T{}P", channels * planes);
-        row(name.clone(), &outcome);
+        row(name.clone(), outcome);
         figures.push(figure("Fig. 5b", name, "%", None, Some(outcome.error())));
     }
     let section = Section::new("Fig. 5 The basic and the advanced model")
