@@ -1,5 +1,5 @@
 //! Progress: one line on a terminal, which is gone at the end, and after Ctrl-C. Elsewhere
-//! a plain line every ten seconds. `--quiet`: none.
+//! a plain line every ten seconds, or as often as [`INTERVAL`] says. `--quiet`: none.
 
 use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
@@ -11,8 +11,13 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use stasis_report::units;
 
-/// Between two plain lines.
+/// Between two plain lines, unless [`INTERVAL`] says otherwise.
 const PLAIN: Duration = Duration::from_secs(10);
+/// The variable of the environment by which another program has plain lines more often or
+/// more rarely (s).
+const INTERVAL: &str = "STASIS_PROGRESS_INTERVAL";
+/// The least and the most that it can be (s).
+const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// How long something has to go on before the time left is told.
 const SURE: Duration = Duration::from_secs(2);
 
@@ -127,11 +132,19 @@ fn line() -> MutexGuard<'static, Option<Line>> {
     LINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What [`INTERVAL`] says; what is no time within [`INTERVALS`] says nothing.
+fn interval(said: Option<&str>) -> Duration {
+    let seconds =
+        said.and_then(|said| said.parse::<f64>().ok()).filter(|said| INTERVALS.contains(said));
+    seconds.map_or(PLAIN, Duration::from_secs_f64)
+}
+
 /// A thread that says how far the line is, until what is returned goes away.
 fn plain_lines() -> Sender<()> {
     let (sender, ends) = channel::<()>();
+    let interval = interval(std::env::var(INTERVAL).ok().as_deref());
     std::thread::spawn(move || {
-        while ends.recv_timeout(PLAIN) == Err(RecvTimeoutError::Timeout) {
+        while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
             // The line may have ended just now.
             let text = line().as_ref().map(Line::plain);
             if let Some(text) = text {
@@ -231,6 +244,15 @@ mod tests {
         assert_eq!(at("cuts", Some(0.001), 60).plain(), "progress: cuts, 0 %");
         assert_eq!(at("cuts", Some(0.5), 1).plain(), "progress: cuts, 50 %");
         assert_eq!(at("cuts", Some(0.01), 120).left().unwrap(), "3 h 18 min");
+    }
+
+    #[test]
+    fn the_interval_is_a_time_that_makes_sense() {
+        assert_eq!(interval(Some("0.5")), Duration::from_millis(500));
+        for odd in [None, Some(""), Some("-1"), Some("nan"), Some("inf"), Some("1e300"), Some("x")]
+        {
+            assert_eq!(interval(odd), PLAIN, "{odd:?}");
+        }
     }
 
     #[test]

@@ -62,6 +62,10 @@ def new_folder(kind: str) -> Path:
     raise AssertionError("numbers do not end")
 
 
+#: How often the program says how far it is (s): as often as a bar moves smoothly.
+INTERVAL = {"STASIS_PROGRESS_INTERVAL": "0.5"}
+
+
 def _start(
     words: Sequence[str],
     what: str,
@@ -78,6 +82,7 @@ def _start(
         shown = None
         if progress:
             shown = stack.enter_context(Progress(what, results))
+            env = {**INTERVAL, **(env or {})}
         else:
             command_line.insert(1, "--quiet")
         return run_program(command_line, progress=shown, cancel=cancel, echo=echo, stdin=stdin, env=env)

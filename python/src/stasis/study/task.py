@@ -211,8 +211,7 @@ def _run(task: Task, program: Path, folder: Path) -> Path:
 
     job = placed(task.job)
     results = folder / "results"
-    # Not as `ios.parquet`: its footer tells of the run's surroundings, and does not repeat.
-    ios = ["--ios", "none" if task.ios == "none" else "csv"]
+    ios = ["--ios", task.ios]
     if task.kind == "run":
         (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
         words = ["run", "experiment.toml"]
@@ -255,14 +254,6 @@ def _ending(results: Path) -> str:
 
 def _kept(task: Task, results: Path) -> list[str]:
     """The files of the results that the study keeps."""
-    from ..ios import find_ios, read_ios
-
-    if task.ios == "parquet":
-        import pyarrow.parquet
-
-        written = find_ios(results)
-        pyarrow.parquet.write_table(read_ios(written).table, results / "ios.parquet", compression="zstd")
-        written.unlink()
     if not task.report:
         (results / "report.html").unlink(missing_ok=True)
     (results / ".stasis-results").unlink(missing_ok=True)
