@@ -170,6 +170,9 @@ pub struct GuestSpec {
     /// Package of the kernel, or the path of one's own: its image, its build folder or a
     /// package's file, with `/`, `./`, `../` or `~/` in front.
     pub kernel: Option<String>,
+    /// A root file system that you have, in place of one of Debian packages: a folder, a tar
+    /// archive, a container image's archive, a disk image, or `host`.
+    pub root: Option<String>,
     /// Debian release.
     pub suite: Option<String>,
     /// Files and folders to copy into the guest's /root, or to DESTINATION
@@ -180,14 +183,17 @@ pub struct GuestSpec {
 }
 
 impl GuestSpec {
-    /// Has a kernel's relative path begin in the experiment file's `folder`.
+    /// Has relative paths of a kernel and a root begin in the experiment file's `folder`.
     fn anchor(&mut self, folder: &Path) {
-        let relative = |kernel: &&mut String| kernel.starts_with("./") || kernel.starts_with("../");
-        if let Some(kernel) = self.kernel.as_mut().filter(relative) {
+        let kernel = |word: &&mut String| word.starts_with("./") || word.starts_with("../");
+        // Every other word than `host` is a path.
+        let root = |word: &&mut String| !word.starts_with(['/', '~']) && *word != "host";
+        let words = [self.kernel.as_mut().filter(kernel), self.root.as_mut().filter(root)];
+        for word in words.into_iter().flatten() {
             // What is not UTF-8 cannot stand in an experiment; the path is then looked for as it is written.
-            let anchored = Path::new(".").join(folder).join(&*kernel);
+            let anchored = Path::new(".").join(folder).join(&*word);
             if let Some(text) = anchored.to_str() {
-                *kernel = text.to_owned();
+                *word = text.to_owned();
             }
         }
     }
@@ -263,6 +269,13 @@ impl Experiment {
             return Err("no command: say what to run in the guest after `--`, for example \
                         `stasis run -- uname -a`"
                 .into());
+        }
+        if self.guest.root.is_some() && !self.guest.packages.is_empty() {
+            return Err(
+                "packages: they make the guest's own root file system, and this guest has \
+                        one of yours (root): install what the experiment needs there"
+                    .into(),
+            );
         }
         if self.machine.several().is_empty() {
             self.machine.check()?;

@@ -206,7 +206,7 @@ fn find(name: &str, path: &str, start: &Path) -> Result<PathBuf, (u8, String)> {
 }
 
 fn missing(name: &str) -> String {
-    format!("{name}: command not found in the guest; `--packages` adds Debian packages to it")
+    format!("{name}: command not found in the guest")
 }
 
 fn not_executable(name: &str, error: &io::Error) -> (u8, String) {

@@ -63,6 +63,17 @@ pub enum BuildError {
         /// What is wrong or missing.
         cause: String,
     },
+    /// Packages for a root that is not made of packages.
+    #[error("packages are for the root that is made of them, and this guest's is {root}: install {package} there")]
+    PackagesAndRoot {
+        /// The root.
+        root: String,
+        /// One of the packages.
+        package: String,
+    },
+    /// A root file system of the user's own is not as expected.
+    #[error(transparent)]
+    Root(#[from] stasis_guest_root::RootError),
     /// Where the kernel's release comes from is not known.
     #[error("the kernel's release {release}: this machine has no Debian archive in /etc/apt to take it from; add one, or leave `/{release}` out")]
     NoArchive {

@@ -1,4 +1,4 @@
-//! Makes a guest from Debian packages and keeps it.
+//! Makes a guest, from Debian packages or on a root file system of the user's, and keeps it.
 //!
 //! Promise: a guest, once made, is used as it is until its recipe changes.
 //!
@@ -20,6 +20,7 @@ mod mmdebstrap;
 mod modules;
 mod own_kernel;
 mod recipe;
+mod root;
 mod sources;
 mod store;
 
@@ -59,16 +60,23 @@ pub fn build(
 ) -> Result<Guest, BuildError> {
     recipe.check()?;
     let recipe = &recipe.stamped()?;
+    // Before anything of the cache is touched: a root that cannot be used leaves nothing there.
+    let root = match &recipe.root {
+        Some(root) if !is_built(recipe, cache) => Some(root::read(root, cache, progress)?),
+        _ => None,
+    };
     let store = store::Store::lock(cache, recipe, progress)?;
     if !store.is_built() {
         let work = store.begin()?;
-        let made = make(recipe, &work, &store.log(), progress);
+        let made = match &recipe.root {
+            Some(word) => root::make(word, root, recipe, &work, (agent, cache), progress),
+            None => make(recipe, &work, &store.log(), progress),
+        };
         if made.is_err() {
             // The first error is the one to tell; the next build tidies up too.
             let _ = store::remove(&work);
         }
-        let (release, date) = made?;
-        store.commit(&work, recipe, (&release, date))?;
+        store.commit(&work, recipe, &made?)?;
     }
     let manifest = store.manifest()?;
     let initramfs = match store.initramfs() {
@@ -83,14 +91,23 @@ pub fn build(
     Ok(store.guest(&manifest, initramfs))
 }
 
-/// Makes everything but the initramfs in `work`; gives the kernel's release and the
-/// guest's date.
+/// What is known of a guest that was made.
+struct Made {
+    /// The kernel's release.
+    release: String,
+    /// The guest's date, in seconds since 1970.
+    date: u64,
+    /// Files of the root that this user may not read and that were left out.
+    left_out: usize,
+}
+
+/// Makes everything but the initramfs in `work`.
 fn make(
     recipe: &Recipe,
     work: &Path,
     log: &Path,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(String, u64), BuildError> {
+) -> Result<Made, BuildError> {
     mmdebstrap::run(recipe, work, log, progress)?;
     progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
     let archive = work.join(mmdebstrap::KERNEL_ARCHIVE);
@@ -104,7 +121,7 @@ fn make(
         cause: e.to_string(),
     })?;
     store::remove(&path)?;
-    Ok((release, date))
+    Ok(Made { release, date, left_out: 0 })
 }
 
 /// Whether the guest of `recipe` is in `cache`. It may still need a new

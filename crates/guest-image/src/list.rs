@@ -104,7 +104,8 @@ mod tests {
         for name in ["vmlinux", store::ROOT] {
             fs::write(work.join(name), vec![1; 10_000]).unwrap();
         }
-        store.commit(&work, &recipe, ("6.1.0", 86_400)).unwrap();
+        let made = crate::Made { release: "6.1.0".into(), date: 86_400, left_out: 0 };
+        store.commit(&work, &recipe, &made).unwrap();
         fs::write(store.log(), "what was done").unwrap();
         let [guest] = &list(cache.path())[..] else { panic!("one guest") };
         assert_eq!((&guest.recipe, guest.kernel_release.as_str()), (&recipe, "6.1.0"));

@@ -63,7 +63,7 @@ impl OwnKernel {
     /// A name for these very files, by their sizes and times.
     pub(crate) fn stamp(&self) -> Result<String, BuildError> {
         let mut text = String::new();
-        let mut add = |path: &Path| {
+        let mut add = |path: &Path| -> Result<(), BuildError> {
             let error = BuildError::file("read", path);
             let status = fs::metadata(path).and_then(|meta| Ok((meta.len(), meta.modified()?)));
             let (size, time) = status.map_err(error)?;

@@ -1,6 +1,7 @@
 //! What a guest is made of.
 
 use serde::{Deserialize, Serialize};
+use stasis_guest_root::Source;
 
 use crate::own_kernel::{self, OwnKernel};
 use crate::BuildError;
@@ -46,6 +47,13 @@ pub struct Recipe {
     /// Which state of these files, where the kernel is a path: [`crate::build`] says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_stamp: Option<String>,
+    /// The root file system that a user has, in place of packages: `host` or a path, as
+    /// [`stasis_guest_root::Source::find`] takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    /// Which state of it: [`crate::build`] says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_stamp: Option<String>,
     /// Kernel modules beside those for storage, for example `nfsd`; what they
     /// need comes with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,6 +70,8 @@ impl Default for Recipe {
             packages: DEFAULT_PACKAGES.map(String::from).to_vec(),
             kernel: DEFAULT_KERNEL.into(),
             kernel_stamp: None,
+            root: None,
+            root_stamp: None,
             modules: Vec::new(),
         }
     }
@@ -85,12 +95,16 @@ impl Recipe {
         self.kernel.split_once('/').map(|(_, release)| release)
     }
 
-    /// The recipe with the present state of a kernel that is a path.
+    /// The recipe with the present state of a kernel that is a path, and of a root.
     pub(crate) fn stamped(&self) -> Result<Self, BuildError> {
         let mut recipe = self.clone();
         recipe.kernel_stamp = match own_kernel::is_path(&self.kernel) {
             true => Some(OwnKernel::find(&self.kernel)?.stamp()?),
             false => None,
+        };
+        recipe.root_stamp = match &self.root {
+            Some(root) => Some(Source::find(root)?.stamp()?),
+            None => None,
         };
         Ok(recipe)
     }
@@ -99,6 +113,14 @@ impl Recipe {
     /// or for shell text.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         own_kernel::check_spelling(&self.kernel)?;
+        let usual = |package: &&String| DEFAULT_PACKAGES.contains(&package.as_str());
+        if let (Some(root), Some(package)) = (&self.root, self.packages.iter().find(|p| !usual(p)))
+        {
+            return Err(BuildError::PackagesAndRoot {
+                root: root.clone(),
+                package: package.clone(),
+            });
+        }
         let kernel = self.kernel.split_once('/').map_or(self.kernel.as_str(), |(name, _)| name);
         let kernel = (!own_kernel::is_path(&self.kernel)).then_some(kernel);
         for name in self.packages.iter().map(String::as_str).chain(kernel) {

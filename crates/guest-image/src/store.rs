@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::kernel::MODULES;
-use crate::{BuildError, Progress, Recipe};
+use crate::{BuildError, Made, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
@@ -18,7 +18,7 @@ const FORMAT: u32 = 6;
 
 /// The file whose presence says that a guest is whole.
 pub(crate) const MANIFEST: &str = "manifest.json";
-const VMLINUX: &str = "vmlinux";
+pub(crate) const VMLINUX: &str = "vmlinux";
 /// Initramfs of so many programs are kept, the ones made last; each has some 18 MB.
 const INITRAMFS_KEPT: usize = 8;
 pub(crate) const ROOT: &str = "root.ext4";
@@ -45,6 +45,8 @@ pub struct Guest {
     /// UTC: midnight after the newest file of a package in the root file system. No file
     /// in it is newer.
     pub date: u64,
+    /// Files of a user's root that could not be read and were left out.
+    pub left_out: usize,
     /// SHA-256, in hexadecimal, of what decides how the guest runs: its kernel, root
     /// file system and initramfs.
     pub digest: String,
@@ -57,8 +59,15 @@ pub(crate) struct Manifest {
     pub(crate) recipe: Recipe,
     pub(crate) kernel_release: String,
     date: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    left_out: usize,
     /// SHA-256 of the kernel and the root file system, one after the other.
     system_sha256: String,
+}
+
+/// Whether a number is left out.
+fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
 /// An initramfs in a guest's folder: `initramfs-AGENT-SHA256.cpio`.
@@ -212,13 +221,14 @@ impl Store {
         &self,
         work: &Path,
         recipe: &Recipe,
-        (release, date): (&str, u64),
+        made: &Made,
     ) -> Result<(), BuildError> {
         let manifest = Manifest {
             format: FORMAT,
             recipe: recipe.clone(),
-            kernel_release: release.into(),
-            date,
+            kernel_release: made.release.clone(),
+            date: made.date,
+            left_out: made.left_out,
             system_sha256: digest_of(&[work.join(VMLINUX), work.join(ROOT)])?,
         };
         write_manifest(work, &manifest)?;
@@ -273,6 +283,7 @@ impl Store {
             recipe: manifest.recipe.clone(),
             kernel_release: manifest.kernel_release.clone(),
             date: manifest.date,
+            left_out: manifest.left_out,
             digest: digest(format!("{} {}", manifest.system_sha256, initramfs.digest).as_bytes()),
         }
     }
@@ -302,7 +313,8 @@ mod tests {
             fs::write(work.join(name), name).unwrap();
         }
         assert!(!store.is_built());
-        store.commit(&work, &recipe, ("6.1.0-1-cloud-amd64", 86_400)).unwrap();
+        let made = Made { release: "6.1.0-1-cloud-amd64".into(), date: 86_400, left_out: 0 };
+        store.commit(&work, &recipe, &made).unwrap();
         assert!(store.is_built());
         assert!(crate::is_built(&recipe, cache.path()));
         let manifest = store.manifest().unwrap();

@@ -182,6 +182,7 @@ mod tests {
             recipe: stasis_guest_image::Recipe::default(),
             kernel_release: "6".into(),
             date: 0,
+            left_out: 0,
             digest: String::new(),
         })
     }

@@ -14,6 +14,7 @@ pub fn recipe(spec: &GuestSpec) -> Recipe {
     if let Some(kernel) = &spec.kernel {
         recipe.kernel.clone_from(kernel);
     }
+    recipe.root.clone_from(&spec.root);
     if let Some(suite) = &spec.suite {
         recipe.suite.clone_from(suite);
     }

@@ -160,6 +160,12 @@ impl<'a> Runner<'a> {
             }
         })?;
         told?;
+        if guest.left_out > 0 {
+            tell.warning(&format!(
+                "the root leaves out {} files that you may not read",
+                guest.left_out
+            ))?;
+        }
         tell.event(Event::Prepared)?;
         Ok(guest)
     }
@@ -194,6 +200,9 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// How the agent ends its message about a command that is in no folder of `PATH`.
+const NOT_FOUND: &str = "command not found in the guest";
+
 /// What the user should know of an end that is not the command's own.
 fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<String> {
     let limit = |limit: Option<u64>| units::format_duration(limit.unwrap_or(0));
@@ -212,6 +221,12 @@ fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<S
             units::format_size(experiment.machine.memory)
         ),
         Ending::Exited(_) => return None,
+        Ending::NotStarted { status: 127, message } if message.ends_with(NOT_FOUND) => {
+            match &experiment.guest.root {
+                Some(root) => format!("{message}; its root is {root}: install the command there"),
+                None => format!("{message}; `--packages` adds Debian packages to it"),
+            }
+        }
         Ending::NotStarted { message, .. } => message.clone(),
         Ending::Panicked => console("the guest's kernel panicked or reset the machine"),
         Ending::Hung => {

@@ -184,6 +184,10 @@ pub struct GuestBuildArguments {
     /// Package of the kernel [default: linux-image-cloud-amd64]; or the path of your own
     #[arg(long, value_name = "PACKAGE|PATH")]
     pub kernel: Option<String>,
+    /// Root file system of the guest in place of Debian packages: a folder, a tar archive, a
+    /// container image's archive, a disk image, or host
+    #[arg(long, value_name = "PATH|host")]
+    pub root: Option<String>,
     /// Debian release [default: this machine's]
     #[arg(long, value_name = "NAME")]
     pub suite: Option<String>,
@@ -287,6 +291,10 @@ pub struct RunArguments {
     /// build folder, a package's file
     #[arg(long, value_name = "PACKAGE|PATH")]
     pub kernel: Option<String>,
+    /// Root file system of the guest in place of Debian packages: a folder, a tar archive, a
+    /// container image's archive, a disk image, or host
+    #[arg(long, value_name = "PATH|host")]
+    pub root: Option<String>,
     /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
     /// each flush between two times (flushes:1s..2s)
     #[arg(long, value_name = "WHEN")]

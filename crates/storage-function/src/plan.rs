@@ -165,6 +165,7 @@ pub(crate) mod tests {
             recipe: stasis_guest_image::Recipe::default(),
             kernel_release: "6".into(),
             date: 0,
+            left_out: 0,
             digest: String::new(),
         }
     }

@@ -84,6 +84,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         recipe: Recipe::default(),
         kernel_release: String::new(),
         date: 0,
+        left_out: 0,
         digest: String::new(),
     };
     let measured = all(&guest, &Sizes::of(arguments.quick))?;

@@ -51,7 +51,8 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
     let [vmlinux, initramfs, root] = ["vmlinux", "initramfs", "root"].map(|name| name.into());
     let (kernel_release, digest) = (String::new(), String::new());
     let recipe = stasis_guest_image::Recipe::default();
-    let guest = Guest { vmlinux, initramfs, root, recipe, kernel_release, date: 0, digest };
+    let guest =
+        Guest { vmlinux, initramfs, root, recipe, kernel_release, date: 0, left_out: 0, digest };
     let mut nobody = |_: crate::Event<'_>| Ok(());
     let tell = Tell::new(&mut nobody);
     let setting = Setting {

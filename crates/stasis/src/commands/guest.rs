@@ -23,6 +23,7 @@ fn spec(arguments: &GuestBuildArguments) -> Result<GuestSpec> {
     };
     spec.packages.extend(arguments.packages.iter().cloned());
     spec.kernel = arguments.kernel.clone().or(spec.kernel);
+    spec.root = arguments.root.clone().or(spec.root);
     spec.suite = arguments.suite.clone().or(spec.suite);
     Ok(spec)
 }
@@ -37,7 +38,7 @@ pub fn build(arguments: &GuestBuildArguments) -> Result<ExitCode> {
 
 /// `stasis guest list`.
 pub fn list() -> Result<ExitCode> {
-    let named = ["guest", "suite", "kernel", "packages beside the usual"].map(Column::left);
+    let named = ["guest", "suite", "kernel", "root", "packages beside the usual"].map(Column::left);
     let columns = named.into_iter().chain([Column::right("size"), Column::right("days old")]);
     let mut table = Table::new(columns.collect());
     for kept in guest_image::list(&cache()?) {
@@ -48,6 +49,7 @@ pub fn list() -> Result<ExitCode> {
             kept.name,
             kept.recipe.suite,
             kept.kernel_release,
+            kept.recipe.root.unwrap_or_else(|| "packages".into()),
             more.iter().map(|package| package.as_str()).collect::<Vec<_>>().join(" "),
             units::bytes(kept.bytes),
             (age.as_secs() / 86_400).to_string(),
@@ -84,6 +86,7 @@ mod tests {
             experiment: Some(path.clone()),
             packages: Vec::new(),
             kernel: None,
+            root: None,
             suite: None,
         };
         let built = recipe(&spec(&arguments).unwrap());

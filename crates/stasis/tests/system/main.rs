@@ -17,6 +17,7 @@ mod processors;
 mod readme;
 mod repeat;
 mod replay;
+mod root;
 mod suite;
 mod support;
 mod tenants;

@@ -104,6 +104,9 @@ fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     if arguments.kernel.is_some() {
         experiment.guest.kernel = arguments.kernel;
     }
+    if arguments.root.is_some() {
+        experiment.guest.root = arguments.root;
+    }
     if !arguments.command.is_empty() {
         experiment.command = arguments.command;
     }

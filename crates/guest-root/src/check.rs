@@ -1,0 +1,126 @@
+//! Whether a guest can start from a root, and what it gets beside.
+
+use crate::content::Content;
+use crate::tree::{text, Found, Kind, Meta, Tree};
+use crate::RootError;
+
+/// Folders that the guest's first process mounts on, or works in.
+const FOLDERS: [(&str, u16); 7] = [
+    ("dev", 0o755),
+    ("proc", 0o555),
+    ("sys", 0o555),
+    ("run", 0o755),
+    ("tmp", 0o1777),
+    ("root", 0o700),
+    ("results", 0o755),
+];
+/// Where packages put udev's rules.
+const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
+/// The rules that a guest's udevd keeps: those for storage, as Debian's guest has them
+/// (`customize.sh` says why the others would do harm).
+const KEPT: [&[u8]; 4] = [
+    b"50-udev-default.rules",
+    b"60-persistent-storage.rules",
+    b"64-btrfs.rules",
+    b"80-drivers.rules",
+];
+
+impl Tree {
+    /// Checks that there is a shell that an x86-64 kernel can start.
+    ///
+    /// # Errors
+    /// Names what is missing.
+    pub fn check(&self) -> Result<(), RootError> {
+        const SHELL: &str = "/bin/sh";
+        let Found::Node(id) = self.follow(SHELL.as_bytes(), true)? else {
+            let what = if self.children(crate::tree::ROOT).next().is_none() {
+                "it is empty"
+            } else {
+                "it has no /bin/sh"
+            };
+            return Err(self.fail(format!("{what}: a guest needs a Linux userland")));
+        };
+        let node = self.node(id);
+        let Kind::File(content) = &node.kind else {
+            return Err(self.fail("its /bin/sh is no file"));
+        };
+        if node.meta.mode & 0o111 == 0 {
+            return Err(self.fail("its /bin/sh is not executable"));
+        }
+        self.check_program(SHELL, content)
+    }
+
+    /// Checks that a program is for x86-64, and that what loads its libraries is there.
+    fn check_program(&self, name: &str, content: &Content) -> Result<(), RootError> {
+        /// Program headers come right behind the ELF header.
+        const START: usize = 4096;
+        let start = content.start(START).map_err(|e| self.fail(format!("its {name}: {e}")))?;
+        // Class 2: 64 bits; data 1: little-endian; machine 62: x86-64 (ELF specification).
+        let machine = start.get(18..20).map(|two| u16::from_le_bytes([two[0], two[1]]));
+        if !start.starts_with(b"\x7fELF") {
+            return Err(self.fail(format!("its {name} is no ELF program")));
+        }
+        if !start.starts_with(b"\x7fELF\x02\x01") || machine != Some(62) {
+            return Err(self.fail(format!("its {name} is not for x86-64")));
+        }
+        if let Some(loader) = loader(&start) {
+            if !matches!(self.follow(loader, true)?, Found::Node(_)) {
+                let loader = text(loader);
+                return Err(self.fail(format!("its {name} needs {loader}, which it has not")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a guest of Stasis needs beside a user's root: folders to mount on, and the
+    /// kernel's modules, which are at `/lib/modules/RELEASE` in `other`. Takes away what would
+    /// disturb an experiment: udev's rules but for storage.
+    ///
+    /// # Errors
+    /// If a name is taken by something else.
+    pub fn complete(&mut self, release: &str, other: &Tree) -> Result<(), RootError> {
+        for (name, mode) in FOLDERS {
+            match self.follow(name.as_bytes(), true)? {
+                Found::Node(id) if matches!(self.node(id).kind, Kind::Folder(_)) => {}
+                Found::Node(_) => return Err(self.fail(format!("its /{name} is no folder"))),
+                Found::Missing { .. } => {
+                    let id = self.folder(name.as_bytes(), u32::MAX)?;
+                    self.node_mut(id).meta = Meta::of_root(mode);
+                }
+            }
+        }
+        if let Some(modules) = other.at(&format!("/lib/modules/{release}")) {
+            let folder = self.folder(b"lib/modules", u32::MAX)?;
+            self.remove(folder, release.as_bytes());
+            self.graft(folder, release.as_bytes(), other, modules)?;
+        }
+        for rules in RULES {
+            let Some(folder) = self.at(rules) else { continue };
+            let names: Vec<Vec<u8>> =
+                self.children(folder).map(|(name, _)| name.to_vec()).collect();
+            for name in names.iter().filter(|name| !KEPT.contains(&name.as_slice())) {
+                self.remove(folder, name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The program's interpreter, if it has one: what its header PT_INTERP names.
+fn loader(start: &[u8]) -> Option<&[u8]> {
+    const INTERPRETER: u32 = 3;
+    let half = |at: usize| Some(usize::from(u16::from_le_bytes(*start.get(at..)?.first_chunk()?)));
+    let long =
+        |at: usize| usize::try_from(u64::from_le_bytes(*start.get(at..)?.first_chunk()?)).ok();
+    let (table, size, count) = (long(32)?, half(54)?, half(56)?);
+    for index in 0..count {
+        let at = table.checked_add(index * size)?;
+        let kind = u32::from_le_bytes(*start.get(at..)?.first_chunk()?);
+        if kind == INTERPRETER {
+            let (place, length) = (long(at + 8)?, long(at + 32)?);
+            let name = start.get(place..place.checked_add(length)?)?;
+            return name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
+        }
+    }
+    None
+}

@@ -1,0 +1,239 @@
+//! Container images: the layers of one, from what `docker save` or `podman save` writes, or from
+//! an OCI image layout (OCI Image Format 1.1, image-layout.md), as an archive or a folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::content::{ReadAt, Span};
+use crate::tree::{text, Limits, Tree};
+use crate::{compressed, layer, RootError};
+
+/// The largest list or description of an image that is read.
+const JSON: u64 = 4 << 20;
+/// How deep lists of images may be nested.
+const DEPTH: u32 = 4;
+const OCI_INDEX: &str = "index.json";
+const OCI_MARK: &str = "oci-layout";
+const DOCKER_LIST: &str = "manifest.json";
+
+/// The files of an image, by name.
+pub(crate) enum Files {
+    Archive(BTreeMap<String, Part>),
+    Folder(PathBuf),
+}
+
+/// A file of an archive.
+pub(crate) enum Part {
+    Bytes(Span),
+    /// Docker writes a layer that it has written before as a link.
+    Link(String),
+}
+
+impl Files {
+    /// The entries of an archive, if it is one of a container image.
+    pub(crate) fn of_archive(span: &Span, origin: &Path) -> Result<Option<Self>, RootError> {
+        /// Enough of an image's files; a root has more, and is told by that.
+        const MOST: usize = 10_000;
+        let mut parts = BTreeMap::new();
+        let damaged = |cause: String| RootError::unusable(origin, cause);
+        layer::each(span, &damaged, |entry| {
+            let name = String::from_utf8_lossy(&entry.path);
+            let name = name.trim_start_matches("./").to_owned();
+            if parts.len() >= MOST {
+                return Ok(());
+            }
+            if entry.kind.is_symlink() || entry.kind.is_hard_link() {
+                let target = String::from_utf8_lossy(&entry.target).into_owned();
+                parts.insert(name, Part::Link(target));
+            } else if let Some(part) = span.part(entry.start, entry.length) {
+                parts.insert(name, Part::Bytes(part));
+            }
+            Ok(())
+        })?;
+        let has = |name: &str| parts.contains_key(name);
+        let image = has(OCI_INDEX) && has(OCI_MARK) || has(DOCKER_LIST) && !has("bin/sh");
+        Ok(image.then_some(Self::Archive(parts)))
+    }
+
+    /// A folder with an image layout.
+    pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
+        let layout = [OCI_INDEX, OCI_MARK].iter().all(|name| folder.join(name).is_file());
+        layout.then(|| Self::Folder(folder.into()))
+    }
+
+    fn span(&self, name: &str) -> Option<Span> {
+        match self {
+            Self::Folder(folder) => {
+                let inside = name.split('/').all(|part| !part.is_empty() && part != "..");
+                inside.then(|| compressed::open(&folder.join(name)).ok())?
+            }
+            Self::Archive(parts) => match parts.get(name)? {
+                Part::Bytes(span) => Some(span.clone()),
+                Part::Link(target) => {
+                    // Beside the link, one folder up and down again.
+                    let target = target.trim_start_matches("../");
+                    let beside =
+                        name.rsplit_once('/').map(|(folder, _)| format!("{folder}/{target}"));
+                    let names = [Some(target.to_owned()), beside];
+                    names.into_iter().flatten().find_map(|name| match parts.get(&name)? {
+                        Part::Bytes(span) => Some(span.clone()),
+                        Part::Link(_) => None,
+                    })
+                }
+            },
+        }
+    }
+}
+
+/// An entry of Docker's list (moby, image/spec/v1.2.md, "Combined Image JSON + Filesystem Changeset Format").
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DockerImage {
+    #[serde(default)]
+    repo_tags: Option<Vec<String>>,
+    layers: Vec<String>,
+}
+
+/// A list of images, or an image's description (image-index.md, manifest.md).
+#[derive(Deserialize)]
+struct Oci {
+    #[serde(default)]
+    manifests: Vec<Descriptor>,
+    #[serde(default)]
+    layers: Vec<Descriptor>,
+}
+
+#[derive(Deserialize, Clone)]
+struct Descriptor {
+    digest: String,
+    #[serde(default)]
+    platform: Option<Platform>,
+}
+
+#[derive(Deserialize, Clone)]
+struct Platform {
+    architecture: String,
+    os: String,
+}
+
+impl Descriptor {
+    /// Signatures and the like lie among images as `unknown`.
+    fn is_image(&self) -> bool {
+        self.platform.as_ref().is_none_or(|platform| platform.architecture != "unknown")
+    }
+
+    fn fits(&self) -> bool {
+        let fits = |platform: &Platform| platform.os == "linux" && platform.architecture == "amd64";
+        self.platform.as_ref().is_none_or(fits)
+    }
+}
+
+struct Image<'a> {
+    files: &'a Files,
+    origin: &'a Path,
+}
+
+/// The root that the layers of an image make.
+pub(crate) fn read(
+    files: &Files,
+    origin: &Path,
+    work: &Path,
+    limits: Limits,
+) -> Result<Tree, RootError> {
+    let image = Image { files, origin };
+    let layers = match files.span(DOCKER_LIST) {
+        Some(list) => image.docker(&list)?,
+        None => image.oci()?,
+    };
+    let mut tree = Tree::new(origin, limits);
+    for (layer, span) in (1..).zip(&layers) {
+        let plain = compressed::plain(span, work, limits).map_err(|cause| image.fail(cause))?;
+        layer::apply(&mut tree, &plain, layer, true)?;
+    }
+    Ok(tree)
+}
+
+impl Image<'_> {
+    fn fail(&self, cause: impl Into<String>) -> RootError {
+        RootError::unusable(self.origin, cause)
+    }
+
+    fn json<'a, T: Deserialize<'a>>(&self, name: &str, bytes: &'a [u8]) -> Result<T, RootError> {
+        serde_json::from_slice(bytes).map_err(|e| self.fail(format!("its {name} is damaged: {e}")))
+    }
+
+    fn text(&self, name: &str, span: &Span) -> Result<Vec<u8>, RootError> {
+        span.read_all(JSON).map_err(|e| self.fail(format!("cannot read its {name}: {e}")))
+    }
+
+    fn docker(&self, list: &Span) -> Result<Vec<Span>, RootError> {
+        let bytes = self.text(DOCKER_LIST, list)?;
+        let images: Vec<DockerImage> = self.json(DOCKER_LIST, &bytes)?;
+        let [image] = &images[..] else {
+            let tags = images.iter().flat_map(|image| image.repo_tags.iter().flatten());
+            let tags: Vec<_> = tags.map(String::as_str).collect();
+            return Err(self.several(images.len(), &tags.join(", ")));
+        };
+        let missing =
+            |name: &String| self.fail(format!("its layer {} is missing", text(name.as_bytes())));
+        image.layers.iter().map(|name| self.files.span(name).ok_or_else(|| missing(name))).collect()
+    }
+
+    fn several(&self, count: usize, names: &str) -> RootError {
+        let names = if names.is_empty() { String::new() } else { format!(" ({names})") };
+        self.fail(format!("it holds {count} images{names}, and a root is one: save that one alone"))
+    }
+
+    fn oci(&self) -> Result<Vec<Span>, RootError> {
+        let span = self.files.span(OCI_INDEX);
+        let span = span.ok_or_else(|| self.fail(format!("its {OCI_INDEX} is missing")))?;
+        let mut bytes = self.text(OCI_INDEX, &span)?;
+        for _ in 0..DEPTH {
+            let list: Oci = self.json(OCI_INDEX, &bytes)?;
+            if !list.layers.is_empty() {
+                return list.layers.iter().map(|layer| self.blob(&layer.digest)).collect();
+            }
+            let images: Vec<_> = list.manifests.iter().filter(|one| one.is_image()).collect();
+            let fitting: Vec<_> = images.iter().filter(|one| one.fits()).collect();
+            bytes = match fitting[..] {
+                [one] => self.text(&one.digest, &self.blob(&one.digest)?)?,
+                [] => {
+                    let platforms = images.iter().filter_map(|one| one.platform.as_ref());
+                    let others: Vec<_> =
+                        platforms.map(|p| format!("{}/{}", p.os, p.architecture)).collect();
+                    let others = others.join(", ");
+                    return Err(
+                        self.fail(format!("it has no image for linux/amd64 (it has {others})"))
+                    );
+                }
+                _ => return Err(self.several(fitting.len(), "")),
+            };
+        }
+        Err(self.fail("its lists of images have no layers"))
+    }
+
+    /// A blob, which is what its digest says.
+    fn blob(&self, digest: &str) -> Result<Span, RootError> {
+        let bad = |cause: &str| self.fail(format!("its blob {} {cause}", text(digest.as_bytes())));
+        let hex = digest.strip_prefix("sha256:").ok_or_else(|| bad("is not named by SHA-256"))?;
+        let span =
+            self.files.span(&format!("blobs/sha256/{hex}")).ok_or_else(|| bad("is missing"))?;
+        let mut hash = Sha256::new();
+        let mut piece = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < span.length {
+            let length = (span.length - at).min(piece.len() as u64) as usize;
+            span.read_at(&mut piece[..length], at)
+                .map_err(|e| bad(&format!("cannot be read: {e}")))?;
+            hash.update(&piece[..length]);
+            at += length as u64;
+        }
+        match crate::hex(&hash.finalize()) == hex {
+            true => Ok(span),
+            false => Err(bad("is not what its digest says")),
+        }
+    }
+}

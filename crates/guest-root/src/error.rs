@@ -1,0 +1,41 @@
+//! What can be wrong with a root file system.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no root file system.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// A file or folder could not be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// What is there is no root file system that a guest can start from.
+    #[error("the root {} cannot be used: {cause}", path.display())]
+    Unusable {
+        /// The folder, archive or image.
+        path: PathBuf,
+        /// What is wrong or missing.
+        cause: String,
+    },
+}
+
+impl RootError {
+    /// For `map_err`: a failed operation on a file.
+    pub(crate) fn file<'a>(
+        what: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'a> {
+        move |source| Self::File { what, path: path.into(), source }
+    }
+
+    pub(crate) fn unusable(path: &Path, cause: impl Into<String>) -> Self {
+        Self::Unusable { path: path.into(), cause: cause.into() }
+    }
+}

@@ -1,0 +1,377 @@
+//! Reads a tree from a file system of ext2, ext3 or ext4 in an image.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{flag, incompat, kind, u16_at, u32_at, ATTRIBUTES_MAGIC, CAPABILITY, EXTENT_MAGIC};
+use super::{EXTENT_MAX, MAGIC, MAGIC_AT, ROOT_INODE, SECURITY, SUPERBLOCK, SUPERBLOCK_SIZE};
+use crate::content::{Content, Piece, ReadAt};
+use crate::tree::{text, Id, Kind, Limits, Meta, Tree, ROOT};
+use crate::RootError;
+
+/// The most pieces that a file may be in, and nodes that list them.
+const PIECES: usize = 1 << 20;
+const NODES: usize = 1 << 14;
+/// The largest folder (bytes of names).
+const FOLDER: u64 = 64 << 20;
+/// How deep extents may be nested (ext4/ifork.rst).
+const DEPTH: u16 = 5;
+
+/// An open file system.
+#[derive(Debug)]
+pub(crate) struct FileSystem {
+    source: Arc<dyn ReadAt>,
+    /// Where it begins in the source.
+    start: u64,
+    block: u64,
+    first_block: u64,
+    inode_size: u64,
+    inodes: u32,
+    group_inodes: u32,
+    description: u64,
+    wide: bool,
+    /// The largest file.
+    limit: u64,
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+fn damaged(what: &str) -> String {
+    format!("its file system is damaged: {what}")
+}
+
+fn unread(error: io::Error) -> String {
+    damaged(&format!("a block cannot be read ({error})"))
+}
+
+/// An inode.
+struct Inode {
+    bytes: Vec<u8>,
+    mode: u16,
+    flags: u32,
+    size: u64,
+}
+
+impl FileSystem {
+    /// The file system that begins at `start`; `None` if it is of another kind.
+    pub(crate) fn open(
+        source: &Arc<dyn ReadAt>,
+        start: u64,
+        limits: Limits,
+    ) -> Result<Option<Self>> {
+        let mut block = vec![0; SUPERBLOCK_SIZE];
+        let there = start.checked_add(SUPERBLOCK).map(|at| source.read_at(&mut block, at));
+        if !matches!(there, Some(Ok(()))) || u16_at(&block, MAGIC_AT) != MAGIC {
+            return Ok(None);
+        }
+        let word = |at| u32_at(&block, at);
+        let old = word(0x4c) == 0;
+        let features = word(0x60);
+        if features & incompat::RECOVER != 0 {
+            return Err(
+                "its file system was not unmounted: `e2fsck -p` (on a copy, or the system \
+                        itself by starting and stopping once) has to recover it first"
+                    .into(),
+            );
+        }
+        if features & !incompat::KNOWN != 0 {
+            let unknown = features & !incompat::KNOWN;
+            return Err(format!("its file system has features that are not known ({unknown:#x})"));
+        }
+        let size = 1024u64.checked_shl(word(0x18)).filter(|size| (1024..=65_536).contains(size));
+        let size = size.ok_or_else(|| damaged("the size of its blocks"))?;
+        let inode_size = if old { 128 } else { u64::from(u16_at(&block, 0x58)) };
+        let wide = features & incompat::SIXTY_FOUR_BIT != 0;
+        let description = if wide { u64::from(u16_at(&block, 0xfe)).max(64) } else { 32 };
+        let (inodes, group_inodes) = (word(0x00), word(0x28));
+        if !(128..=size).contains(&inode_size) || group_inodes == 0 || description > size {
+            return Err(damaged("its superblock"));
+        }
+        let first_block = u64::from(word(0x14));
+        Ok(Some(Self {
+            source: Arc::clone(source),
+            start,
+            block: size,
+            first_block,
+            inode_size,
+            inodes,
+            group_inodes,
+            description,
+            wide,
+            limit: limits.bytes,
+        }))
+    }
+
+    /// Everything in it.
+    pub(crate) fn tree(
+        &self,
+        origin: &Path,
+        limits: Limits,
+    ) -> std::result::Result<Tree, RootError> {
+        let mut tree = Tree::new(origin, limits);
+        let mut seen: HashMap<u32, Id> = HashMap::new();
+        seen.insert(ROOT_INODE, ROOT);
+        let inode = self.inode(ROOT_INODE).map_err(|cause| tree.fail(cause))?;
+        tree.node_mut(ROOT).meta = self.meta(&inode);
+        let mut todo = vec![(ROOT, inode)];
+        while let Some((folder, inode)) = todo.pop() {
+            for (name, number) in self.names(&inode).map_err(|cause| tree.fail(cause))? {
+                let said = |cause: String| format!("{cause}, in {}", text(&name));
+                let child = self.inode(number).map_err(|cause| tree.fail(said(cause)))?;
+                let is_folder = child.mode & kind::MASK == kind::FOLDER;
+                if let Some(&id) = seen.get(&number) {
+                    if is_folder {
+                        return Err(tree.fail(said(damaged("a folder has several names"))));
+                    }
+                    tree.link(folder, &name, id)?;
+                    continue;
+                }
+                let content = self.kind(&child).map_err(|cause| tree.fail(said(cause)))?;
+                let id = tree.put(folder, &name, self.meta(&child), content, 0)?;
+                seen.insert(number, id);
+                if is_folder {
+                    todo.push((id, child));
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    fn read(&self, block: u64, into: &mut [u8], offset: u64) -> Result<()> {
+        let at = block.checked_mul(self.block).and_then(|at| at.checked_add(offset));
+        let at = at.and_then(|at| at.checked_add(self.start));
+        let at = at.ok_or_else(|| damaged("a block beyond its end"))?;
+        self.source.read_at(into, at).map_err(unread)
+    }
+
+    fn inode(&self, number: u32) -> Result<Inode> {
+        if number == 0 || number > self.inodes {
+            return Err(damaged(&format!("the inode {number} is beyond its end")));
+        }
+        let (group, index) = ((number - 1) / self.group_inodes, (number - 1) % self.group_inodes);
+        let mut description = vec![0; self.description as usize];
+        let at = u64::from(group) * self.description;
+        self.read(self.first_block + 1, &mut description, at)?;
+        let high = if self.wide { u32_at(&description, 0x28) } else { 0 };
+        let table = u64::from(u32_at(&description, 0x08)) | u64::from(high) << 32;
+        let mut bytes = vec![0; self.inode_size as usize];
+        self.read(table, &mut bytes, u64::from(index) * self.inode_size)?;
+        let (mode, flags) = (u16_at(&bytes, 0), u32_at(&bytes, 0x20));
+        let has_high = matches!(mode & kind::MASK, kind::FILE | kind::FOLDER);
+        let high = if has_high { u32_at(&bytes, 0x6c) } else { 0 };
+        let size = u64::from(u32_at(&bytes, 0x04)) | u64::from(high) << 32;
+        Ok(Inode { bytes, mode, flags, size })
+    }
+
+    fn meta(&self, inode: &Inode) -> Meta {
+        let half = |at| u32::from(u16_at(&inode.bytes, at));
+        Meta {
+            mode: inode.mode & 0o7777,
+            uid: half(0x02) | half(0x78) << 16,
+            gid: half(0x18) | half(0x7a) << 16,
+            mtime: u64::from(u32_at(&inode.bytes, 0x10)),
+            capability: capability(&inode.bytes),
+        }
+    }
+
+    fn kind(&self, inode: &Inode) -> Result<Kind> {
+        if inode.flags & flag::ENCRYPTED != 0 {
+            return Err("a file is encrypted".into());
+        }
+        Ok(match inode.mode & kind::MASK {
+            kind::FOLDER => Kind::Folder(Default::default()),
+            kind::FILE => Kind::File(self.content(inode)?),
+            kind::LINK => {
+                let fast = inode.flags & flag::EXTENTS == 0 && inode.size < 60;
+                if inode.size == 0 || inode.size > 4095 {
+                    return Err(damaged("a symbolic link without a target"));
+                }
+                let size = inode.size as usize;
+                Kind::Link(match fast {
+                    true => inode.bytes[0x28..0x28 + size].to_vec(),
+                    false => self.content(inode)?.start(size).map_err(unread)?,
+                })
+            }
+            it @ (kind::CHARACTER | kind::BLOCK) => {
+                let (old, new) = (u32_at(&inode.bytes, 0x28), u32_at(&inode.bytes, 0x2c));
+                let (major, minor) = match old {
+                    0 => (new >> 8 & 0xfff, new & 0xff | new >> 12 & !0xff),
+                    old => (old >> 8 & 0xff, old & 0xff),
+                };
+                Kind::Device { block: it == kind::BLOCK, major, minor }
+            }
+            kind::PIPE => Kind::Pipe,
+            kind::SOCKET => Kind::Socket,
+            other => return Err(damaged(&format!("an inode of the unknown kind {other:#x}"))),
+        })
+    }
+
+    fn content(&self, inode: &Inode) -> Result<Content> {
+        if inode.flags & flag::INLINE != 0 {
+            return Err(
+                "a file is within its inode (feature inline_data), which is not known".into()
+            );
+        }
+        if inode.size > self.limit {
+            return Err(format!("a file has more than {} MiB", self.limit >> 20));
+        }
+        let mut pieces = Vec::new();
+        if inode.flags & flag::EXTENTS != 0 {
+            self.extents(&inode.bytes[0x28..0x64], DEPTH, &mut 0, &mut pieces)?;
+            pieces.sort_unstable_by_key(|piece: &Piece| piece.at);
+        } else {
+            self.mapped(inode, &mut pieces)?;
+        }
+        let pieces = within(pieces, inode.size)?;
+        Ok(Content::Pieces { source: Arc::clone(&self.source), pieces, length: inode.size })
+    }
+
+    /// What a node of extents lists.
+    fn extents(
+        &self,
+        node: &[u8],
+        depth: u16,
+        nodes: &mut usize,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        *nodes += 1;
+        let (entries, level) = (u16_at(node, 2), u16_at(node, 6));
+        let fits = usize::from(entries) * 12 + 12 <= node.len();
+        if u16_at(node, 0) != EXTENT_MAGIC || !fits || level > depth || *nodes > NODES {
+            return Err(damaged("the extents of a file"));
+        }
+        for entry in node[12..].chunks_exact(12).take(entries.into()) {
+            if level == 0 {
+                let length = u64::from(u16_at(entry, 4));
+                let from = u64::from(u32_at(entry, 8)) | u64::from(u16_at(entry, 6)) << 32;
+                // What is not written yet reads as zeroes.
+                if length <= EXTENT_MAX {
+                    self.piece(u64::from(u32_at(entry, 0)), from, length, pieces)?;
+                }
+            } else {
+                let block = u64::from(u32_at(entry, 4)) | u64::from(u16_at(entry, 8)) << 32;
+                let mut below = vec![0; self.block as usize];
+                self.read(block, &mut below, 0)?;
+                self.extents(&below, level - 1, nodes, pieces)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What an inode without extents lists: blocks, and blocks of their numbers (ext2).
+    fn mapped(&self, inode: &Inode, pieces: &mut Vec<Piece>) -> Result<()> {
+        let numbers = self.block / 4;
+        let last = inode.size.div_ceil(self.block);
+        let mut at = 0;
+        for slot in 0..15u32 {
+            let level = u32::from(slot >= 12) * (slot.saturating_sub(11));
+            let block = u32_at(&inode.bytes, 0x28 + slot as usize * 4);
+            self.level(block, level, at, last, pieces)?;
+            at += numbers.pow(level);
+        }
+        Ok(())
+    }
+
+    fn level(
+        &self,
+        block: u32,
+        level: u32,
+        at: u64,
+        last: u64,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        if block == 0 || at >= last {
+            return Ok(());
+        }
+        if level == 0 {
+            return self.piece(at, block.into(), 1, pieces);
+        }
+        let mut numbers = vec![0; self.block as usize];
+        self.read(block.into(), &mut numbers, 0)?;
+        let each = (self.block / 4).pow(level - 1);
+        for (index, number) in (0..).zip(numbers.chunks_exact(4)) {
+            self.level(u32_at(number, 0), level - 1, at + index * each, last, pieces)?;
+        }
+        Ok(())
+    }
+
+    fn piece(&self, at: u64, from: u64, length: u64, pieces: &mut Vec<Piece>) -> Result<()> {
+        let place = from.checked_mul(self.block).and_then(|from| from.checked_add(self.start));
+        let from = place.ok_or_else(|| damaged("a block beyond its end"))?;
+        let piece = Piece { at: at * self.block, from, length: length * self.block };
+        let follows = |last: &Piece| {
+            last.at + last.length == piece.at && last.from + last.length == piece.from
+        };
+        if let Some(last) = pieces.last_mut().filter(|last| follows(last)) {
+            last.length += piece.length;
+        } else if pieces.len() < PIECES {
+            pieces.push(piece);
+        } else {
+            return Err(damaged("a file in too many pieces"));
+        }
+        Ok(())
+    }
+
+    /// The names in a folder, with their inodes.
+    fn names(&self, folder: &Inode) -> Result<Vec<(Vec<u8>, u32)>> {
+        if folder.mode & kind::MASK != kind::FOLDER || folder.size > FOLDER {
+            return Err(damaged("a folder"));
+        }
+        let content = self.content(folder)?;
+        let bytes = content.start(folder.size as usize).map_err(unread)?;
+        let mut names = Vec::new();
+        for block in bytes.chunks(self.block as usize) {
+            let mut at = 0;
+            while at + 8 <= block.len() {
+                let (inode, length) = (u32_at(block, at), usize::from(u16_at(block, at + 4)));
+                let name = at + 8..at + 8 + usize::from(block[at + 6]);
+                if length < 8 || at + length > block.len() || name.end > at + length.max(8) {
+                    return Err(damaged("the names of a folder"));
+                }
+                let name = &block[name];
+                if inode != 0 && !matches!(name, b"" | b"." | b"..") {
+                    names.push((name.to_vec(), inode));
+                }
+                at += length;
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// The pieces as far as the file reaches; none may overlap another.
+fn within(pieces: Vec<Piece>, size: u64) -> Result<Vec<Piece>> {
+    let mut end = 0;
+    let mut kept = Vec::new();
+    for mut piece in pieces {
+        if piece.at < end {
+            return Err(damaged("pieces of a file overlap"));
+        }
+        end = piece.at.saturating_add(piece.length);
+        if piece.at < size && piece.length > 0 {
+            piece.length = piece.length.min(size - piece.at);
+            kept.push(piece);
+        }
+    }
+    Ok(kept)
+}
+
+/// A program's rights, where the inode has them.
+fn capability(inode: &[u8]) -> Option<Vec<u8>> {
+    let start = 128 + usize::from(u16_at(inode, 0x80));
+    let body = inode.get(start..).filter(|body| u32_at(body, 0) == ATTRIBUTES_MAGIC)?.get(4..)?;
+    let mut at = 0;
+    while u32_at(body, at) != 0 {
+        let length = usize::from(*body.get(at)?);
+        let name = body.get(at + 16..at + 16 + length)?;
+        if body[at + 1] == SECURITY && name == CAPABILITY && u32_at(body, at + 4) == 0 {
+            let place = usize::from(u16_at(body, at + 2));
+            let size = u32_at(body, at + 8) as usize;
+            return body.get(place..place.checked_add(size)?).map(<[u8]>::to_vec);
+        }
+        at += (16 + length).next_multiple_of(4);
+    }
+    None
+}
