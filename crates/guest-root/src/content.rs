@@ -158,7 +158,7 @@ fn copy_piece(
 }
 
 fn zeroes(mut length: u64, write: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-    const ZEROES: [u8; 1 << 16] = [0; 1 << 16];
+    static ZEROES: [u8; 1 << 16] = [0; 1 << 16];
     while length > 0 {
         let now = length.min(ZEROES.len() as u64);
         write(&ZEROES[..now as usize])?;

@@ -147,7 +147,7 @@ fn gpt(source: &Arc<dyn ReadAt>, header: &[u8]) -> Result<Vec<u64>, String> {
     for index in 0..count {
         let mut entry = vec![0; size as usize];
         let at = table.checked_mul(SECTOR).and_then(|at| at.checked_add(u64::from(index * size)));
-        if !at.is_some_and(|at| source.read_at(&mut entry, at).is_ok()) {
+        if at.is_none_or(|at| source.read_at(&mut entry, at).is_err()) {
             return Err("its table of partitions (GPT) is cut short".into());
         }
         let start = eight(&entry, 32).checked_mul(SECTOR);

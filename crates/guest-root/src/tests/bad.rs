@@ -138,7 +138,7 @@ fn what_is_not_there_or_may_not_be_read() {
         Source::find(folder.path().join("absent").to_str().unwrap()).unwrap_err().to_string();
     assert!(text.contains("absent"), "{text}");
     let closed = folder.path().join("usr/empty");
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     // Root may read everything.
     if fs::read_dir(&closed).is_err() {
         let text = refused(read(folder.path()));

@@ -15,5 +15,4 @@ pub mod run;
 pub mod schema;
 pub mod serve;
 pub mod shell;
-pub mod sim;
 pub mod sweep;

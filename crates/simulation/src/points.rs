@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use anyhow::{bail, Result};
 
-use super::model;
-use crate::cli::SimArguments;
+use crate::model;
+use crate::Arguments;
 
 /// Simulations of one command. More are a slip of the keyboard.
 const MOST: usize = 100_000;
@@ -61,7 +61,7 @@ impl<'a> Point<'a> {
     ///
     /// # Errors
     /// If there are too many, or a model is none.
-    pub fn all(arguments: &'a SimArguments) -> Result<Vec<Self>> {
+    pub fn all(arguments: &'a Arguments) -> Result<Vec<Self>> {
         let sources =
             if arguments.workload.is_empty() { &arguments.trace } else { &arguments.workload };
         let seeds = &arguments.seed.0;

@@ -17,9 +17,9 @@ use stasis_runner::failure;
 use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
 
-use super::points::Point;
-use super::{Run, Setting, Told, PROGRESS};
-use crate::cli::SimArguments;
+use crate::points::Point;
+use crate::Arguments;
+use crate::{Run, Setting, Told, PROGRESS};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
@@ -39,7 +39,7 @@ const FAILED: u8 = 125;
 const WHOLE: u64 = 1_000;
 
 /// Runs all, and tells of all.
-pub fn main(arguments: &SimArguments, points: &[Point], quiet: bool) -> Result<ExitCode> {
+pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<ExitCode> {
     let mut warnings = BTreeSet::new();
     for point in points {
         let setting = Setting::new(arguments, point).with_context(|| name(point))?;
@@ -92,7 +92,7 @@ pub fn main(arguments: &SimArguments, points: &[Point], quiet: bool) -> Result<E
 
 /// The folder around those of the simulations. What they will write is noted as this
 /// command's, so that the next one that has the folder clears it away.
-fn claim(arguments: &SimArguments, points: &[Point]) -> Result<ResultsFolder> {
+fn claim(arguments: &Arguments, points: &[Point]) -> Result<ResultsFolder> {
     let mut folder = ResultsFolder::claim(&arguments.results)?;
     for point in points {
         let name = name(point);
@@ -120,7 +120,7 @@ struct Progress {
 /// Runs all, `jobs` at a time, until each has ended or the user stops; those that ended, by
 /// their place.
 fn run_all(
-    arguments: &SimArguments,
+    arguments: &Arguments,
     points: &[Point],
     jobs: usize,
     stop: &AtomicBool,
@@ -181,7 +181,7 @@ fn run_all(
 
 /// Runs one; `tell` is told of I/Os since it was last told, and how much is done.
 fn run_one(
-    arguments: &SimArguments,
+    arguments: &Arguments,
     point: &Point,
     stop: &AtomicBool,
     tell: impl Fn(u64, Option<f64>),

@@ -1,7 +1,12 @@
-//! `stasis sim`: a model driven without a guest.
+//! Simulations: a drive's model, driven by a job file's load or a trace, without a guest.
+//!
+//! [`main`] is `stasis sim`: one simulation, or each of several models with each load and each
+//! seed, as many at a time as there are processors. Results are those of a run, and the same
+//! arguments, files and seed give the same bytes.
 
+mod arguments;
 mod model;
-pub mod points;
+mod points;
 mod several;
 mod work;
 
@@ -24,7 +29,8 @@ use stasis_terminal::stop_on_signals;
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
 use self::points::Point;
-use crate::cli::SimArguments;
+
+pub use self::arguments::Arguments;
 
 /// The engine's name in results.
 const ENGINE: &str = "sim";
@@ -34,7 +40,7 @@ const BATCH: usize = 4096;
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// `stasis sim`.
-pub fn main(arguments: &SimArguments, quiet: bool) -> Result<ExitCode> {
+pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let points = Point::all(arguments)?;
     let [point] = &points[..] else { return several::main(arguments, &points, quiet) };
     let setting = Setting::new(arguments, point)?;
@@ -97,7 +103,7 @@ struct Run {
 impl Setting {
     /// Reads and checks what the simulation needs. Its model, which may be large, is made by
     /// [`Setting::build`].
-    fn new(arguments: &SimArguments, point: &Point) -> Result<Self> {
+    fn new(arguments: &Arguments, point: &Point) -> Result<Self> {
         let duration = |word: &str, option: &str| {
             units::parse_duration(word).map_err(|error| anyhow!("{option}: {error}"))
         };

@@ -15,8 +15,8 @@ use stasis_workload::trace::{
 use stasis_workload::{Io, JobFile, Load, TraceError, Workload};
 use zstd::stream::read::Decoder;
 
-use super::points::Point;
-use crate::cli::SimArguments;
+use crate::points::Point;
+use crate::Arguments;
 
 /// How much of a trace is read at once (bytes).
 const PIECE: usize = 1 << 20;
@@ -132,7 +132,7 @@ pub struct Opened {
 }
 
 /// Opens what the arguments name.
-pub fn open(arguments: &SimArguments, point: &Point, place: Place) -> Result<Opened> {
+pub fn open(arguments: &Arguments, point: &Point, place: Place) -> Result<Opened> {
     if !arguments.workload.is_empty() {
         return jobs(point.source, place, point.seed);
     }
@@ -224,7 +224,7 @@ fn trace(path: &Path, drive: Option<&str>) -> Result<(Merged<Input>, Option<u64>
     Ok((Merged::new(files, drive)?, all))
 }
 
-fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<Input>> {
+fn replay(path: &Path, arguments: &Arguments, place: Place) -> Result<Replay<Input>> {
     let (reader, length) = trace(path, arguments.trace_drive.as_deref())?;
     if arguments.exact_times && reader.format() != Format::Ios {
         bail!("--exact-times is for the ios.csv of a run");
@@ -244,7 +244,7 @@ fn replay(path: &Path, arguments: &SimArguments, place: Place) -> Result<Replay<
 
 /// The place of the traced drive in its run, on which its seed depends: told by
 /// the `summary.json` beside the `ios.csv`; 0 where there is none.
-pub fn drive_index(arguments: &SimArguments, point: &Point) -> u16 {
+pub fn drive_index(arguments: &Arguments, point: &Point) -> u16 {
     let place = || {
         let name = arguments.trace_drive.as_ref()?;
         let path = point.source.with_file_name(SUMMARY_FILE);
