@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use stasis_report::{KeptIos, ReportError, COMPRESSED_IOS_FILE, IOS_FILE, PARQUET_IOS_FILE};
+use stasis_report::{KeptIos, ReportError, IOS_FILES};
 
 /// Delivered latencies (ns), rising, by drive and operation.
 pub type Latencies = BTreeMap<(String, String), Vec<u64>>;
@@ -46,8 +46,7 @@ impl Candidate {
 
 /// `path` itself where it has I/Os or is a file, else the folders below it that have.
 fn folders(path: &Path) -> Vec<PathBuf> {
-    let names = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FILE];
-    let has_ios = |folder: &Path| names.iter().any(|name| folder.join(name).exists());
+    let has_ios = |folder: &Path| IOS_FILES.iter().any(|name| folder.join(name).exists());
     if !path.is_dir() || has_ios(path) {
         return vec![path.to_owned()];
     }

@@ -65,6 +65,8 @@ pub const IOS_FILE: &str = "ios.csv";
 pub const COMPRESSED_IOS_FILE: &str = "ios.csv.zst";
 /// Name of the file with one row per I/O by column.
 pub const PARQUET_IOS_FILE: &str = "ios.parquet";
+/// The names of the file with one row per I/O, of which a run keeps one.
+pub const IOS_FILES: [&str; 3] = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FILE];
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
 /// Name of the page.

@@ -9,7 +9,7 @@ use stasis_run_events::IoRecord;
 
 use super::parquet::Groups;
 use super::BLOCK;
-use crate::{ReportError, COMPRESSED_IOS_FILE, IOS_FILE, PARQUET_IOS_FILE};
+use crate::{ReportError, IOS_FILES};
 
 /// The I/Os of a run, in the order in which they are kept: that of completion.
 ///
@@ -117,9 +117,8 @@ impl Iterator for KeptIos {
 }
 
 fn within(folder: &Path) -> Result<PathBuf, ReportError> {
-    let names = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FILE];
-    let found = names.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
-    found.ok_or_else(|| damaged(folder, format!("it has none of {}", names.join(", "))))
+    let found = IOS_FILES.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
+    found.ok_or_else(|| damaged(folder, format!("it has none of {}", IOS_FILES.join(", "))))
 }
 
 fn read(path: &Path) -> impl FnOnce(Error) -> ReportError + '_ {
