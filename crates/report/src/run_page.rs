@@ -20,6 +20,10 @@ use crate::units::{self, TimeUnit};
 use crate::Latency;
 use crate::{flash_page, jobs_page, shared_page};
 
+/// I/Os that the plots over time of one page have at most, all together, and those of a
+/// series at least.
+const POINTS: usize = 16 << 10;
+const POINTS_LEAST: usize = 128;
 /// Bytes of an LBA.
 const BLOCK: u64 = 512;
 /// The engine of a summary that was made without a guest.
@@ -36,8 +40,10 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
         sections.push(Section { heading: "Not to be trusted".into(), blocks: prose.collect() });
     }
     sections.push(Section::new("").with(Block::Facts(facts(summary, kind))));
+    let series = summary.drives.iter().flat_map(DriveSummary::used).count();
+    let points = (POINTS / series.max(1)).max(POINTS_LEAST);
     for (figures, statistics) in summary.drives.iter().zip(drives) {
-        sections.push(drive(figures, statistics, kind, begin));
+        sections.push(drive(figures, statistics, Extent { kind, begin, points }));
         sections.extend(flash_page::section(figures));
     }
     sections.extend(jobs_page::section(summary));
@@ -60,6 +66,16 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
         }
     };
     Page { title: title(summary), subtitle: ended, sections }
+}
+
+/// How a drive is drawn.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    kind: Kind,
+    /// When times begin (ns).
+    begin: u64,
+    /// I/Os over time of a series at most.
+    points: usize,
 }
 
 /// Who used the drives.
@@ -155,7 +171,8 @@ fn served_error(summary: &Summary) -> Option<f64> {
     errors.max_by(|a, b| a.abs().total_cmp(&b.abs()))
 }
 
-fn drive(figures: &DriveSummary, statistics: &DriveStatistics, kind: Kind, begin: u64) -> Section {
+fn drive(figures: &DriveSummary, statistics: &DriveStatistics, extent: Extent) -> Section {
+    let kind = extent.kind;
     let before = match (kind, figures.boot_ios) {
         (Kind::Server, _) | (_, 0) => String::new(),
         (_, ios) => {
@@ -196,7 +213,7 @@ fn drive(figures: &DriveSummary, statistics: &DriveStatistics, kind: Kind, begin
             .to_owned(),
             percentiles(&used, kind),
         ))
-        .with(Block::Plots(plots(&used, statistics, kind, begin)))
+        .with(Block::Plots(plots(&used, statistics, extent)))
 }
 
 type Used<'a> = (Operation, &'a OperationSummary);
@@ -270,7 +287,8 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
     table
 }
 
-fn plots(used: &[Used<'_>], statistics: &DriveStatistics, kind: Kind, begin: u64) -> Vec<Markup> {
+fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec<Markup> {
+    let Extent { kind, begin, points } = extent;
     let of = |operation: Operation| &statistics.operations[operation as usize];
     let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
     let time = || Axis::new(kind.time(), Scale::Linear, Quantity::Time);
@@ -289,11 +307,12 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, kind: Kind, begin: u64
     let cdf = |title: &str, tail| {
         Cdf { title: title.to_owned(), x: latency(), tail, series: curves.clone() }.draw()
     };
-    let complete = used.iter().all(|(operation, _)| of(*operation).timeline.is_complete());
-    let points = used.iter().map(|(operation, _)| {
-        let points = of(*operation).timeline.points();
-        cloud(*operation, &points, since)
+    let complete = used.iter().all(|(operation, figures)| {
+        of(*operation).timeline.is_complete() && figures.count <= points as u64
     });
+    let clouds = used
+        .iter()
+        .map(|(operation, _)| cloud(*operation, &of(*operation).timeline.at_most(points), since));
     let over_time = Scatter {
         title: format!(
             "{} over time: {}",
@@ -302,7 +321,7 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, kind: Kind, begin: u64
         ),
         x: time(),
         y: latency(),
-        series: points.collect(),
+        series: clouds.collect(),
     };
     let mut plots =
         vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];

@@ -187,6 +187,25 @@ impl Timeline {
         self.count <= POINTS as u64
     }
 
+    /// The points to draw, in order of time: at most so many, or two if that is more. Of more,
+    /// the fastest and the slowest of each part of the time.
+    pub(crate) fn at_most(&self, limit: usize) -> Vec<Point> {
+        let points = self.points();
+        if points.len() <= limit {
+            return points;
+        }
+        let parts = points.chunks(points.len().div_ceil((limit / 2).max(1)));
+        let ends = |part: &[Point]| {
+            let fastest = part.iter().min_by_key(|point| point.latency).copied();
+            let slowest = part.iter().max_by_key(|point| point.latency).copied();
+            let mut ends: Vec<_> = fastest.into_iter().chain(slowest).collect();
+            ends.sort_unstable();
+            ends.dedup();
+            ends
+        };
+        parts.flat_map(ends).collect()
+    }
+
     /// The points to draw, in order of time.
     pub(crate) fn points(&self) -> Vec<Point> {
         let mut points = if self.is_complete() {
@@ -282,6 +301,12 @@ mod tests {
             };
             prop_assert_eq!(range(&points), range(&all));
             prop_assert!(points.iter().all(|point| all.contains(point)));
+            for limit in [0, 7, 300] {
+                let few = timeline.at_most(limit);
+                prop_assert!(few.len() <= limit.max(2) || few.len() == points.len().min(limit));
+                prop_assert_eq!(range(&few), range(&all));
+                prop_assert!(few.windows(2).all(|pair| pair[0] <= pair[1]));
+            }
         }
     }
 

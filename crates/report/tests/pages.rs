@@ -74,14 +74,33 @@ fn record(index: u64) -> IoRecord {
     }
 }
 
+/// The same on several drives, of each operation that transfers or discards.
+fn mixed(index: u64) -> IoRecord {
+    let operations = [
+        Operation::Read,
+        Operation::Write,
+        Operation::Flush,
+        Operation::Discard,
+        Operation::WriteZeroes,
+    ];
+    let operation = operations[(index % 5) as usize];
+    IoRecord { drive: (index % 7 % 4) as u16, operation, ..record(index) }
+}
+
 /// The results of a run of `ios` I/Os.
 fn run(ios: u64) -> tempfile::TempDir {
+    run_of(ios, 1, record)
+}
+
+/// The same on several drives.
+fn run_of(ios: u64, drives: usize, record: fn(u64) -> IoRecord) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = str::to_owned;
     let parameters = Value::Null;
     let (name, model) = (text("fast"), text("some-ssd"));
     let drive = Drive { name, model, parameters, interface: text("nvme"), medium: text("ram") };
-    let mut recorder = Recorder::create(folder.path(), vec![drive]).unwrap();
+    let drives = vec![drive; drives];
+    let mut recorder = Recorder::create(folder.path(), drives).unwrap();
     let mut batch = Vec::new();
     for index in 0..ios {
         batch.push(record(index));
@@ -153,10 +172,14 @@ fn pages_are_light_or_dark_as_the_reader_likes() {
 /// Without a browser: what the page holds for one, and how large it is.
 #[test]
 fn a_million_ios_make_a_page_of_less_than_two_megabytes() {
-    let folder = run(1_000_000);
+    for (drives, record) in [(1, record as fn(u64) -> IoRecord), (4, mixed)] {
+        let folder = run_of(1_000_000, drives, record);
+        let length = std::fs::metadata(folder.path().join(REPORT_FILE)).unwrap().len();
+        println!("{drives} drives: {length} bytes");
+        assert!(length < 2_000_000, "{drives} drives: {length} bytes");
+    }
+    let folder = run(1000);
     let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
-    println!("{} bytes", page.len());
-    assert!(page.len() < 2_000_000, "{} bytes", page.len());
     // Nothing is fetched.
     let fetched = ["src=", "href=", "@import", "url(http", "//cdn"];
     assert!(fetched.iter().all(|word| !page.contains(word)));

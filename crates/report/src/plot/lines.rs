@@ -4,8 +4,8 @@ use super::axis::Axis;
 use super::canvas::{number, Canvas, Key, Kind};
 use super::{Markup, Stroke, COLOURS};
 
-/// Points up to which a line shows their figures when pointed at.
-const MARKED: usize = 200;
+/// Points of all lines up to which each shows its figures without a script.
+const MARKED: usize = 400;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +62,7 @@ impl Lines {
             }
             let class = format!("stroke c{}{}", line.colour % COLOURS, line.stroke.class());
             canvas.series(&class, index, Kind::Line, &finite, "", &data);
-            if finite.len() > MARKED {
+            if all().count() > MARKED {
                 continue;
             }
             for (place, &(across, up)) in places.into_iter().zip(&finite) {

@@ -4,8 +4,8 @@ use super::axis::{Axis, Quantity};
 use super::canvas::{exact, number, Canvas, Key, Kind};
 use super::{Markup, COLOURS};
 
-/// Points that show their figures when pointed at, per series: the highest.
-const MARKED: usize = 150;
+/// Points of all series that show their figures without a script: the highest of each.
+const MARKED: usize = 300;
 
 /// One set of points.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +95,7 @@ impl Scatter {
             let details = series.described(&kept);
             canvas.series(&class, index, Kind::Dots, &finite, &details, &data);
             finite.sort_by(|a, b| b.1.total_cmp(&a.1));
-            for &(across, up) in finite.iter().take(MARKED) {
+            for &(across, up) in finite.iter().take(MARKED / self.series.len()) {
                 let (when, what) = (self.x.quantity.show(across), self.y.quantity.show(up));
                 let text = format!("{}: {what} at {when}", series.name);
                 let place = (canvas.x(x.place(across)), canvas.y(y.place(up)));
