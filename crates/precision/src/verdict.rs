@@ -1,6 +1,7 @@
 //! What follows for an experiment from what was measured.
 
 use serde::Serialize;
+use stasis_experiment::MachineSpec;
 use stasis_report::{units, Column, Table};
 
 use crate::clock::Clocks;
@@ -42,7 +43,10 @@ impl Verdict {
         loaded: Option<&Precision>,
         clocks: Option<&Clocks>,
     ) -> Self {
-        if let Some(clocks) = clocks.filter(|clocks| clocks.backwards > 0) {
+        // On several threads of the host each processor's clock is its own, less than a quantum
+        // from the others' (docs/explanation/processors.md).
+        let quantum = MachineSpec::default().quantum;
+        if let Some(clocks) = clocks.filter(|clocks| clocks.worst_ns >= quantum) {
             return Self::Unusable {
                 text: format!(
                     "clocks of the guest's processors went back {} times, by {} at most: \
@@ -59,7 +63,7 @@ impl Verdict {
         let all_exact = [Some(quiet), loaded].iter().all(|precision| {
             precision.is_some_and(|precision| precision.delivered.iter().all(Delivered::exact))
         });
-        if all_exact && clocks.is_some() {
+        if all_exact && clocks.is_some_and(|clocks| clocks.backwards == 0) {
             let text = "every I/O is delivered at its target to the nanosecond, whatever else \
                         the host does"
                 .to_owned();
@@ -90,8 +94,14 @@ impl Verdict {
             (Some(_), None) => "; while the host is busy, none: keep it idle during a run".into(),
             (None, None) => "; a busy host was not measured".into(),
         });
-        if clocks.is_none() {
-            text.push_str(". Clocks of several processors were not compared");
+        match clocks {
+            None => text.push_str(". Clocks of several processors were not compared"),
+            Some(Clocks { backwards: 0, .. }) => {}
+            Some(Clocks { worst_ns, .. }) => text.push_str(&format!(
+                ". Clocks of several processors differ by up to {}, less than a quantum: \
+                 set `threads = 1` where programs compare them",
+                units::duration(*worst_ns as f64)
+            )),
         }
         Self::Good { text, quiet_from_ns, loaded_from_ns }
     }
@@ -236,7 +246,14 @@ mod tests {
     }
 
     fn clocks(backwards: u64) -> Clocks {
-        Clocks { processors: 4, reads: 1000, backwards, worst_ns: 17 * backwards }
+        Clocks { processors: 4, reads: 100_000, backwards, worst_ns: 17 * backwards }
+    }
+
+    #[test]
+    fn clocks_less_than_a_quantum_apart_are_told() {
+        let verdict = Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(1000)));
+        assert!(matches!(verdict, Verdict::Good { .. }), "{verdict:?}");
+        assert!(verdict.text().contains("differ by up to 17 µs"), "{verdict:?}");
     }
 
     #[test]
@@ -273,7 +290,7 @@ mod tests {
     fn late_drives_and_clocks_that_go_back_are_not_to_be_trusted() {
         for verdict in [
             Verdict::of(Some(&late(20_000)), Some(&late(0)), Some(&clocks(0))),
-            Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(1))),
+            Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(2000))),
             Verdict::of(None, Some(&late(0)), Some(&clocks(0))),
         ] {
             assert!(!verdict.is_usable(), "{verdict:?}");
