@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use crate::message::{kind, take_u32};
-use crate::{Job, Refusal, Stream, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
+use crate::{Job, Refusal, Stream, Typed, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
 
 /// What carries the channel: the mailbox and the doorbell as the guest sees
 /// them.
@@ -154,6 +154,16 @@ impl<T: Transport> Client<T> {
             self.call(kind::OUTPUT, 4 + length)?;
         }
         Ok(length)
+    }
+
+    /// What came from the terminal that the command runs on.
+    ///
+    /// # Errors
+    /// The machine refuses, or its answer makes no sense.
+    pub fn typed(&mut self) -> Result<Typed, ClientError> {
+        let kind = kind::TYPED;
+        let typed = Typed::decode(self.call(kind, 0)?);
+        typed.ok_or_else(|| ClientError::Malformed { kind, cause: "it is too short".into() })
     }
 
     /// The command has ended with `status`.

@@ -184,6 +184,7 @@ impl Host {
             | Request::HelpPage { .. }
             | Request::Help { .. }
             | Request::Output { .. }
+            | Request::Typed
             | Request::Log { .. } => {}
         }
         Ok(request)
@@ -220,7 +221,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::COMMAND).contains(&kind) {
+        if !(kind::HELLO..=kind::TYPED).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -248,7 +249,9 @@ impl Host {
             Request::Command | Request::ReadInput { .. } | Request::Ready | Request::Started => {
                 self.phase == Phase::Preparing
             }
-            Request::Output { .. } | Request::Exited { .. } => self.phase == Phase::Running,
+            Request::Output { .. } | Request::Typed | Request::Exited { .. } => {
+                self.phase == Phase::Running
+            }
             Request::NotStarted { .. } => matches!(self.phase, Phase::Preparing | Phase::Running),
             Request::Results { .. } => self.phase == Phase::Collecting && !self.results_ended,
             Request::Log { .. } => self.phase != Phase::Finished,
@@ -283,6 +286,7 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
         kind::READY if payload.is_empty() => Request::Ready,
         kind::COMMAND if payload.is_empty() => Request::Command,
         kind::STARTED if payload.is_empty() => Request::Started,
+        kind::TYPED if payload.is_empty() => Request::Typed,
         kind::OUTPUT => {
             let (stream, bytes) = take_u32(payload)?;
             let stream =

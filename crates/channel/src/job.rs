@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::WindowSize;
+
 /// The answer to a guest's greeting, as JSON: one command and the surroundings
 /// it runs in.
 ///
@@ -34,6 +36,9 @@ pub struct Job {
     /// removed as the command starts.
     #[serde(default)]
     pub stdin: Option<String>,
+    /// Whether the command runs on a terminal of this size, with a session of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<WindowSize>,
     /// Seed of the guest kernel's random number generator.
     #[serde(default)]
     pub seed: u64,
@@ -93,6 +98,7 @@ impl Job {
             realtime_ns: 0,
             has_input: false,
             stdin: None,
+            terminal: None,
             seed: 0,
             vcpus: 0,
             drives: Vec::new(),

@@ -15,11 +15,13 @@ pub mod help;
 mod host;
 mod job;
 mod message;
+mod terminal;
 
 pub use client::{Client, ClientError, InputReader, ResultsWriter, Transport};
 pub use host::{Host, Mailbox, ProtocolError};
 pub use job::Job;
 pub use message::{Refusal, Request, Response, Stream};
+pub use terminal::{Keyboard, SharedKeyboard, Typed, WindowSize, TYPED_MAX};
 
 /// Version of the protocol; also the PCI revision of the device.
 pub const VERSION: u32 = 2;

@@ -17,6 +17,7 @@ pub(crate) mod kind {
     pub const HELP_PAGE: u32 = 11;
     pub const HELP: u32 = 12;
     pub const COMMAND: u32 = 13;
+    pub const TYPED: u32 = 14;
 }
 
 /// Where the command wrote a piece of its output.
@@ -66,6 +67,9 @@ pub enum Request<'a> {
         /// What.
         bytes: &'a [u8],
     },
+    /// What came from the terminal that the command runs on. Answer: [`Response::Bytes`], a
+    /// [`crate::Typed`].
+    Typed,
     /// The command has ended. Status as a shell gives it: the exit code, or
     /// 128 + the signal's number.
     Exited {

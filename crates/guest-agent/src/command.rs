@@ -32,6 +32,9 @@ const CAP_SYS_BOOT: libc::c_ulong = 22;
 
 /// Runs the job's command to its end and tells the machine about it.
 pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+    if let Some(window) = job.terminal {
+        return crate::terminal::run(client, job, window);
+    }
     let mut command = match assemble(job) {
         Ok(command) => command,
         Err((status, message)) => return Ok(client.not_started(status, &message)?),
@@ -133,7 +136,7 @@ pub(crate) fn kill_the_rest() -> bool {
 
 /// Finds the program and puts its surroundings together; on failure the
 /// status a shell would give, and why.
-fn assemble(job: &Job) -> Result<Command, (u8, String)> {
+pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
     let [name, arguments @ ..] = job.command.as_slice() else {
         return Err((127, "there is no command to run".into()));
     };
@@ -209,7 +212,7 @@ fn missing(name: &str) -> String {
     format!("{name}: command not found in the guest")
 }
 
-fn not_executable(name: &str, error: &io::Error) -> (u8, String) {
+pub(crate) fn not_executable(name: &str, error: &io::Error) -> (u8, String) {
     match error.kind() {
         io::ErrorKind::NotFound => {
             (127, format!("{name}: cannot start: its interpreter is missing in the guest"))
@@ -219,7 +222,7 @@ fn not_executable(name: &str, error: &io::Error) -> (u8, String) {
 }
 
 /// A descriptor that becomes readable when a child ends.
-fn child_signals() -> Result<SignalFd, AgentError> {
+pub(crate) fn child_signals() -> Result<SignalFd, AgentError> {
     let error = |e: Errno| AgentError::new("watch", "child processes", e);
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGCHLD);
@@ -251,7 +254,7 @@ fn wait(
 
 /// Takes in every child that has ended; the command's status if it was among
 /// them.
-fn reap(orphans: &SignalFd, command: Pid) -> Option<u8> {
+pub(crate) fn reap(orphans: &SignalFd, command: Pid) -> Option<u8> {
     while let Ok(Some(_)) = orphans.read_signal() {}
     let mut status = None;
     loop {

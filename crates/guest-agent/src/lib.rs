@@ -18,6 +18,7 @@ mod kernel;
 mod port;
 mod results;
 mod root;
+mod terminal;
 mod udev;
 mod wait;
 

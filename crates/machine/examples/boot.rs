@@ -44,6 +44,7 @@ fn main() {
         initramfs: &initramfs,
         root_length: 0,
         fill_root: &mut |_| Ok(()),
+        keyboard: None,
         quantum: 20_000,
         threads: 1,
         virtual_limit: None,

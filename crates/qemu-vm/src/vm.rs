@@ -198,6 +198,8 @@ impl Vm {
                     deadline = Instant::now() + patience;
                     Response::Done
                 }
+                // No command runs on a terminal here.
+                Request::Typed => Response::Refused(stasis_channel::Refusal::Failed),
                 Request::Log { text } => {
                     outcome.message += &text;
                     Response::Done

@@ -58,6 +58,10 @@ impl Inputs for Items<'_> {
         Ok(self.0.read_input(name, 0, into)?)
     }
 
+    fn keyboard(&mut self) -> Option<Box<dyn stasis_channel::Keyboard>> {
+        Some(self.0.keyboard())
+    }
+
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
         Box::new(|| {
             let mut later = Later::take()?;

@@ -31,6 +31,7 @@
 // What is used only where guests run.
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 
+mod attended;
 mod controller;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod drives;
@@ -55,6 +56,7 @@ mod run;
 mod sharing;
 pub mod software_host;
 
+pub use attended::Attended;
 pub use event::{Event, Observer};
 pub use plan::drive_seed;
 pub use prepare::parameters;

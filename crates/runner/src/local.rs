@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, Context, Result};
-use stasis_channel::Job;
+use stasis_channel::{Job, Keyboard};
 use stasis_crash::Stream;
 use stasis_experiment::CpuSpeed;
 use stasis_guest_image::Guest;
@@ -29,6 +29,8 @@ pub trait Inputs {
     fn length(&self, name: &str) -> Option<u64>;
     /// Fills `into` from the file's start.
     fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
+    /// Who types where a command runs on a terminal.
+    fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
     /// What gets the machines' commands, once the first of them asks for its own.
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send>;
 }
@@ -65,16 +67,18 @@ pub struct Files {
     vmlinux: PathBuf,
     initramfs: PathBuf,
     root: PathBuf,
+    keyboard: Option<Box<dyn Keyboard>>,
     commands: Commands,
 }
 
 impl Files {
     /// The guest's files, and what runs in the guests.
-    pub fn new(guest: &Guest, commands: Commands) -> Self {
+    pub fn new(guest: &Guest, commands: Commands, keyboard: Option<Box<dyn Keyboard>>) -> Self {
         Self {
             vmlinux: guest.vmlinux.clone(),
             initramfs: guest.initramfs.clone(),
             root: guest.root.clone(),
+            keyboard,
             commands,
         }
     }
@@ -98,6 +102,10 @@ impl Inputs for Files {
         let path = self.path(name).with_context(|| format!("there is no input {name}"))?;
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         file.read_exact_at(into, 0).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    fn keyboard(&mut self) -> Option<Box<dyn Keyboard>> {
+        self.keyboard.take()
     }
 
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
@@ -126,6 +134,7 @@ pub fn run(
     let source = Arc::new(Mutex::new(source));
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
+    let keyboard = inputs.keyboard();
     let stream = plan.record.then(Stream::default);
     let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };
@@ -178,6 +187,7 @@ pub fn run(
             fill_root: &mut |into| inputs.read(input::ROOT, into).map_err(std::io::Error::other),
             quantum,
             threads,
+            keyboard,
             virtual_limit: plan.virtual_limit,
             stop,
         },

@@ -15,6 +15,7 @@ use stasis_guest_image::Guest;
 use stasis_media::{Medium, MediumSpec};
 use stasis_models::ModelSpec;
 
+use crate::attended::Attended;
 use crate::engine::RunError;
 use crate::event::Tell;
 use crate::media::{absolute, check_order, Held, Owners};
@@ -42,6 +43,8 @@ pub struct Setting<'a> {
     pub input: &'a [u8],
     /// Where it runs; not `auto`.
     pub engine: Engine,
+    /// The terminal that the command runs on, if it does.
+    pub terminal: Option<&'a Attended>,
     /// Whether and where the drives are recorded.
     pub recording: Option<&'a Recording>,
     /// Who hears of what is odd about them.
@@ -68,6 +71,9 @@ impl<'a> Setting<'a> {
         let experiment = self.experiment;
         if self.recording.is_some() && !experiment.machine.several().is_empty() {
             bail!("power cuts are for one machine: give it a table [machine] of its own");
+        }
+        if self.terminal.is_some() && !experiment.machine.several().is_empty() {
+            bail!("a terminal is for one machine: give it a table [machine] of its own");
         }
         if self.engine == Engine::Exact && experiment.machine.threads.is_some_and(|count| count > 1)
         {
@@ -160,6 +166,10 @@ impl<'a> Setting<'a> {
         job.has_input = !self.input.is_empty();
         job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
         job.seed = experiment.seed;
+        if let Some(terminal) = self.terminal {
+            job.terminal = Some(terminal.window);
+            job.environment.insert("TERM".into(), terminal.kind.clone());
+        }
         job.vcpus = spec.vcpus;
         job.drives = device_names(drives.iter().map(|drive| drive.interface));
         job.together = !experiment.machine.several().is_empty();
@@ -376,7 +386,8 @@ fn on_kvm(
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     let commands = local::Commands { jobs, files: setting.input.to_vec() };
-    let mut files = local::Files::new(setting.guest, commands);
+    let keyboard = setting.terminal.map(|terminal| terminal.local());
+    let mut files = local::Files::new(setting.guest, commands, keyboard);
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), look: None, wall_limit };
     let outcome = local::run(plan, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;

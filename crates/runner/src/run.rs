@@ -16,6 +16,7 @@ use stasis_guest_image::Guest;
 use stasis_report::{Ios, Recorder, ResultsFolder, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
 
+use crate::attended::Attended;
 use crate::engine::{self, RunError};
 use crate::event::{Observer, Tell};
 use crate::prepare::{look_at_drives, Setting};
@@ -35,6 +36,7 @@ pub struct Runner<'a> {
     ios: Ios,
     keeps_output: bool,
     recording: Option<&'a Recording>,
+    terminal: Option<&'a Attended>,
 }
 
 /// A run that has ended, one way or another.
@@ -63,6 +65,7 @@ impl<'a> Runner<'a> {
             ios: Ios::Csv,
             keeps_output: false,
             recording: None,
+            terminal: None,
         }
     }
 
@@ -91,6 +94,12 @@ impl<'a> Runner<'a> {
         Self { recording: Some(recording), ..self }
     }
 
+    /// The command runs on this terminal, and virtual time is no faster than the wall clock
+    /// while it only waits for a person.
+    pub fn terminal(self, terminal: &'a Attended) -> Self {
+        Self { terminal: Some(terminal), ..self }
+    }
+
     /// Runs it to its end.
     ///
     /// # Errors
@@ -111,6 +120,7 @@ impl<'a> Runner<'a> {
             guest: &guest,
             input: &input,
             engine,
+            terminal: self.terminal,
             recording: self.recording,
             tell: &tell,
         };

@@ -152,7 +152,8 @@ pub fn run(
             .context("cannot write the job")?,
         later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
     };
-    let control = Control { stop: Arc::clone(stop), wall_limit };
+    let keyboard = setting.terminal.map(|terminal| Arc::clone(&terminal.keyboard));
+    let control = Control { stop: Arc::clone(stop), wall_limit, keyboard };
     let tell = relay.tell();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // Who cannot hear of a step cannot hear of what follows, and ends the run then.

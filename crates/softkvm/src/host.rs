@@ -2,6 +2,7 @@
 
 use crate::executable::check_static;
 use crate::Error;
+use stasis_channel::SharedKeyboard;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -173,6 +174,8 @@ pub struct Control {
     pub stop: Arc<AtomicBool>,
     /// Longest wall-clock time of the job, from the moment it was handed over.
     pub wall_limit: Option<Duration>,
+    /// The terminal of the person who watches the job, if it asks for one.
+    pub keyboard: Option<SharedKeyboard>,
 }
 
 #[cfg(test)]

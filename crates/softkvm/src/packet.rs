@@ -6,7 +6,9 @@
 //! saved (a *place* packet: kind 2, physical address in 8 bytes, length in 4);
 //! then only their length goes out (a *bulk* packet: kind 1, length in 4
 //! bytes), and the outer side takes them from QEMU's memory. A *pause* packet (kind
-//! 3) says that the machine is about to pause, to be kept. Numbers are little endian.
+//! 3) says that the machine is about to pause, to be kept. A *wait* packet (kind 4, nanoseconds in 8 bytes) asks
+//! what was typed at the terminal, and waits so long for it at most: the outer side writes the answer into the
+//! buffer, its length in 4 bytes first. Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -27,6 +29,7 @@ pub(crate) const HANDSHAKE: usize = 64;
 const SHORT_HEAD: usize = 3;
 const BULK_HEAD: usize = 5;
 const PLACE_HEAD: usize = 13;
+const WAIT_HEAD: usize = 9;
 
 /// What the outer side has to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +42,19 @@ pub(crate) enum Packet {
     Place { address: u64, length: usize },
     /// The machine pauses.
     Pause,
+    /// The inner side waits for what is typed, at most so long (ns).
+    Wait { limit: u64 },
 }
 
 /// A pause packet.
 pub(crate) const PAUSE: [u8; 1] = [3];
+
+/// A wait packet.
+pub(crate) fn wait(limit: u64) -> [u8; WAIT_HEAD] {
+    let mut packet = [4; WAIT_HEAD];
+    packet[1..].copy_from_slice(&limit.to_le_bytes());
+    packet
+}
 
 /// The head of a short packet.
 pub(crate) fn short_head(length: usize) -> [u8; SHORT_HEAD] {
@@ -109,6 +121,12 @@ impl Packets {
                 self.buffer.drain(..1);
                 Ok(Some(Packet::Pause))
             }
+            Some(4) => {
+                let Some(head) = self.buffer.first_chunk::<WAIT_HEAD>() else { return Ok(None) };
+                let limit = number(&head[1..]);
+                self.buffer.drain(..WAIT_HEAD);
+                Ok(Some(Packet::Wait { limit }))
+            }
             Some(other) => Err(*other),
         }
     }
@@ -131,6 +149,7 @@ mod tests {
                     prop::collection::vec(any::<u8>(), 0..50).prop_map(Packet::Short),
                     (0..=BULK).prop_map(|length| Packet::Bulk { length }),
                     Just(Packet::Pause),
+                    any::<u64>().prop_map(|limit| Packet::Wait { limit }),
                     (any::<u64>(), 0..=BULK)
                         .prop_map(|(address, length)| Packet::Place { address, length }),
                 ],
@@ -147,6 +166,7 @@ mod tests {
                     }
                     Packet::Bulk { length } => stream.extend_from_slice(&bulk(*length)),
                     Packet::Pause => stream.extend_from_slice(&PAUSE),
+                    Packet::Wait { limit } => stream.extend_from_slice(&wait(*limit)),
                     Packet::Place { address, length } => {
                         stream.extend_from_slice(&place(*address, *length))
                     }

@@ -285,9 +285,9 @@ impl Qemu {
         Error::Died { status, detail: self.detail() }
     }
 
-    /// QEMU's memory (proc(5), /proc/pid/mem): a parent may read its child's.
+    /// QEMU's memory (proc(5), /proc/pid/mem): a parent may read and write its child's.
     pub(crate) fn memory(&self) -> std::io::Result<File> {
-        File::open(format!("/proc/{}/mem", self.process.id()))
+        File::options().read(true).write(true).open(format!("/proc/{}/mem", self.process.id()))
     }
 
     /// The end of the log, for a message.

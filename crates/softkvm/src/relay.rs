@@ -3,12 +3,14 @@
 use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
 use crate::snapshot::Machine;
 use crate::{items, Control, Error};
+use stasis_channel::Typed;
 use stasis_qemu_vm::fd::readable;
 use stasis_run_events::{Decoder, EventSink, FrameError, RunEvent};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// How long the inner side may take to end after it was asked to.
@@ -52,6 +54,28 @@ pub(crate) fn relay(
         // It was not asked to.
         Sent::Pause => Err(Error::NotKept),
     })
+}
+
+/// Has the inner side, which waits, go on with what was typed.
+fn answer(machine: &mut Machine, control: &Control, limit: u64) -> Result<(), Error> {
+    let failed = |source| Error::System { what: "read the terminal", source };
+    let typed = match &control.keyboard {
+        Some(keyboard) => {
+            let mut keyboard = keyboard.lock().unwrap_or_else(PoisonError::into_inner);
+            keyboard.read(limit).map_err(failed)?
+        }
+        None => Typed::default(),
+    };
+    let mut bytes = vec![0; 4];
+    typed.encode(&mut bytes);
+    bytes.truncate(BULK);
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    machine
+        .memory
+        .write_all_at(&bytes, machine.buffer)
+        .and_then(|()| machine.qemu.handshake.read_exact(&mut [0; HANDSHAKE]))
+        .map_err(Error::system("answer the software host"))
 }
 
 /// Calls `take` with what the inner side sends, until that says that it is enough.
@@ -98,6 +122,10 @@ pub(crate) fn pump(
                         Sent::Place(address)
                     }
                     Packet::Pause => Sent::Pause,
+                    Packet::Wait { limit } => {
+                        answer(machine, control, limit)?;
+                        continue;
+                    }
                 };
                 if take(sent)? {
                     return Ok(());

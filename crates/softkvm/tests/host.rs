@@ -315,7 +315,7 @@ fn ends(cache: &Path) {
 
 fn stops(cache: &Path) {
     let ask = |job: &str, limit: Option<Duration>| {
-        let control = Control { stop: Arc::default(), wall_limit: limit };
+        let control = Control { stop: Arc::default(), wall_limit: limit, ..Control::default() };
         let mut events = Collector::default();
         if limit.is_none() {
             // The first output is at once the request to stop.
@@ -399,7 +399,11 @@ fn dies(cache: &Path) {
 fn exact(cache: &Path) {
     takes_inputs(in_exact(cache));
     takes_drives(in_exact(cache));
-    let control = Control { stop: Arc::default(), wall_limit: Some(Duration::from_secs(1)) };
+    let control = Control {
+        stop: Arc::default(),
+        wall_limit: Some(Duration::from_secs(1)),
+        ..Control::default()
+    };
     let mut events = Collector::default();
     run(&in_exact(cache), &Job::new(b"wait"), &mut events, &control, &mut |_, _| {}).unwrap();
     assert_eq!(events.output, "waiting\nSome(WallLimit)\n");

@@ -32,6 +32,8 @@ struct Cli {
 enum Command {
     /// Run a command in a guest on modelled drives
     Run(Box<RunArguments>),
+    /// Open a terminal in a guest on modelled drives
+    Shell(Box<ShellArguments>),
     /// Cut the power of a run's drives many times, and look at what is left
     CrashTest(commands::crash_test::Arguments),
     /// Drive a model without a guest, with a fio job file's load or a trace
@@ -309,6 +311,67 @@ pub struct RunArguments {
     pub command: Vec<String>,
 }
 
+/// What `stasis shell` opens a terminal in. Words win over the experiment's file.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The terminal is this one: its size, Ctrl-C and Ctrl-Z are the guest's. While the guest only waits
+for you, its time passes as the wall clock's; what it computes takes the virtual time that it takes
+in `stasis run`, so under the engine exact a busy guest is slow to look at. exit or Ctrl-D ends it.
+Ctrl-] three times ends a guest that hangs.
+
+Examples:
+  stasis shell
+  stasis shell --drive model=samsung-980-pro,medium=ram:1GiB
+  stasis shell experiment.toml
+  stasis shell --root image.tar -- /bin/ash -l
+
+Exit status: that of the shell; 124 if a time limit was reached, 125 if the machine failed, 126 or
+127 if the shell could not be started, 130 if it was stopped."
+)]
+pub struct ShellArguments {
+    /// An experiment file; its command is left out
+    #[arg(value_name = "EXPERIMENT.toml")]
+    pub experiment: Option<PathBuf>,
+    /// Add a drive: what it is like and where its bytes live
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    pub drive: Vec<String>,
+    /// Processors, 1 to 64 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub vcpus: Option<u32>,
+    /// Memory of the guest [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Seed of everything random [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Folder for the results [default: none are kept]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<Engine>,
+    /// Copy a file or folder into the guest's /root, or to DESTINATION
+    #[arg(long = "file", value_name = "SOURCE[:DESTINATION]")]
+    pub files: Vec<String>,
+    /// Debian packages that the guest has beside the usual ones
+    #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
+    pub packages: Vec<String>,
+    /// Package of the guest's kernel; or, with `/`, `./` or `~/` in front, your own: an image, a
+    /// build folder, a package's file
+    #[arg(long, value_name = "PACKAGE|PATH")]
+    pub kernel: Option<String>,
+    /// Root file system of the guest in place of Debian packages: a folder, a tar archive, a
+    /// container image's archive, a disk image, or host
+    #[arg(long, value_name = "PATH|host")]
+    pub root: Option<String>,
+    /// Show what the guest's kernel says
+    #[arg(long)]
+    pub console: bool,
+    /// What to run in place of a login shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
 /// Does what the command line says.
 pub fn main() -> Result<ExitCode> {
     let Cli { command, quiet } = Cli::parse();
@@ -317,6 +380,7 @@ pub fn main() -> Result<ExitCode> {
     }
     match command {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
+        Command::Shell(arguments) => commands::guest_shell::main(*arguments, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => stasis_simulation::main(&arguments, quiet),
         Command::Sweep(arguments) => commands::sweep::main(&arguments),

@@ -5,7 +5,9 @@
 //! - There is one line of progress, whoever shows it, and nothing of it stays.
 //! - What is printed for a reader that has seen enough, such as `head`, is no error.
 //! - After [`progress::quiet`] there is no progress.
+//! - A terminal that was given to a guest is as it was before when the program ends, however it does, unless it is killed.
 
+mod interactive;
 pub mod progress;
 mod run;
 mod signals;
@@ -15,6 +17,7 @@ use std::io::{self, ErrorKind, Write};
 use anyhow::{Context, Result};
 use stasis_guest_image::{Guest, Recipe};
 
+pub use interactive::Interactive;
 use progress::Steps;
 pub use run::Terminal;
 pub use signals::{signals, stop_on_signals};

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use stasis_channel::{Host, Job, Mailbox, Refusal, Request, Response, Stream, MAILBOX_SIZE};
+use stasis_channel::{Host, Job, Mailbox, Refusal, Request, Response, Stream, Typed, MAILBOX_SIZE};
 use stasis_run_events::{EventSink, RunEvent};
 
 use crate::error::Error;
@@ -97,6 +97,11 @@ impl ChannelDevice {
         &self.mailbox
     }
 
+    /// Whether its command runs on a terminal.
+    pub fn has_terminal(&self) -> bool {
+        self.job.terminal.is_some()
+    }
+
     /// How many requests were refused.
     pub fn refused(&self) -> u64 {
         self.refused
@@ -104,7 +109,7 @@ impl ChannelDevice {
 
     /// The guest rang: answers its request. `ready`: the other machines could
     /// begin with their commands. `is_memory`: whether the page at an address
-    /// is the guest's memory.
+    /// is the guest's memory. `typed`: what came from the terminal.
     ///
     /// # Errors
     /// The event stream's ([`Error::EventSink`]), and those of what is read for the guest ([`Error::Input`]).
@@ -113,6 +118,7 @@ impl ChannelDevice {
         events: &mut dyn EventSink,
         ready: bool,
         is_memory: impl Fn(u64) -> bool,
+        typed: &mut dyn FnMut() -> std::io::Result<Typed>,
     ) -> Result<Told, Error> {
         let mut say = |event| events.event(event).map_err(Error::EventSink);
         let mut mailbox = MailboxMemory(&self.mailbox);
@@ -167,6 +173,12 @@ impl ChannelDevice {
                     if known { Response::Done } else { Response::Refused(Refusal::Failed) };
                 Host::respond(&mut mailbox, answer);
                 return Ok(if known { Told::HelpPage(address) } else { Told::Nothing });
+            }
+            Request::Typed => {
+                self.buffer.clear();
+                typed().map_err(Error::Input)?.encode(&mut self.buffer);
+                Host::respond(&mut mailbox, Response::Bytes(&self.buffer));
+                return Ok(told);
             }
             Request::Help { on } => told = Told::Help(on),
             Request::Started => told = Told::Started,

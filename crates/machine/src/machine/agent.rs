@@ -25,22 +25,27 @@ impl Machine {
             address.is_multiple_of(help::PAGE as u64)
                 && memory.read(address, &mut [0; help::PAGE]).is_ok()
         };
-        Ok(match self.channel.doorbell(timeline.events, others == 0, is_memory)? {
-            Told::Nothing => After::Continue,
-            Told::Ready => {
-                self.prepare(timeline);
-                After::Continue
-            }
-            Told::HelpPage(address) => {
-                self.help_page = Some(address);
-                After::Continue
-            }
-            Told::Help(on) => {
-                self.help(timeline, on);
-                After::Continue
-            }
-            told => After::Told(told),
-        })
+        Ok(
+            match self
+                .channel
+                .doorbell(timeline.events, others == 0, is_memory, &mut || timeline.typing.take())?
+            {
+                Told::Nothing => After::Continue,
+                Told::Ready => {
+                    self.prepare(timeline);
+                    After::Continue
+                }
+                Told::HelpPage(address) => {
+                    self.help_page = Some(address);
+                    After::Continue
+                }
+                Told::Help(on) => {
+                    self.help(timeline, on);
+                    After::Continue
+                }
+                told => After::Told(told),
+            },
+        )
     }
 
     /// Looks into the page by which the guest asks for help.

@@ -10,6 +10,7 @@ use stasis_virtio::{NotifyPolicy, PciDevice};
 
 use super::config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
 use super::timeline::{Timeline, BATCH};
+use super::typing::Typing;
 use super::vm::{Machine, RewindState};
 use super::Run;
 use crate::boot::{self, Kernel};
@@ -113,6 +114,7 @@ impl<'j> Run<'j> {
             records: Vec::with_capacity(BATCH),
             recorded_bytes: 0,
             statistics: Statistics::new(born, processors.len()),
+            typing: Typing::new(config.keyboard),
         };
         let crew = match config.threads.min(processors.len()) {
             0 | 1 => None,

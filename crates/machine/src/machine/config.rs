@@ -84,6 +84,8 @@ pub struct Config<'a> {
     pub threads: usize,
     /// Most virtual time for the commands (ns).
     pub virtual_limit: Option<Nanos>,
+    /// Who types where a command runs on a terminal.
+    pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
     /// When the run is to end before its end.
     pub stop: Stop,
 }

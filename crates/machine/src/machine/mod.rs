@@ -11,6 +11,7 @@ mod outcome;
 mod round;
 mod slice;
 mod timeline;
+mod typing;
 mod vm;
 
 use std::sync::atomic::Ordering;
@@ -86,6 +87,7 @@ impl Run<'_> {
                 Turn::Later => None,
                 Turn::Idle => {
                     let Some(next) = self.next_event() else { return Ok(Ending::Hung) };
+                    self.attend(next)?;
                     self.idle_until(next);
                     None
                 }

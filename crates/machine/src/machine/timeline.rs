@@ -3,6 +3,7 @@
 
 use stasis_run_events::{EventSink, IoRecord, RunEvent};
 
+use super::typing::Typing;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::statistics::Statistics;
@@ -27,6 +28,8 @@ pub(super) struct Timeline<'j> {
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
     pub(super) statistics: Statistics,
+    /// Who sits at the terminal of a guest's command.
+    pub(super) typing: Typing,
 }
 
 impl Timeline<'_> {

@@ -61,6 +61,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         guest: &guest,
         input: &[],
         engine: Engine::Exact,
+        terminal: None,
         recording: None,
         tell: &tell,
     };

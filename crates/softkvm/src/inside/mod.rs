@@ -3,7 +3,7 @@
 //! Everything that crosses the boundary does so synchronously, within one
 //! instruction of the emulated processor: the event stream leaves through QEMU's
 //! debug console (long entries: see `packet.rs`), inputs arrive by fw_cfg's DMA. Only a stop, and passed
-//! drives, are asynchronous.
+//! drives, are asynchronous. What is typed at a terminal is asked for.
 
 mod boot;
 mod fwcfg;
@@ -16,6 +16,7 @@ use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, SAVE_ITEM};
 use crate::packet::PAUSE;
 use fwcfg::FwCfg;
 use output::Port;
+use stasis_channel::Keyboard;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use std::io;
 use std::path::PathBuf;
@@ -173,6 +174,11 @@ impl Inside {
     /// A second way to the events, for a caller that needs this value too.
     pub fn event_sink(&self) -> impl EventSink + Send + 'static {
         Port
+    }
+
+    /// The terminal of the person who watches from outside.
+    pub fn keyboard(&self) -> Box<dyn Keyboard> {
+        Box::new(output::Outside)
     }
 
     /// The block device of the passed drive `index`.

@@ -2,7 +2,8 @@
 
 use super::memory::{populate, PageMap};
 use super::port;
-use crate::packet::{bulk, place, short_head, BULK, SHORT};
+use crate::packet::{bulk, place, short_head, wait, BULK, SHORT};
+use stasis_channel::{Keyboard, Typed};
 use stasis_run_events::{encode, EventSink, RunEvent};
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -42,6 +43,27 @@ impl EventSink for Port {
             }
         }
         Ok(())
+    }
+}
+
+/// The terminal of the person who watches from outside.
+#[derive(Debug)]
+pub(super) struct Outside;
+
+impl Keyboard for Outside {
+    fn read(&mut self, limit: u64) -> io::Result<Typed> {
+        let Output { bulk: buffer, .. } =
+            &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the buffer there is no place for an answer.
+        let Some(memory) = buffer else { return Ok(Typed::default()) };
+        port::write_journal(&wait(limit));
+        port::shake_hands();
+        // SAFETY: within `memory`, which the outer side has written behind the compiler's back
+        // and does not write again before the next packet.
+        let byte = |at: usize| unsafe { std::ptr::read_volatile(&raw const memory[at]) };
+        let length = u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]) as usize;
+        let bytes: Vec<u8> = (4..memory.len().min(4 + length)).map(byte).collect();
+        Ok(Typed::decode(&bytes).unwrap_or_default())
     }
 }
 

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod export;
 pub mod function;
 pub mod guest;
+pub mod guest_shell;
 pub mod image;
 pub mod models;
 pub mod run;

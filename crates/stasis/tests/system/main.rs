@@ -18,6 +18,7 @@ mod readme;
 mod repeat;
 mod replay;
 mod root;
+mod shell;
 mod suite;
 mod support;
 mod tenants;

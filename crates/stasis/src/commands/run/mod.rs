@@ -47,7 +47,7 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
 
 /// Joins the words and the file; returns the folder that the experiment's
 /// relative paths start from.
-fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
+pub(super) fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     let (mut experiment, base) = match &arguments.experiment {
         Some(path) => {
             let base = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -1,0 +1,99 @@
+//! What a person at a terminal sends to a guest.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+
+/// Size of a terminal's window in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters of a line.
+    pub columns: u16,
+}
+
+impl Default for WindowSize {
+    /// As terminals have it that have no window.
+    fn default() -> Self {
+        Self { rows: 24, columns: 80 }
+    }
+}
+
+/// What has come from a terminal since it was asked last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Typed {
+    /// Size of its window now.
+    pub window: WindowSize,
+    /// Whether it is gone.
+    pub hung_up: bool,
+    /// What was typed.
+    pub bytes: Vec<u8>,
+}
+
+/// The most bytes that are taken at once: what is pasted comes in pieces.
+pub const TYPED_MAX: usize = 4096;
+/// Bytes before what was typed.
+const HEAD: usize = 5;
+
+impl Typed {
+    /// Appends its form on the wire: rows and columns (`u16` each), 1 if the terminal is gone
+    /// (`u8`), and what was typed.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.window.rows.to_le_bytes());
+        into.extend_from_slice(&self.window.columns.to_le_bytes());
+        into.push(u8::from(self.hung_up));
+        into.extend_from_slice(&self.bytes);
+    }
+
+    /// Reads that form; `None` if it is shorter than any.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, typed) = bytes.split_first_chunk::<HEAD>()?;
+        let [a, b, c, d, gone] = *head;
+        let window =
+            WindowSize { rows: u16::from_le_bytes([a, b]), columns: u16::from_le_bytes([c, d]) };
+        Some(Self { window, hung_up: gone != 0, bytes: typed.to_vec() })
+    }
+
+    /// Adds what came later.
+    pub fn add(&mut self, later: Self) {
+        self.window = later.window;
+        self.hung_up |= later.hung_up;
+        self.bytes.extend(later.bytes);
+    }
+}
+
+/// A terminal at which a person sits.
+pub trait Keyboard: Debug + Send {
+    /// What has come since the last call. Waits for something at most `limit` of the wall clock
+    /// (ns), and paces what calls it: one call after another, virtual time that passes by so
+    /// much does not pass faster than the wall clock.
+    ///
+    /// # Errors
+    /// If the terminal cannot be read.
+    fn read(&mut self, limit: u64) -> io::Result<Typed>;
+}
+
+/// One that several hold.
+pub type SharedKeyboard = Arc<Mutex<dyn Keyboard>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_survives_the_wire() {
+        let window = WindowSize { rows: 50, columns: 300 };
+        let first = Typed { window: WindowSize::default(), hung_up: false, bytes: b"ls".to_vec() };
+        let mut typed = Typed { window, hung_up: true, bytes: b"\x03\n".to_vec() };
+        let mut bytes = Vec::new();
+        typed.encode(&mut bytes);
+        assert_eq!(Typed::decode(&bytes).as_ref(), Some(&typed));
+        assert_eq!(Typed::decode(&bytes[..4]), None);
+        let mut all = first;
+        all.add(std::mem::take(&mut typed));
+        assert_eq!((all.window, all.hung_up, &all.bytes[..]), (window, true, &b"ls\x03\n"[..]));
+    }
+}

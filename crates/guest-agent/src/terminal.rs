@@ -1,0 +1,169 @@
+//! Runs a command on a terminal: a pseudo terminal in the guest, whose other end is the terminal
+//! of the person who watches the run.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, FcntlArg, OFlag};
+use nix::poll::{poll, PollFd, PollFlags};
+use nix::pty::{openpty, Winsize};
+use nix::sys::signal::{kill, Signal};
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
+use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
+
+use crate::command::{assemble, child_signals, not_executable, reap};
+use crate::AgentError;
+
+/// How often the machine is asked what was typed. It stands still meanwhile, so that a key is
+/// never late by more; each time costs a guest's processor some 20,000 instructions.
+const EVERY: Duration = Duration::from_millis(5);
+
+/// The guest's end of a pseudo terminal, which the agent holds.
+struct Pty {
+    master: OwnedFd,
+    window: WindowSize,
+    /// What was typed and has not been taken yet.
+    pending: Vec<u8>,
+    /// Whether anyone has the other end open.
+    open: bool,
+    hung_up: bool,
+}
+
+/// Runs the job's command on a terminal of this size to its end.
+pub(crate) fn run<T: Transport>(
+    client: &mut Client<T>,
+    job: &Job,
+    window: WindowSize,
+) -> Result<(), AgentError> {
+    let mut command = match assemble(job) {
+        Ok(command) => command,
+        Err((status, message)) => return Ok(client.not_started(status, &message)?),
+    };
+    let mut pty = Pty::attach(&mut command, window)?;
+    let orphans = child_signals()?;
+    client.started()?;
+    let spawned = command.spawn();
+    // The command's end of the terminal is now the command's alone.
+    drop(command);
+    let child = match spawned {
+        Ok(child) => Pid::from_raw(child.id() as i32),
+        Err(error) => {
+            let (status, message) = not_executable(&job.command[0], &error);
+            return Ok(client.not_started(status, &message)?);
+        }
+    };
+    let mut asked = Instant::now();
+    loop {
+        pty.wait(&orphans)?;
+        // Asked first, so that what was written before the end is taken below.
+        let status = reap(&orphans, child);
+        pty.relay(client)?;
+        if let Some(status) = status {
+            return Ok(client.exited(status)?);
+        }
+        if asked.elapsed() >= EVERY {
+            asked = Instant::now();
+            pty.take(client, child)?;
+        }
+    }
+}
+
+impl Pty {
+    /// Makes a terminal and has `command` begin on it, as the leader of its session.
+    fn attach(command: &mut Command, window: WindowSize) -> Result<Self, AgentError> {
+        let error = |e: Errno| AgentError::new("make", "a terminal", e);
+        let pty = openpty(Some(&size(window)), None).map_err(error)?;
+        let copy = || pty.slave.try_clone().map(Stdio::from);
+        let io = |e: std::io::Error| AgentError::new("make", "a terminal", e);
+        command.stdin(copy().map_err(io)?).stdout(copy().map_err(io)?).stderr(pty.slave);
+        // SAFETY: a system call only, on the standard input, which is the terminal by now; the
+        // session is new (`assemble`).
+        unsafe {
+            command.pre_exec(|| {
+                Errno::result(libc::ioctl(0, libc::TIOCSCTTY, 0)).map(drop).map_err(Into::into)
+            });
+        }
+        for argument in [
+            FcntlArg::F_SETFL(OFlag::O_NONBLOCK),
+            FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),
+        ] {
+            fcntl(&pty.master, argument).map_err(error)?;
+        }
+        Ok(Self { master: pty.master, window, pending: Vec::new(), open: true, hung_up: false })
+    }
+
+    /// Sleeps until the command has written or ended, or the machine is to be asked.
+    fn wait(&self, orphans: &SignalFd) -> Result<(), AgentError> {
+        let mut waiting = [
+            PollFd::new(orphans.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.master.as_fd(), PollFlags::POLLIN),
+        ];
+        let count = if self.open { 2 } else { 1 };
+        match poll(&mut waiting[..count], EVERY.as_millis() as u16) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(e) => Err(AgentError::new("wait for", "the terminal", e)),
+        }
+    }
+
+    /// Sends what the command has written.
+    fn relay<T: Transport>(&mut self, client: &mut Client<T>) -> Result<(), AgentError> {
+        /// So that a command that never stops writing is interrupted all the same.
+        const MOST: usize = 65_536;
+        let mut sent = 0;
+        while self.open && sent < MOST {
+            let length = client.output(Stream::Output, |space| {
+                match nix::unistd::read(&self.master, space) {
+                    Ok(length) => Ok(length),
+                    Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
+                    // Nobody has the terminal open any more.
+                    Err(Errno::EIO) => {
+                        self.open = false;
+                        Ok(0)
+                    }
+                    Err(e) => Err(e.into()),
+                }
+            })?;
+            if length == 0 {
+                break;
+            }
+            sent += length;
+        }
+        Ok(())
+    }
+
+    /// Takes what was typed, and the window's size.
+    fn take<T: Transport>(&mut self, client: &mut Client<T>, child: Pid) -> Result<(), AgentError> {
+        let typed = client.typed()?;
+        if typed.window != self.window {
+            self.window = typed.window;
+            // SAFETY: the ioctl reads a `Winsize`. The kernel tells the foreground processes.
+            let set = unsafe {
+                libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size(typed.window))
+            };
+            Errno::result(set)
+                .map_err(|e| AgentError::new("set the size of", "the terminal", e))?;
+        }
+        self.pending.extend(typed.bytes);
+        while !self.pending.is_empty() {
+            match nix::unistd::write(&self.master, &self.pending) {
+                Ok(length) => drop(self.pending.drain(..length)),
+                Err(Errno::EINTR) => {}
+                // Full, or closed: later, or never.
+                Err(_) => break,
+            }
+        }
+        if typed.hung_up && !self.hung_up {
+            self.hung_up = true;
+            let _ = kill(Pid::from_raw(-child.as_raw()), Signal::SIGHUP);
+        }
+        Ok(())
+    }
+}
+
+fn size(window: WindowSize) -> Winsize {
+    Winsize { ws_row: window.rows, ws_col: window.columns, ws_xpixel: 0, ws_ypixel: 0 }
+}

@@ -1,0 +1,35 @@
+//! A run at whose terminal a person sits.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+
+use stasis_channel::{Keyboard, SharedKeyboard, Typed, WindowSize};
+
+/// The terminal that a command runs on.
+#[derive(Debug, Clone)]
+pub struct Attended {
+    /// Where the person types.
+    pub keyboard: SharedKeyboard,
+    /// The window's size when the run begins.
+    pub window: WindowSize,
+    /// What kind of terminal it is: `TERM`.
+    pub kind: String,
+}
+
+impl Attended {
+    /// The keyboard for a machine in this process.
+    #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
+    pub(crate) fn local(&self) -> Box<dyn Keyboard> {
+        Box::new(Shared(Arc::clone(&self.keyboard)))
+    }
+}
+
+/// A keyboard that others hold as well.
+#[derive(Debug)]
+struct Shared(SharedKeyboard);
+
+impl Keyboard for Shared {
+    fn read(&mut self, limit: u64) -> io::Result<Typed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).read(limit)
+    }
+}

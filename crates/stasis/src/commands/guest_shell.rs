@@ -1,0 +1,72 @@
+//! `stasis shell`: a terminal in the guest.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use stasis_report::Ios;
+use stasis_runner::Runner;
+use stasis_terminal::{stop_on_signals, Interactive};
+
+use crate::cli::{RunArguments, ShellArguments};
+use crate::commands::run::experiment;
+
+/// What runs where nothing else is asked for: bash, or what else the guest's root has.
+const SHELL: [&str; 3] =
+    ["/bin/sh", "-c", "command -v bash >/dev/null && exec bash -l; exec /bin/sh -l"];
+
+/// `stasis shell`.
+pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
+    let console = arguments.console;
+    let command = match arguments.command.is_empty() {
+        true => SHELL.map(String::from).to_vec(),
+        false => arguments.command,
+    };
+    let words = RunArguments {
+        experiment: arguments.experiment,
+        drive: arguments.drive,
+        vcpus: arguments.vcpus,
+        memory: arguments.memory,
+        cpu_speed: None,
+        seed: arguments.seed,
+        results: arguments.results.clone(),
+        ios: Ios::Csv,
+        engine: arguments.engine,
+        rewind: false,
+        virtual_limit: None,
+        wall_limit: None,
+        files: arguments.files,
+        packages: arguments.packages,
+        kernel: arguments.kernel,
+        root: arguments.root,
+        power_cut: None,
+        check: None,
+        console,
+        command,
+    };
+    let (mut experiment, base) = experiment(words)?;
+    // The terminal is the standard input.
+    experiment.guest.stdin = None;
+    let stop = stop_on_signals()?;
+    let mut terminal = Interactive::new(console, &stop)?;
+    // A session is kept only where someone says where.
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let keeps = arguments.results.is_some();
+    let ios = if keeps { Ios::Csv } else { Ios::None };
+    if !keeps {
+        experiment.results = Some(folder.path().join("results"));
+    }
+    let attended = terminal.attended();
+    let runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios).terminal(&attended);
+    let run = runner.run(&mut terminal);
+    // The terminal is the user's again before anything is said on it.
+    drop(terminal);
+    let run = run?;
+    if keeps && !quiet {
+        eprint!("{}", stasis_report::text_summary(&run.summary));
+        eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
+    }
+    if let Some(message) = &run.message {
+        eprintln!("stasis: {message}");
+    }
+    Ok(ExitCode::from(run.status))
+}

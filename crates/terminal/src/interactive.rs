@@ -1,0 +1,241 @@
+//! A terminal that a guest has: each key goes to the guest, and what the guest writes comes back
+//! as it is.
+
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::termios::{cfmakeraw, tcgetattr, tcsetattr, SetArg, Termios};
+use signal_hook::consts::SIGHUP;
+use stasis_channel::{Keyboard, Typed, WindowSize, TYPED_MAX};
+use stasis_run_events::Stage;
+use stasis_runner::{Attended, Event, Observer};
+
+use crate::Terminal;
+
+/// Typed three times, it ends the machine: what a guest that hangs leaves a person.
+const ESCAPE: u8 = 0x1d;
+const ESCAPES: usize = 3;
+/// How much of the wall clock an idle guest can make up for what it was late.
+const CREDIT: Duration = Duration::from_millis(50);
+/// The longest wait for a key: whoever waits has other things to look at.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// The state of this program's terminal.
+#[derive(Debug, Default)]
+struct Tty {
+    /// How it was before it was given to the guest, while the guest has it.
+    before: Mutex<Option<Termios>>,
+}
+
+impl Tty {
+    fn before(&self) -> MutexGuard<'_, Option<Termios>> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives it to the guest.
+    fn give(&self) -> io::Result<()> {
+        let mut before = self.before();
+        if before.is_some() {
+            return Ok(());
+        }
+        let settings = tcgetattr(io::stdin())?;
+        let mut raw = settings.clone();
+        cfmakeraw(&mut raw);
+        *before = Some(settings);
+        Ok(tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw)?)
+    }
+
+    /// Takes it back.
+    fn take_back(&self) {
+        if let Some(settings) = self.before().take() {
+            // Nothing can be done where it is gone.
+            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &settings);
+        }
+    }
+}
+
+/// Shows a run whose command has this program's terminal.
+#[derive(Debug)]
+pub struct Interactive {
+    inner: Terminal,
+    tty: Arc<Tty>,
+    attended: Attended,
+}
+
+impl Interactive {
+    /// Of a run that begins now; `stop` is set where the person ends the machine.
+    ///
+    /// # Errors
+    /// If standard input or output is no terminal, or signals cannot be handled.
+    pub fn new(console: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<Self> {
+        anyhow::ensure!(
+            io::stdin().is_terminal() && io::stdout().is_terminal(),
+            "there is no terminal: standard input and output must be one; `stasis run` runs a \
+             command without"
+        );
+        // Its end must not leave the terminal to others as the guest has it.
+        signal_hook::flag::register(SIGHUP, Arc::clone(stop)).context("cannot handle signals")?;
+        let tty = Arc::new(Tty::default());
+        let window = window().unwrap_or_default();
+        let keys = Keys {
+            stop: Arc::clone(stop),
+            window,
+            escapes: 0,
+            hung_up: false,
+            due: Instant::now(),
+        };
+        let kind = std::env::var("TERM").unwrap_or_else(|_| "dumb".into());
+        let attended = Attended { keyboard: Arc::new(Mutex::new(keys)), window, kind };
+        Ok(Self { inner: Terminal::new(console), tty, attended })
+    }
+
+    /// The terminal for a run.
+    pub fn attended(&self) -> Attended {
+        self.attended.clone()
+    }
+}
+
+impl Drop for Interactive {
+    fn drop(&mut self) {
+        self.tty.take_back();
+    }
+}
+
+impl Observer for Interactive {
+    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+        match event {
+            Event::Stage(Stage::Running) => {
+                self.inner.event(event)?;
+                self.tty.give()
+            }
+            Event::Stage(Stage::Collecting) | Event::Ended => {
+                self.tty.take_back();
+                self.inner.event(event)
+            }
+            // The line of progress would lie over the guest's.
+            Event::VirtualTime(_) => Ok(()),
+            event => self.inner.event(event),
+        }
+    }
+}
+
+/// The keys, and the wall clock by which they are waited for.
+#[derive(Debug)]
+struct Keys {
+    stop: Arc<AtomicBool>,
+    window: WindowSize,
+    /// How many [`ESCAPE`]s came last.
+    escapes: usize,
+    hung_up: bool,
+    /// Until when virtual time that was waited for takes by the wall clock.
+    due: Instant,
+}
+
+impl Keys {
+    /// Looks for the keys that end the machine.
+    fn watch(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.escapes = if *byte == ESCAPE { self.escapes + 1 } else { 0 };
+            if self.escapes == ESCAPES {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How long a wait of `limit` (ns) lasts from now on.
+    fn wait(&mut self, limit: u64, now: Instant) -> Duration {
+        let earliest = now.checked_sub(CREDIT).unwrap_or(now);
+        self.due = self.due.max(earliest) + Duration::from_nanos(limit).min(LONGEST);
+        self.due.saturating_duration_since(now)
+    }
+}
+
+impl Keyboard for Keys {
+    fn read(&mut self, limit: u64) -> io::Result<Typed> {
+        let wait = if limit == 0 { Duration::ZERO } else { self.wait(limit, Instant::now()) };
+        let mut bytes = Vec::new();
+        if self.hung_up {
+            std::thread::sleep(wait);
+        } else {
+            let stdin = io::stdin();
+            let wait =
+                PollTimeout::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::ZERO);
+            let mut waiting = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut waiting, wait) {
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => {
+                    let mut space = [0; TYPED_MAX];
+                    match nix::unistd::read(&stdin, &mut space) {
+                        Ok(0) | Err(Errno::EIO) => self.hung_up = true,
+                        Ok(length) => bytes.extend_from_slice(&space[..length]),
+                        Err(Errno::EAGAIN | Errno::EINTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    self.due = Instant::now();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.watch(&bytes);
+        // A change of size interrupts nothing here: it is looked for each time.
+        self.window = window().unwrap_or(self.window);
+        Ok(Typed { window: self.window, hung_up: self.hung_up, bytes })
+    }
+}
+
+/// The terminal's size now.
+fn window() -> Option<WindowSize> {
+    // SAFETY: all zeroes is a valid `winsize`.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the ioctl writes a `winsize`.
+    let got = unsafe { libc::ioctl(io::stdout().as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    let known = got == 0 && size.ws_row > 0 && size.ws_col > 0;
+    known.then_some(WindowSize { rows: size.ws_row, columns: size.ws_col })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys {
+            stop: Arc::default(),
+            window: WindowSize::default(),
+            escapes: 0,
+            hung_up: false,
+            due: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn three_escapes_in_a_row_end_the_machine() {
+        let mut keys = keys();
+        keys.watch(b"\x1d\x1dx\x1d");
+        assert!(!keys.stop.load(Ordering::Relaxed));
+        keys.watch(b"\x1d\x1d");
+        assert!(keys.stop.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn virtual_time_is_no_faster_than_the_wall_clock() {
+        let mut keys = keys();
+        let start = Instant::now() + Duration::from_secs(1);
+        keys.due = start;
+        let ms = |count: u64| Duration::from_millis(count);
+        assert_eq!(keys.wait(5_000_000, start), ms(5));
+        // 2 ms late: the next wait is shorter by that.
+        assert_eq!(keys.wait(5_000_000, start + ms(7)), ms(3));
+        // Late by long: no more than the credit is made up for.
+        let late = start + Duration::from_secs(100);
+        assert_eq!(keys.wait(5_000_000, late), Duration::ZERO);
+        assert_eq!(keys.wait(45_000_000, late), Duration::ZERO);
+        assert_eq!(keys.wait(5_000_000, late), ms(5));
+        assert_eq!(keys.wait(u64::MAX, late), ms(55), "the longest wait");
+    }
+}
