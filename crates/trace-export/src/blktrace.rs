@@ -45,7 +45,8 @@ const EIO: u16 = 5;
 #[derive(Clone, Copy)]
 struct Event {
     time: u64,
-    /// Position among the I/Os, and which of its events it is: the order at equal times.
+    /// The I/O's number among the submissions, and which of its events it is: the order at
+    /// equal times.
     order: (u64, u8),
     io: usize,
 }
@@ -67,7 +68,7 @@ pub fn blktrace(ios: &[IoRecord], device: u8, out: &mut dyn Write) -> io::Result
             continue;
         }
         exported.ios += 1;
-        let number = io as u64;
+        let number = record.order;
         events.push(Event { time: record.submit, order: (number, 0), io });
         events.push(Event { time: record.submit, order: (number, 1), io });
         events.push(Event { time: record.delivered, order: (number, 2), io });
