@@ -142,7 +142,8 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(7, b"tar"), 0);
     assert_eq!(tell(7, &[]), 0);
     assert_eq!(tell(7, b"more"), 3, "after the end");
-    assert_eq!(tell(14, &[]), 2);
+    assert_eq!(tell(14, &[]), 3, "nobody types after the end");
+    assert_eq!(tell(15, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);

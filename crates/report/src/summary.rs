@@ -437,6 +437,7 @@ mod tests {
         };
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let mut summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);
+        summary.warnings.push("late".into());
         summary.jobs.push(JobSummary { name: "job".into(), operations: Default::default() });
         let json = serde_json::to_value(summary).unwrap();
         let mut names: Vec<_> = json.as_object().unwrap().keys().cloned().collect();

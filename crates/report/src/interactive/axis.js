@@ -129,7 +129,10 @@ class Axis {
     }
     if (this.quantity === "share" && low === 0 && high === 1) return named([0, 0.25, 0.5, 0.75, 1]);
     const [unit, length] = this.largest();
-    const step = niceStep((high - low) / 5 / length) * length;
+    // As the program chose it, unless this is another part or scale of the axis.
+    const { scale, low: left, high: right } = this.first;
+    const same = this.step > 0 && scale === this.scale && left === low && right === high;
+    const step = same ? this.step : niceStep((high - low) / 5 / length) * length;
     const places = Math.min(Math.max(-Math.floor(Math.log10(step / length)), 0), 9);
     const label = (value) => {
       if (this.quantity === "share") return `${decimals(value / length, places)} ${unit}`;

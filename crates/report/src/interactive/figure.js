@@ -194,8 +194,10 @@ class Figure {
   /** The nearest point that is shown: its place, and what it is. */
   nearest(x, y) {
     let found = { distance: NEAR };
+    // Points that have details tell more than their named ones do.
+    const detailed = this.marks.some((mark) => mark.details?.length);
     for (const mark of this.marks) {
-      if (mark.hidden || !mark.points) continue;
+      if (mark.hidden || !mark.points || (detailed && mark instanceof Spot)) continue;
       // A spot is one of a line's points that has a name.
       const less = mark instanceof Spot ? 0.5 : 0;
       for (let index = 0; index < mark.points.length; index += 1) {

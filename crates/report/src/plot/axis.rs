@@ -199,6 +199,11 @@ impl Fitted {
 
     /// The axis for the page's script, as JSON.
     pub(super) fn described(&self) -> String {
+        // From one mark to the next, where that is the same along the axis.
+        let step = match (self.scale, &self.ticks[..]) {
+            (Scale::Linear, [first, second, ..]) => second.value - first.value,
+            _ => 0.0,
+        };
         let (quantity, unit) = match self.axis.quantity {
             Quantity::Time => ("time", ""),
             Quantity::Bytes => ("bytes", ""),
@@ -213,7 +218,7 @@ impl Fitted {
         };
         serde_json::json!({
             "label": self.axis.label, "quantity": quantity, "unit": unit, "scale": scale,
-            "low": self.low, "high": self.high, "fixed": self.fixed,
+            "low": self.low, "high": self.high, "fixed": self.fixed, "step": step,
         })
         .to_string()
     }
