@@ -72,9 +72,10 @@ fn is_none(number: &usize) -> bool {
 
 /// An initramfs in a guest's folder: `initramfs-AGENT-SHA256.cpio`.
 ///
-/// Each program that differs in [`AGENT`] has its own, so that programs which use one
-/// cache in turn neither boot each other's agent nor touch a file that a kept machine
-/// depends on.
+/// Each program that differs in [`AGENT`] or in its name has its own, so that programs which
+/// use one cache in turn neither boot each other's agent nor touch a file that a kept machine
+/// depends on. The name counts because the agent is the whole program: what a command finds in
+/// its guest, such as `stasis guest-load`, a program of a user's own does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Initramfs {
     path: PathBuf,
@@ -84,7 +85,12 @@ pub(crate) struct Initramfs {
 
 /// How the name of this program's initramfs begins.
 fn initramfs_name() -> String {
-    format!("initramfs-{}-", &AGENT[..AGENT.len().min(16)])
+    let program = std::env::current_exe().unwrap_or_default();
+    initramfs_name_of(program.file_name().unwrap_or_default().as_encoded_bytes())
+}
+
+fn initramfs_name_of(program: &[u8]) -> String {
+    format!("initramfs-{}-", &digest(&[AGENT.as_bytes(), program].concat())[..16])
 }
 
 /// Where guests are kept by default: `$XDG_CACHE_HOME/stasis/guest`, or
@@ -352,6 +358,12 @@ mod tests {
         store.add_initramfs(b"ours").unwrap();
         assert!(!others[0].exists() && others[1].exists() && last.exists());
         assert_eq!(store.initramfs(), Some(made));
+    }
+
+    #[test]
+    fn a_program_of_a_users_own_has_its_own_agent() {
+        assert_ne!(initramfs_name_of(b"stasis"), initramfs_name_of(b"tail-latency"));
+        assert_eq!(initramfs_name_of(b"stasis"), initramfs_name_of(b"stasis"));
     }
 
     #[test]
