@@ -28,7 +28,8 @@ VALUES: dict[str, dict[str, Any]] = {
         "threads": 1, "rewind": False, "random": False,
     },
     "Guest": {
-        "packages": ["stress-ng"], "kernel": "linux-image-cloud-amd64", "suite": "bookworm", "files": ["job.fio"],
+        "packages": ["stress-ng"], "root": "host", "kernel": "linux-image-cloud-amd64", "suite": "bookworm",
+        "files": ["job.fio"],
         "stdin": "job.fio",
     },
     "Serve": {
