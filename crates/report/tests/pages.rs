@@ -12,18 +12,7 @@ use stasis_run_events::{Ending, Exits, IoRecord, Outcome, Overshoot};
 use browser::Browser;
 
 /// What a flash SSD says of its inside, as it says it.
-const INSIDE: &str = r#"{
-    "at": 4000, "write_amplification": 2.5, "host_units": 1000, "programmed_units": 800,
-    "moved_units": 1200, "collections": 7, "collection_time": 3000000.0,
-    "operations": { "erase": { "host": 0, "housekeeping": 7 }, "read": { "host": 90, "housekeeping": 60 } },
-    "latency": { "read": { "count": 90, "latency": 120000.0, "queue": 30000.0, "register": 1000.0,
-        "cell": 48000.0, "channel": 5000.0, "gc": 20000.0, "other": 16000.0 } },
-    "channels": { "bucket": 1000, "busy": [[0.25, 0.5, 0.5, 0.0], [1.0, 0.0, 0.0, 0.0]] },
-    "luns": { "bucket": 1000, "busy": [[1.0, 1.0, 1.0, 1.0]] },
-    "wear": [{ "from": 0, "to": 0, "blocks": 50 }, { "from": 1, "to": 3, "blocks": 6 }],
-    "health": { "available_spare": 99, "percentage_used": 1, "media_bytes_written": 9, "read_only": false },
-    "ftl": null
-}"#;
+const INSIDE: &str = include_str!("inside.json");
 
 /// The begin of the command (ns).
 const BEGIN: u64 = 2_000_000_000;

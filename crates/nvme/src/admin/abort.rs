@@ -2,20 +2,13 @@
 //! guest's memory is not touched for it any more.
 
 use crate::command::SubmissionEntry;
-use crate::commands::{always, Registered, SUPPORTED};
+use crate::commands::Registered;
 use crate::controller::Controller;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-pub const ABORT: Registered = Registered {
-    opcode: 0x08,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: Controller::abort,
-};
+pub const ABORT: Registered = Registered::plain(0x08, Controller::abort);
 
 impl Controller {
     fn abort(

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use stasis_block::Health;
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{always, Registered, SUPPORTED};
+use crate::commands::Registered;
 use crate::controller::Controller;
 use crate::slots::CommandId;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -110,14 +110,10 @@ impl Events {
     }
 }
 
-pub const ASYNCHRONOUS_EVENT_REQUEST: Registered = Registered {
-    opcode: 0x0c,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.request_event(memory, command),
-};
+pub const ASYNCHRONOUS_EVENT_REQUEST: Registered =
+    Registered::plain(0x0c, |controller, memory, _, command| {
+        controller.request_event(memory, command)
+    });
 
 impl Controller {
     /// Asynchronous Event Request: completes when something happens.

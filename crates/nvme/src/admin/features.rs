@@ -3,7 +3,7 @@
 use stasis_clock::Nanos;
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{always, Registered, SUPPORTED};
+use crate::commands::Registered;
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
@@ -109,23 +109,13 @@ impl Features {
     }
 }
 
-pub const SET_FEATURES: Registered = Registered {
-    opcode: 0x09,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.set_features(memory, command),
-};
+pub const SET_FEATURES: Registered = Registered::plain(0x09, |controller, memory, _, command| {
+    controller.set_features(memory, command)
+});
 
-pub const GET_FEATURES: Registered = Registered {
-    opcode: 0x0a,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.get_features(memory, command),
-};
+pub const GET_FEATURES: Registered = Registered::plain(0x0a, |controller, memory, _, command| {
+    controller.get_features(memory, command)
+});
 
 impl Controller {
     pub(super) fn get_features(

@@ -1,7 +1,7 @@
 //! Identify (NVMe 1.4 section 5.15): what the controller and its namespaces are.
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{self, always, Registered, SUPPORTED};
+use crate::commands::{self, Registered};
 use crate::config::{Config, Namespace, Placement};
 use crate::controller::Controller;
 use crate::identity::{subsystem_name, NamespaceIdentity};
@@ -34,14 +34,8 @@ pub mod structure {
 
 type Page = [u8; PAGE_SIZE];
 
-pub const IDENTIFY: Registered = Registered {
-    opcode: 0x06,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.identify(memory, command),
-};
+pub const IDENTIFY: Registered =
+    Registered::plain(0x06, |controller, memory, _, command| controller.identify(memory, command));
 
 impl Controller {
     pub(super) fn identify(

@@ -1,7 +1,7 @@
 //! Get Log Page (NVMe 1.4 section 5.14).
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{self, always, Registered, SUPPORTED};
+use crate::commands::{self, Registered};
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
 use crate::slots::CommandId;
@@ -77,14 +77,9 @@ impl ErrorLog {
     }
 }
 
-pub const GET_LOG_PAGE: Registered = Registered {
-    opcode: 0x02,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.get_log_page(memory, command),
-};
+pub const GET_LOG_PAGE: Registered = Registered::plain(0x02, |controller, memory, _, command| {
+    controller.get_log_page(memory, command)
+});
 
 impl Controller {
     pub(super) fn get_log_page(

@@ -1,7 +1,7 @@
 //! Creating and deleting I/O queues (NVMe 1.4 sections 5.3 to 5.6).
 
 use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
-use crate::commands::{always, Registered, SUPPORTED};
+use crate::commands::Registered;
 use crate::controller::Controller;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -12,41 +12,25 @@ const CONTIGUOUS: u32 = 1;
 /// Interrupts Enabled, in Dword 11 of Create I/O Completion Queue.
 const INTERRUPTS_ENABLED: u32 = 1 << 1;
 
-pub const DELETE_SUBMISSION_QUEUE: Registered = Registered {
-    opcode: 0x00,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.delete_submission_queue(memory, command),
-};
+pub const DELETE_SUBMISSION_QUEUE: Registered =
+    Registered::plain(0x00, |controller, memory, _, command| {
+        controller.delete_submission_queue(memory, command)
+    });
 
-pub const CREATE_SUBMISSION_QUEUE: Registered = Registered {
-    opcode: 0x01,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.create_submission_queue(memory, command),
-};
+pub const CREATE_SUBMISSION_QUEUE: Registered =
+    Registered::plain(0x01, |controller, memory, _, command| {
+        controller.create_submission_queue(memory, command)
+    });
 
-pub const DELETE_COMPLETION_QUEUE: Registered = Registered {
-    opcode: 0x04,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, _, _, command| controller.delete_completion_queue(command),
-};
+pub const DELETE_COMPLETION_QUEUE: Registered =
+    Registered::plain(0x04, |controller, _, _, command| {
+        controller.delete_completion_queue(command)
+    });
 
-pub const CREATE_COMPLETION_QUEUE: Registered = Registered {
-    opcode: 0x05,
-    effects: SUPPORTED,
-    announced: always,
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.create_completion_queue(memory, command),
-};
+pub const CREATE_COMPLETION_QUEUE: Registered =
+    Registered::plain(0x05, |controller, memory, _, command| {
+        controller.create_completion_queue(memory, command)
+    });
 
 impl Controller {
     /// The identifier and size that a Create command asks for, if they and its

@@ -94,6 +94,21 @@ pub struct Registered {
     pub execute: Execute,
 }
 
+impl Registered {
+    /// An admin command that every controller has, that changes nothing of a namespace and
+    /// that no bit of Identify announces.
+    pub const fn plain(opcode: u8, execute: Execute) -> Self {
+        Self {
+            opcode,
+            effects: SUPPORTED,
+            announced: always,
+            identify: 0,
+            counts_as: None,
+            execute,
+        }
+    }
+}
+
 /// Carries a command of a submission queue out.
 pub type Execute =
     fn(&mut Controller, &dyn Memory, queue: u16, &SubmissionEntry) -> Result<Outcome, Failure>;
