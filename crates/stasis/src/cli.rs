@@ -282,6 +282,26 @@ pub struct RunArguments {
     /// Most wall-clock time of everything, such as 10min
     #[arg(long, value_name = "TIME")]
     pub wall_limit: Option<String>,
+    #[command(flatten)]
+    pub guest: GuestArguments,
+    /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
+    /// each flush between two times (flushes:1s..2s)
+    #[arg(long, value_name = "WHEN")]
+    pub power_cut: Option<When>,
+    /// After a power cut, run this in a new guest, with the drives as /dev/vda, /dev/vdb, ...
+    #[arg(long, value_name = "COMMAND", requires = "power_cut")]
+    pub check: Option<String>,
+    /// Show what the guest's kernel says
+    #[arg(long)]
+    pub console: bool,
+    /// What to run in the guest, as root
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// What the guest is made of, and what it has beside that.
+#[derive(Debug, clap::Args)]
+pub struct GuestArguments {
     /// Copy a file or folder into the guest's /root, or to DESTINATION
     #[arg(long = "file", value_name = "SOURCE[:DESTINATION]")]
     pub files: Vec<String>,
@@ -296,19 +316,6 @@ pub struct RunArguments {
     /// container image's archive, a disk image, or host
     #[arg(long, value_name = "PATH|host")]
     pub root: Option<String>,
-    /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
-    /// each flush between two times (flushes:1s..2s)
-    #[arg(long, value_name = "WHEN")]
-    pub power_cut: Option<When>,
-    /// After a power cut, run this in a new guest, with the drives as /dev/vda, /dev/vdb, ...
-    #[arg(long, value_name = "COMMAND", requires = "power_cut")]
-    pub check: Option<String>,
-    /// Show what the guest's kernel says
-    #[arg(long)]
-    pub console: bool,
-    /// What to run in the guest, as root
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
 }
 
 /// What `stasis shell` opens a terminal in. Words win over the experiment's file.
@@ -350,20 +357,8 @@ pub struct ShellArguments {
     /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<Engine>,
-    /// Copy a file or folder into the guest's /root, or to DESTINATION
-    #[arg(long = "file", value_name = "SOURCE[:DESTINATION]")]
-    pub files: Vec<String>,
-    /// Debian packages that the guest has beside the usual ones
-    #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
-    pub packages: Vec<String>,
-    /// Package of the guest's kernel; or, with `/`, `./` or `~/` in front, your own: an image, a
-    /// build folder, a package's file
-    #[arg(long, value_name = "PACKAGE|PATH")]
-    pub kernel: Option<String>,
-    /// Root file system of the guest in place of Debian packages: a folder, a tar archive, a
-    /// container image's archive, a disk image, or host
-    #[arg(long, value_name = "PATH|host")]
-    pub root: Option<String>,
+    #[command(flatten)]
+    pub guest: GuestArguments,
     /// Show what the guest's kernel says
     #[arg(long)]
     pub console: bool,

@@ -99,13 +99,14 @@ pub(super) fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf
     if let Some(limit) = &arguments.wall_limit {
         experiment.wall_limit = Some(duration(limit, "--wall-limit")?);
     }
-    experiment.guest.files.extend(arguments.files);
-    experiment.guest.packages.extend(arguments.packages);
-    if arguments.kernel.is_some() {
-        experiment.guest.kernel = arguments.kernel;
+    let guest = arguments.guest;
+    experiment.guest.files.extend(guest.files);
+    experiment.guest.packages.extend(guest.packages);
+    if guest.kernel.is_some() {
+        experiment.guest.kernel = guest.kernel;
     }
-    if arguments.root.is_some() {
-        experiment.guest.root = arguments.root;
+    if guest.root.is_some() {
+        experiment.guest.root = guest.root;
     }
     if !arguments.command.is_empty() {
         experiment.command = arguments.command;
