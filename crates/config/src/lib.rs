@@ -17,5 +17,5 @@ mod words;
 
 pub use error::{guess, listed, nearest, plain_type, Problem, ReadError};
 pub use reader::read;
-pub use schema::{keys, keys_read, schema, tagged, Tag};
+pub use schema::{keys, keys_read, older_name, schema, tagged, Tag};
 pub use words::{Key, Words};

@@ -39,6 +39,19 @@ pub fn keys_read<T: DeserializeOwned>() -> Vec<String> {
     }
 }
 
+/// The keyword of a key's older name: read, and neither listed nor suggested.
+pub(crate) const OLDER: &str = "deprecated";
+
+/// Adds `older`, a former name of `key`, to the schema of a table: serde's `alias` is no part of the
+/// schema that is derived.
+pub fn older_name(schema: &mut Schema, key: &str, older: &str) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    let Some(Value::Object(mut copy)) = properties.get(key).cloned() else { return };
+    copy.insert(OLDER.into(), true.into());
+    copy.insert("description".into(), format!("The older name of `{key}`.").into());
+    properties.insert(older.into(), copy.into());
+}
+
 /// A key whose word says which type the rest of its table is read into, such as `kind`.
 #[derive(Debug, Clone, Copy)]
 pub struct Tag<'a> {
@@ -150,6 +163,17 @@ mod tests {
         assert_eq!(schema["required"], json!(["how-many"]));
         assert_eq!(keys::<Part>(), ["how-many", "wait"]);
         assert_eq!(keys_read::<Part>(), keys::<Part>());
+    }
+
+    #[test]
+    fn an_older_name_is_a_deprecated_copy_of_its_key() {
+        let mut schema = Part::json_schema(&mut SchemaGenerator::default());
+        older_name(&mut schema, "wait", "delay");
+        older_name(&mut schema, "missing", "lost");
+        let (old, new) =
+            (&schema.as_value()["properties"]["delay"], &schema.as_value()["properties"]["wait"]);
+        assert_eq!((&old["type"], &old["deprecated"]), (&new["type"], &json!(true)));
+        assert_eq!(schema.as_value()["properties"].as_object().unwrap().len(), 3);
     }
 
     #[test]

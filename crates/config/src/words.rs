@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::reader::read_words;
+use crate::schema::OLDER;
 use crate::{nearest, Problem, ReadError};
 
 /// The name that a key of a table in the table has among words.
@@ -31,12 +32,16 @@ pub struct Key {
     path: Vec<String>,
     // Its least and largest value, where the schema says so.
     range: Option<(u64, u64)>,
+    // Whether it is a former name of another key.
+    older: bool,
 }
 
 /// The keys that words can have.
 #[derive(Debug, Clone)]
 pub struct Words {
     keys: Vec<Key>,
+    // Former names of keys: read, and neither listed nor suggested.
+    older: Vec<Key>,
     expand: fn(&str, &str) -> Option<(String, String)>,
 }
 
@@ -48,12 +53,13 @@ impl Words {
     /// `medium=file:a.img` beside `medium.size=1GiB`.
     pub fn new(schema: &Value, expand: fn(&str, &str) -> Option<(String, String)>) -> Self {
         let mut keys = Vec::new();
-        collect(schema, schema, &[], &mut keys);
+        collect(schema, schema, &Place::default(), &mut keys);
         keys.sort_by(|a, b| (!a.required, &a.name).cmp(&(!b.required, &b.name)));
-        Self { keys, expand }
+        let (older, keys) = keys.into_iter().partition(|key| key.older);
+        Self { keys, older, expand }
     }
 
-    /// Every key: those that are required first, then in alphabetical order.
+    /// Every key but for former names: those that are required first, then in alphabetical order.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
@@ -86,7 +92,8 @@ impl Words {
 
     fn named(&self, name: &str) -> Option<&Key> {
         let dotted = |key: &&Key| key.path.join(".") == name;
-        self.keys.iter().find(|key| key.name == name).or_else(|| self.keys.iter().find(dotted))
+        let mut all = self.keys.iter().chain(&self.older);
+        all.clone().find(|key| key.name == name).or_else(|| all.find(dotted))
     }
 
     fn insert(
@@ -116,7 +123,8 @@ impl Words {
     }
 
     fn at<'a>(&self, path: impl Iterator<Item = &'a str> + Clone) -> Option<&Key> {
-        self.keys.iter().find(|key| key.path.iter().map(String::as_str).eq(path.clone()))
+        let mut all = self.keys.iter().chain(&self.older);
+        all.find(|key| key.path.iter().map(String::as_str).eq(path.clone()))
     }
 
     /// How the key at a place is written.
@@ -177,14 +185,23 @@ fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     }
 }
 
-fn collect(root: &Value, table: &Value, path: &[String], keys: &mut Vec<Key>) {
+/// Where a table is in the schema.
+#[derive(Default)]
+struct Place {
+    path: Vec<String>,
+    // Whether a key on the way to it is a former name.
+    older: bool,
+}
+
+fn collect(root: &Value, table: &Value, place: &Place, keys: &mut Vec<Key>) {
     let Some(properties) = table.get("properties").and_then(Value::as_object) else { return };
     let required = |key: &String| {
         let required = table.get("required").and_then(Value::as_array);
-        path.is_empty() && required.is_some_and(|all| all.iter().any(|other| other == key))
+        place.path.is_empty() && required.is_some_and(|all| all.iter().any(|other| other == key))
     };
     for (key, schema) in properties {
-        let path: Vec<String> = path.iter().chain([key]).cloned().collect();
+        let path: Vec<String> = place.path.iter().chain([key]).cloned().collect();
+        let older = place.older || schema.get(OLDER) == Some(&true.into());
         let all = alternatives(root, schema);
         let is_table = |schema: &&&Value| schema.get("properties").is_some();
         let tables: Vec<_> = all.iter().filter(is_table).collect();
@@ -200,11 +217,12 @@ fn collect(root: &Value, table: &Value, path: &[String], keys: &mut Vec<Key>) {
             }
         };
         if all.iter().any(is_word) {
-            keys.push(Key::new(schema, resolve(root, schema), path.clone(), required(key)));
+            let key = Key::new(schema, resolve(root, schema), path.clone(), required(key));
+            keys.push(Key { older, ..key });
         }
         // Where a table can be of several kinds, its keys depend on the kind: that is for files.
         if let ([table], true) = (&tables[..], path.len() < DEPTH) {
-            collect(root, table, &path, keys);
+            collect(root, table, &Place { path, older }, keys);
         }
     }
 }
@@ -228,6 +246,7 @@ impl Key {
             required,
             path,
             range: bound("minimum").zip(bound("maximum")),
+            older: false,
         }
     }
 }
@@ -246,6 +265,7 @@ mod tests {
 
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    #[schemars(transform = older_names)]
     struct Shelf {
         /// What it is made of. Wood, say.
         #[schemars(extend("examples" = ["oak"]))]
@@ -257,6 +277,12 @@ mod tests {
         size: Option<Size>,
         #[serde(default)]
         books: Vec<String>,
+        #[serde(default, alias = "paint")]
+        color: Option<String>,
+    }
+
+    fn older_names(schema: &mut schemars::Schema) {
+        crate::older_name(schema, "color", "paint");
     }
 
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
@@ -281,7 +307,7 @@ mod tests {
     fn keys_are_those_of_the_schema() {
         let words = words();
         let names: Vec<_> = words.keys().iter().map(|key| key.name.as_str()).collect();
-        assert_eq!(names, ["made-of", "boards", "size.deep", "width"]);
+        assert_eq!(names, ["made-of", "boards", "color", "size.deep", "width"]);
         let first = &words.keys()[0];
         assert_eq!((first.summary.as_str(), first.required), ("What it is made of", true));
     }
@@ -290,10 +316,12 @@ mod tests {
     fn words_are_read_by_the_types_own_deserializer() {
         let shelf = read("made-of=7,width=3,size.deep=2,boards=4").unwrap();
         let size = Some(Size { wide: 3, deep: Some(2) });
-        let expected = Shelf { made_of: "7".into(), boards: Some(4), size, books: Vec::new() };
+        let (books, color) = (Vec::new(), None);
+        let expected = Shelf { made_of: "7".into(), boards: Some(4), size, books, color };
         assert_eq!(shelf, expected);
         assert_eq!(read("made-of=oak,size.wide=3").unwrap().size.unwrap().wide, 3);
         assert_eq!(read("made-of=oak,made-of=pine").unwrap().made_of, "pine");
+        assert_eq!(read("made-of=oak,paint=red").unwrap().color.as_deref(), Some("red"));
     }
 
     #[test]
@@ -302,6 +330,7 @@ mod tests {
             ("made-of", "`made-of` is not KEY=VALUE; for example made-of=oak"),
             ("maed-of=oak", "unknown key `maed-of`; did you mean `made-of`?"),
             ("made-of=oak,widht=1", "did you mean `width`?"),
+            ("made-of=oak,painf=red", "unknown key `painf`"),
             ("boards=3", "made-of is missing; for example made-of=oak"),
             ("made-of=oak,size.deep=3", "width is missing"),
             ("made-of=oak,boards=x", "boards: `x` is not a number from 1 to 9"),

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::Nanos;
@@ -12,7 +12,7 @@ use stasis_models::ModelSpec;
 use stasis_scheduler::SchedulerSpec;
 
 use crate::error::ExperimentError;
-use crate::layout::{physical_option, PhysicalSpec, ZonesSpec};
+use crate::layout::{ocssd_option, OcssdSpec, ZonesSpec};
 use crate::placement::PlacementSpec;
 
 /// What a drive looks like to the guest.
@@ -51,6 +51,7 @@ pub enum Doorbells {
 /// A drive: when its commands complete, and where its bytes live.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(transform = older_names)]
 pub struct DriveSpec {
     /// Its name in the results; by default `drive0`, `drive1` and so on
     #[serde(default)]
@@ -103,8 +104,12 @@ pub struct DriveSpec {
     #[serde(default)]
     pub zones: Option<ZonesSpec>,
     /// Its geometry, if it is an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
-    #[serde(default, with = "physical_option")]
-    pub physical: Option<PhysicalSpec>,
+    #[serde(default, with = "ocssd_option", alias = "physical")]
+    pub ocssd: Option<OcssdSpec>,
+}
+
+fn older_names(schema: &mut Schema) {
+    stasis_config::older_name(schema, "ocssd", "physical");
 }
 
 fn default_block_size() -> u64 {
@@ -159,11 +164,11 @@ impl DriveSpec {
         if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
             return Err("queues must be a number from 1 to 64".into());
         }
-        if self.interface != Interface::Nvme && (self.zones.is_some() || self.physical.is_some()) {
-            return Err("zones and physical need the interface nvme".into());
+        if self.interface != Interface::Nvme && (self.zones.is_some() || self.ocssd.is_some()) {
+            return Err("zones and ocssd need the interface nvme".into());
         }
-        if self.zones.is_some() && self.physical.is_some() {
-            return Err("zones and physical exclude each other; take one away".into());
+        if self.zones.is_some() && self.ocssd.is_some() {
+            return Err("zones and ocssd exclude each other; take one away".into());
         }
         Ok(())
     }
@@ -202,10 +207,10 @@ mod tests {
         .unwrap();
         assert_eq!(DriveSpec::parse(words).unwrap(), table);
         assert_eq!(table.zones.unwrap().capacity, Some(48 << 20));
-        let words = "model=null,medium=ram:1GiB,physical=4x2x32x1024";
+        let words = "model=null,medium=ram:1GiB,ocssd=4x2x32x1024";
         let table: DriveSpec = toml::from_str(
             "model='null'\nmedium={ram='1GiB'}\n\
-             physical={groups=4,units=2,chunks=32,sectors=1024}",
+             ocssd={groups=4,units=2,chunks=32,sectors=1024}",
         )
         .unwrap();
         assert_eq!(DriveSpec::parse(words).unwrap(), table);
@@ -218,11 +223,32 @@ mod tests {
     }
 
     #[test]
+    fn older_names_are_read_and_not_listed() {
+        let new = DriveSpec::parse("model=null,medium=ram:1GiB,ocssd=4x2x32x1024").unwrap();
+        let old = DriveSpec::parse("model=null,medium=ram:1GiB,physical=4x2x32x1024").unwrap();
+        assert_eq!(old, new);
+        let table = "model='null'\nmedium={ram='1GiB'}\nphysical='4x2x32x1024'";
+        assert_eq!(toml::from_str::<DriveSpec>(table).unwrap(), new);
+        let words = "physical.groups=1,physical.units=1,physical.chunks=1,physical.sectors=8";
+        let drive = DriveSpec::parse(&format!("model=null,medium=ram:1GiB,{words}")).unwrap();
+        assert_eq!(drive.ocssd.unwrap().sectors, 8);
+        assert!(DriveSpec::keys().iter().all(|key| !key.name.contains("physical")));
+        let near = DriveSpec::parse("model=null,medium=ram:1GiB,physicals=1").unwrap_err();
+        assert!(!near.to_string().contains("did you mean `physical`"), "{near}");
+    }
+
+    #[test]
     fn every_key_of_the_table_can_be_a_word_and_the_other_way_round() {
         let schema = stasis_config::schema::<DriveSpec>();
         let table = schema["properties"].as_object().unwrap();
         let keys = DriveSpec::keys();
-        for key in table.keys() {
+        for (key, schema) in table {
+            if schema["deprecated"] == true {
+                let word = format!("model=null,medium=ram:1GiB,{key}=?");
+                let message = DriveSpec::parse(&word).unwrap_err().to_string();
+                assert!(!message.contains("unknown key"), "{key}: {message}");
+                continue;
+            }
             let of_table = |listed: &Key| listed.path().next() == Some(key);
             assert!(keys.iter().any(of_table), "{key}");
         }
@@ -246,7 +272,7 @@ mod tests {
             "zone-capacity",
             "max-open-zones",
             "max-active-zones",
-            "physical",
+            "ocssd",
             "zones.zrwa.size",
         ] {
             assert!(keys.iter().any(|key| key.name == name), "{name}");
@@ -290,8 +316,8 @@ mod tests {
             ("model=null,medium=ram:1GiB,zone-sice=64MiB", "did you mean `zone-size`?"),
             ("model=null,medium=ram:1GiB,zone-capacity=64MiB", "zone-size is missing"),
             ("model=null,medium=ram:1GiB,zone-size=64MiB,max-open-zones=a", "a whole number"),
-            ("model=null,medium=ram:1GiB,physical=4x2x32", "GROUPSxUNITSxCHUNKSxSECTORS"),
-            ("model=null,medium=ram:1GiB,physical=1x1x1x1,zone-size=1MiB", "exclude"),
+            ("model=null,medium=ram:1GiB,ocssd=4x2x32", "GROUPSxUNITSxCHUNKSxSECTORS"),
+            ("model=null,medium=ram:1GiB,ocssd=1x1x1x1,zone-size=1MiB", "exclude"),
         ] {
             let message = DriveSpec::parse(word).unwrap_err().to_string();
             assert!(message.contains(expected), "{word}: {message}");

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use stasis_block::units;
 use stasis_clock::Nanos;
 use stasis_config::{guess, listed};
@@ -127,16 +126,8 @@ pub struct MachineSpec {
     pub random: bool,
 }
 
-/// serde's `alias` is no part of the schema that is derived.
 fn older_names(schema: &mut Schema) {
-    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    if let Some(properties) = properties {
-        if let Some(Value::Object(mut slice)) = properties.get("quantum").cloned() {
-            slice.insert("deprecated".into(), true.into());
-            slice.insert("description".into(), "The older name of `quantum`.".into());
-            properties.insert("slice".into(), slice.into());
-        }
-    }
+    stasis_config::older_name(schema, "quantum", "slice");
 }
 
 impl Default for MachineSpec {

@@ -58,7 +58,7 @@ pub struct ZrwaSpec {
 /// The geometry of an Open-Channel 2.0 drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct PhysicalSpec {
+pub struct OcssdSpec {
     /// Groups.
     pub groups: u16,
     /// Parallel units in each group.
@@ -92,7 +92,7 @@ fn one() -> u32 {
     1
 }
 
-impl PhysicalSpec {
+impl OcssdSpec {
     /// Reads `GROUPSxUNITSxCHUNKSxSECTORS`.
     ///
     /// # Errors
@@ -118,21 +118,21 @@ impl PhysicalSpec {
         match parsed.filter(|_| word.split('x').count() == 4) {
             Some(parsed) => Ok(parsed),
             None => Err(format!(
-                "physical is `{word}`, but must be GROUPSxUNITSxCHUNKSxSECTORS, such as \
+                "ocssd is `{word}`, but must be GROUPSxUNITSxCHUNKSxSECTORS, such as \
                  4x2x64x1024"
             )),
         }
     }
 }
 
-/// For `#[serde(with = "physical_option")]`: a [`PhysicalSpec`] as a word or as a table.
+/// For `#[serde(with = "ocssd_option")]`: a [`OcssdSpec`] as a word or as a table.
 #[allow(non_camel_case_types, reason = "named in serde's attribute, where modules are usual")]
 #[derive(Debug)]
-pub(crate) enum physical_option {}
+pub(crate) enum ocssd_option {}
 
-impl physical_option {
+impl ocssd_option {
     pub(crate) fn serialize<S: Serializer>(
-        spec: &Option<PhysicalSpec>,
+        spec: &Option<OcssdSpec>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
         spec.serialize(to)
@@ -140,10 +140,10 @@ impl physical_option {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
-    ) -> Result<Option<PhysicalSpec>, D::Error> {
+    ) -> Result<Option<OcssdSpec>, D::Error> {
         struct Reads;
         impl<'de> Visitor<'de> for Reads {
-            type Value = Option<PhysicalSpec>;
+            type Value = Option<OcssdSpec>;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("a geometry such as \"4x2x64x1024\", or a table")
@@ -154,28 +154,28 @@ impl physical_option {
             }
 
             fn visit_str<E: Error>(self, word: &str) -> Result<Self::Value, E> {
-                PhysicalSpec::parse(word).map(Some).map_err(E::custom)
+                OcssdSpec::parse(word).map(Some).map_err(E::custom)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                PhysicalSpec::deserialize(MapAccessDeserializer::new(map)).map(Some)
+                OcssdSpec::deserialize(MapAccessDeserializer::new(map)).map(Some)
             }
         }
         from.deserialize_any(Reads)
     }
 }
 
-impl JsonSchema for physical_option {
+impl JsonSchema for ocssd_option {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "physical".into()
+        "ocssd".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let table = generator.subschema_for::<PhysicalSpec>();
+        let table = generator.subschema_for::<OcssdSpec>();
         json_schema!({
             "anyOf": [
                 {

@@ -19,7 +19,7 @@ pub use drive::{Doorbells, DriveSpec, Interface};
 pub use engine::Engine;
 pub use error::ExperimentError;
 pub use file::{Experiment, GuestSpec, MachineSpec};
-pub use layout::{PhysicalSpec, ZonesSpec, ZrwaSpec};
+pub use layout::{OcssdSpec, ZonesSpec, ZrwaSpec};
 pub use placement::PlacementSpec;
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
@@ -42,7 +42,7 @@ mod tests {
         }
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
-            ZonesSpec ZrwaSpec PhysicalSpec
+            ZonesSpec ZrwaSpec OcssdSpec
         }
     }
 }

@@ -58,14 +58,14 @@ impl Ssd {
         spec.check(capacity)?;
         let pattern = spec.pattern()?;
         let timing = spec.timing.timing(&spec.cells, &pattern)?;
-        let physical = spec.faults.iter().filter_map(crate::spec::FaultSpec::physical).collect();
+        let of_array = spec.faults.iter().filter_map(crate::spec::FaultSpec::of_array).collect();
         let array = Array::new(
             spec.geometry(capacity),
             pattern,
             timing,
             spec.options(),
             spec.variation.variation(),
-            Faults::new(physical),
+            Faults::new(of_array),
             seed,
         );
         let mut context = Context::new(array);

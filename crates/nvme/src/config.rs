@@ -198,7 +198,7 @@ pub enum ConfigError {
         error: OcssdError,
     },
     /// A namespace with both zones and a geometry.
-    #[error("NVMe namespace {nsid} is both zoned and physical; take one away")]
+    #[error("NVMe namespace {nsid} is both zoned and Open-Channel; take one away")]
     Both {
         /// Number of the namespace, from 1.
         nsid: usize,

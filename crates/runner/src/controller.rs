@@ -1,7 +1,7 @@
 //! From a planned drive to the controller that the guest finds.
 
 use anyhow::Result;
-use stasis_experiment::{Doorbells, PhysicalSpec, PlacementSpec, ZonesSpec};
+use stasis_experiment::{Doorbells, OcssdSpec, PlacementSpec, ZonesSpec};
 use stasis_nvme::{Config, Namespace, Ocssd, Placement, ShadowPolicy, Zones, Zrwa};
 
 use crate::plan::PlannedDrive;
@@ -36,7 +36,7 @@ fn namespaces(capacity: u64, drive: &PlannedDrive) -> Result<Vec<Namespace>> {
     let bytes = if count == 1 { capacity } else { capacity / count / 4096 * 4096 };
     let blocks = bytes / u64::from(drive.block_size);
     let zoned = drive.zones.as_ref().map(zones).transpose()?;
-    let ocssd = drive.physical.as_ref().map(ocssd);
+    let ocssd = drive.ocssd.as_ref().map(ocssd);
     let namespace = |index| Namespace {
         start: index * bytes,
         zoned: zoned.clone(),
@@ -62,7 +62,7 @@ fn zones(spec: &ZonesSpec) -> Result<Zones> {
     })
 }
 
-fn ocssd(spec: &PhysicalSpec) -> Ocssd {
+fn ocssd(spec: &OcssdSpec) -> Ocssd {
     Ocssd {
         write_min: spec.write_min,
         write_optimal: spec.write_optimal.unwrap_or(spec.write_min),

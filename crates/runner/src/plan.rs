@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
 use stasis_experiment::{
-    CpuSpeed, Doorbells, Interface, MachineSpec, PhysicalSpec, PlacementSpec, TenantSpec, ZonesSpec,
+    CpuSpeed, Doorbells, Interface, MachineSpec, OcssdSpec, PlacementSpec, TenantSpec, ZonesSpec,
 };
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
@@ -143,7 +143,7 @@ pub struct PlannedDrive {
     /// Its zones.
     pub zones: Option<ZonesSpec>,
     /// Its geometry, if it is an Open-Channel drive.
-    pub physical: Option<PhysicalSpec>,
+    pub ocssd: Option<OcssdSpec>,
     /// Which of the requests that wait it gets next, if it is shared.
     pub scheduler: Option<SchedulerSpec>,
     /// Where on a shared drive it lies; then that one's model counts, and its

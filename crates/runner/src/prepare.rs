@@ -270,7 +270,7 @@ impl<'a> Setting<'a> {
             namespaces: spec.namespaces,
             placement: spec.placement,
             zones: spec.zones.clone(),
-            physical: spec.physical.clone(),
+            ocssd: spec.ocssd.clone(),
             scheduler: spec.scheduler.clone(),
             on: None,
         };

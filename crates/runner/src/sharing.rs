@@ -96,7 +96,7 @@ impl<'a> Sharing<'a> {
             namespaces: 1,
             placement: PlacementSpec::None,
             zones: None,
-            physical: None,
+            ocssd: None,
             on: Some(on),
             medium: own.unwrap_or_else(|| drive.planned.medium.clone()),
             links: image.map(|image| image.links.clone()).unwrap_or_default(),

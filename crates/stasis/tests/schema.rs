@@ -228,6 +228,7 @@ fn what_is_wrong_is_not_valid() {
     for (text, valid) in [
         (of_drive("queues = 4\ndelay = '5ms'\nplacement = 'fdp:8x64MiB'"), true),
         (of_drive("zones = { size = '64MiB', zrwa = { size = '1MiB', granularity = 4096, count = 1 } }"), true),
+        (of_drive("ocssd = '4x2x64x1024'"), true),
         (of_drive("physical = '4x2x64x1024'"), true),
         (of_drive("scheduler = { kind = 'bfq', help_share = 0.5 }"), true),
         ("[machine]\nslice = '20us'\nguest-scheduler = 'bfq'".into(), true),

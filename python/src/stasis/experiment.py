@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Optional, TypeVar, Union
 
@@ -28,7 +28,7 @@ __all__ = [
     "Machine",
     "Medium",
     "Model",
-    "Physical",
+    "Ocssd",
     "Serve",
     "Size",
     "Table",
@@ -60,6 +60,8 @@ class Table:
 
     #: What a message calls it.
     PLACE: ClassVar[str] = ""
+    #: Former names of keys, which are read as well.
+    OLDER: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def key_fields(cls) -> dict[str, dataclasses.Field[Any]]:
@@ -79,7 +81,8 @@ class Table:
         """
         keys = cls.key_fields()
         found: dict[str, Any] = {}
-        for key, value in values.items():
+        for given, value in values.items():
+            key = cls.OLDER.get(given, given)
             if key not in keys:
                 raise ExperimentError(unknown_key(key, keys, cls.PLACE))
             name = keys[key].metadata.get("table")
@@ -162,10 +165,10 @@ class Zones(Table):
 
 
 @dataclass
-class Physical(Table):
+class Ocssd(Table):
     """The geometry of an Open-Channel 2.0 drive."""
 
-    PLACE: ClassVar[str] = "[drive.physical]"
+    PLACE: ClassVar[str] = "[drive.ocssd]"
 
     groups: int
     units: int
@@ -184,6 +187,7 @@ class Drive(Table):
     """A drive: its model says when a command completes, its medium holds the bytes."""
 
     PLACE: ClassVar[str] = "[[drive]]"
+    OLDER: ClassVar[Mapping[str, str]] = {"physical": "ocssd"}
 
     model: Model
     medium: Medium
@@ -200,7 +204,13 @@ class Drive(Table):
     serial: Optional[str] = None
     path: Optional[str] = None
     zones: Optional[Zones] = _table("Zones")
-    physical: Optional[Physical] = _table("Physical")
+    ocssd: Optional[Ocssd] = _table("Ocssd")
+    #: The older name of ``ocssd``.
+    physical: InitVar[Optional[Ocssd]] = None
+
+    def __post_init__(self, physical: Optional[Ocssd]) -> None:
+        if self.ocssd is None:
+            self.ocssd = physical
 
 
 @dataclass
@@ -230,6 +240,7 @@ class Machine(Table):
     """A machine: the only one, or one of several on one timeline."""
 
     PLACE: ClassVar[str] = "[machine]"
+    OLDER: ClassVar[Mapping[str, str]] = {"slice": "quantum"}
 
     vcpus: Optional[int] = None
     memory: Optional[Size] = None
@@ -341,5 +352,5 @@ class Experiment(Table):
 
 
 TABLES: dict[str, type[Table]] = {
-    each.__name__: each for each in (Disk, Drive, Guest, Machine, Physical, Serve, Workload, Zones, Zrwa)
+    each.__name__: each for each in (Disk, Drive, Guest, Machine, Ocssd, Serve, Workload, Zones, Zrwa)
 }

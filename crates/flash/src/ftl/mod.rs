@@ -115,7 +115,7 @@ pub const FTLS: &[Registered] = &[
     Registered { name: "dftl", about: "page mapping, the map in flash", build: dftl::build },
     Registered { name: "hybrid", about: "blocks, behind log blocks", build: hybrid::build },
     Registered { name: "zoned", about: "zones, written in order", build: zones::zoned },
-    Registered { name: "physical", about: "no mapping: Open-Channel", build: zones::physical },
+    Registered { name: "ocssd", about: "no mapping: Open-Channel", build: zones::ocssd },
 ];
 
 /// The translation layer of a checked description.

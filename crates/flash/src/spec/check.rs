@@ -78,7 +78,7 @@ impl Spec {
         let pattern = self.pattern()?;
         self.timing.timing(&self.cells, &pattern)?;
         self.variation.variation().check()?;
-        let faults = self.faults.iter().filter_map(super::FaultSpec::physical).collect();
+        let faults = self.faults.iter().filter_map(super::FaultSpec::of_array).collect();
         Faults::new(faults).check(&geometry)?;
         self.stripe_order()?;
         let least = self.least_blocks(capacity);

@@ -101,7 +101,7 @@ impl FaultSpec {
     }
 
     /// As the array wants it; `None` for a fault of the host's commands.
-    pub fn physical(&self) -> Option<FaultRule> {
+    pub fn of_array(&self) -> Option<FaultRule> {
         let fault = match self.kind {
             FaultKind::UncorrectableRead => Fault::UncorrectableRead,
             FaultKind::FailedProgram => Fault::FailedProgram,

@@ -162,6 +162,7 @@ pub struct Spec {
 
     /// A translation layer of [`crate::ftl::FTLS`].
     #[schemars(extend("enum" = ftl::FTLS.iter().map(|ftl| ftl.name).collect::<Vec<_>>()))]
+    #[serde(deserialize_with = "ftl_name")]
     pub ftl: String,
     /// What is mapped as one (bytes); the size of a page or a part of it.
     #[serde(with = "units::size")]
@@ -212,6 +213,12 @@ pub struct Spec {
     pub variation: VariationSpec,
     /// What breaks.
     pub faults: Vec<FaultSpec>,
+}
+
+/// `physical` is the older name of `ocssd`.
+fn ftl_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let name = String::deserialize(from)?;
+    Ok(if name == "physical" { "ocssd".into() } else { name })
 }
 
 impl Default for Spec {
@@ -276,7 +283,7 @@ impl Spec {
             let round = planes * u128::from(self.planes) * u128::from(self.pages);
             let round = (round * u128::from(self.page_size)).max(1);
             // What maps nothing needs no room to work in.
-            let more = if self.ftl == "physical" { 0.0 } else { self.over_provisioning };
+            let more = if self.ftl == "ocssd" { 0.0 } else { self.over_provisioning };
             let flash = capacity as f64 * (1.0 + more);
             let blocks = (flash / round as f64).ceil();
             // A small drive still needs blocks to work with.

@@ -63,6 +63,12 @@ fn everything_can_be_said() {
 }
 
 #[test]
+fn an_older_name_of_a_translation_layer_is_read() {
+    let old: Spec = toml::from_str("ftl = 'physical'").unwrap();
+    assert_eq!(old, Spec { ftl: "ocssd".into(), ..Spec::default() });
+}
+
+#[test]
 fn what_cannot_work_is_refused_with_the_nearest_that_does() {
     let base = Spec::default;
     for (spec, capacity, wanted) in [

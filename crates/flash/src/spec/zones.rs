@@ -32,7 +32,7 @@ impl Spec {
                 let width = blocks.div_ceil(blocks.min(planes).max(1)) * blocks.min(planes);
                 Some((capacity / zone).saturating_mul(width))
             }
-            "physical" => Some(capacity.div_ceil(self.block_bytes())),
+            "ocssd" => Some(capacity.div_ceil(self.block_bytes())),
             _ => None,
         }
     }
@@ -48,7 +48,7 @@ impl Spec {
             let value = format_size(self.mapping_unit);
             return Err(SpecError::value("mapping_unit", value, reason, nearest));
         }
-        if self.ftl == "physical" {
+        if self.ftl == "ocssd" {
             let chunks = self.block_bytes() * self.total_planes();
             let blocks = u64::from(self.geometry(capacity).blocks);
             if blocks * chunks != capacity {

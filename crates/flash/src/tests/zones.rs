@@ -30,7 +30,7 @@ fn zoned(choices: u64) -> (Spec, u64, u64) {
     let planes = 4 * u64::from(base.planes);
     if pick(5, 4) == 0 {
         let chunk = 8 * page_size * u64::from(base.planes);
-        let (ftl, blocks) = ("physical".into(), Some(4));
+        let (ftl, blocks) = ("ocssd".into(), Some(4));
         return (Spec { ftl, blocks, ..base }, 16 * chunk, chunk);
     }
     let zone = page_size * [8, 12, 8 * planes, 8 * planes + 3][pick(8, 4) as usize];
@@ -156,7 +156,7 @@ fn zones_stripe_over_planes_and_take_the_time_of_their_parts() {
 
 #[test]
 fn chunks_are_blocks_of_one_lun() {
-    let spec = Spec { ftl: "physical".into(), blocks: Some(16), ..small() };
+    let spec = Spec { ftl: "ocssd".into(), blocks: Some(16), ..small() };
     let mut ssd = shadowed(&spec, 4 * 16 * 64 * 1024, 1);
     // Pages of one chunk follow one another; chunks of two LUNs do not wait.
     let one = alone(&mut ssd, 0, &on(Operation::Write, 0, 2)).1;
@@ -175,8 +175,8 @@ fn what_cannot_be_zones_or_chunks_is_refused_with_what_can() {
     let nearest = error.rsplit(' ').next().unwrap();
     let nearest = stasis_block::units::parse_size(nearest).unwrap();
     assert_eq!(zoned(nearest).check(16 * MIB), Ok(()));
-    let physical = Spec { ftl: "physical".into(), ..small() };
-    let error = physical.check(16 * MIB + 4096).unwrap_err().to_string();
+    let ocssd = Spec { ftl: "ocssd".into(), ..small() };
+    let error = ocssd.check(16 * MIB + 4096).unwrap_err().to_string();
     assert!(error.ends_with("nearest that works is 16MiB"), "{error}");
-    assert_eq!(physical.check(16 * MIB), Ok(()));
+    assert_eq!(ocssd.check(16 * MIB), Ok(()));
 }

@@ -23,7 +23,7 @@ const UNIT: u64 = 16;
 const CAPACITY: u64 = 12;
 /// The zoned and the Open-Channel namespace.
 const ZONED: u8 = 3;
-const PHYSICAL: u8 = 4;
+const OCSSD: u8 = 4;
 const MAX_TRANSFER: u32 = 32 << 10;
 const MAX_IN_FLIGHT: usize = 128 << 10;
 const QUEUES: u16 = 3;
@@ -348,7 +348,7 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
         }
     }
     match raw[4] {
-        ZONED | PHYSICAL if queue != 0 && script.u8() < 220 => {
+        ZONED | OCSSD if queue != 0 && script.u8() < 220 => {
             white_box_command(script, ram, &mut raw);
         }
         // Changed zones, chunk states and their changes.

@@ -59,13 +59,13 @@ umount /mnt
 blkzone report --offset $((4 * 16384)) --count 1 $zoned >truncated.txt
 
 # Open-Channel: what it is, and vectors of one address, for a list's address is the kernel's.
-physical=/dev/nvme1n1
+ocssd=/dev/nvme1n1
 nvme admin-passthru /dev/nvme1 --opcode=0xe2 --namespace-id=1 --data-len=4096 --read --raw-binary \
   >geometry.bin
 vector() {
   opcode=$1
   shift
-  nvme io-passthru $physical --opcode=$opcode --namespace-id=1 "$@"
+  nvme io-passthru $ocssd --opcode=$opcode --namespace-id=1 "$@"
 }
 chunks() {
   nvme get-log /dev/nvme1 --namespace-id=1 --log-id=0xca --log-len=64 --raw-binary >$1
@@ -80,7 +80,7 @@ chunks written.bin
 # A copy inside the drive, and the rest of the chunk as by any driver, so that it can be reset.
 vector 0x93 --cdw10=0x40 --cdw14=0x00
 vector 0x92 --cdw10=0x00 --data-len=4096 --read --raw-binary 2>/dev/null | cmp - /tmp/sector
-dd if=/tmp/data of=$physical bs=4k seek=65 count=63 oflag=direct status=none
+dd if=/tmp/data of=$ocssd bs=4k seek=65 count=63 oflag=direct status=none
 chunks closed.bin
 vector 0x90 --cdw10=0x40
 chunks reset.bin

@@ -13,7 +13,7 @@ fn linux_uses_zones_and_hosts_place_their_data() {
         &guest_file("zoned.sh"),
         "--drive=model=fixed:10us,medium=ram:256MiB,zone-size=8MiB,zone-capacity=6MiB,\
          max-open-zones=6,max-active-zones=12",
-        "--drive=model=fixed:10us,medium=ram:4MiB,block-size=4096,physical=2x2x4x64",
+        "--drive=model=fixed:10us,medium=ram:4MiB,block-size=4096,ocssd=2x2x4x64",
         "--",
         "sh",
         "/root/zoned.sh",

@@ -102,7 +102,7 @@ pub(super) fn zoned(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
 }
 
 /// Builds an Open-Channel drive.
-pub(super) fn physical(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
+pub(super) fn ocssd(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
     let _ = seed;
     let shape = Shape::new(spec, capacity);
     let geometry = shape.geometry;

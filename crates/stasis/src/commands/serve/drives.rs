@@ -53,7 +53,7 @@ fn checked(
     if spec.delay > 0 {
         bail!("`delay` plays a slow medium where time stands still; in real time take a model, such as model=fixed:5ms");
     }
-    if spec.zones.is_some() || spec.physical.is_some() {
+    if spec.zones.is_some() || spec.ocssd.is_some() {
         bail!("zones and Open-Channel are NVMe's; a served drive is a virtio block device");
     }
     let mut model = spec.model.clone();
