@@ -49,7 +49,7 @@ pub fn header() -> [u8; 8] {
 
 /// Whether a page's first [`LENGTH`] bytes ask for help; `None` if they are no
 /// such page's.
-pub fn asks(page: &[u8; LENGTH]) -> Option<bool> {
+pub fn wants_help(page: &[u8; LENGTH]) -> Option<bool> {
     let slots = page.strip_prefix(&header())?.get(SLOTS_OFFSET - 8..)?;
     Some(slots.iter().any(|byte| *byte != 0))
 }
@@ -78,18 +78,18 @@ mod tests {
     #[test]
     fn a_page_asks_by_its_slots() {
         let mut page = [0; LENGTH];
-        assert_eq!(asks(&page), None, "no header");
+        assert_eq!(wants_help(&page), None, "no header");
         page[..8].copy_from_slice(&header());
-        assert_eq!(asks(&page), Some(false));
+        assert_eq!(wants_help(&page), Some(false));
         page[20] = 1;
-        assert_eq!(asks(&page), Some(false), "between header and slots");
+        assert_eq!(wants_help(&page), Some(false), "between header and slots");
         page[HOLD_OFFSET - 4] = 1;
-        assert_eq!(asks(&page), Some(true));
+        assert_eq!(wants_help(&page), Some(true));
         page[HOLD_OFFSET - 4] = 0;
         page[HOLD_OFFSET] = 1;
-        assert_eq!(asks(&page), Some(true), "held");
+        assert_eq!(wants_help(&page), Some(true), "held");
         page[4] = 1;
-        assert_eq!(asks(&page), None, "another version");
+        assert_eq!(wants_help(&page), None, "another version");
     }
     #[test]
     fn urgent_requests_are_read_once_and_in_order() {

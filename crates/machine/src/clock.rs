@@ -8,10 +8,10 @@
 
 use crate::time::{host_tsc, Scale};
 
-/// Ways out of guest mode, as far as their costs differ.
+/// How guest mode is left, as far as the costs differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Way {
+pub enum ExitPath {
     /// IN or OUT.
     Port = 0,
     /// A store to a device's memory.
@@ -41,7 +41,7 @@ pub struct Costs {
     /// What an injected interrupt adds to an entry.
     pub inject: i64,
     /// From the guest's last instruction to reading the host's TSC after the
-    /// exit, by [`Way`].
+    /// exit, by [`ExitPath`].
     pub leave: [i64; WAYS],
     /// What setting the timer adds to the time before an entry.
     pub arm: i64,
@@ -130,15 +130,16 @@ impl Clock {
         self.entered.wrapping_sub(self.offset).wrapping_sub(self.costs.enter as u64)
     }
 
-    /// Virtual time of an exit by `way` that was seen at `host` (host TSC).
+    /// Virtual time of an exit by `path` that was seen at `host` (host TSC).
     #[inline]
-    pub fn leave(&mut self, way: Way, host: u64) {
-        let at = host.wrapping_add(self.offset).wrapping_sub(self.costs.leave[way as usize] as u64);
+    pub fn leave(&mut self, path: ExitPath, host: u64) {
+        let at =
+            host.wrapping_add(self.offset).wrapping_sub(self.costs.leave[path as usize] as u64);
         self.now = at.max(self.entered);
     }
 
     /// No later than `due` (host TSC) plus what slices end late by: where a
-    /// timer fired on the way out, its handling is not the guest's time.
+    /// timer fired on the path out, its handling is not the guest's time.
     pub fn cap(&mut self, due: u64) {
         let latest = due.wrapping_add(self.offset).wrapping_add(self.costs.slack as u64);
         self.now = self.now.min(latest.max(self.entered));

@@ -1,7 +1,7 @@
 //! Why a processor left guest mode, as a value of its own: what an exit asks
 //! for can then wait until it is its turn in virtual time.
 
-use crate::clock::Way;
+use crate::clock::ExitPath;
 use crate::layout::{TSC_DEADLINE, X2APIC};
 use crate::{apic, layout, pvclock};
 
@@ -56,16 +56,16 @@ pub enum Exit {
 
 impl Exit {
     /// How it left guest mode, as far as costs differ.
-    pub fn way(&self) -> Way {
+    pub fn path(&self) -> ExitPath {
         match self {
-            Self::Interrupted => Way::Kick,
-            Self::Halt => Way::Halt,
-            Self::MsrWrite { .. } => Way::MsrWrite,
-            Self::MsrRead { .. } => Way::MsrRead,
-            Self::MmioWrite { .. } => Way::MmioWrite,
-            Self::MmioRead { .. } => Way::MmioRead,
-            Self::PortWrite { .. } | Self::PortRead { .. } => Way::Port,
-            Self::Window | Self::Shutdown | Self::Unknown(_) => Way::Other,
+            Self::Interrupted => ExitPath::Kick,
+            Self::Halt => ExitPath::Halt,
+            Self::MsrWrite { .. } => ExitPath::MsrWrite,
+            Self::MsrRead { .. } => ExitPath::MsrRead,
+            Self::MmioWrite { .. } => ExitPath::MmioWrite,
+            Self::MmioRead { .. } => ExitPath::MmioRead,
+            Self::PortWrite { .. } | Self::PortRead { .. } => ExitPath::Port,
+            Self::Window | Self::Shutdown | Self::Unknown(_) => ExitPath::Other,
         }
     }
 

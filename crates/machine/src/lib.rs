@@ -26,7 +26,6 @@ mod bare;
 mod boot;
 mod clock;
 mod cpuid;
-mod crew;
 mod devices;
 mod engine;
 mod error;
@@ -42,6 +41,7 @@ mod statistics;
 mod time;
 mod utilization;
 mod vcpu;
+mod vcpu_pool;
 
 pub use boot::BootError;
 pub use devices::{Command, CommandSource};

@@ -62,9 +62,9 @@ impl Processor {
     }
 }
 
-/// Where a processor stands, for the user who asks.
+/// The registers that a user is shown of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Registers {
     /// RIP.
     pub rip: u64,
     /// RSP.
@@ -75,19 +75,19 @@ pub struct Place {
     pub cr2: u64,
 }
 
-/// A guest's stay in guest mode is over.
+/// How a slice ended.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Stay {
-    /// Why.
+pub struct SliceEnd {
+    /// The exit that ended it.
     pub exit: Exit,
     /// If its time was over: by how much it was longer (ticks).
     pub overshoot: Option<u64>,
 }
 
-/// Where a machine keeps a processor, but while that is in guest mode beside others.
-pub struct Seat(Option<Box<dyn Vcpu>>);
+/// Where a machine keeps a vCPU, except while a thread of the pool runs it.
+pub struct VcpuSlot(Option<Box<dyn Vcpu>>);
 
-impl Seat {
+impl VcpuSlot {
     /// With its processor.
     pub fn new(vcpu: Box<dyn Vcpu>) -> Self {
         Self(Some(vcpu))
@@ -106,7 +106,7 @@ impl Seat {
 
 const AWAY: &str = "a processor is asked while it is in guest mode";
 
-impl Deref for Seat {
+impl Deref for VcpuSlot {
     type Target = dyn Vcpu;
 
     fn deref(&self) -> &Self::Target {
@@ -114,7 +114,7 @@ impl Deref for Seat {
     }
 }
 
-impl DerefMut for Seat {
+impl DerefMut for VcpuSlot {
     fn deref_mut(&mut self) -> &mut Self::Target {
         self.0.as_deref_mut().expect(AWAY)
     }
@@ -122,7 +122,7 @@ impl DerefMut for Seat {
 
 /// A processor as its engine has it: KVM's (`kvm`), or one of the bare machine
 /// (`bare`). How a slice ends and what entering and leaving cost is the
-/// engine's own. A stay may be on another thread than the one before (`crew`).
+/// engine's own. A slice may be on another thread than the one before (`vcpu_pool`).
 pub trait Vcpu: Send {
     /// Whether the APIC is in x2APIC mode.
     fn x2apic(&mut self) -> bool;
@@ -149,8 +149,8 @@ pub trait Vcpu: Send {
     /// Makes a non-maskable interrupt happen.
     fn nmi(&mut self);
 
-    /// Where it stands.
-    fn place(&mut self) -> Result<Place, Error>;
+    /// The registers that a user is shown.
+    fn registers(&mut self) -> Result<Registers, Error>;
 
     /// Where the data of an exit for a port are, or are to be put.
     fn port_data(&mut self) -> &mut [u8];
@@ -161,14 +161,19 @@ pub trait Vcpu: Send {
     /// Answers an RDMSR.
     fn answer_msr(&mut self, value: u64);
 
-    /// A stay shorter than this (ticks) is not worth an entry.
+    /// A slice shorter than this (ticks) is not worth an entry.
     fn shortest(&self) -> u64;
 
-    /// By how much a stay can end late (ticks).
+    /// By how much a slice can end late (ticks).
     fn lateness(&self) -> u64;
 
     /// Runs the guest from where `clock` stands until `until` (ticks) or an exit
     /// of its own, and sets `clock` to when that was. `injecting`: an interrupt
     /// goes in.
-    fn stay(&mut self, clock: &mut Clock, until: u64, injecting: bool) -> Result<Stay, Error>;
+    fn run_slice(
+        &mut self,
+        clock: &mut Clock,
+        until: u64,
+        injecting: bool,
+    ) -> Result<SliceEnd, Error>;
 }

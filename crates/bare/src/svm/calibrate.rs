@@ -6,7 +6,7 @@
 //! makes them the same.
 
 use super::nested::Nested;
-use super::time::{Costs, Way};
+use super::time::{Costs, ExitPath};
 use super::vcpu::{Exit, LongMode, Vcpu};
 use crate::layout::{LOW_END, PAGE_TABLES};
 use std::arch::global_asm;
@@ -136,11 +136,11 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
     costs.enter = twice("an entry", || bench.entry(&costs, false))?;
     costs.inject = twice("an injection", || bench.entry(&costs, true))?;
     for (way, what, code) in [
-        (Way::Port, "a port", stasis_calibrate_port as unsafe extern "C" fn()),
-        (Way::Memory, "a store", stasis_calibrate_store),
-        (Way::Msr, "an MSR", stasis_calibrate_wrmsr),
-        (Way::Cpuid, "CPUID", stasis_calibrate_cpuid),
-        (Way::Halt, "HLT", stasis_calibrate_halt),
+        (ExitPath::Port, "a port", stasis_calibrate_port as unsafe extern "C" fn()),
+        (ExitPath::Memory, "a store", stasis_calibrate_store),
+        (ExitPath::Msr, "an MSR", stasis_calibrate_wrmsr),
+        (ExitPath::Cpuid, "CPUID", stasis_calibrate_cpuid),
+        (ExitPath::Halt, "HLT", stasis_calibrate_halt),
     ] {
         costs.leave[way as usize] = twice(what, || bench.gap(&costs, code as usize as u64, 3))?;
     }
@@ -149,10 +149,10 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
         return Err(NotExact { what: "a load after a store", ticks: [0, load] });
     }
     let window = stasis_calibrate_window as *const () as u64;
-    costs.leave[Way::Window as usize] = twice("a window", || bench.gap(&costs, window, 4))?;
+    costs.leave[ExitPath::Window as usize] = twice("a window", || bench.gap(&costs, window, 4))?;
     costs.timer = twice("the timer", || bench.spin(&costs).0)?;
-    costs.leave[Way::Timer as usize] = twice("the timer's exit", || bench.spin(&costs).1)?;
-    costs.leave[Way::Other as usize] = costs.leave[Way::Port as usize];
+    costs.leave[ExitPath::Timer as usize] = twice("the timer's exit", || bench.spin(&costs).1)?;
+    costs.leave[ExitPath::Other as usize] = costs.leave[ExitPath::Port as usize];
     Ok(costs)
 }
 

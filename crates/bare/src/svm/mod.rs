@@ -16,5 +16,5 @@ pub use calibrate::{calibrate, NotExact};
 pub use cpuid::Leaf;
 pub use nested::{Nested, NotMappable};
 pub(crate) use time::TIMER;
-pub use time::{Costs, Way};
+pub use time::{Costs, ExitPath};
 pub use vcpu::{Exit, LongMode, Registers, Vcpu};

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Ways out of the guest, as far as their costs can differ.
+/// How guest mode is left, as far as the costs can differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Way {
+pub enum ExitPath {
     /// IN or OUT.
     Port = 0,
     /// A device's memory.
@@ -27,7 +27,7 @@ pub enum Way {
 /// How many ways there are.
 pub const WAYS: usize = 8;
 
-impl Way {
+impl ExitPath {
     // AMD64 APM vol. 2, appendix C.
     pub(super) fn of(code: u64) -> Self {
         match code {
@@ -51,7 +51,7 @@ pub struct Costs {
     /// What an injected event adds to that.
     pub inject: i64,
     /// From the end of the guest's last instruction to the TSC's reading, by
-    /// [`Way`].
+    /// [`ExitPath`].
     pub leave: [i64; WAYS],
     /// From the timer's setting to the guest's first instruction.
     pub timer: i64,

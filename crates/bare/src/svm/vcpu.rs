@@ -8,7 +8,7 @@ use super::nested::Nested;
 use super::registers::{
     self, RAX_NUMBER, RBX_NUMBER, RCX_NUMBER, RDI_NUMBER, RDX_NUMBER, RSI_NUMBER,
 };
-use super::time::{Costs, Way, TIMER};
+use super::time::{Costs, ExitPath, TIMER};
 use super::vmcb::*;
 use super::walk;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -323,7 +323,7 @@ impl Vcpu {
             let entered = asked.wrapping_sub(self.context.time);
             TIMER.left(self.context.timer, entered, self.context.left, costs);
             let code = self.vmcb.get(EXIT_CODE);
-            let way = Way::of(code);
+            let way = ExitPath::of(code);
             let left = self.context.left.wrapping_add(self.context.time);
             now = now.max(left.wrapping_sub(costs.leave[way as usize] as u64));
             self.event_again();

@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::layout;
 use crate::memory::GuestMemory;
-use crate::vcpu::{Place, Stay, Vcpu};
+use crate::vcpu::{Registers, SliceEnd, Vcpu};
 
 /// QEMU's TSC, in kHz: one tick for each instruction, a nanosecond each.
 const KHZ: u64 = 1_000_000;
-/// The longest stay (ticks): the stop flag is looked at between.
+/// The longest slice (ticks): the stop flag is looked at between.
 const LONGEST: u64 = 50_000_000;
 
 /// What was made so far.
@@ -125,10 +125,10 @@ impl Vcpu for Processor {
         self.vcpu.nmi();
     }
 
-    fn place(&mut self) -> Result<Place, Error> {
+    fn registers(&mut self) -> Result<Registers, Error> {
         let registers = self.vcpu.registers();
         let (rsp, rip, rflags) = (registers[4], registers[16], registers[17]);
-        Ok(Place { rip, rsp, rflags, cr2: self.vcpu.fault_address() })
+        Ok(Registers { rip, rsp, rflags, cr2: self.vcpu.fault_address() })
     }
 
     fn port_data(&mut self) -> &mut [u8] {
@@ -151,7 +151,7 @@ impl Vcpu for Processor {
         0
     }
 
-    fn stay(&mut self, clock: &mut Clock, until: u64, _: bool) -> Result<Stay, Error> {
+    fn run_slice(&mut self, clock: &mut Clock, until: u64, _: bool) -> Result<SliceEnd, Error> {
         let end = until.min(clock.now().saturating_add(LONGEST));
         // SAFETY: on the bare machine; the guest's memory is the machine's, which
         // promised it to `add_machine`.
@@ -178,6 +178,6 @@ impl Vcpu for Processor {
             svm::Exit::Shutdown => Exit::Shutdown,
             svm::Exit::Unsupported(what) => Exit::Unknown(what),
         };
-        Ok(Stay { exit, overshoot })
+        Ok(SliceEnd { exit, overshoot })
     }
 }

@@ -11,7 +11,7 @@ use crate::memory::Mapping;
 
 /// What a request means for the machine.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum AgentEvent {
     /// Nothing.
     Nothing,
     /// The machine could begin with its command.
@@ -26,13 +26,13 @@ pub enum Told {
     Exited(i32),
     /// The command could not be started.
     NotStarted(i32, String),
-    /// The agent has nothing more to say.
+    /// The agent has nothing more to emit.
     Finished,
 }
 
 /// Refused requests that are told one by one; more are only counted, so that a
 /// guest cannot fill the event stream.
-const TOLD: u64 = 16;
+const REFUSALS_TOLD: u64 = 16;
 
 /// What is to run in a guest that is set up.
 pub struct Command {
@@ -119,28 +119,28 @@ impl ChannelDevice {
         ready: bool,
         is_memory: impl Fn(u64) -> bool,
         typed: &mut dyn FnMut() -> std::io::Result<Typed>,
-    ) -> Result<Told, Error> {
-        let mut say = |event| events.event(event).map_err(Error::EventSink);
+    ) -> Result<AgentEvent, Error> {
+        let mut emit = |event| events.event(event).map_err(Error::EventSink);
         let mut mailbox = MailboxMemory(&self.mailbox);
         let request = match self.host.receive(&mut mailbox) {
             Ok(request) => request,
             Err(error) => {
                 self.refused += 1;
-                if self.refused <= TOLD {
-                    say(RunEvent::Console(format!("{error}\n").into_bytes()))?;
+                if self.refused <= REFUSALS_TOLD {
+                    emit(RunEvent::Console(format!("{error}\n").into_bytes()))?;
                 }
-                if self.refused == TOLD {
+                if self.refused == REFUSALS_TOLD {
                     let more = "further refused requests are only counted\n";
-                    say(RunEvent::Console(more.into()))?;
+                    emit(RunEvent::Console(more.into()))?;
                 }
-                return Ok(Told::Nothing);
+                return Ok(AgentEvent::Nothing);
             }
         };
-        let mut told = Told::Nothing;
+        let mut event = AgentEvent::Nothing;
         match request {
             Request::Hello => {
                 Host::respond(&mut mailbox, Response::Job(&self.job));
-                return Ok(told);
+                return Ok(event);
             }
             Request::Command => {
                 if let Some(source) = self.command.take() {
@@ -148,7 +148,7 @@ impl ChannelDevice {
                     (self.job, self.input) = (command.job, command.input);
                 }
                 Host::respond(&mut mailbox, Response::Job(&self.job));
-                return Ok(told);
+                return Ok(event);
             }
             Request::ReadInput { max } => {
                 self.buffer.resize(max, 0);
@@ -160,11 +160,11 @@ impl ChannelDevice {
                     }
                 }
                 Host::respond(&mut mailbox, Response::Bytes(&self.buffer[..length]));
-                return Ok(told);
+                return Ok(event);
             }
             Request::Ready => {
                 Host::respond(&mut mailbox, Response::Bytes(&u32::from(ready).to_le_bytes()));
-                return Ok(Told::Ready);
+                return Ok(AgentEvent::Ready);
             }
             Request::HelpPage { address } => {
                 let known = is_memory(address);
@@ -172,31 +172,31 @@ impl ChannelDevice {
                 let answer =
                     if known { Response::Done } else { Response::Refused(Refusal::Failed) };
                 Host::respond(&mut mailbox, answer);
-                return Ok(if known { Told::HelpPage(address) } else { Told::Nothing });
+                return Ok(if known { AgentEvent::HelpPage(address) } else { AgentEvent::Nothing });
             }
             Request::Typed => {
                 self.buffer.clear();
                 typed().map_err(Error::Input)?.encode(&mut self.buffer);
                 Host::respond(&mut mailbox, Response::Bytes(&self.buffer));
-                return Ok(told);
+                return Ok(event);
             }
-            Request::Help { on } => told = Told::Help(on),
-            Request::Started => told = Told::Started,
+            Request::Help { on } => event = AgentEvent::Help(on),
+            Request::Started => event = AgentEvent::Started,
             Request::Output { stream: Stream::Output, bytes } => {
-                say(RunEvent::Output(bytes.to_vec()))?;
+                emit(RunEvent::Output(bytes.to_vec()))?;
             }
             Request::Output { stream: Stream::Error, bytes } => {
-                say(RunEvent::ErrorOutput(bytes.to_vec()))?;
+                emit(RunEvent::ErrorOutput(bytes.to_vec()))?;
             }
-            Request::Exited { status } => told = Told::Exited(i32::from(status)),
+            Request::Exited { status } => event = AgentEvent::Exited(i32::from(status)),
             Request::NotStarted { status, message } => {
-                told = Told::NotStarted(i32::from(status), message.into_owned());
+                event = AgentEvent::NotStarted(i32::from(status), message.into_owned());
             }
-            Request::Results { bytes } => say(RunEvent::Results(bytes.to_vec()))?,
-            Request::Log { text } => say(RunEvent::Console(format!("{text}\n").into_bytes()))?,
-            Request::Finished => told = Told::Finished,
+            Request::Results { bytes } => emit(RunEvent::Results(bytes.to_vec()))?,
+            Request::Log { text } => emit(RunEvent::Console(format!("{text}\n").into_bytes()))?,
+            Request::Finished => event = AgentEvent::Finished,
         }
         Host::respond(&mut mailbox, Response::Done);
-        Ok(told)
+        Ok(event)
     }
 }

@@ -8,7 +8,7 @@ mod nvme;
 mod serial;
 mod virtio;
 
-pub use channel::{ChannelDevice, Command, CommandSource, Told};
+pub use channel::{AgentEvent, ChannelDevice, Command, CommandSource};
 pub use cmos::Cmos;
 pub use drive::DriveDevice;
 pub use io_apic::IoApic;

@@ -5,7 +5,7 @@
 //! median of several samples, which bears a host's tick in a few of them.
 
 use crate::boot;
-use crate::clock::{Clock, Costs, Way};
+use crate::clock::{Clock, Costs, ExitPath};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::layout::{self, CALIBRATION, LOCAL_APIC};
@@ -38,25 +38,25 @@ pub fn measure(memory: &GuestMemory, vcpu: &mut Vcpu, kick: &mut Kick) -> Result
     let mut costs = Costs::default();
     let (nothing, _) = bench.gap(vcpu, &costs, NOP, false)?;
     costs.enter = bench.enter(vcpu)?;
-    let ways: [(Way, &[u8]); 6] = [
-        (Way::Port, &[0xe6, 0x80]),      // out 0x80, al
-        (Way::MmioWrite, &[0x89, 0x07]), // mov [rdi], eax
-        (Way::MmioRead, &[0x8b, 0x07]),  // mov eax, [rdi]
-        (Way::MsrWrite, &[0x0f, 0x30]),  // wrmsr
-        (Way::MsrRead, &[0x0f, 0x32]),   // rdmsr
-        (Way::Halt, HLT),
+    let paths: [(ExitPath, &[u8]); 6] = [
+        (ExitPath::Port, &[0xe6, 0x80]),      // out 0x80, al
+        (ExitPath::MmioWrite, &[0x89, 0x07]), // mov [rdi], eax
+        (ExitPath::MmioRead, &[0x8b, 0x07]),  // mov eax, [rdi]
+        (ExitPath::MsrWrite, &[0x0f, 0x30]),  // wrmsr
+        (ExitPath::MsrRead, &[0x0f, 0x32]),   // rdmsr
+        (ExitPath::Halt, HLT),
     ];
-    for (way, instruction) in ways {
+    for (path, instruction) in paths {
         let (gap, spread) = bench.gap(vcpu, &costs, instruction, false)?;
-        if way == Way::MsrWrite && !bench.left_by(vcpu, instruction, way)? {
+        if path == ExitPath::MsrWrite && !bench.left_by(vcpu, instruction, path)? {
             return Err(Error::Missing(
                 "exits at writes of the TSC deadline (kvm_intel with preemption_timer=0 has them)",
             ));
         }
-        costs.leave[way as usize] = gap - nothing;
+        costs.leave[path as usize] = gap - nothing;
         costs.spread = costs.spread.max(spread);
     }
-    costs.leave[Way::Other as usize] = costs.leave[Way::Halt as usize];
+    costs.leave[ExitPath::Other as usize] = costs.leave[ExitPath::Halt as usize];
     costs.inject = bench.gap(vcpu, &costs, HLT, true)?.0 - nothing;
     bench.kick(vcpu, kick, &mut costs)?;
     Ok(costs)
@@ -139,7 +139,7 @@ impl Bench<'_> {
                     }
                     _ => {}
                 }
-                clock.leave(exit.way(), after);
+                clock.leave(exit.path(), after);
             }
             let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
             Ok(regs.r9.wrapping_sub(regs.r8) as i64)
@@ -147,8 +147,8 @@ impl Bench<'_> {
         Ok((samples[SAMPLES / 2], samples[SAMPLES * 9 / 10] - samples[SAMPLES / 10]))
     }
 
-    /// Whether `instruction` leaves the guest by `way`, before the HLT behind it.
-    fn left_by(&self, vcpu: &mut Vcpu, instruction: &[u8], way: Way) -> Result<bool, Error> {
+    /// Whether `instruction` leaves the guest by `path`, before the HLT behind it.
+    fn left_by(&self, vcpu: &mut Vcpu, instruction: &[u8], path: ExitPath) -> Result<bool, Error> {
         write(self.memory, CODE, &[instruction, HLT].concat())?;
         let mut clock = Clock::new(Scale::new(1_000_000));
         reset(vcpu, LOCAL_APIC, 0)?;
@@ -157,7 +157,7 @@ impl Bench<'_> {
         loop {
             match vcpu.run(&mut clock, false)?.0 {
                 Exit::Halt => return Ok(left),
-                exit => left |= exit.way() == way,
+                exit => left |= exit.path() == path,
             }
         }
     }
@@ -174,7 +174,7 @@ impl Bench<'_> {
         })
     }
 
-    /// What setting the timer costs, what a kicked slice costs on the way out,
+    /// What setting the timer costs, what a kicked slice costs on the path out,
     /// and how late it ends at most.
     fn kick(&self, vcpu: &mut Vcpu, kick: &mut Kick, costs: &mut Costs) -> Result<(), Error> {
         // again: rdtsc...; mov r8,rax; jmp again
@@ -210,7 +210,7 @@ impl Bench<'_> {
         let slack = slacks[slacks.len() * 9 / 10].max(0) + ROUND;
         arms.sort_unstable();
         costs.arm = arms[arms.len() / 2];
-        costs.leave[Way::Kick as usize] = leave;
+        costs.leave[ExitPath::Kick as usize] = leave;
         costs.slack = slack;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 mod calibrate;
 mod kick;
-mod stay;
+mod processor;
 mod vcpu;
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::memory::GuestMemory;
 use crate::{boot, cpuid, layout, pvclock, pveoi};
 
 use kick::Kick;
-use stay::{Host, Processor};
+use processor::{Host, Processor};
 use vcpu::Vcpu;
 
 /// KVM, and what was made with it.

@@ -97,7 +97,7 @@ impl Machine {
                     timeline.statistics.exits.doorbell += 1;
                 }
                 // What it asks for is for what it submits now, too.
-                self.look_for_help(timeline);
+                self.read_help_page(timeline);
                 self.drives[drive].write(&self.memory, now, place.offset, data);
                 if let Some(rewind) = &mut self.rewind {
                     rewind.floor = timeline.clock.now();

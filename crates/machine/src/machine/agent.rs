@@ -6,7 +6,7 @@ use stasis_run_events::{Ending, RunEvent, Stage};
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use super::Run;
-use crate::devices::Told;
+use crate::devices::AgentEvent;
 use crate::error::Error;
 
 /// Where the page has its ring.
@@ -16,9 +16,9 @@ impl Machine {
     /// The agent rang the channel's doorbell.
     pub(super) fn ring(&mut self, timeline: &mut Timeline) -> Result<After, Error> {
         timeline.flush_records()?;
-        timeline.say_from(self.number)?;
+        timeline.set_source(self.number)?;
         // What the guest tells has a time.
-        timeline.tell(RunEvent::Progress(timeline.clock.now_ns()))?;
+        timeline.emit(RunEvent::Progress(timeline.clock.now_ns()))?;
         let others = timeline.preparing - usize::from(!self.prepared);
         let memory = &self.memory;
         let is_memory = |address: u64| {
@@ -30,30 +30,30 @@ impl Machine {
                 .channel
                 .doorbell(timeline.events, others == 0, is_memory, &mut || timeline.typing.take())?
             {
-                Told::Nothing => After::Continue,
-                Told::Ready => {
+                AgentEvent::Nothing => After::Continue,
+                AgentEvent::Ready => {
                     self.prepare(timeline);
                     After::Continue
                 }
-                Told::HelpPage(address) => {
+                AgentEvent::HelpPage(address) => {
                     self.help_page = Some(address);
                     After::Continue
                 }
-                Told::Help(on) => {
+                AgentEvent::Help(on) => {
                     self.help(timeline, on);
                     After::Continue
                 }
-                told => After::Told(told),
+                event => After::Agent(event),
             },
         )
     }
 
     /// Looks into the page by which the guest asks for help.
-    pub(super) fn look_for_help(&mut self, timeline: &mut Timeline) {
+    pub(super) fn read_help_page(&mut self, timeline: &mut Timeline) {
         let Some(address) = self.help_page else { return };
         let mut page = [0; help::LENGTH];
         let read = self.memory.read(address, &mut page).is_ok();
-        let Some(on) = help::asks(&page).filter(|_| read) else {
+        let Some(on) = help::wants_help(&page).filter(|_| read) else {
             // Not what it said it would write: it asks for nothing any more.
             self.help_page = None;
             self.refused_help += 1;
@@ -61,12 +61,12 @@ impl Machine {
             return;
         };
         self.help(timeline, on);
-        self.look_for_urgent(address, help::count(&page));
+        self.read_urgent(address, help::count(&page));
     }
 
     /// What its bfq handed out for interactive queues since the last look is on
     /// its way to one of its drives.
-    fn look_for_urgent(&mut self, page: u64, count: u32) {
+    fn read_urgent(&mut self, page: u64, count: u32) {
         let mut ring = [0; 8 * help::RING];
         if count == self.urgent || self.memory.read(page + RING, &mut ring).is_err() {
             return;
@@ -78,10 +78,10 @@ impl Machine {
     }
 
     fn help(&mut self, timeline: &mut Timeline, on: bool) {
-        if self.asks_help == on {
+        if self.wants_help == on {
             return;
         }
-        self.asks_help = on;
+        self.wants_help = on;
         let now = timeline.clock.now_ns();
         self.drives.iter_mut().for_each(|drive| drive.help(now, on));
     }
@@ -95,12 +95,19 @@ impl Machine {
 
 impl Run<'_> {
     /// The agent of a machine has told something. How the run ended, if it did.
-    pub(super) fn told(&mut self, number: usize, told: Told) -> Result<Option<Ending>, Error> {
+    pub(super) fn agent_event(
+        &mut self,
+        number: usize,
+        event: AgentEvent,
+    ) -> Result<Option<Ending>, Error> {
         let now = self.timeline.clock.now_ns();
         let machine = &mut self.machines[number];
-        match told {
-            Told::Nothing | Told::Ready | Told::HelpPage(_) | Told::Help(_) => {}
-            Told::Started => {
+        match event {
+            AgentEvent::Nothing
+            | AgentEvent::Ready
+            | AgentEvent::HelpPage(_)
+            | AgentEvent::Help(_) => {}
+            AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
                 machine.started = Some(now);
                 if !self.timeline.statistics.running {
@@ -110,15 +117,15 @@ impl Run<'_> {
                         frozen,
                         self.processors.len(),
                     );
-                    self.timeline.tell(RunEvent::Stage(Stage::Running))?;
+                    self.timeline.emit(RunEvent::Stage(Stage::Running))?;
                     self.shared.iter().for_each(|shared| shared.start(now));
                 }
             }
-            Told::Exited(status) => self.ended(number, Ending::Exited(status))?,
-            Told::NotStarted(status, message) => {
+            AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,
+            AgentEvent::NotStarted(status, message) => {
                 self.ended(number, Ending::NotStarted { status, message })?;
             }
-            Told::Finished => {
+            AgentEvent::Finished => {
                 machine.ending.get_or_insert(Ending::Panicked);
                 machine.finished = true;
                 if self.machines.iter().all(|machine| machine.finished || !machine.waited) {
@@ -141,7 +148,7 @@ impl Run<'_> {
         // What follows is the agents' own work, not the commands'.
         let frozen = self.frozen();
         self.timeline.statistics.finish(&self.timeline.clock, frozen);
-        self.timeline.tell(RunEvent::Stage(Stage::Collecting))
+        self.timeline.emit(RunEvent::Stage(Stage::Collecting))
     }
 
     /// How it ended for all: as the first that failed, if one did.

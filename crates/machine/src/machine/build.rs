@@ -15,7 +15,6 @@ use super::vm::{Machine, RewindState};
 use super::Run;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, NvmeDevice, Serial, VirtioDevice};
 use crate::engine::{self, Engine};
 use crate::error::Error;
@@ -24,10 +23,11 @@ use crate::pci::{Bus, Function, Identity, SLOTS};
 use crate::pvclock::{PvClock, Reads};
 use crate::statistics::Statistics;
 use crate::time::Scale;
-use crate::vcpu::{Processor, Seat};
+use crate::vcpu::{Processor, VcpuSlot};
+use crate::vcpu_pool::VcpuPool;
 use crate::{acpi, layout, PROCESSORS_LIMIT};
 
-/// A quantum is at least so many times as long as a stay can end late: a processor would
+/// A quantum is at least so many times as long as a slice can end late: a processor would
 /// be ahead of the others by more than that anyway, and hardly ever in guest mode.
 const LATENESS_IN_QUANTUM: u64 = 4;
 
@@ -75,7 +75,7 @@ impl<'j> Run<'j> {
         clock.costs = engine.calibrate(&one.memory)?;
         let vcpus = engine.processors()?;
         for ((machine, _), vcpus) in machines.iter_mut().zip(vcpus) {
-            machine.vcpus = vcpus.into_iter().map(Seat::new).collect();
+            machine.vcpus = vcpus.into_iter().map(VcpuSlot::new).collect();
         }
 
         for ((machine, _), &(vcpus, command_line, seed)) in machines.iter_mut().zip(&kernels) {
@@ -116,16 +116,16 @@ impl<'j> Run<'j> {
             statistics: Statistics::new(born, processors.len()),
             typing: Typing::new(config.keyboard),
         };
-        let crew = match config.threads.min(processors.len()) {
+        let pool = match config.threads.min(processors.len()) {
             0 | 1 => None,
-            threads => Some(Crew::new(threads, processors.len()).map_err(Error::Threads)?),
+            threads => Some(VcpuPool::new(threads, processors.len()).map_err(Error::Threads)?),
         };
         Ok(Self {
             timeline,
-            crew,
+            pool,
             slices: Vec::new(),
             begun: Vec::new(),
-            stints: Vec::new(),
+            thread_slices: Vec::new(),
             machines,
             shared: config.shared,
             processors,
@@ -225,7 +225,7 @@ impl Machine {
             ending: None,
             help_page: None,
             urgent: 0,
-            asks_help: false,
+            wants_help: false,
             refused_help: 0,
             finished: false,
         })

@@ -116,7 +116,7 @@ impl Machine {
         if Serial::owns(port) {
             for &byte in &*data {
                 if let Some(text) = self.serial.write(port, byte) {
-                    timeline.tell_from(self.number, RunEvent::Console(text))?;
+                    timeline.emit_from(self.number, RunEvent::Console(text))?;
                 }
             }
         } else if let (true, Some(&value)) = (cmos::PORTS.contains(&port), data.first()) {

@@ -21,9 +21,9 @@ use stasis_clock::Nanos;
 use stasis_drive::Shared;
 use stasis_run_events::{Ending, EventSink, Outcome, RunEvent};
 
-use crate::crew::{Crew, Stint};
 use crate::error::Error;
-use crate::vcpu::{Place, State};
+use crate::vcpu::{Registers, State};
+use crate::vcpu_pool::{ThreadSlice, VcpuPool};
 use order::Turn;
 use slice::{Begun, Slice};
 use timeline::Timeline;
@@ -58,17 +58,17 @@ struct Run<'j> {
     virtual_limit: Option<Nanos>,
     stop: Stop,
     /// Threads for several processors at once; None: they run in turn.
-    crew: Option<Crew>,
+    pool: Option<VcpuPool>,
     // Kept between rounds, so that these do not allocate.
     slices: Vec<Slice>,
     begun: Vec<Begun>,
-    stints: Vec<Stint>,
+    thread_slices: Vec<ThreadSlice>,
 }
 
 impl Run<'_> {
     fn run(&mut self) -> Result<Ending, Error> {
         loop {
-            if let Some(ending) = self.look_around()? {
+            if let Some(ending) = self.check_limits()? {
                 return Ok(ending);
             }
             self.advance();
@@ -110,7 +110,7 @@ impl Run<'_> {
     fn follow(&mut self, number: usize, after: After) -> Result<Option<Ending>, Error> {
         match after {
             After::Continue => Ok(None),
-            After::Told(told) => self.told(number, told),
+            After::Agent(event) => self.agent_event(number, event),
             After::Panicked => {
                 self.machines[number].ending = Some(Ending::Panicked);
                 Ok(Some(Ending::Panicked))
@@ -119,7 +119,7 @@ impl Run<'_> {
     }
 
     // What is looked at between slices: the user, limits, progress.
-    fn look_around(&mut self) -> Result<Option<Ending>, Error> {
+    fn check_limits(&mut self) -> Result<Option<Ending>, Error> {
         if self.stop.flag.load(Ordering::Relaxed) {
             return Ok(Some(Ending::Cancelled));
         }
@@ -143,7 +143,7 @@ impl Run<'_> {
             if now - timeline.statistics.reported >= PROGRESS {
                 timeline.statistics.reported = now;
                 timeline.flush_records()?;
-                timeline.tell(RunEvent::Progress(timeline.clock.now_ns()))?;
+                timeline.emit(RunEvent::Progress(timeline.clock.now_ns()))?;
             }
         }
         Ok(None)
@@ -186,13 +186,13 @@ impl Run<'_> {
         for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
             let mut text = String::new();
             for (index, vcpu) in machine.vcpus.iter_mut().enumerate() {
-                let Place { rip, rsp, rflags, cr2 } = vcpu.place()?;
+                let Registers { rip, rsp, rflags, cr2 } = vcpu.registers()?;
                 let state: State = machine.processors[index].state;
                 text += &format!(
                     "vCPU {index}: {state:?}, rip {rip:#x}, rsp {rsp:#x}, rflags {rflags:#x}, cr2 {cr2:#x}\n"
                 );
             }
-            self.timeline.tell_from(machine.number, RunEvent::Console(text.into_bytes()))?;
+            self.timeline.emit_from(machine.number, RunEvent::Console(text.into_bytes()))?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(super) enum Turn {
     Exit(usize),
     /// The processor at this place runs.
     Slice(usize, Slice),
-    /// Those of [`Run::slices`] run at once, each on its thread of the crew.
+    /// Those of [`Run::slices`] run at once, each on its thread of the pool.
     Round,
     /// The instant is behind: no processor can go on before it moves.
     Later,
@@ -99,7 +99,7 @@ impl<'j> Run<'j> {
         };
         let able =
             self.busy().filter(|&(place, time)| !waits(place) && (enough(time) || time <= instant));
-        if self.crew.is_some() {
+        if self.pool.is_some() {
             // One alone too: it stays on its thread.
             slices.extend(able.map(|(place, _)| self.plan(place, limit)));
             return if slices.is_empty() { self.nobody() } else { Turn::Round };

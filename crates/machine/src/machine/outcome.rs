@@ -11,14 +11,14 @@ impl Run<'_> {
         self.timeline.statistics.finish(&self.timeline.clock, frozen);
         self.timeline.flush_records()?;
         // The last that is told of the drives: what their end does is not a guest's.
-        self.timeline.tell(RunEvent::Progress(self.timeline.clock.now_ns()))?;
+        self.timeline.emit(RunEvent::Progress(self.timeline.clock.now_ns()))?;
         if matches!(ending, Ending::Hung | Ending::Panicked | Ending::VirtualLimit) {
             self.show_processors()?;
         }
         for machine in &mut self.machines {
             let rest = machine.serial.rest();
             if !rest.is_empty() {
-                self.timeline.tell_from(machine.number, RunEvent::Console(rest))?;
+                self.timeline.emit_from(machine.number, RunEvent::Console(rest))?;
             }
         }
         let now = self.timeline.clock.now_ns();

@@ -6,62 +6,62 @@ use stasis_run_events::Ending;
 use super::slice::Begun;
 use super::vm::After;
 use super::Run;
-use crate::crew::Stint;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::vcpu::Stay;
+use crate::vcpu::SliceEnd;
+use crate::vcpu_pool::ThreadSlice;
 
 impl Run<'_> {
     /// Runs the slices that the turn has put together. How the run ended, if it did.
     pub(super) fn round(&mut self) -> Result<Option<Ending>, Error> {
         let mut begun = std::mem::take(&mut self.begun);
-        let mut stints = std::mem::take(&mut self.stints);
+        let mut slices = std::mem::take(&mut self.thread_slices);
         for slice in self.slices.drain(..) {
             let machine = &mut self.machines[self.processors[slice.place].0];
             let Some(entry) = machine.enter(&mut self.timeline, slice)? else { continue };
             let vcpu = machine.vcpus[slice.index].take();
-            stints.push(Stint {
+            slices.push(ThreadSlice {
                 place: slice.place,
                 vcpu: Some(vcpu.ok_or(Error::Internal("a processor is in guest mode twice"))?),
                 clock: self.timeline.clock.clone(),
                 until: slice.until,
                 injecting: entry.injecting,
-                stay: None,
+                result: None,
             });
             begun.push(entry);
         }
-        if let Some(crew) = &mut self.crew {
-            crew.run(&mut stints);
+        if let Some(pool) = &mut self.pool {
+            pool.run(&mut slices);
         }
-        let ending = self.end_round(&mut stints, &mut begun);
-        (self.begun, self.stints) = (begun, stints);
+        let ending = self.end_round(&mut slices, &mut begun);
+        (self.begun, self.thread_slices) = (begun, slices);
         ending
     }
 
     fn end_round(
         &mut self,
-        stints: &mut Vec<Stint>,
+        slices: &mut Vec<ThreadSlice>,
         begun: &mut Vec<Begun>,
     ) -> Result<Option<Ending>, Error> {
-        let ends = self.ends(stints);
+        let ends = self.ends(slices);
         let mut ending = None;
         // All are back before any exit is acted upon: it may concern another.
-        for stint in stints.iter_mut() {
-            let (number, index) = self.processors[stint.place];
-            if let Some(vcpu) = stint.vcpu.take() {
+        for slice in slices.iter_mut() {
+            let (number, index) = self.processors[slice.place];
+            if let Some(vcpu) = slice.vcpu.take() {
                 self.machines[number].vcpus[index].put(vcpu);
             }
         }
-        for Stint { place, clock, stay, .. } in stints.drain(..) {
+        for ThreadSlice { place, clock, result, .. } in slices.drain(..) {
             let (number, _) = self.processors[place];
-            let stay = stay.ok_or(Error::Internal("a processor's stay was left out"))??;
+            let end = result.ok_or(Error::Internal("a processor's slice was left out"))??;
             let Some(at) = begun.iter().position(|entry| entry.slice.place == place) else {
                 continue;
             };
             let mut entry = begun.swap_remove(at);
             entry.slice.others = ends.other_than(place);
             self.timeline.clock = clock;
-            let after = self.machines[number].left(&mut self.timeline, entry, stay)?;
+            let after = self.machines[number].left(&mut self.timeline, entry, end)?;
             if ending.is_none() && !matches!(after, After::Continue) {
                 ending = self.follow(number, after)?;
             }
@@ -70,12 +70,14 @@ impl Run<'_> {
     }
 
     /// Where the busy processors are that are furthest behind, after the round.
-    fn ends(&self, stints: &[Stint]) -> Ends {
+    fn ends(&self, slices: &[ThreadSlice]) -> Ends {
         let mut ends = Ends::default();
         for (place, time) in self.busy() {
-            match stints.iter().find(|stint| stint.place == place) {
-                Some(Stint { stay: Some(Ok(Stay { exit: Exit::Halt, .. })), .. }) => {}
-                Some(stint) => ends.add(place, stint.clock.now()),
+            match slices.iter().find(|slice| slice.place == place) {
+                Some(ThreadSlice {
+                    result: Some(Ok(SliceEnd { exit: Exit::Halt, .. })), ..
+                }) => {}
+                Some(slice) => ends.add(place, slice.clock.now()),
                 None => ends.add(place, time),
             }
         }

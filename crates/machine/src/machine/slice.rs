@@ -5,7 +5,7 @@ use super::vm::{After, Machine};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::pvclock::Reads;
-use crate::vcpu::{State, Stay};
+use crate::vcpu::{SliceEnd, State};
 
 /// A slice, as the run has planned it.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +34,8 @@ impl Machine {
     pub(super) fn slice(&mut self, timeline: &mut Timeline, slice: Slice) -> Result<After, Error> {
         let Some(begun) = self.enter(timeline, slice)? else { return Ok(After::Continue) };
         let vcpu = &mut self.vcpus[slice.index];
-        let stay = vcpu.stay(&mut timeline.clock, slice.until, begun.injecting)?;
-        self.left(timeline, begun, stay)
+        let end = vcpu.run_slice(&mut timeline.clock, slice.until, begun.injecting)?;
+        self.left(timeline, begun, end)
     }
 
     /// Everything before a processor's entry into guest mode; None where there is too
@@ -70,10 +70,10 @@ impl Machine {
         &mut self,
         timeline: &mut Timeline,
         begun: Begun,
-        stay: Stay,
+        end: SliceEnd,
     ) -> Result<After, Error> {
         let Begun { slice: Slice { place, index, until, others }, entered, .. } = begun;
-        let Stay { exit, overshoot } = stay;
+        let SliceEnd { exit, overshoot } = end;
         let exits = &mut timeline.statistics.exits;
         exits.total += u64::from(exit != Exit::Interrupted);
         if let Some(over) = overshoot {

@@ -18,12 +18,12 @@ pub(super) struct Timeline<'j> {
     pub(super) clock: Clock,
     /// How far a processor may be from the others (ticks).
     pub(super) quantum: u64,
-    /// By how much a stay can end late (ticks).
+    /// By how much a slice can end late (ticks).
     pub(super) lateness: u64,
     /// Machines that are still preparing.
     pub(super) preparing: usize,
     pub(super) events: &'j mut dyn EventSink,
-    /// Whose events are told now, where there are several machines.
+    /// The machine whose events are emitted now, where there are several.
     pub(super) from: Option<u16>,
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
@@ -39,24 +39,24 @@ impl Timeline<'_> {
         }
         self.recorded_bytes = 0;
         let records = std::mem::replace(&mut self.records, Vec::with_capacity(BATCH));
-        self.tell(RunEvent::Ios(records))
+        self.emit(RunEvent::Ios(records))
     }
 
-    pub(super) fn tell(&mut self, event: RunEvent) -> Result<(), Error> {
+    pub(super) fn emit(&mut self, event: RunEvent) -> Result<(), Error> {
         self.events.event(event).map_err(Error::EventSink)
     }
 
-    /// Says whose entries follow, if that is not known.
-    pub(super) fn say_from(&mut self, machine: u16) -> Result<(), Error> {
+    /// Says whose events follow, if that is not known.
+    pub(super) fn set_source(&mut self, machine: u16) -> Result<(), Error> {
         if self.from.is_some_and(|from| from != machine) {
             self.from = Some(machine);
-            self.tell(RunEvent::From(machine))?;
+            self.emit(RunEvent::From(machine))?;
         }
         Ok(())
     }
 
-    pub(super) fn tell_from(&mut self, machine: u16, event: RunEvent) -> Result<(), Error> {
-        self.say_from(machine)?;
-        self.tell(event)
+    pub(super) fn emit_from(&mut self, machine: u16, event: RunEvent) -> Result<(), Error> {
+        self.set_source(machine)?;
+        self.emit(event)
     }
 }

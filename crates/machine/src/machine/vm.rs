@@ -7,16 +7,16 @@ use stasis_run_events::Ending;
 
 use super::timeline::{Timeline, BATCH, BATCH_BYTES};
 use crate::apic::Expiry;
-use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, Serial, Told};
+use crate::devices::{AgentEvent, ChannelDevice, Cmos, DriveDevice, IoApic, Serial};
 use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::pci::Bus;
 use crate::pvclock::{Busy, PvClock};
-use crate::vcpu::{Processor, Seat, State};
+use crate::vcpu::{Processor, State, VcpuSlot};
 
 pub(super) struct Machine {
     // Dropped in this order: the processors, the memory.
-    pub(super) vcpus: Vec<Seat>,
+    pub(super) vcpus: Vec<VcpuSlot>,
     pub(super) processors: Vec<Processor>,
     pub(super) memory: GuestMemory,
     pub(super) bus: Bus,
@@ -45,7 +45,7 @@ pub(super) struct Machine {
     pub(super) help_page: Option<u64>,
     // How many urgent requests that page has told of.
     pub(super) urgent: u32,
-    pub(super) asks_help: bool,
+    pub(super) wants_help: bool,
     /// How often what the guest said there made no sense.
     pub(super) refused_help: u64,
     /// Whether its agent has nothing more to say: it does not run again.
@@ -66,7 +66,7 @@ pub(super) enum After {
     /// The guest goes on.
     Continue,
     /// Its agent has told something.
-    Told(Told),
+    Agent(AgentEvent),
     /// Its processor shut down.
     Panicked,
 }
@@ -74,7 +74,7 @@ pub(super) enum After {
 impl Machine {
     /// Lets everything happen that is due.
     pub(super) fn run_due_events(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
-        self.look_for_help(timeline);
+        self.read_help_page(timeline);
         let now = timeline.clock.now();
         let scale = timeline.clock.scale();
         let now_ns = scale.to_ns(now);

@@ -1,4 +1,4 @@
-//! A stay in guest mode under KVM: how it ends, and when that was.
+//! A slice in guest mode under KVM: how it ends, and when that was.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use kvm_ioctls::VmFd;
 use super::kick::Kick;
 use super::vcpu::Vcpu;
 use crate::boot;
-use crate::clock::{Clock, Costs, Way};
+use crate::clock::{Clock, Costs, ExitPath};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::time::host_tsc;
-use crate::vcpu::{Place, Stay};
+use crate::vcpu::{Registers, SliceEnd};
 
 /// The longest slice, in the host's time: the stop flag is looked at between.
 const LONGEST_SLICE: Duration = Duration::from_millis(20);
@@ -84,8 +84,8 @@ impl Timer {
     }
 
     /// The guest left by itself: sets the clock to when that was.
-    fn left(&mut self, vcpu: &mut Vcpu, clock: &mut Clock, way: Way, after: u64) {
-        clock.leave(way, after);
+    fn left(&mut self, vcpu: &mut Vcpu, clock: &mut Clock, path: ExitPath, after: u64) {
+        clock.leave(path, after);
         if let Some(due) = self.kick.take_fired(after) {
             // SAFETY: a byte of a vCPU that is not running.
             unsafe { vcpu.immediate_exit().write_volatile(0) };
@@ -103,7 +103,7 @@ impl Timer {
         after: u64,
     ) -> Option<u64> {
         let slack = clock.costs.slack as u64;
-        clock.leave(Way::Kick, after);
+        clock.leave(ExitPath::Kick, after);
         // Otherwise another signal: the stop flag, most likely.
         self.kick.take_fired(after)?;
         // SAFETY: a byte of a vCPU that is not running.
@@ -172,10 +172,10 @@ impl crate::vcpu::Vcpu for Processor {
         let _ = self.vcpu.fd().nmi();
     }
 
-    fn place(&mut self) -> Result<Place, Error> {
+    fn registers(&mut self) -> Result<Registers, Error> {
         let regs = self.vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
         let sregs = self.vcpu.fd().get_sregs().map_err(Error::kvm("read registers"))?;
-        Ok(Place { rip: regs.rip, rsp: regs.rsp, rflags: regs.rflags, cr2: sregs.cr2 })
+        Ok(Registers { rip: regs.rip, rsp: regs.rsp, rflags: regs.rflags, cr2: sregs.cr2 })
     }
 
     fn port_data(&mut self) -> &mut [u8] {
@@ -199,7 +199,12 @@ impl crate::vcpu::Vcpu for Processor {
         self.host.lateness
     }
 
-    fn stay(&mut self, clock: &mut Clock, until: u64, injecting: bool) -> Result<Stay, Error> {
+    fn run_slice(
+        &mut self,
+        clock: &mut Clock,
+        until: u64,
+        injecting: bool,
+    ) -> Result<SliceEnd, Error> {
         let Self { vcpu, host, .. } = self;
         TIMER.with_borrow_mut(|timer| {
             let timer = match timer {
@@ -214,11 +219,11 @@ impl crate::vcpu::Vcpu for Processor {
             let overshoot = match exit {
                 Exit::Interrupted => timer.kicked(vcpu, clock, (entered, until), after),
                 _ => {
-                    timer.left(vcpu, clock, exit.way(), after);
+                    timer.left(vcpu, clock, exit.path(), after);
                     None
                 }
             };
-            Ok(Stay { exit, overshoot })
+            Ok(SliceEnd { exit, overshoot })
         })
     }
 }

@@ -1,11 +1,11 @@
 //! Threads of the host on which processors are in guest mode at the same time.
 //!
-//! A crew takes the stays of one round, shares them out among its threads, and
-//! gives them back when all are over. The thread that makes the crew is the first of
+//! A pool takes the slices of one round, shares them out among its threads, and
+//! gives them back when all are over. The thread that makes the pool is the first of
 //! it. Whoever waits for another waits on its core for a while before it sleeps: rounds
 //! follow each other within microseconds, and to wake a thread takes longer than most
 //! of them do. The while is short, since a core that waits may be one that another
-//! thread of the crew needs: an emulated machine's cores are threads themselves.
+//! thread of the pool needs: an emulated machine's cores are threads themselves.
 //!
 //! A processor stays on its thread, unless more of them are busy there than elsewhere:
 //! where KVM finds a processor on another thread than before, it waits until no core can
@@ -20,59 +20,59 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::vcpu::{Stay, Vcpu};
+use crate::vcpu::{SliceEnd, Vcpu};
 
-/// For how long a thread waits on its core before it sleeps: several times what it takes
+/// For how long a thread spins before it sleeps: several times what it takes
 /// to wake one.
-const PATIENCE: Duration = Duration::from_micros(50);
-/// How often it looks before it looks at the time.
-const LOOKS: u32 = 64;
+const SPIN_LIMIT: Duration = Duration::from_micros(50);
+/// How often it spins before it looks at the time.
+const SPINS_PER_CHECK: u32 = 64;
 
-/// Someone who waits on its core.
-struct Patience {
-    looks: u32,
+/// A thread that spins before it sleeps.
+struct SpinWait {
+    spins: u32,
     since: Option<Instant>,
 }
 
-impl Patience {
+impl SpinWait {
     fn new() -> Self {
-        Self { looks: 0, since: None }
+        Self { spins: 0, since: None }
     }
 
     /// Waits a little; false when it is time to sleep.
     fn wait(&mut self) -> bool {
         std::hint::spin_loop();
-        self.looks += 1;
-        if !self.looks.is_multiple_of(LOOKS) {
+        self.spins += 1;
+        if !self.spins.is_multiple_of(SPINS_PER_CHECK) {
             return true;
         }
-        self.since.get_or_insert_with(Instant::now).elapsed() < PATIENCE
+        self.since.get_or_insert_with(Instant::now).elapsed() < SPIN_LIMIT
     }
 }
 
-/// One processor's stay.
-pub struct Stint {
+/// One processor's slice, for a thread of the pool.
+pub struct ThreadSlice {
     /// Whose: its place among all processors.
     pub place: usize,
     /// The processor; None when its machine has it back.
     pub vcpu: Option<Box<dyn Vcpu>>,
-    /// Virtual time: before the stay where it begins, after it where it ended.
+    /// Virtual time: before the slice where it begins, after it where it ended.
     pub clock: Clock,
     /// When it ends at the latest (ticks).
     pub until: u64,
     /// Whether an interrupt goes in.
     pub injecting: bool,
     /// How it went; None before it.
-    pub stay: Option<Result<Stay, Error>>,
+    pub result: Option<Result<SliceEnd, Error>>,
 }
 
-impl Stint {
+impl ThreadSlice {
     fn run(&mut self) {
         let Self { vcpu, clock, until, injecting, .. } = self;
         let Some(vcpu) = vcpu else { return };
-        let stay = catch_unwind(AssertUnwindSafe(|| vcpu.stay(clock, *until, *injecting)));
+        let result = catch_unwind(AssertUnwindSafe(|| vcpu.run_slice(clock, *until, *injecting)));
         let failed = Err(Error::Internal("a processor's thread panicked"));
-        self.stay = Some(stay.unwrap_or(failed));
+        self.result = Some(result.unwrap_or(failed));
     }
 }
 
@@ -84,7 +84,7 @@ mod state {
     pub const SLEEPS: u8 = 1;
     /// It has a round to do.
     pub const WORKS: u8 = 2;
-    /// It has a round to do, and the crew's first thread sleeps until it is done.
+    /// It has a round to do, and the pool's first thread sleeps until it is done.
     pub const AWAITED: u8 = 3;
     /// It has done it, and waits on its core.
     pub const DONE: u8 = 4;
@@ -94,22 +94,22 @@ mod state {
     pub const ENDS: u8 = 6;
 }
 
-struct Desk {
+struct Handoff {
     state: AtomicU8,
-    stints: Mutex<Vec<Stint>>,
-    /// The crew's first thread.
+    slices: Mutex<Vec<ThreadSlice>>,
+    /// The pool's first thread.
     first: Thread,
 }
 
-impl Desk {
-    fn stints(&self) -> std::sync::MutexGuard<'_, Vec<Stint>> {
-        self.stints.lock().unwrap_or_else(PoisonError::into_inner)
+impl Handoff {
+    fn slices(&self) -> std::sync::MutexGuard<'_, Vec<ThreadSlice>> {
+        self.slices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the thread does until it ends.
     fn serve(&self) {
-        while self.is_asked() {
-            self.stints().iter_mut().for_each(Stint::run);
+        while self.wait_for_work() {
+            self.slices().iter_mut().for_each(ThreadSlice::run);
             match self.change(state::WORKS, state::DONE) {
                 Err(state::AWAITED) if self.change(state::AWAITED, state::DONE).is_ok() => {
                     self.first.unpark();
@@ -121,15 +121,15 @@ impl Desk {
     }
 
     /// Waits until there is something to do; false if that is to end.
-    fn is_asked(&self) -> bool {
-        let mut patience = Patience::new();
+    fn wait_for_work(&self) -> bool {
+        let mut spin = SpinWait::new();
         loop {
             match self.state.load(Ordering::Acquire) {
                 state::WORKS | state::AWAITED => return true,
                 state::ENDS => return false,
                 state::SLEEPS | state::RESTS => std::thread::park(),
                 state => {
-                    if !patience.wait() {
+                    if !spin.wait() {
                         // Lost if there is something to do now.
                         let asleep =
                             if state == state::DONE { state::RESTS } else { state::SLEEPS };
@@ -140,13 +140,13 @@ impl Desk {
         }
     }
 
-    /// The crew's first thread waits until the round is done, and takes back what
+    /// The pool's first thread waits until the round is done, and takes back what
     /// there was.
-    fn take_back(&self, stints: &mut Vec<Stint>) {
+    fn collect(&self, slices: &mut Vec<ThreadSlice>) {
         if !self.await_done() {
             return;
         }
-        stints.append(&mut self.stints());
+        slices.append(&mut self.slices());
         if self.change(state::DONE, state::WAITS).is_err() {
             // Lost to its falling asleep.
             let _ = self.change(state::RESTS, state::SLEEPS);
@@ -154,13 +154,13 @@ impl Desk {
     }
 
     fn await_done(&self) -> bool {
-        let mut patience = Patience::new();
+        let mut spin = SpinWait::new();
         loop {
             match self.state.load(Ordering::Acquire) {
                 state::DONE | state::RESTS => return true,
                 state::AWAITED => std::thread::park(),
                 state::WORKS => {
-                    if !patience.wait() {
+                    if !spin.wait() {
                         // Lost if it is done now.
                         let _ = self.change(state::WORKS, state::AWAITED);
                     }
@@ -176,26 +176,26 @@ impl Desk {
 }
 
 struct Worker {
-    desk: Arc<Desk>,
+    handoff: Arc<Handoff>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
     fn new() -> std::io::Result<Self> {
-        let desk = Arc::new(Desk {
+        let handoff = Arc::new(Handoff {
             state: AtomicU8::new(state::WAITS),
-            stints: Mutex::default(),
+            slices: Mutex::default(),
             first: std::thread::current(),
         });
-        let own = Arc::clone(&desk);
+        let own = Arc::clone(&handoff);
         let thread =
             std::thread::Builder::new().name("processors".into()).spawn(move || own.serve())?;
-        Ok(Self { desk, thread: Some(thread) })
+        Ok(Self { handoff, thread: Some(thread) })
     }
 
     /// Sets what it is to do, and wakes it.
-    fn tell(&self, state: u8) {
-        let before = self.desk.state.swap(state, Ordering::AcqRel);
+    fn set_state(&self, state: u8) {
+        let before = self.handoff.state.swap(state, Ordering::AcqRel);
         if matches!(before, state::SLEEPS | state::RESTS) {
             if let Some(thread) = &self.thread {
                 thread.thread().unpark();
@@ -206,54 +206,54 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.tell(state::ENDS);
+        self.set_state(state::ENDS);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// The threads.
-pub struct Crew {
+/// A pool of threads.
+pub struct VcpuPool {
     /// Those beside the caller's own.
     workers: Vec<Worker>,
     /// Which thread had each processor last, by place: it is quickest there.
     last: Vec<usize>,
     /// What each thread has in this round; the first is the caller's.
-    hands: Vec<Vec<Stint>>,
+    queues: Vec<Vec<ThreadSlice>>,
 }
 
-impl Crew {
+impl VcpuPool {
     /// `threads` threads, 2 at least, for `processors` processors.
     pub fn new(threads: usize, processors: usize) -> std::io::Result<Self> {
         let threads = threads.max(2);
         let workers = (1..threads).map(|_| Worker::new()).collect::<Result<_, _>>()?;
-        let hands = (0..threads).map(|_| Vec::with_capacity(processors)).collect();
+        let queues = (0..threads).map(|_| Vec::with_capacity(processors)).collect();
         let last = (0..processors).map(|place| place % threads).collect();
-        Ok(Self { workers, last, hands })
+        Ok(Self { workers, last, queues })
     }
 
-    /// Does all `stints` at once, as far as there are threads; returns when all are
-    /// over. Their order may change. To be called by the thread that made the crew.
-    pub fn run(&mut self, stints: &mut Vec<Stint>) {
-        let most = stints.len().div_ceil(self.hands.len());
-        for stint in stints.drain(..) {
-            let least = (0..self.hands.len()).min_by_key(|&thread| self.hands[thread].len());
-            let last = self.last[stint.place];
-            let thread = if self.hands[last].len() < most { last } else { least.unwrap_or(0) };
-            self.last[stint.place] = thread;
-            self.hands[thread].push(stint);
+    /// Runs all `slices` at once, as far as there are threads; returns when all are
+    /// over. Their order may change. To be called by the thread that made the pool.
+    pub fn run(&mut self, slices: &mut Vec<ThreadSlice>) {
+        let most = slices.len().div_ceil(self.queues.len());
+        for slice in slices.drain(..) {
+            let least = (0..self.queues.len()).min_by_key(|&thread| self.queues[thread].len());
+            let last = self.last[slice.place];
+            let thread = if self.queues[last].len() < most { last } else { least.unwrap_or(0) };
+            self.last[slice.place] = thread;
+            self.queues[thread].push(slice);
         }
-        for (worker, hand) in self.workers.iter().zip(&mut self.hands[1..]) {
-            if !hand.is_empty() {
-                std::mem::swap(&mut *worker.desk.stints(), hand);
-                worker.tell(state::WORKS);
+        for (worker, queue) in self.workers.iter().zip(&mut self.queues[1..]) {
+            if !queue.is_empty() {
+                std::mem::swap(&mut *worker.handoff.slices(), queue);
+                worker.set_state(state::WORKS);
             }
         }
-        self.hands[0].iter_mut().for_each(Stint::run);
-        stints.append(&mut self.hands[0]);
+        self.queues[0].iter_mut().for_each(ThreadSlice::run);
+        slices.append(&mut self.queues[0]);
         for worker in &self.workers {
-            worker.desk.take_back(stints);
+            worker.handoff.collect(slices);
         }
     }
 }
@@ -263,15 +263,15 @@ mod tests {
     use super::*;
     use crate::exit::Exit;
     use crate::time::Scale;
-    use crate::vcpu::Place;
+    use crate::vcpu::Registers;
     use std::sync::atomic::AtomicUsize;
 
-    /// A processor that goes to the end of each stay, and panics when told.
+    /// A processor that goes to the end of each slice, and panics when told.
     struct Fake {
         runs: Arc<AtomicUsize>,
-        /// Stays until this desk is in this state.
-        patient: Option<(Arc<Desk>, u8)>,
-        /// Where its last stay was.
+        /// Waits until this handoff is in this state.
+        patient: Option<(Arc<Handoff>, u8)>,
+        /// Where its last slice was.
         thread: Arc<Mutex<Option<std::thread::ThreadId>>>,
         /// How many are in guest mode now, and how many were at most.
         inside: Arc<[AtomicUsize; 2]>,
@@ -279,11 +279,16 @@ mod tests {
     }
 
     impl Vcpu for Fake {
-        fn stay(&mut self, clock: &mut Clock, until: u64, panics: bool) -> Result<Stay, Error> {
+        fn run_slice(
+            &mut self,
+            clock: &mut Clock,
+            until: u64,
+            panics: bool,
+        ) -> Result<SliceEnd, Error> {
             assert!(!panics, "as asked");
             *self.thread.lock().unwrap() = Some(std::thread::current().id());
-            while let Some((desk, state)) = &self.patient {
-                if desk.state.load(Ordering::Acquire) == *state {
+            while let Some((handoff, state)) = &self.patient {
+                if handoff.state.load(Ordering::Acquire) == *state {
                     break;
                 }
                 std::thread::yield_now();
@@ -297,7 +302,7 @@ mod tests {
             self.inside[0].fetch_sub(1, Ordering::SeqCst);
             self.runs.fetch_add(1, Ordering::SeqCst);
             clock.set(until);
-            Ok(Stay { exit: Exit::Interrupted, overshoot: None })
+            Ok(SliceEnd { exit: Exit::Interrupted, overshoot: None })
         }
         fn x2apic(&mut self) -> bool {
             false
@@ -319,8 +324,8 @@ mod tests {
         }
         fn request_window(&mut self, _: bool) {}
         fn nmi(&mut self) {}
-        fn place(&mut self) -> Result<Place, Error> {
-            Ok(Place { rip: 0, rsp: 0, rflags: 0, cr2: 0 })
+        fn registers(&mut self) -> Result<Registers, Error> {
+            Ok(Registers { rip: 0, rsp: 0, rflags: 0, cr2: 0 })
         }
         fn port_data(&mut self) -> &mut [u8] {
             &mut []
@@ -347,34 +352,34 @@ mod tests {
         }
     }
 
-    fn stints(count: usize, company: usize, runs: &Arc<AtomicUsize>) -> Vec<Stint> {
+    fn slices(count: usize, company: usize, runs: &Arc<AtomicUsize>) -> Vec<ThreadSlice> {
         let inside: Arc<[AtomicUsize; 2]> = Arc::default();
-        let stint = |place| Stint {
+        let slice = |place| ThreadSlice {
             place,
             vcpu: Some(Box::new(fake(company, runs, &inside))),
             clock: Clock::new(Scale::new(1_000_000)),
             until: 10 + place as u64,
             injecting: false,
-            stay: None,
+            result: None,
         };
-        (0..count).map(stint).collect()
+        (0..count).map(slice).collect()
     }
 
     #[test]
-    fn each_stay_is_done_once_and_as_many_at_once_as_there_are_threads() {
+    fn each_slice_is_done_once_and_as_many_at_once_as_there_are_threads() {
         for (threads, count) in [(2, 2), (3, 3), (2, 7), (4, 1), (3, 64)] {
             let runs = Arc::new(AtomicUsize::new(0));
-            let mut crew = Crew::new(threads, count).unwrap();
-            let mut all = stints(count, threads.min(count), &runs);
+            let mut pool = VcpuPool::new(threads, count).unwrap();
+            let mut all = slices(count, threads.min(count), &runs);
             for round in 1..=200 {
-                crew.run(&mut all);
+                pool.run(&mut all);
                 assert_eq!(runs.load(Ordering::SeqCst), round * count);
-                let mut places: Vec<usize> = all.iter().map(|stint| stint.place).collect();
+                let mut places: Vec<usize> = all.iter().map(|slice| slice.place).collect();
                 places.sort_unstable();
                 assert_eq!(places, (0..count).collect::<Vec<_>>());
-                for stint in &mut all {
-                    assert!(matches!(stint.stay.take(), Some(Ok(_))));
-                    assert_eq!(stint.clock.now(), 10 + stint.place as u64);
+                for slice in &mut all {
+                    assert!(matches!(slice.result.take(), Some(Ok(_))));
+                    assert_eq!(slice.clock.now(), 10 + slice.place as u64);
                 }
             }
         }
@@ -383,37 +388,37 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_is_woken_and_one_that_panics_is_told() {
         let runs = Arc::new(AtomicUsize::new(0));
-        let mut crew = Crew::new(2, 2).unwrap();
-        let mut all = stints(2, 2, &runs);
-        while crew.workers[0].desk.state.load(Ordering::Acquire) != state::SLEEPS {
+        let mut pool = VcpuPool::new(2, 2).unwrap();
+        let mut all = slices(2, 2, &runs);
+        while pool.workers[0].handoff.state.load(Ordering::Acquire) != state::SLEEPS {
             std::thread::yield_now();
         }
-        crew.run(&mut all);
+        pool.run(&mut all);
         assert_eq!(runs.load(Ordering::SeqCst), 2);
-        all.iter_mut().for_each(|stint| stint.injecting = true);
-        crew.run(&mut all);
-        let failed = |stint: &Stint| matches!(stint.stay, Some(Err(Error::Internal(_))));
+        all.iter_mut().for_each(|slice| slice.injecting = true);
+        pool.run(&mut all);
+        let failed = |slice: &ThreadSlice| matches!(slice.result, Some(Err(Error::Internal(_))));
         assert!(all.iter().all(failed));
     }
 
-    /// A crew of two and a stint of each of its threads; what `change` makes of these.
-    fn two(change: impl Fn(&Crew, &mut Fake, &mut Fake)) -> (Crew, Vec<Stint>) {
+    /// A pool of two threads and a slice for each; what `change` makes of these.
+    fn two(change: impl Fn(&VcpuPool, &mut Fake, &mut Fake)) -> (VcpuPool, Vec<ThreadSlice>) {
         let (runs, inside) = (Arc::default(), Arc::default());
-        let crew = Crew::new(2, 2).unwrap();
+        let pool = VcpuPool::new(2, 2).unwrap();
         let (mut first, mut second) = (fake(1, &runs, &inside), fake(1, &runs, &inside));
-        change(&crew, &mut first, &mut second);
-        let mut all = stints(2, 1, &runs);
+        change(&pool, &mut first, &mut second);
+        let mut all = slices(2, 1, &runs);
         all[0].vcpu = Some(Box::new(first));
         all[1].vcpu = Some(Box::new(second));
-        (crew, all)
+        (pool, all)
     }
 
     #[test]
     fn whoever_waits_long_sleeps_and_is_woken() {
-        // The second thread's stay goes on until the first one sleeps, and the other way round.
+        // The second thread's slice goes on until the first one sleeps, and the other way round.
         for (slow, state) in [(1, state::AWAITED), (0, state::RESTS)] {
-            let (mut crew, mut all) = two(|crew, first, second| {
-                let patient = Some((Arc::clone(&crew.workers[0].desk), state));
+            let (mut pool, mut all) = two(|pool, first, second| {
+                let patient = Some((Arc::clone(&pool.workers[0].handoff), state));
                 if slow == 0 {
                     first.patient = patient;
                 } else {
@@ -421,8 +426,8 @@ mod tests {
                 }
             });
             for _ in 0..20 {
-                crew.run(&mut all);
-                assert!(all.iter_mut().all(|stint| matches!(stint.stay.take(), Some(Ok(_)))));
+                pool.run(&mut all);
+                assert!(all.iter_mut().all(|slice| matches!(slice.result.take(), Some(Ok(_)))));
             }
         }
     }
@@ -430,17 +435,17 @@ mod tests {
     #[test]
     fn a_processor_stays_on_its_thread_alone_too() {
         let threads: [Arc<Mutex<Option<std::thread::ThreadId>>>; 2] = Default::default();
-        let (mut crew, mut all) = two(|_, first, second| {
+        let (mut pool, mut all) = two(|_, first, second| {
             (first.thread, second.thread) = (Arc::clone(&threads[0]), Arc::clone(&threads[1]));
         });
-        crew.run(&mut all);
+        pool.run(&mut all);
         let seen = || threads.each_ref().map(|thread| *thread.lock().unwrap());
         let before = seen();
         assert_ne!(before[0], before[1]);
         for place in [1, 0, 1] {
-            let at = all.iter().position(|stint| stint.place == place).unwrap();
+            let at = all.iter().position(|slice| slice.place == place).unwrap();
             let mut alone = vec![all.swap_remove(at)];
-            crew.run(&mut alone);
+            pool.run(&mut alone);
             all.append(&mut alone);
             assert_eq!(seen(), before);
         }
