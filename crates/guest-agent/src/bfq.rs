@@ -46,7 +46,7 @@ pub(crate) fn tend(mut tracer: BfqTracer, drives: &[String]) -> Result<(), Agent
     let work = move || {
         let mut raised_at = None;
         loop {
-            tracer.quiet();
+            tracer.reset_doorbell();
             let raised = tracer.raised().iter().any(|&raised| raised != 0);
             let before = raised_at.is_some();
             if raised {

@@ -8,19 +8,19 @@ use rustix::time::{clock_gettime, ClockId};
 use stasis_clock::{Nanos, SECOND};
 use stasis_guest_agent::bfq_tracer::BfqTracer;
 
-use crate::guest_end::{GuestEnd, Manner};
+use crate::guest_end::{GuestEnd, HintTiming};
 use crate::port::Port;
 use crate::Error;
 
-/// What a guest has said, and at what cost.
+/// What a guest has sent, and at what cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct GuestCounts {
     /// How often it began to ask.
     pub begun: u64,
     /// Messages that went.
     pub messages: u64,
     /// Messages that did not, as nobody listened.
-    pub unheard: u64,
+    pub undelivered: u64,
     /// How often BFQ woke this process.
     pub wakes: u64,
     /// How long after BFQ's change, all together and at most (ns).
@@ -48,36 +48,37 @@ pub(crate) fn wait(fds: &mut [PollFd<'_>], until: Option<Nanos>) -> Result<(), E
     }
 }
 
-/// Watches BFQ and asks through the port of this name until `stop` is readable;
-/// without a port, only `tell` hears when asking begins (true) and ends.
+/// Traces BFQ and asks for help through the port of this name until `stop` is readable;
+/// without a port, only `tell` learns when asking begins (true) and ends.
 ///
 /// # Errors
 /// See [`Error`].
 pub fn run(
     port: Option<&str>,
-    manner: Manner,
+    timing: HintTiming,
     stop: BorrowedFd<'_>,
     ready: &mut dyn FnMut(),
     tell: &mut dyn FnMut(bool),
-) -> Result<Said, Error> {
+) -> Result<GuestCounts, Error> {
     let mut port = port.map(Port::open).transpose()?;
     let mut tracer = BfqTracer::start()?;
-    let (mut guest_end, mut said, mut told) = (GuestEnd::new(manner), Said::default(), false);
-    let mut send = |message: &crate::message::Message, said: &mut Said| {
-        let heard = port.as_mut().map_or(Ok(true), |port| port.send(message))?;
-        said.messages += u64::from(heard);
-        said.unheard += u64::from(!heard);
+    let (mut guest_end, mut counts, mut told) =
+        (GuestEnd::new(timing), GuestCounts::default(), false);
+    let mut send = |message: &crate::message::Message, counts: &mut GuestCounts| {
+        let sent = port.as_mut().map_or(Ok(true), |port| port.send(message))?;
+        counts.messages += u64::from(sent);
+        counts.undelivered += u64::from(!sent);
         Ok::<_, Error>(())
     };
     ready();
     loop {
-        tracer.quiet();
+        tracer.reset_doorbell();
         let time = now();
-        guest_end.see(time, &tracer.raised(), &tracer.written());
+        guest_end.update(time, &tracer.raised(), &tracer.written());
         if let Some(message) = guest_end.message(time) {
-            send(&message, &mut said)?;
+            send(&message, &mut counts)?;
         }
-        if guest_end.asks(time) != told {
+        if guest_end.wants_help(time) != told {
             told = !told;
             tell(told);
         }
@@ -87,13 +88,13 @@ pub fn run(
         let [rung, stopped] = fds.map(|fd| !fd.revents().is_empty());
         if rung {
             let delay = now().saturating_sub(tracer.changed_at());
-            said.wakes += 1;
-            said.delay = (said.delay.0 + delay, said.delay.1.max(delay));
+            counts.wakes += 1;
+            counts.delay = (counts.delay.0 + delay, counts.delay.1.max(delay));
         }
         if stopped {
-            said.begun = guest_end.begun();
-            send(&guest_end.end(now()), &mut said)?;
-            return Ok(said);
+            counts.begun = guest_end.begun();
+            send(&guest_end.end(now()), &mut counts)?;
+            return Ok(counts);
         }
     }
 }

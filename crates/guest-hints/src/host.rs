@@ -130,7 +130,7 @@ impl Host {
             }
         }
         for guest in 0..self.links.len() {
-            self.mapping.forget(self.time(), guest);
+            self.mapping.disconnect(self.time(), guest);
         }
         self.apply(tell);
         self.update();
@@ -170,14 +170,14 @@ impl Host {
     fn receive(&mut self, guest: usize, tell: &mut dyn FnMut(&str, &str)) {
         let mut bytes = [0; 1024];
         match self.links[guest].receive(now(), &mut bytes) {
-            Received::Bytes(count) => self.mapping.hear(self.time(), guest, &bytes[..count]),
+            Received::Bytes(count) => self.mapping.receive(self.time(), guest, &bytes[..count]),
             Received::Nothing => {}
             Received::Gone => self.gone(guest, tell),
         }
     }
 
     fn gone(&mut self, guest: usize, tell: &mut dyn FnMut(&str, &str)) {
-        self.mapping.forget(self.time(), guest);
+        self.mapping.disconnect(self.time(), guest);
         self.tell(tell, guest, "disconnected");
     }
 

@@ -1,8 +1,8 @@
-//! On the host: what one guest asks, of what it sends.
+//! On the host: whether one guest asks for help, by what it sends.
 
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
-use crate::message::{Heard, Message, Parser};
+use crate::message::{Message, Parsed, Parser};
 use crate::report::Counts;
 
 /// The longest for which a message holds, whatever it says.
@@ -14,7 +14,7 @@ pub const LONGEST: Nanos = 10 * SECOND;
 const BURST: u64 = 8192;
 const RATE: u64 = 4096;
 
-/// What one guest asks.
+/// The host end of one guest's hints.
 #[derive(Debug, Default)]
 pub struct HostEnd {
     parser: Parser,
@@ -27,14 +27,14 @@ pub struct HostEnd {
 
 impl HostEnd {
     /// Takes in what the guest sent.
-    pub fn hear(&mut self, now: Nanos, bytes: &[u8]) {
+    pub fn receive(&mut self, now: Nanos, bytes: &[u8]) {
         let time = bytes.len() as u64 * SECOND / RATE;
         self.paid = self.paid.max(now).saturating_add(time);
         let Self { parser, last, until, counts, .. } = self;
-        parser.hear(bytes, |heard| match heard {
-            Heard::Garbage => counts.garbage += 1,
-            Heard::Version(_) => counts.versions += 1,
-            Heard::Message(message) => {
+        parser.feed(bytes, |parsed| match parsed {
+            Parsed::Garbage => counts.garbage += 1,
+            Parsed::Version(_) => counts.versions += 1,
+            Parsed::Message(message) => {
                 if accept(*last, &message, counts) {
                     *last = Some(message.sequence);
                     let holds = message.valid.min(LONGEST);
@@ -56,13 +56,13 @@ impl HostEnd {
 
     /// The connection is gone: nothing is asked, and what comes next may be
     /// another guest's.
-    pub fn forget(&mut self) {
+    pub fn disconnect(&mut self) {
         let (paid, counts) = (self.paid, self.counts);
         *self = Self { paid, counts, ..Self::default() };
     }
 
     /// Ends what does not hold any more, and says whether help is asked for.
-    pub fn asks(&mut self, now: Nanos) -> bool {
+    pub fn wants_help(&mut self, now: Nanos) -> bool {
         if self.until.is_some_and(|until| until <= now) {
             self.until = None;
             self.counts.expired += 1;
@@ -105,35 +105,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn say(sequence: u32, raised: u32, valid: Nanos) -> [u8; crate::message::LENGTH] {
+    fn encoded(sequence: u32, raised: u32, valid: Nanos) -> [u8; crate::message::LENGTH] {
         Message { sequence, raised, valid: valid * MILLISECOND }.encode()
     }
 
     #[test]
     fn what_holds_ends() {
         let mut guest = HostEnd::default();
-        guest.hear(5, &say(9, 1, 3_000));
-        assert!(guest.asks(3 * SECOND) && guest.next() == Some(3 * SECOND + 5));
-        assert!(!guest.asks(3 * SECOND + 5) && guest.counts().expired == 1);
+        guest.receive(5, &encoded(9, 1, 3_000));
+        assert!(guest.wants_help(3 * SECOND) && guest.next() == Some(3 * SECOND + 5));
+        assert!(!guest.wants_help(3 * SECOND + 5) && guest.counts().expired == 1);
         // However long it says.
-        guest.hear(0, &say(10, 1, u64::from(u32::MAX)));
-        assert!(guest.asks(LONGEST - 1) && !guest.asks(LONGEST));
-        guest.hear(LONGEST, &say(11, 1, 3_000));
-        guest.hear(LONGEST, &say(12, 0, 3_000));
-        assert!(!guest.asks(LONGEST));
+        guest.receive(0, &encoded(10, 1, u64::from(u32::MAX)));
+        assert!(guest.wants_help(LONGEST - 1) && !guest.wants_help(LONGEST));
+        guest.receive(LONGEST, &encoded(11, 1, 3_000));
+        guest.receive(LONGEST, &encoded(12, 0, 3_000));
+        assert!(!guest.wants_help(LONGEST));
     }
 
     #[test]
     fn numbers_tell_what_was_lost_and_what_is_old() {
         let mut guest = HostEnd::default();
         for sequence in [4, 5, 9, 8, 9, 0, 1, 0] {
-            guest.hear(0, &say(sequence, 1, 1));
+            guest.receive(0, &encoded(sequence, 1, 1));
         }
         let counts = guest.counts();
         assert_eq!((counts.messages, counts.lost, counts.stale), (6, 3, 2));
-        guest.forget();
+        guest.disconnect();
         for sequence in [u32::MAX, 1, 2] {
-            guest.hear(0, &say(sequence, 1, 1));
+            guest.receive(0, &encoded(sequence, 1, 1));
         }
         assert_eq!((guest.counts().messages, guest.counts().lost), (9, 3));
     }
@@ -146,7 +146,7 @@ mod tests {
             match flood.wait(now) {
                 Some(until) => now = until,
                 None => {
-                    flood.hear(now, &[0; 512]);
+                    flood.receive(now, &[0; 512]);
                     read += 512;
                 }
             }
@@ -155,7 +155,7 @@ mod tests {
         assert!(flood.counts().garbage == read && flood.counts().floods > 0);
         for sequence in 0..10_000 {
             let now = u64::from(sequence) * 10 * MILLISECOND;
-            talker.hear(now, &say(sequence, sequence % 2, 3_000));
+            talker.receive(now, &encoded(sequence, sequence % 2, 3_000));
             assert_eq!(talker.wait(now), None);
         }
     }
@@ -173,14 +173,14 @@ mod tests {
             let (mut guest, mut now, mut bytes) = (HostEnd::default(), 0, 0);
             for (garbage, message, pause) in pieces {
                 now += pause;
-                guest.hear(now, &garbage);
+                guest.receive(now, &garbage);
                 bytes += garbage.len() as u64;
                 if let Some((sequence, raised, valid)) = message {
-                    let message = say(sequence, raised, valid.into());
-                    guest.hear(now, &message);
+                    let message = encoded(sequence, raised, valid.into());
+                    guest.receive(now, &message);
                     bytes += message.len() as u64;
                 }
-                if guest.asks(now) {
+                if guest.wants_help(now) {
                     prop_assert!(guest.counts().messages > 0);
                     prop_assert!(guest.next().unwrap() <= now + LONGEST);
                 }
@@ -188,7 +188,7 @@ mod tests {
                 let taken = counts.garbage + 24 * (counts.messages + counts.stale + counts.versions);
                 prop_assert!(taken <= bytes);
             }
-            prop_assert!(!guest.asks(now + LONGEST));
+            prop_assert!(!guest.wants_help(now + LONGEST));
         }
     }
 }

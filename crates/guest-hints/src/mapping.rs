@@ -21,17 +21,17 @@ impl Mapping {
     }
 
     /// A guest has sent something.
-    pub fn hear(&mut self, now: Nanos, guest: usize, bytes: &[u8]) {
+    pub fn receive(&mut self, now: Nanos, guest: usize, bytes: &[u8]) {
         if let Some(end) = self.guests.get_mut(guest) {
-            end.hear(now, bytes);
+            end.receive(now, bytes);
             self.settle(now, guest);
         }
     }
 
     /// A guest's connection is gone.
-    pub fn forget(&mut self, now: Nanos, guest: usize) {
+    pub fn disconnect(&mut self, now: Nanos, guest: usize) {
         if let Some(end) = self.guests.get_mut(guest) {
-            end.forget();
+            end.disconnect();
             self.settle(now, guest);
         }
     }
@@ -43,7 +43,7 @@ impl Mapping {
     }
 
     fn settle(&mut self, now: Nanos, guest: usize) {
-        let asks = self.guests[guest].asks(now);
+        let asks = self.guests[guest].wants_help(now);
         self.help.ask(now, guest as u32, asks);
     }
 
@@ -79,7 +79,7 @@ mod tests {
 
     fn say(mapping: &mut Mapping, now: Nanos, guest: usize, sequence: u32, raised: u32) {
         let message = Message { sequence, raised, valid: 3 * SECOND };
-        mapping.hear(now, guest, &message.encode());
+        mapping.receive(now, guest, &message.encode());
     }
 
     fn changes(mapping: &mut Mapping) -> Vec<(usize, bool)> {
@@ -104,9 +104,9 @@ mod tests {
         assert_eq!(changes(&mut mapping), [(1, false)]);
         say(&mut mapping, 6 * SECOND, 1, 3, 1);
         say(&mut mapping, 6 * SECOND, 0, 0, 1);
-        mapping.forget(7 * SECOND, 1);
+        mapping.disconnect(7 * SECOND, 1);
         assert_eq!(changes(&mut mapping), [(0, true), (1, false)]);
-        mapping.hear(0, 2, b"nobody");
+        mapping.receive(0, 2, b"nobody");
         assert_eq!(mapping.account(7 * SECOND, 1).1, 5 * SECOND);
     }
 

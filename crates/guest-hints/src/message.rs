@@ -1,4 +1,4 @@
-//! What a guest says (docs/reference/channel.md, "Over a port of its own").
+//! What a guest sends (docs/reference/channel.md, "Over a port of its own").
 //!
 //! There is one kind of message: what is so now, and how long that holds if no
 //! other comes. So a lost one does no harm, and a dead guest's help ends.
@@ -16,7 +16,7 @@ pub const LONGEST: usize = 256;
 /// How a guest's BFQ is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// Counts what a guest says; 0 is its first.
+    /// Counts what a guest sends; 0 is its first.
     pub sequence: u32,
     /// How many queues with something to do have a raised weight.
     pub raised: u32,
@@ -41,7 +41,7 @@ impl Message {
 
 /// What a piece of the stream was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum Parsed {
     /// A message.
     Message(Message),
     /// A message of another version.
@@ -65,8 +65,8 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// Takes in bytes, and says what they are.
-    pub fn hear(&mut self, mut input: &[u8], mut take: impl FnMut(Heard)) {
+    /// Takes in bytes, and gives `take` what they are.
+    pub fn feed(&mut self, mut input: &[u8], mut take: impl FnMut(Parsed)) {
         while !input.is_empty() {
             let room = &mut self.bytes[self.length..];
             let count = room.len().min(input.len());
@@ -74,8 +74,8 @@ impl Parser {
             self.length += count;
             input = &input[count..];
             let mut at = 0;
-            while let Some((heard, length)) = next(&self.bytes[at..self.length]) {
-                take(heard);
+            while let Some((parsed, length)) = next(&self.bytes[at..self.length]) {
+                take(parsed);
                 at += length;
             }
             self.bytes.copy_within(at..self.length, 0);
@@ -85,27 +85,27 @@ impl Parser {
 }
 
 /// What the bytes begin with and how long that is; `None` if more are needed.
-fn next(bytes: &[u8]) -> Option<(Heard, usize)> {
+fn next(bytes: &[u8]) -> Option<(Parsed, usize)> {
     let magic = MAGIC.to_le_bytes();
     let known = bytes.len().min(magic.len());
     if bytes[..known] != magic[..known] {
-        return Some((Heard::Garbage, 1));
+        return Some((Parsed::Garbage, 1));
     }
     let short = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (version, length) = (short(4)?, usize::from(short(6)?));
     if !(LENGTH..=LONGEST).contains(&length) {
-        return Some((Heard::Garbage, 1));
+        return Some((Parsed::Garbage, 1));
     }
     if bytes.len() < length {
         return None;
     }
     if version != VERSION {
-        return Some((Heard::Version(version), length));
+        return Some((Parsed::Version(version), length));
     }
     let (sequence, raised, valid) = (word(8)?, word(12)?, word(16)?);
     let valid = Nanos::from(valid) * MILLISECOND;
-    Some((Heard::Message(Message { sequence, raised, valid }), length))
+    Some((Parsed::Message(Message { sequence, raised, valid }), length))
 }
 
 #[cfg(test)]
@@ -121,11 +121,11 @@ mod tests {
         })
     }
 
-    fn hear(stream: &[u8], cuts: &[usize]) -> Vec<Heard> {
+    fn parse(stream: &[u8], cuts: &[usize]) -> Vec<Parsed> {
         let (mut parser, mut all, mut at) = (Parser::default(), Vec::new(), 0);
         for cut in cuts.iter().chain([&stream.len()]) {
             let end = (at + cut).min(stream.len());
-            parser.hear(&stream[at..end], |heard| all.push(heard));
+            parser.feed(&stream[at..end], |parsed| all.push(parsed));
             at = end;
         }
         all
@@ -139,26 +139,26 @@ mod tests {
         // A longer one of this version, and one of another.
         let mut longer = [expected, &[1; 8][..]].concat();
         longer[6] = 32;
-        assert_eq!(hear(&longer, &[]), [Heard::Message(message)]);
+        assert_eq!(parse(&longer, &[]), [Parsed::Message(message)]);
         longer[4] = 2;
-        assert_eq!(hear(&longer, &[]), [Heard::Version(2)]);
+        assert_eq!(parse(&longer, &[]), [Parsed::Version(2)]);
         longer[7] = 200;
-        assert_eq!(hear(&longer, &[])[..1], [Heard::Garbage]);
+        assert_eq!(parse(&longer, &[])[..1], [Parsed::Garbage]);
     }
 
     proptest! {
         #[test]
-        fn messages_are_heard_however_they_are_cut(
+        fn messages_are_parsed_however_they_are_cut(
             messages in prop::collection::vec(message(), 1..20),
             cuts in prop::collection::vec(0usize..60, 0..40),
         ) {
             let stream: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
-            let expected: Vec<_> = messages.into_iter().map(Heard::Message).collect();
-            prop_assert_eq!(hear(&stream, &cuts), expected);
+            let expected: Vec<_> = messages.into_iter().map(Parsed::Message).collect();
+            prop_assert_eq!(parse(&stream, &cuts), expected);
         }
 
         /// After garbage without the magic's first byte, and a message cut short,
-        /// what follows is heard again: all but what the cut one swallows.
+        /// what follows is parsed again: all but what the cut one swallows.
         #[test]
         fn garbage_is_passed_over(
             garbage in prop::collection::vec(any::<u8>().prop_filter("no H", |b| *b != b'H'), 0..600),
@@ -170,16 +170,16 @@ mod tests {
             let rest = messages.iter().flat_map(Message::encode);
             let stream: Vec<u8> =
                 garbage.into_iter().chain(first[..cut].iter().copied()).chain(rest).collect();
-            let heard = hear(&stream, &cuts);
-            let whole: Vec<_> = messages[1..].iter().map(|m| Heard::Message(*m)).collect();
-            let tail: Vec<_> = heard.iter().filter(|h| matches!(h, Heard::Message(_))).collect();
+            let parsed = parse(&stream, &cuts);
+            let whole: Vec<_> = messages[1..].iter().map(|m| Parsed::Message(*m)).collect();
+            let tail: Vec<_> = parsed.iter().filter(|h| matches!(h, Parsed::Message(_))).collect();
             prop_assert!(tail.len() >= whole.len());
             prop_assert!(tail.iter().rev().zip(whole.iter().rev()).all(|(a, b)| *a == b));
         }
 
         #[test]
         fn anything_is_taken(stream in prop::collection::vec(any::<u8>(), 0..2000), cuts in prop::collection::vec(0usize..300, 0..20)) {
-            let count = hear(&stream, &cuts).len();
+            let count = parse(&stream, &cuts).len();
             prop_assert!(count <= stream.len());
         }
     }

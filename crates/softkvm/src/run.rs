@@ -48,13 +48,13 @@ pub fn boot(
     let job = Job::default();
     let files = Files::new(host, &job)?;
     let (machine, told) = ready(host, &job, &files, control, progress)?;
-    let mut said = Said::default();
-    let result = relay(machine, &told, &mut said, control);
-    match (said.failure, result) {
+    let mut events = BootEvents::default();
+    let result = relay(machine, &told, &mut events, control);
+    match (events.failure, result) {
         (Some(message), _) => Err(Error::Died { status: message, detail: String::new() }),
         // It ends without an outcome, as there was no job.
         (None, result) => {
-            if said.ready {
+            if events.ready {
                 Ok(())
             } else {
                 result
@@ -65,14 +65,14 @@ pub fn boot(
     Ok(())
 }
 
-/// What a host without a job has said.
+/// What a host without a job has told.
 #[derive(Default)]
-struct Said {
+struct BootEvents {
     ready: bool,
     failure: Option<String>,
 }
 
-impl EventSink for Said {
+impl EventSink for BootEvents {
     fn event(&mut self, event: RunEvent) -> std::io::Result<()> {
         match event {
             RunEvent::Stage(_) => self.ready = true,

@@ -164,14 +164,14 @@ impl BfqTracer {
         times.max().unwrap_or(0)
     }
 
-    /// Readable once raising has begun or ended since [`BfqTracer::quiet`].
+    /// Readable once raising has begun or ended since [`BfqTracer::reset_doorbell`].
     pub fn doorbell(&self) -> BorrowedFd<'_> {
         self.doorbell.map.as_fd()
     }
 
     /// Has the doorbell wait for the next change. To be called before
     /// [`BfqTracer::raised`], so that no change is missed.
-    pub fn quiet(&mut self) {
+    pub fn reset_doorbell(&mut self) {
         let written = self.doorbell.written.double_word(0);
         self.doorbell.read.set_double_word(0, written);
     }

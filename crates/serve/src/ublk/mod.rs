@@ -22,7 +22,7 @@ use crate::backend::{Backend, Counted};
 use crate::statistics::InUse;
 use crate::store::watch;
 use abi::{Descriptor, Info};
-use queue::{Queue, Said};
+use queue::{Queue, QueueEvent};
 
 pub(crate) use device::{open, Device, Wanted};
 
@@ -80,9 +80,13 @@ impl Ublk {
             while let Some(said) = self.queues[queue].next() {
                 work = true;
                 match said {
-                    Said::Request(tag, descriptor) => self.request(now, queue, tag, descriptor),
-                    Said::Gone => {}
-                    Said::Failed(error) => self.warn("the kernel refuses a queue's place", &error),
+                    QueueEvent::Request(tag, descriptor) => {
+                        self.request(now, queue, tag, descriptor)
+                    }
+                    QueueEvent::Gone => {}
+                    QueueEvent::Failed(error) => {
+                        self.warn("the kernel refuses a queue's place", &error)
+                    }
                 }
             }
         }

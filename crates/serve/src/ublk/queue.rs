@@ -38,9 +38,9 @@ pub(super) struct Queue {
     gone: usize,
 }
 
-/// What the kernel has to say about a place.
+/// What the kernel tells of a place.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum QueueEvent {
     /// There is a request.
     Request(u16, Descriptor),
     /// There will be none any more.
@@ -93,21 +93,21 @@ impl Queue {
     }
 
     /// The next of what the kernel has to say.
-    pub fn next(&mut self) -> Option<Said> {
+    pub fn next(&mut self) -> Option<QueueEvent> {
         let done = self.ring.completion().next()?;
         let tag = done.user_data() as u16;
         let place = self.places.get_mut(usize::from(tag))?;
         place.with_kernel = false;
         Some(match done.result() {
             // SAFETY: there is a descriptor for each place.
-            abi::GOT => Said::Request(tag, unsafe {
+            abi::GOT => QueueEvent::Request(tag, unsafe {
                 Descriptor::read(self.descriptors.start.as_ptr().cast(), tag)
             }),
             result => {
                 self.gone += 1;
                 match result {
-                    abi::ABORTED => Said::Gone,
-                    result => Said::Failed(io::Error::from_raw_os_error(-result)),
+                    abi::ABORTED => QueueEvent::Gone,
+                    result => QueueEvent::Failed(io::Error::from_raw_os_error(-result)),
                 }
             }
         })

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::{bail, Result};
 use stasis_block::units::format_duration;
 use stasis_clock::{MILLISECOND, SECOND};
-use stasis_guest_hints::guest::{run, Said};
-use stasis_guest_hints::guest_end::Manner;
+use stasis_guest_hints::guest::{run, GuestCounts};
+use stasis_guest_hints::guest_end::HintTiming;
 use stasis_guest_hints::PORT_NAME;
 use stasis_report::units::duration as shown;
 use stasis_serve::systemd;
@@ -60,8 +60,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         bail!("--linger is {}, but must be 10s at most", format_duration(arguments.linger));
     }
     let stop = stasis_terminal::signals()?;
-    let manner =
-        Manner { linger: arguments.linger, heartbeat: arguments.heartbeat, ..Manner::default() };
+    let timing = HintTiming {
+        linger: arguments.linger,
+        heartbeat: arguments.heartbeat,
+        ..HintTiming::default()
+    };
     let port = (!arguments.dry_run).then_some(arguments.port.as_str());
     let mut tell = |asks: bool| {
         if arguments.dry_run {
@@ -72,23 +75,23 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         systemd::ready();
         say("watching bfq");
     };
-    let said = run(port, manner, stop.as_fd(), &mut { ready }, &mut tell)?;
+    let counts = run(port, timing, stop.as_fd(), &mut { ready }, &mut tell)?;
     systemd::stopping();
     if !arguments.quiet {
-        say(&summary(&said));
+        say(&summary(&counts));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(said: &Said) -> String {
-    let mean = said.delay.0 / said.wakes.max(1);
+fn summary(counts: &GuestCounts) -> String {
+    let mean = counts.delay.0 / counts.wakes.max(1);
     format!(
         "asked {} times; {} messages sent, {} unheard; woken {} times, {} after bfq's change on average, {} at most",
-        said.begun,
-        said.messages,
-        said.unheard,
-        said.wakes,
+        counts.begun,
+        counts.messages,
+        counts.undelivered,
+        counts.wakes,
         shown(mean as f64),
-        shown(said.delay.1 as f64)
+        shown(counts.delay.1 as f64)
     )
 }
