@@ -1,4 +1,4 @@
-//! A command of the guest's that looks at states, under stock QEMU.
+//! A command of the guest's that inspects states, under stock QEMU.
 
 use std::io::{self, Read};
 use std::sync::atomic::AtomicBool;

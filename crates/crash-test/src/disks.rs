@@ -12,22 +12,22 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use stasis_block::{Command, Operation, Status};
-use stasis_crash::{Content, Contents, Enumerator, HeadDrive, Remains, SECTOR};
+use stasis_crash::{Content, Contents, DriveCrashState, Enumerator, TracedDrive, SECTOR};
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, OpenOptions};
 use stasis_qcow2::{Extent, Format, Image, ImageError, Kind, Link, Settings, Timeless};
-use stasis_runner::recording::copy_sparse;
+use stasis_runner::trace::copy_sparse;
 
 /// A drive's disk in the state that is looked at.
-pub enum Disk {
+pub enum StateDisk {
     /// What the drive holds is the disk.
-    Raw(Raw),
+    Raw(RawDisk),
     /// It holds an image of the disk.
     Image(Box<ImageDisk>),
 }
 
 /// A raw disk.
-pub struct Raw {
+pub struct RawDisk {
     base: Option<File>,
 }
 
@@ -73,11 +73,11 @@ fn read_fully(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-impl Disk {
-    /// The disk of a recorded drive, as it was before the run. `folder` is the
-    /// record's.
-    pub fn open(head: &HeadDrive, folder: &Path) -> Result<Self> {
-        let base = match &head.base {
+impl StateDisk {
+    /// The disk of a traced drive, as it was before the run. `folder` is the
+    /// trace's.
+    pub fn open(traced: &TracedDrive, folder: &Path) -> Result<Self> {
+        let base = match &traced.base {
             Some(name) => {
                 let path = folder.join(name);
                 let file =
@@ -86,7 +86,7 @@ impl Disk {
             }
             None => None,
         };
-        match (base, head.image) {
+        match (base, traced.image) {
             (Some((path, base)), Some(_)) => {
                 let state = memfd_create("stasis-state", MFdFlags::MFD_CLOEXEC)
                     .context("cannot make a file in memory")?;
@@ -94,7 +94,7 @@ impl Disk {
                 copy_sparse(&path, &state).context("cannot copy the image")?;
                 let place = PathBuf::from(format!("/proc/self/fd/{}", state.as_raw_fd()));
                 let mut links = vec![Link { path: place, format: Format::Qcow2 }];
-                for (path, raw) in &head.below {
+                for (path, raw) in &traced.below {
                     let format = if *raw { Format::Raw } else { Format::Qcow2 };
                     links.push(Link { path: path.clone(), format });
                 }
@@ -104,13 +104,13 @@ impl Disk {
                 let disk = ImageDisk { base, state, links, changed, run, below, before, opened };
                 Ok(Self::Image(Box::new(disk)))
             }
-            (base, _) => Ok(Self::Raw(Raw { base: base.map(|(_, file)| file) })),
+            (base, _) => Ok(Self::Raw(RawDisk { base: base.map(|(_, file)| file) })),
         }
     }
 
     /// Whether it was zeroes before the run.
     pub fn was_empty(&self) -> bool {
-        matches!(self, Self::Raw(Raw { base: None }))
+        matches!(self, Self::Raw(RawDisk { base: None }))
     }
 
     /// Takes over what became certain.
@@ -127,12 +127,12 @@ impl Disk {
         &mut self,
         enumerator: &Enumerator,
         drive: usize,
-        remains: &Remains,
+        crashed: &DriveCrashState,
         contents: &Contents,
     ) -> Result<Result<(), Unsound>> {
         let Self::Image(image) = self else { return Ok(Ok(())) };
-        image.take_back(enumerator, drive, remains, contents)?;
-        let mut sectors: Vec<(u64, Content)> = remains.each().collect();
+        image.take_back(enumerator, drive, crashed, contents)?;
+        let mut sectors: Vec<(u64, Content)> = crashed.each().collect();
         sectors.sort_unstable_by_key(|(sector, _)| *sector);
         for (sector, content) in sectors {
             if image.changed.insert(sector, content) != Some(content) {
@@ -143,18 +143,18 @@ impl Disk {
     }
 
     /// The sectors of the disk that `sectors` names, in order, in the present
-    /// state; `enumerator` and `remains` say what the drive has, `None` as before
+    /// state; `enumerator` and `crashed` say what the drive has, `None` as before
     /// the run.
     pub fn contents(
         &mut self,
         sectors: &mut dyn Iterator<Item = u64>,
         drive: usize,
-        present: Option<(&Enumerator, &Remains)>,
+        present: Option<(&Enumerator, &DriveCrashState)>,
         contents: &mut Contents,
     ) -> Result<Vec<Content>> {
         let drive_has = |sector: u64| {
-            let (enumerator, remains) = present?;
-            remains.get(sector).or_else(|| enumerator.settled(drive).get(sector))
+            let (enumerator, crashed) = present?;
+            crashed.get(sector).or_else(|| enumerator.settled(drive).get(sector))
         };
         let mut bytes = [0; SECTOR];
         let mut all = Vec::new();
@@ -221,8 +221,8 @@ impl Disk {
     /// One sector of the guest's disk as it was before the run.
     pub fn read_before(&mut self, sector: u64, into: &mut [u8]) -> io::Result<()> {
         match self {
-            Self::Raw(Raw { base: None }) => into.fill(0),
-            Self::Raw(Raw { base: Some(file) }) => {
+            Self::Raw(RawDisk { base: None }) => into.fill(0),
+            Self::Raw(RawDisk { base: Some(file) }) => {
                 read_fully(file, sector * SECTOR as u64, into)?;
             }
             Self::Image(disk) => {
@@ -241,10 +241,10 @@ impl Disk {
         drive: usize,
         offset: u64,
         into: &mut [u8],
-        present: (&Enumerator, &Remains),
+        present: (&Enumerator, &DriveCrashState),
         contents: &Contents,
     ) -> io::Result<()> {
-        let (enumerator, remains) = present;
+        let (enumerator, crashed) = present;
         match self {
             Self::Raw(raw) => {
                 match &raw.base {
@@ -258,7 +258,7 @@ impl Disk {
                         (place / SECTOR as u64, (place % SECTOR as u64) as usize);
                     let length = (SECTOR - within).min(into.len() - at);
                     let held =
-                        remains.get(sector).or_else(|| enumerator.settled(drive).get(sector));
+                        crashed.get(sector).or_else(|| enumerator.settled(drive).get(sector));
                     if let Some(content) = held {
                         let bytes = &contents.bytes(content)[within..within + length];
                         into[at..at + length].copy_from_slice(bytes);
@@ -287,7 +287,7 @@ impl Disk {
         &self,
         folder: &Path,
         name: &str,
-        present: (&Enumerator, usize, &Remains),
+        present: (&Enumerator, usize, &DriveCrashState),
         size: u64,
         contents: &Contents,
     ) -> Result<()> {
@@ -304,8 +304,8 @@ impl Disk {
                     copy_sparse(&place, &file).with_context(cannot)?;
                 }
                 file.set_len(size).with_context(cannot)?;
-                let (enumerator, drive, remains) = present;
-                for (sector, content) in enumerator.settled(drive).each().chain(remains.each()) {
+                let (enumerator, drive, crashed) = present;
+                for (sector, content) in enumerator.settled(drive).each().chain(crashed.each()) {
                     let bytes = contents.bytes(content);
                     file.write_all_at(bytes, sector * SECTOR as u64).with_context(cannot)?;
                 }
@@ -355,16 +355,16 @@ impl ImageDisk {
         Ok(())
     }
 
-    /// Takes back what the next state, which leaves `remains`, does not have.
+    /// Takes back what the next state, which leaves `crashed`, does not have.
     fn take_back(
         &mut self,
         enumerator: &Enumerator,
         drive: usize,
-        remains: &Remains,
+        crashed: &DriveCrashState,
         contents: &Contents,
     ) -> Result<()> {
         let mut gone: Vec<u64> =
-            self.changed.keys().copied().filter(|s| remains.get(*s).is_none()).collect();
+            self.changed.keys().copied().filter(|s| crashed.get(*s).is_none()).collect();
         gone.sort_unstable();
         for sector in gone {
             self.changed.remove(&sector);
@@ -416,7 +416,7 @@ impl ImageDisk {
 }
 
 /// The file with what a drive holds after a power cut.
-pub fn after_cut(drive: &HeadDrive) -> String {
+pub fn after_cut(drive: &TracedDrive) -> String {
     let kind = if drive.image.is_some() { "qcow2" } else { "img" };
     format!("{}.after-cut.{kind}", drive.name)
 }

@@ -1,4 +1,4 @@
-//! Crash tests: an experiment runs once, with everything recorded that its drives are asked,
+//! Crash tests: an experiment runs once, with a trace of everything that its drives are asked,
 //! and the power is cut many times; each disk that can be left is compared with what was
 //! promised, and looked at by a check in a guest.
 //!
@@ -32,12 +32,12 @@ use stasis_experiment::Experiment;
 use stasis_guest_image::Guest;
 use stasis_report::ResultsFolder;
 use stasis_runner::provenance::Provenance;
-use stasis_runner::{guest, input, Event, Observer, Recording, Runner, OUTPUT_FILE};
+use stasis_runner::{guest, input, Event, Observer, Runner, TraceOptions, OUTPUT_FILE};
 
 use check::GuestCheck;
 pub use report::Report;
 pub use session::{Finding, Kind, Outcome};
-use session::{Looks, Session};
+use session::{Session, StateChecks};
 
 /// The file with what came out.
 pub const FILE: &str = "crash-test.json";
@@ -59,9 +59,9 @@ pub struct CrashTest<'a> {
     pub state: Option<u64>,
     /// Seed of the power cuts.
     pub seed: u64,
-    /// The folder of an earlier test, whose record is used in place of a run.
-    pub record: Option<&'a Path>,
-    /// A shell's command that looks at each state in a guest; by default the experiment's.
+    /// The folder of an earlier test, whose trace is used in place of a run.
+    pub trace: Option<&'a Path>,
+    /// A shell's command that inspects each state in a guest; by default the experiment's.
     pub check: Option<&'a str>,
     /// The check runs on one of so many states.
     pub check_every: u64,
@@ -88,7 +88,7 @@ impl CrashTest<'_> {
     /// Runs the test. `stop` ends it early once it is set.
     ///
     /// # Errors
-    /// If the experiment cannot be recorded or a state not be made. What is wrong with a
+    /// If the experiment cannot be traced or a state not be made. What is wrong with a
     /// state is no error: see [`Report::outcome`].
     pub fn run(&self, stop: &Arc<AtomicBool>, observer: &mut dyn Observer) -> Result<Tested> {
         if self.experiment.drives.is_empty() {
@@ -96,13 +96,13 @@ impl CrashTest<'_> {
         }
         let provenance = Provenance::begin(true);
         let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
-        let mut recording = Recording { folder: folder.clone(), fault: self.fault };
-        match self.record {
-            Some(earlier) => earlier.clone_into(&mut recording.folder),
-            None => self.record(&recording, stop, observer)?,
+        let mut tracing = TraceOptions { folder: folder.clone(), fault: self.fault };
+        match self.trace {
+            Some(earlier) => earlier.clone_into(&mut tracing.folder),
+            None => self.run_traced(&tracing, stop, observer)?,
         }
         let mut results = ResultsFolder::join(&folder)?;
-        let session = Session::open(&recording.file())?;
+        let session = Session::open(&tracing.file())?;
         let check = self.check.or(self.experiment.check.as_deref());
         let (session, outcome, seconds) = match check {
             None => self.explore(session, stop, observer)?,
@@ -110,11 +110,11 @@ impl CrashTest<'_> {
                 let files = input::pack(&self.experiment.guest, self.base)?;
                 let guest = made(self.experiment, observer)?;
                 let check = || GuestCheck::new(guest.clone(), check, &files, stop);
-                self.explore_in_guests(session, &recording.file(), check, stop, observer)?
+                self.explore_in_guests(session, &tracing.file(), check, stop, observer)?
             }
         };
         observer.event(Event::Ended)?;
-        let report = Report::new(self, &session, outcome, seconds, &recording, provenance);
+        let report = Report::new(self, &session, outcome, seconds, &tracing, provenance);
         let (file, page) = (results.file(FILE)?, results.file(PAGE)?);
         let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
         std::fs::write(&file, &json).with_context(|| format!("cannot write {}", file.display()))?;
@@ -122,20 +122,20 @@ impl CrashTest<'_> {
         Ok(Tested { report, json, file, page })
     }
 
-    /// Runs the experiment and leaves its record.
-    fn record(
+    /// Runs the experiment and leaves its trace.
+    fn run_traced(
         &self,
-        recording: &Recording,
+        tracing: &TraceOptions,
         stop: &Arc<AtomicBool>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let runner = Runner::new(self.experiment).base(self.base).stop(stop).keep_output();
-        let run = runner.record(recording).run(observer)?;
+        let run = runner.trace(tracing).run(observer)?;
         if run.status != 0 {
             let message = run.message.unwrap_or_default();
             let output = run.folder.join(OUTPUT_FILE);
             bail!(
-                "the run that is to be recorded ended with status {}: {message} (its output is in {})",
+                "the run that is to be traced ended with status {}: {message} (its output is in {})",
                 run.status,
                 output.display()
             );
@@ -160,19 +160,19 @@ impl CrashTest<'_> {
     ) -> Result<(Session, Outcome, f64)> {
         let cuts = self.cuts(&session);
         let begun = Instant::now();
-        let mut second = qemu_img::finds;
-        let mut looks = Looks {
-            native: true,
+        let mut image_checker = qemu_img::finds;
+        let mut checks = StateChecks {
+            oracle: true,
             check: None,
             check_every: self.check_every,
-            second: Some(&mut second),
-            second_every: 500,
+            image_checker: Some(&mut image_checker),
+            image_checker_every: 500,
             keep: None,
         };
         let total = cuts.len() as u64;
         let mut outcome = Outcome::default();
         let mut told = Ok(());
-        session.explore(&cuts, &mut looks, &mut outcome, |outcome| {
+        session.explore(&cuts, &mut checks, &mut outcome, |outcome| {
             if outcome.cuts.is_multiple_of(16) {
                 told = counted(observer, outcome.cuts, total);
             }
@@ -186,7 +186,7 @@ impl CrashTest<'_> {
     fn explore_in_guests(
         &self,
         session: Session,
-        record: &Path,
+        trace: &Path,
         check: impl Fn() -> Result<GuestCheck>,
         stop: &Arc<AtomicBool>,
         observer: &mut dyn Observer,
@@ -198,7 +198,7 @@ impl CrashTest<'_> {
         let begun = Instant::now();
         let total = cuts.len() as u64;
         let mut told = Ok(());
-        let outcome = together::explore(record, &cuts, checks, self.check_every, stop, |done| {
+        let outcome = together::explore(trace, &cuts, checks, self.check_every, stop, |done| {
             if told.is_ok() {
                 told = counted(observer, done, total);
             }

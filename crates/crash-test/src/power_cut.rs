@@ -14,12 +14,12 @@ use stasis_crash::{Cut, CutPoint, EventKind, StateSampler, Trace};
 use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
 use stasis_report::{Ios, ResultsFolder};
-use stasis_runner::{input, Observer, Recording, Results, Runner};
+use stasis_runner::{input, Observer, Results, Runner, TraceOptions};
 
 use crate::check::GuestCheck;
 use crate::disks::after_cut;
 use crate::made;
-use crate::session::{Finding, Looks, Outcome, Session};
+use crate::session::{Finding, Outcome, Session, StateChecks};
 
 /// When the power is cut, counted from the start of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl When {
     }
 }
 
-/// Runs `experiment`, cuts the power, and looks at what is left.
+/// Runs `experiment`, cuts the power, and inspects what is left.
 pub fn run(
     experiment: &Experiment,
     base: &Path,
@@ -135,14 +135,14 @@ pub fn run(
         experiment.virtual_limit = Some(limit.max(1));
     }
     let folder = experiment.results.clone().unwrap_or_else(|| "results".into());
-    let recording = Recording { folder: folder.clone(), fault: None };
-    let runner = Runner::new(&experiment).base(base).stop(stop).ios(ios).record(&recording);
+    let tracing = TraceOptions { folder: folder.clone(), fault: None };
+    let runner = Runner::new(&experiment).base(base).stop(stop).ios(ios).trace(&tracing);
     let mut done = runner.run(observer)?;
     // Stopped, or never begun.
     if stop.load(Ordering::Relaxed) || (125..=127).contains(&done.status) {
         return Ok(done);
     }
-    let mut session = Session::open(&recording.file())?;
+    let mut session = Session::open(&tracing.file())?;
     let cuts: Vec<Cut> = when
         .points(&session.trace, experiment.seed)?
         .into_iter()
@@ -161,17 +161,17 @@ pub fn run(
         None => None,
     };
     let mut results = ResultsFolder::join(&folder)?;
-    for drive in &session.trace.head.drives {
+    for drive in &session.trace.header.drives {
         results.file(&after_cut(drive))?;
     }
-    let mut looks = Looks {
+    let mut checks = StateChecks {
         check: check.as_mut().map(|check| check as &mut dyn stasis_crash::Check),
         keep: Some(&folder),
-        ..Looks::default()
+        ..StateChecks::default()
     };
     let mut outcome = Outcome::default();
     let going = |_: &Outcome| !stop.load(Ordering::Relaxed);
-    let ended = session.explore(&cuts, &mut looks, &mut outcome, going);
+    let ended = session.explore(&cuts, &mut checks, &mut outcome, going);
     // A check that is under way when somebody stops it ends with an error.
     if stop.load(Ordering::Relaxed) {
         done.message = Some(format!("stopped after {} of {} power cuts", outcome.cuts, cuts.len()));

@@ -11,7 +11,7 @@ use stasis_report::page::{Block, Page, Section};
 use stasis_report::plot::{Axis, Quantity, Scale, Scatter, ScatterSeries};
 use stasis_report::{units, Column, Table};
 use stasis_runner::provenance::Provenance;
-use stasis_runner::Recording;
+use stasis_runner::TraceOptions;
 
 use crate::session::{Finding, Kind, Outcome, Session};
 use crate::CrashTest;
@@ -37,7 +37,7 @@ pub struct Report {
     seed: u64,
     #[serde(rename = "plant")]
     fault: Option<Fault>,
-    /// Of the record: commands of the guest, and of the drives below images.
+    /// Of the trace: commands of the guest, and of the drives below images.
     guest_commands: u64,
     drive_commands: u64,
     /// What a power cut can take from each drive.
@@ -70,7 +70,7 @@ impl Report {
         session: &Session,
         outcome: Outcome,
         seconds: f64,
-        recording: &Recording,
+        tracing: &TraceOptions,
         provenance: Provenance,
     ) -> Self {
         let drives = &session.trace.drives;
@@ -78,22 +78,21 @@ impl Report {
         let repeat = |finding: &Finding| {
             let check = test.check.map(|check| format!(" --check '{check}'"));
             format!(
-                "stasis crash-test {} --record {} --seed {} --state {}{}",
+                "stasis crash-test {} --trace {} --seed {} --state {}{}",
                 test.path.display(),
-                recording.folder.display(),
+                tracing.folder.display(),
                 test.seed,
                 finding.state,
                 check.unwrap_or_default()
             )
         };
-        let named = drives.iter().zip(&session.trace.head.drives).map(|(drive, head)| DriveLoss {
-            name: head.name.clone(),
-            power_loss: drive.cached().power_loss,
+        let named = drives.iter().zip(&session.trace.header.drives).map(|(drive, traced)| {
+            DriveLoss { name: traced.name.clone(), power_loss: drive.cached().power_loss }
         });
         Self {
             experiment: test.path.to_owned(),
             seed: test.seed,
-            fault: session.trace.head.fault.as_deref().and_then(Fault::parse),
+            fault: session.trace.header.fault.as_deref().and_then(Fault::parse),
             guest_commands: count(drives.iter().map(|drive| drive.guest.requests.len()).sum()),
             drive_commands: count(drives.iter().map(|drive| drive.cached().requests.len()).sum()),
             drives: named.collect(),
@@ -113,7 +112,7 @@ impl Report {
         let mut text = String::new();
         let mut line = |name: &str, value: String| text += &format!("{name:<28}{value}\n");
         line(
-            "recorded",
+            "traced",
             format!(
                 "{} commands of the guest, {} of the drives",
                 self.guest_commands, self.drive_commands

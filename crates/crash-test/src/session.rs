@@ -1,4 +1,4 @@
-//! A record, and the states that are made from it and looked at.
+//! A trace, and the crash states that are made from it and inspected.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -9,18 +9,18 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use stasis_clock::Nanos;
 use stasis_crash::{
-    Check, Contents, Cut, CutPoint, Enumerator, Oracle, Promise, Remains, StateReader,
+    Check, Contents, Cut, CutPoint, DriveCrashState, Enumerator, Oracle, Promise, StateReader,
     StateSampler, Trace, Verdict,
 };
 use stasis_qcow2::Durability;
 
-use crate::disks::{after_cut, Disk};
+use crate::disks::{after_cut, StateDisk};
 
-/// A record that was read, and the disks of its drives.
+/// A trace that was read, and the disks of its drives.
 pub struct Session {
     pub trace: Trace,
     contents: Contents,
-    disks: Vec<Disk>,
+    disks: Vec<StateDisk>,
 }
 
 /// Something that a power cut must not leave.
@@ -71,44 +71,44 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
-/// Says what is wrong with an image.
-pub type Opinion = dyn FnMut(&File) -> Result<Option<String>>;
+/// A program that says what is wrong with an image.
+pub type ImageChecker = dyn FnMut(&File) -> Result<Option<String>>;
 
-/// What looks at each state.
-pub struct Looks<'a> {
-    /// Compare with what was promised.
-    pub native: bool,
+/// What inspects each state.
+pub struct StateChecks<'a> {
+    /// Compare with what was promised, by the oracle.
+    pub oracle: bool,
     /// A check of the guest's, if any.
     pub check: Option<&'a mut dyn Check>,
     /// Of how many states one is checked.
     pub check_every: u64,
     /// Where the disks of the last state are left.
     pub keep: Option<&'a Path>,
-    /// Another opinion on an image's file, on some states.
-    pub second: Option<&'a mut Opinion>,
+    /// Another program's verdict on an image's file, on some states.
+    pub image_checker: Option<&'a mut ImageChecker>,
     /// Of how many states one gets it.
-    pub second_every: u64,
+    pub image_checker_every: u64,
 }
 
-impl Default for Looks<'_> {
+impl Default for StateChecks<'_> {
     fn default() -> Self {
-        let (check, second, keep) = (None, None, None);
-        Self { native: true, check, check_every: 1, keep, second, second_every: 1 }
+        let (check, image_checker, keep) = (None, None, None);
+        Self { oracle: true, check, check_every: 1, keep, image_checker, image_checker_every: 1 }
     }
 }
 
 impl Session {
-    /// Reads the record at `file`; the disks as they were are beside it.
+    /// Reads the trace at `file`; the disks as they were are beside it.
     pub fn open(file: &Path) -> Result<Self> {
         let folder = file.parent().unwrap_or(Path::new(""));
-        let cannot = || format!("cannot read the record {}", file.display());
+        let cannot = || format!("cannot read the trace {}", file.display());
         let open = || Ok::<_, io::Error>(BufReader::with_capacity(1 << 20, File::open(file)?));
-        let (_, head) =
-            stasis_crash::RecordReader::new(open().with_context(cannot)?).with_context(cannot)?;
+        let (_, header) =
+            stasis_crash::TraceReader::new(open().with_context(cannot)?).with_context(cannot)?;
         let mut disks = Vec::new();
-        for drive in &head.drives {
+        for drive in &header.drives {
             let mut disk =
-                Disk::open(drive, folder).with_context(|| format!("drive {}", drive.name))?;
+                StateDisk::open(drive, folder).with_context(|| format!("drive {}", drive.name))?;
             if let Err(unsound) = disk.open_image()? {
                 anyhow::bail!("drive {}: before the run: {}", drive.name, unsound.0);
             }
@@ -127,13 +127,13 @@ impl Session {
         Ok(Self { trace, contents, disks })
     }
 
-    /// Looks at the states `cuts`, which are in the order of their points. What comes
+    /// Inspects the states `cuts`, which are in the order of their points. What comes
     /// out is in `outcome`, where it ends with an error too: a state counts when all
-    /// have looked at it.
+    /// have inspected it.
     pub fn explore(
         &mut self,
         cuts: &[Cut],
-        looks: &mut Looks,
+        checks: &mut StateChecks,
         outcome: &mut Outcome,
         mut on: impl FnMut(&Outcome) -> bool,
     ) -> Result<()> {
@@ -141,7 +141,7 @@ impl Session {
         let trace: &Trace = trace;
         let mut oracles = Vec::new();
         for (index, drive) in trace.drives.iter().enumerate() {
-            let promise = match trace.head.drives[index].image {
+            let promise = match trace.header.drives[index].image {
                 Some(image) if image.durability == Durability::Ordered => {
                     Promise::Ordered(image.max_lag)
                 }
@@ -164,40 +164,40 @@ impl Session {
             for (drive, sector, content) in enumerator.news() {
                 disks[drive].settle(sector, content, contents)?;
             }
-            let remains = enumerator.cut(cut.sampling);
+            let crashed = enumerator.cut(cut.sampling);
             let at = trace.time(cut.point);
             let promised: Vec<_> =
                 oracles.iter().map(|(oracle, _)| oracle.promised(cut.point, at)).collect();
-            let prints: Vec<u128> = remains.iter().map(|remains| remains.print).collect();
-            let mut state = State { trace, enumerator: &enumerator, remains: &remains, cut, at };
+            let prints: Vec<u128> = crashed.iter().map(|crashed| crashed.print).collect();
+            let mut state = State { trace, enumerator: &enumerator, crashed: &crashed, cut, at };
             let new = seen.insert((promised, prints.clone()));
             if new {
-                if looks.native {
-                    state.natively(disks, &oracles, contents, outcome)?;
+                if checks.oracle {
+                    state.check_oracle(disks, &oracles, contents, outcome)?;
                 }
-                if let Some(second) = &mut looks.second {
-                    if outcome.distinct.is_multiple_of(looks.second_every) {
-                        state.ask_another(disks, *second, outcome)?;
+                if let Some(image_checker) = &mut checks.image_checker {
+                    if outcome.distinct.is_multiple_of(checks.image_checker_every) {
+                        state.check_images(disks, *image_checker, outcome)?;
                     }
                 }
             }
             let lines = trace.lines.partition_point(|(when, ..)| *when <= cut.point);
-            let turn = cut.number % looks.check_every == 0 || cuts.len() == 1;
-            if let Some(check) = looks.check.as_mut().filter(|_| turn) {
+            let turn = cut.number % checks.check_every == 0 || cuts.len() == 1;
+            if let Some(check) = checks.check.as_mut().filter(|_| turn) {
                 if checked.insert((lines, prints)) {
                     state.check(disks, contents, *check, lines, outcome)?;
                 }
             }
             outcome.cuts += 1;
             outcome.distinct += u64::from(new);
-            if let Some(folder) = looks.keep.filter(|_| outcome.cuts == cuts.len() as u64) {
+            if let Some(folder) = checks.keep.filter(|_| outcome.cuts == cuts.len() as u64) {
                 for (index, disk) in disks.iter_mut().enumerate() {
-                    let remains = &remains[index];
+                    let crashed = &crashed[index];
                     // An image that is not sound is left as it is.
-                    let _ = disk.become_state(&enumerator, index, remains, contents)?;
-                    let name = &after_cut(&trace.head.drives[index]);
+                    let _ = disk.become_state(&enumerator, index, crashed, contents)?;
+                    let name = &after_cut(&trace.header.drives[index]);
                     let size = trace.drives[index].guest.capacity;
-                    disk.save(folder, name, (&enumerator, index, remains), size, contents)?;
+                    disk.save(folder, name, (&enumerator, index, crashed), size, contents)?;
                 }
             }
             if !on(outcome) {
@@ -226,34 +226,34 @@ impl Session {
 struct State<'a> {
     trace: &'a Trace,
     enumerator: &'a Enumerator<'a>,
-    remains: &'a [Remains],
+    crashed: &'a [DriveCrashState],
     cut: &'a Cut,
     at: Nanos,
 }
 
 impl State<'_> {
     fn finding(&self, drive: Option<usize>, kind: Kind, what: String) -> Finding {
-        let name = |index: usize| self.trace.head.drives[index].name.clone();
+        let name = |index: usize| self.trace.header.drives[index].name.clone();
         Finding { state: self.cut.number, at: self.at, drive: drive.map(name), kind, what }
     }
 
     /// Compares each disk with what its way promised.
-    fn natively(
+    fn check_oracle(
         &mut self,
-        disks: &mut [Disk],
+        disks: &mut [StateDisk],
         oracles: &[(Oracle, Vec<u64>)],
         contents: &mut Contents,
         outcome: &mut Outcome,
     ) -> Result<()> {
         for (index, disk) in disks.iter_mut().enumerate() {
             let Some((oracle, sectors)) = oracles.get(index) else { continue };
-            let remains = &self.remains[index];
-            if let Err(unsound) = disk.become_state(self.enumerator, index, remains, contents)? {
+            let crashed = &self.crashed[index];
+            if let Err(unsound) = disk.become_state(self.enumerator, index, crashed, contents)? {
                 let finding = self.finding(Some(index), Kind::Image, unsound.0);
                 outcome.findings.push(finding);
                 continue;
             }
-            let present = Some((self.enumerator, remains));
+            let present = Some((self.enumerator, crashed));
             let held = disk.contents(&mut sectors.iter().copied(), index, present, contents)?;
             let verdict = oracle.check(self.cut.point, self.at, |place, _| held[place]);
             if let Err(violation) = verdict {
@@ -270,15 +270,15 @@ impl State<'_> {
     }
 
     /// Asks another program about the images.
-    fn ask_another(
+    fn check_images(
         &mut self,
-        disks: &mut [Disk],
-        second: &mut Opinion,
+        disks: &mut [StateDisk],
+        image_checker: &mut ImageChecker,
         outcome: &mut Outcome,
     ) -> Result<()> {
         for (index, disk) in disks.iter().enumerate() {
             let Some(file) = disk.file() else { continue };
-            if let Some(wrong) = second(file)? {
+            if let Some(wrong) = image_checker(file)? {
                 outcome.findings.push(self.finding(Some(index), Kind::Image, wrong));
             }
         }
@@ -288,15 +288,15 @@ impl State<'_> {
     /// Has the state looked at.
     fn check(
         &mut self,
-        disks: &mut [Disk],
+        disks: &mut [StateDisk],
         contents: &mut Contents,
         check: &mut dyn Check,
         lines: usize,
         outcome: &mut Outcome,
     ) -> Result<()> {
         for (index, disk) in disks.iter_mut().enumerate() {
-            let remains = &self.remains[index];
-            if disk.become_state(self.enumerator, index, remains, contents)?.is_err() {
+            let crashed = &self.crashed[index];
+            if disk.become_state(self.enumerator, index, crashed, contents)?.is_err() {
                 // Said already: nobody can read it.
                 return Ok(());
             }
@@ -319,7 +319,7 @@ impl State<'_> {
 /// A state as a check sees it.
 struct View<'a> {
     state: &'a State<'a>,
-    disks: &'a mut [Disk],
+    disks: &'a mut [StateDisk],
     contents: &'a Contents,
     lines: Vec<(Nanos, Vec<u8>)>,
 }
@@ -338,7 +338,7 @@ impl StateReader for View<'_> {
         if end.is_none_or(|end| end > self.size(drive)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let present = (self.state.enumerator, &self.state.remains[drive]);
+        let present = (self.state.enumerator, &self.state.crashed[drive]);
         self.disks[drive].read(drive, offset, into, present, self.contents)
     }
 

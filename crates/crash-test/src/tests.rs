@@ -9,14 +9,14 @@ use stasis_block::{
 };
 use stasis_clock::{EventQueue, Nanos};
 use stasis_crash::{
-    Check, Fault, FaultInjector, Frame, Head, HeadDrive, Level, RecordWriter, StateReader, Stream,
-    Verdict,
+    Check, Fault, FaultInjector, Frame, Level, StateReader, TraceHeader, TraceStream, TraceWriter,
+    TracedDrive, Verdict,
 };
 use stasis_drive::{Drive, Layer, Submission};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 use stasis_qcow2::{CreateOptions, Durability, Settings};
 
-use crate::session::{Kind, Looks, Outcome, Session};
+use crate::session::{Kind, Outcome, Session, StateChecks};
 
 const SIZE: u64 = 4 << 20;
 
@@ -119,20 +119,20 @@ fn step(
     }
 }
 
-/// Records a load on an image of that way, or on a raw drive.
-fn record(folder: &Path, way: Option<Durability>, fault: Option<Fault>, seed: u64) -> Session {
-    record_on(PowerLoss::default(), folder, way, fault, seed)
+/// Traces a load on an image of that way, or on a raw drive.
+fn traced(folder: &Path, way: Option<Durability>, fault: Option<Fault>, seed: u64) -> Session {
+    traced_on(PowerLoss::default(), folder, way, fault, seed)
 }
 
 /// The same on a drive of which a power cut takes `power_loss`.
-fn record_on(
+fn traced_on(
     power_loss: PowerLoss,
     folder: &Path,
     way: Option<Durability>,
     fault: Option<Fault>,
     seed: u64,
 ) -> Session {
-    let stream = Stream::default();
+    let stream = TraceStream::default();
     let options = OpenOptions {
         execution: Execution::Synchronous,
         delay: Duration::ZERO,
@@ -140,7 +140,7 @@ fn record_on(
     };
     let settings =
         Settings { durability: way.unwrap_or_default(), max_lag: 4_000_000, ..Settings::default() };
-    let mut head = HeadDrive { name: "disk".into(), ..HeadDrive::default() };
+    let mut head = TracedDrive { name: "disk".into(), ..TracedDrive::default() };
     let medium: Box<dyn Medium>;
     let mut opening = None;
     if way.is_some() {
@@ -159,21 +159,21 @@ fn record_on(
     }
     let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new(), power_loss));
     let mut layer: Box<dyn Layer> = Box::new(Drive::new(0, "disk".into(), model, medium));
-    layer = Box::new(stream.record(layer, Level::Drive));
+    layer = Box::new(stream.tap(layer, Level::Drive));
     if let Some(fault) = fault {
         layer = Box::new(FaultInjector::new(layer, fault));
     }
     if let Some(opening) = opening {
         layer = Box::new(opening.open(layer, settings).unwrap());
     }
-    layer = Box::new(stream.record(layer, Level::Guest));
+    layer = Box::new(stream.tap(layer, Level::Guest));
     let end = load(&mut *layer, seed, 250);
     let bytes = stream.drain();
     drop(layer);
 
     let file = folder.join("run.record");
-    let head = Head { drives: vec![head], ..Head::default() };
-    let mut writer = RecordWriter::new(std::fs::File::create(&file).unwrap(), &head).unwrap();
+    let head = TraceHeader { drives: vec![head], ..TraceHeader::default() };
+    let mut writer = TraceWriter::new(std::fs::File::create(&file).unwrap(), &head).unwrap();
     writer.piece(&bytes).unwrap();
     writer.frame(&Frame::Over { at: end }).unwrap();
     writer.finish().unwrap();
@@ -182,9 +182,9 @@ fn record_on(
 
 fn explore(session: &mut Session, seed: u64, states: u64) -> Outcome {
     let cuts = session.cuts(seed, session.trace.span(), 0..states);
-    let mut looks = Looks { native: true, ..Looks::default() };
+    let mut checks = StateChecks { oracle: true, ..StateChecks::default() };
     let mut outcome = Outcome::default();
-    session.explore(&cuts, &mut looks, &mut outcome, |_| true).unwrap();
+    session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
     outcome
 }
 
@@ -196,7 +196,7 @@ fn no_way_breaks_its_promise() {
     let folder = tempfile::tempdir().unwrap();
     for way in WAYS {
         for seed in 0..3 {
-            let mut session = record(folder.path(), way, None, seed);
+            let mut session = traced(folder.path(), way, None, seed);
             let outcome = explore(&mut session, seed, 300);
             assert!(outcome.findings.is_empty(), "{way:?} {seed}: {:#?}", outcome.findings);
             assert!(outcome.distinct > 100, "{way:?}: {}", outcome.distinct);
@@ -210,7 +210,7 @@ fn each_injected_fault_is_found_within_200_states() {
     for way in WAYS {
         for fault in Fault::ALL {
             for seed in 0..4 {
-                let mut session = record(folder.path(), way, Some(fault), seed);
+                let mut session = traced(folder.path(), way, Some(fault), seed);
                 let outcome = explore(&mut session, seed ^ 5, 200);
                 assert!(!outcome.findings.is_empty(), "{way:?} {fault:?} {seed}");
             }
@@ -226,12 +226,12 @@ fn each_injected_fault_is_found_on_a_drive_with_a_small_cache() {
     let folder = tempfile::tempdir().unwrap();
     for way in WAYS {
         for seed in 0..2 {
-            let mut sound = record_on(BUFFERED, folder.path(), way, None, seed);
-            assert_eq!(sound.trace.drives[0].cached().power_loss, BUFFERED, "in the record");
+            let mut sound = traced_on(BUFFERED, folder.path(), way, None, seed);
+            assert_eq!(sound.trace.drives[0].cached().power_loss, BUFFERED, "in the trace");
             let outcome = explore(&mut sound, seed, 200);
             assert!(outcome.findings.is_empty(), "{way:?} {seed}: {:#?}", outcome.findings);
             for fault in Fault::ALL {
-                let mut session = record_on(BUFFERED, folder.path(), way, Some(fault), seed);
+                let mut session = traced_on(BUFFERED, folder.path(), way, Some(fault), seed);
                 let outcome = explore(&mut session, seed ^ 5, 400);
                 assert!(!outcome.findings.is_empty(), "{way:?} {fault:?} {seed}");
             }
@@ -249,7 +249,7 @@ fn with_protection_a_dropped_flush_does_no_harm() {
     for (fault, harm) in [(Fault::DroppedBarrier, false), (Fault::EarlyAcknowledgement, true)] {
         let mut findings = 0;
         for seed in 0..4 {
-            let mut session = record_on(protected, folder.path(), None, Some(fault), seed);
+            let mut session = traced_on(protected, folder.path(), None, Some(fault), seed);
             findings += explore(&mut session, seed, 300).findings.len();
         }
         assert_eq!(findings > 0, harm, "{fault:?}: {findings}");
@@ -260,20 +260,20 @@ fn with_protection_a_dropped_flush_does_no_harm() {
 fn a_state_is_the_same_alone_as_among_others() {
     let folder = tempfile::tempdir().unwrap();
     let way = Some(Durability::Ordered);
-    let mut session = record(folder.path(), way, Some(Fault::SwappedTables), 3);
+    let mut session = traced(folder.path(), way, Some(Fault::SwappedTables), 3);
     let all = explore(&mut session, 8, 200).findings;
     let one = all.last().unwrap();
     let cuts = session.cuts(8, session.trace.span(), one.state..one.state + 1);
-    let mut looks = Looks { native: true, ..Looks::default() };
+    let mut checks = StateChecks { oracle: true, ..StateChecks::default() };
     let mut alone = Outcome::default();
-    session.explore(&cuts, &mut looks, &mut alone, |_| true).unwrap();
+    session.explore(&cuts, &mut checks, &mut alone, |_| true).unwrap();
     assert_eq!(alone.findings, std::slice::from_ref(one));
     assert!(all
         .iter()
         .any(|finding| matches!(finding.kind, Kind::Image | Kind::Order | Kind::Lost)));
 }
 
-/// A check that is stopped while it looks at one state.
+/// A check that is stopped while it inspects one state.
 struct Stopped(u64);
 
 impl Check for Stopped {
@@ -289,12 +289,13 @@ impl Check for Stopped {
 #[test]
 fn what_was_looked_at_stays_when_a_check_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    let mut session = record(folder.path(), None, Some(Fault::EarlyAcknowledgement), 0);
+    let mut session = traced(folder.path(), None, Some(Fault::EarlyAcknowledgement), 0);
     let cuts = session.cuts(5, session.trace.span(), 0..300);
     let mut check = Stopped(150);
-    let mut looks = Looks { native: true, check: Some(&mut check), ..Looks::default() };
+    let mut checks =
+        StateChecks { oracle: true, check: Some(&mut check), ..StateChecks::default() };
     let mut outcome = Outcome::default();
-    session.explore(&cuts, &mut looks, &mut outcome, |_| true).unwrap_err();
+    session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap_err();
     assert!((149..300).contains(&outcome.cuts), "{}", outcome.cuts);
     assert!(!outcome.findings.is_empty());
 }

@@ -8,13 +8,13 @@ use anyhow::{anyhow, Result};
 use stasis_crash::Cut;
 
 use crate::check::GuestCheck;
-use crate::session::{Looks, Outcome, Session};
+use crate::session::{Outcome, Session, StateChecks};
 
-/// Looks at `cuts`, each of `checks` at a part of them, with an enumerator of its
-/// own of the record in the file `record`. `on` hears now and then how many are
-/// done. Asks for no second opinions.
+/// Inspects `cuts`, each of `checks` at a part of them, with an enumerator of its
+/// own of the trace in the file `trace`. `on` hears now and then how many are
+/// done. Without an image checker.
 pub fn explore(
-    record: &Path,
+    trace: &Path,
     cuts: &[Cut],
     checks: Vec<GuestCheck>,
     check_every: u64,
@@ -30,17 +30,17 @@ pub fn explore(
         for (cuts, mut check) in cuts.chunks(part).zip(checks) {
             let (done, failed) = (&done, &failed);
             threads.push(scope.spawn(move || {
-                let mut looks = Looks {
-                    native: true,
+                let mut checks = StateChecks {
+                    oracle: true,
                     check: Some(&mut check),
                     check_every,
-                    second: None,
-                    second_every: u64::MAX,
+                    image_checker: None,
+                    image_checker_every: u64::MAX,
                     keep: None,
                 };
                 let mut outcome = Outcome::default();
-                let ended = Session::open(record).and_then(|mut session| {
-                    session.explore(cuts, &mut looks, &mut outcome, |_| {
+                let ended = Session::open(trace).and_then(|mut session| {
+                    session.explore(cuts, &mut checks, &mut outcome, |_| {
                         done.fetch_add(1, Ordering::Relaxed);
                         !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed)
                     })

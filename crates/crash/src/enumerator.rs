@@ -1,4 +1,4 @@
-//! The crash-state enumerator: from cut point to cut point through a record, the
+//! The crash-state enumerator: from cut point to cut point through a trace, the
 //! disks that a power cut can leave at each.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ struct Present {
 
 /// What a power cut leaves of one drive.
 #[derive(Debug, Clone, Default)]
-pub struct Remains {
+pub struct DriveCrashState {
     /// Sectors that differ from those on the medium for certain, in the order
     /// in which they were written first.
     pub sectors: Vec<(u64, Content)>,
@@ -30,7 +30,7 @@ pub struct Remains {
     pub print: u128,
 }
 
-/// Enumerates the crash states of a record, cut point after cut point, forwards.
+/// Enumerates the crash states of a trace, cut point after cut point, forwards.
 #[derive(Debug)]
 pub struct Enumerator<'a> {
     trace: &'a Trace,
@@ -107,22 +107,23 @@ impl<'a> Enumerator<'a> {
     }
 
     /// What a power cut now leaves of each drive.
-    pub fn cut(&self, sampling: Sampling) -> Vec<Remains> {
+    pub fn cut(&self, sampling: Sampling) -> Vec<DriveCrashState> {
         let each = self.drives.iter().enumerate().map(|(index, present)| {
             let sampling = match sampling {
                 Sampling::Random(seed) => Sampling::Random(hash(seed, index as u64)),
                 other => other,
             };
-            self.remains(index, present, sampling)
+            self.crashed(index, present, sampling)
         });
         each.collect()
     }
 
-    fn remains(&self, index: usize, present: &Present, sampling: Sampling) -> Remains {
+    fn crashed(&self, index: usize, present: &Present, sampling: Sampling) -> DriveCrashState {
         let log = self.trace.drives[index].cached();
         let chosen = present.cache.sample(sampling);
         let mut chosen = chosen.iter().peekable();
-        let mut remains = Remains { print: present.settled.print(), ..Remains::default() };
+        let mut crashed =
+            DriveCrashState { print: present.settled.print(), ..DriveCrashState::default() };
         for (place, durable) in present.cache.unsettled() {
             let survival = match chosen.next_if(|(chosen, _)| *chosen == place) {
                 Some((_, survival)) => survival,
@@ -131,15 +132,15 @@ impl<'a> Enumerator<'a> {
             };
             for (within, (sector, content)) in log.sectors(place).enumerate() {
                 if survival.has(within) {
-                    remains.set(sector, content, &present.settled);
+                    crashed.set(sector, content, &present.settled);
                 }
             }
         }
-        remains
+        crashed
     }
 }
 
-impl Remains {
+impl DriveCrashState {
     fn set(&mut self, sector: u64, content: Content, settled: &WrittenSectors) {
         let before = self.lookup.insert(sector, content);
         if before.is_none() {

@@ -81,7 +81,7 @@ pub enum Frame<'a> {
 #[error("a frame of it is damaged")]
 pub struct Damaged;
 
-// Without what a power cut can take: in records of version 1.
+// Without what a power cut can take: in traces of version 1.
 const FORMER_DRIVE: u8 = b'd';
 const DRIVE: u8 = b'D';
 const REQUEST: u8 = b's';
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_of_a_former_record_has_a_cache_without_a_limit() {
+    fn a_drive_of_a_former_trace_has_a_cache_without_a_limit() {
         let (drive, level, capacity) = (2, Level::Guest, 4096);
         let mut bytes = vec![FORMER_DRIVE, 2, 0, 0];
         bytes.extend_from_slice(&4096u64.to_le_bytes());

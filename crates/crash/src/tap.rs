@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::{Command, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Layer, Recorder, Tap};
+use stasis_drive::{IoTap, Layer, TraceSink};
 
 use crate::frame::{Frame, Level};
 
 /// Frames on their way out, of all drives in the order of what happened.
 #[derive(Debug, Clone, Default)]
-pub struct Stream(Arc<Mutex<Vec<u8>>>);
+pub struct TraceStream(Arc<Mutex<Vec<u8>>>);
 
-impl Stream {
+impl TraceStream {
     /// What has gathered since the last call.
     pub fn drain(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock())
@@ -23,23 +23,23 @@ impl Stream {
     }
 
     /// The same layer, with what it is asked in the stream.
-    pub fn record(&self, lower: Box<dyn Layer>, level: Level) -> Recorder {
+    pub fn tap(&self, lower: Box<dyn Layer>, level: Level) -> IoTap {
         let (drive, capacity) = (lower.index(), lower.capacity());
         let discard_zeroes = lower.discard_zeroes();
         let power_loss = lower.power_loss();
         let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
         frame.encode(&mut self.lock());
-        Recorder::new(lower, Box::new(DriveTap { stream: self.clone(), drive, level }))
+        IoTap::new(lower, Box::new(DriveSink { stream: self.clone(), drive, level }))
     }
 }
 
-struct DriveTap {
-    stream: Stream,
+struct DriveSink {
+    stream: TraceStream,
     drive: u16,
     level: Level,
 }
 
-impl Tap for DriveTap {
+impl TraceSink for DriveSink {
     fn request(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]) {
         let Self { drive, level, .. } = *self;
         let frame = Frame::Request { drive, level, place, at, command: *command, data };

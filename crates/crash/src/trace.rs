@@ -1,4 +1,4 @@
-//! A record in memory: what happened to each drive, in the order of time.
+//! A trace in memory: what happened to each drive, in the order of time.
 
 mod loader;
 
@@ -8,9 +8,9 @@ use stasis_block::{Command, Operation, PowerLoss};
 use stasis_clock::Nanos;
 
 use self::loader::Loader;
-use crate::file::{FileError, Head, RecordReader};
 use crate::frame::Level;
 use crate::sectors::{Content, Contents, SECTOR};
+use crate::trace_file::{FileError, TraceHeader, TraceReader};
 
 /// A place in the order of everything that happened: after so many events.
 pub type CutPoint = u32;
@@ -117,11 +117,11 @@ impl DriveTrace {
     }
 }
 
-/// Everything that a record has.
+/// Everything that a trace has.
 #[derive(Debug, Default)]
 pub struct Trace {
     /// What has to be known beside it.
-    pub head: Head,
+    pub header: TraceHeader,
     /// The drives, in order.
     pub drives: Vec<DriveTrace>,
     /// What happened, in order.
@@ -135,7 +135,7 @@ pub struct Trace {
     pub command: (Nanos, Nanos),
 }
 
-/// A record that cannot be understood.
+/// A trace that cannot be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// Its file.
@@ -159,13 +159,13 @@ pub enum TraceError {
 pub type BaseReader<'a> = dyn FnMut(usize, u64, &mut [u8]) -> io::Result<()> + 'a;
 
 impl Trace {
-    /// Reads a record to its end.
+    /// Reads a trace to its end.
     ///
     /// # Errors
     /// See [`TraceError`].
     pub fn load<'a>(from: impl Read, base: &'a mut BaseReader<'a>) -> Result<Self, TraceError> {
-        let (mut reader, head) = RecordReader::new(from)?;
-        let mut loader = Loader::new(head, base);
+        let (mut reader, header) = TraceReader::new(from)?;
+        let mut loader = Loader::new(header, base);
         let mut failed = None;
         while failed.is_none() && reader.next(|frame| failed = loader.take(frame).err())? {}
         match failed {

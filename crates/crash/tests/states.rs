@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_crash::{
-    Content, Enumerator, EventKind, Frame, Head, HeadDrive, Level, Oracle, Promise, RecordWriter,
-    Trace,
+    Content, Enumerator, EventKind, Frame, Level, Oracle, Promise, Trace, TraceHeader, TraceWriter,
+    TracedDrive,
 };
 use stasis_drive::Sampling;
 
@@ -53,7 +53,7 @@ fn power_losses() -> impl Strategy<Value = PowerLoss> {
     (cache, 1..4u64).prop_map(|(cache, unit)| PowerLoss::new(cache, unit * 512))
 }
 
-/// The same as a record.
+/// The same as a trace.
 fn trace(steps: &[Step], power_loss: PowerLoss) -> Trace {
     let mut stream = Vec::new();
     let (drive, level) = (0, Level::Guest);
@@ -90,8 +90,8 @@ fn trace(steps: &[Step], power_loss: PowerLoss) -> Trace {
         Frame::Completion { drive, level, place: place as u64, at, status }.encode(&mut stream);
     }
     let mut file = Vec::new();
-    let head = Head { drives: vec![HeadDrive::default()], ..Head::default() };
-    let mut writer = RecordWriter::new(&mut file, &head).unwrap();
+    let header = TraceHeader { drives: vec![TracedDrive::default()], ..TraceHeader::default() };
+    let mut writer = TraceWriter::new(&mut file, &header).unwrap();
     writer.piece(&stream).unwrap();
     writer.finish().unwrap();
     Trace::load(&file[..], &mut |_, _, _| Ok(())).unwrap()
@@ -99,10 +99,10 @@ fn trace(steps: &[Step], power_loss: PowerLoss) -> Trace {
 
 /// What each sector holds in a state.
 fn disk(enumerator: &Enumerator, sampling: Sampling) -> Vec<Content> {
-    let remains = &enumerator.cut(sampling)[0];
+    let crashed = &enumerator.cut(sampling)[0];
     (0..SECTORS)
         .map(|sector| {
-            let held = remains.get(sector).or_else(|| enumerator.settled(0).get(sector));
+            let held = crashed.get(sector).or_else(|| enumerator.settled(0).get(sector));
             held.unwrap_or(Content::ZERO)
         })
         .collect()
@@ -180,13 +180,13 @@ proptest! {
         for point in 0..=trace.events.len() as u32 {
             enumerator.go_to(point);
             for &draw in &draws {
-                let remains = &enumerator.cut(Sampling::Random(draw))[0];
-                let held = |sector| remains.get(sector).or_else(|| enumerator.settled(0).get(sector));
+                let crashed = &enumerator.cut(Sampling::Random(draw))[0];
+                let held = |sector| crashed.get(sector).or_else(|| enumerator.settled(0).get(sector));
                 let disk: Vec<_> = (0..SECTORS).map(held).collect();
                 for (print, other) in &seen {
-                    prop_assert_eq!(*print == remains.print, *other == disk);
+                    prop_assert_eq!(*print == crashed.print, *other == disk);
                 }
-                seen.push((remains.print, disk));
+                seen.push((crashed.print, disk));
             }
         }
     }

@@ -16,9 +16,9 @@
 
 mod decorator;
 mod drive;
+mod io_tap;
 mod layer;
 pub mod power_cut;
-mod recorder;
 mod scheduled;
 mod shared;
 mod slots;
@@ -27,9 +27,9 @@ mod urgent;
 
 pub use decorator::Decorator;
 pub use drive::Drive;
+pub use io_tap::{IoTap, TraceSink};
 pub use layer::{Done, Layer, Submission};
 pub use power_cut::{Sampling, Survival, VolatileCache};
-pub use recorder::{Recorder, Tap};
 pub use scheduled::{Scheduled, Tenant};
 pub use shared::{LoadSpec, Region, Shared, VirtualDisk};
 pub use statistics::{Counter, Statistics};

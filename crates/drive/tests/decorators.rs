@@ -10,10 +10,10 @@ use stasis_drive::Scheduled;
 use stasis_scheduler::SchedulerSpec;
 
 #[test]
-fn a_recorder_loses_nothing() {
+fn an_io_tap_loses_nothing() {
     let (probe, asked) = Probe::new();
-    let (mut recorder, _) = history::record(Box::new(probe));
-    every_method_reaches_the_layer_below(&mut recorder, &asked);
+    let (mut tap, _) = history::tap(Box::new(probe));
+    every_method_reaches_the_layer_below(&mut tap, &asked);
 }
 
 #[test]

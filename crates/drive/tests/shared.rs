@@ -102,9 +102,9 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
     let mut alone = 0;
     for kind in KINDS.iter().map(|kind| kind.name) {
         let run = |covering: bool| {
-            let (recorder, history) = history::record(drive());
+            let (tap, history) = history::tap(drive());
             let spec = SchedulerSpec { depth: 2, ..spec(kind) };
-            let shared = Shared::new(&spec, Box::new(recorder));
+            let shared = Shared::new(&spec, Box::new(tap));
             let region = Region { offset: 0, length: 2 * PART };
             let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
             if covering {

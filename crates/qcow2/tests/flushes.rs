@@ -133,9 +133,9 @@ fn an_order_beside_a_flush_under_way_is_one_of_its_own() {
     stasis_qcow2::create(&path, &size).unwrap();
     let (opening, medium) = open_files(&path, true, &options()).unwrap();
     let drive = Drive::new(0, "d".into(), Latencies::new(1), medium);
-    let (recorder, history) = history::record(Box::new(drive));
+    let (tap, history) = history::tap(Box::new(drive));
     let mut driver =
-        Driver::new(opening.open(Box::new(recorder), settings(Durability::Ordered)).unwrap());
+        Driver::new(opening.open(Box::new(tap), settings(Durability::Ordered)).unwrap());
     assert_eq!(driver.write(0, vec![1; CLUSTER as usize]), Status::Ok);
     assert_eq!(driver.flush(), Status::Ok);
     while driver.layer.counters().lag_flushes == 0 {

@@ -52,7 +52,7 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
             frames(b'i', &payload, LIMIT / IoRecord::ENCODED * IoRecord::ENCODED);
         }
         RunEvent::Results(bytes) => frames(b'r', bytes, LIMIT),
-        RunEvent::Record(bytes) => frames(b'd', bytes, LIMIT),
+        RunEvent::Trace(bytes) => frames(b'd', bytes, LIMIT),
         RunEvent::Outcome(outcome) => {
             let json = serde_json::to_vec(outcome).expect("an outcome is plain data");
             frames(b'e', &json, LIMIT);
@@ -139,7 +139,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
             RunEvent::Ios(records.ok_or(FrameError::Payload("ios"))?)
         }
         b'r' => RunEvent::Results(payload.to_vec()),
-        b'd' => RunEvent::Record(payload.to_vec()),
+        b'd' => RunEvent::Trace(payload.to_vec()),
         b'e' => RunEvent::Outcome(
             serde_json::from_slice(payload).map_err(|_| FrameError::Payload("outcome"))?,
         ),
@@ -187,7 +187,7 @@ mod tests {
         prop_oneof![
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Output),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Results),
-            prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Record),
+            prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Trace),
             any::<u64>().prop_map(RunEvent::Progress),
             prop::collection::vec(record, 0..9).prop_map(RunEvent::Ios),
             ".*".prop_map(RunEvent::Failed),

@@ -38,9 +38,8 @@ pub enum RunEvent {
     Ios(Vec<IoRecord>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
-    /// A piece of the stream of what the drives were asked, where that is
-    /// recorded.
-    Record(Vec<u8>),
+    /// A piece of the trace of what the drives were asked, where there is one.
+    Trace(Vec<u8>),
     /// The run is over.
     Outcome(Box<Outcome>),
     /// The run could not start or go on: a message for the user.

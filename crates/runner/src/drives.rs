@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
-use stasis_crash::{FaultInjector, Level, Stream};
+use stasis_crash::{FaultInjector, Level, TraceStream};
 use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared};
 use stasis_experiment::{Doorbells, Interface};
 use stasis_machine::{Controller, DriveConfig};
@@ -24,7 +24,7 @@ const WORKLOADS: u64 = 0x6c6f_6164;
 /// The drives of a plan.
 pub struct Drives<'a> {
     plan: &'a Plan,
-    stream: Option<&'a Stream>,
+    stream: Option<&'a TraceStream>,
     shared: Vec<Shared>,
     /// By the number of the machines' drive: an image whose files lie on a
     /// shared one.
@@ -34,7 +34,7 @@ pub struct Drives<'a> {
 impl<'a> Drives<'a> {
     /// Opens the shared drives, with the images on them and their host
     /// workloads.
-    pub fn open(plan: &'a Plan, stream: Option<&'a Stream>) -> Result<Self> {
+    pub fn open(plan: &'a Plan, stream: Option<&'a TraceStream>) -> Result<Self> {
         let mut drives = Self { plan, stream, shared: Vec::new(), images: BTreeMap::new() };
         for (number, drive) in plan.shared.iter().enumerate() {
             let of = || format!("drive {}", drive.name);
@@ -121,7 +121,7 @@ impl<'a> Drives<'a> {
             None => self.build(drive, Vec::new())?,
         };
         if let Some(stream) = self.stream {
-            layer = Box::new(stream.record(layer, Level::Guest));
+            layer = Box::new(stream.tap(layer, Level::Guest));
         }
         let controller = controller(drive, &*layer)?;
         Ok(DriveConfig { drive: layer, controller })
@@ -157,7 +157,7 @@ impl<'a> Drives<'a> {
         // Without anything between them both ends are one.
         let between = image.is_some() || self.plan.fault.is_some() || drive.scheduler.is_some();
         if let Some(stream) = self.stream.filter(|_| between) {
-            layer = Box::new(stream.record(layer, Level::Drive));
+            layer = Box::new(stream.tap(layer, Level::Drive));
         }
         if let Some(fault) = self.plan.fault {
             layer = Box::new(FaultInjector::new(layer, fault));

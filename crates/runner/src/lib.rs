@@ -50,16 +50,16 @@ mod plan;
 mod prepare;
 pub mod program;
 pub mod provenance;
-pub mod recording;
 mod relay;
 mod run;
 mod sharing;
 pub mod software_host;
+pub mod trace;
 
 pub use attended::Attended;
 pub use event::{Event, Observer};
 pub use plan::drive_seed;
 pub use prepare::parameters;
 pub use program::enter;
-pub use recording::Recording;
 pub use run::{Results, Runner, OUTPUT_FILE};
+pub use trace::TraceOptions;

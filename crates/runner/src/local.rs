@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, Context, Result};
 use stasis_channel::{Job, Keyboard};
-use stasis_crash::Stream;
+use stasis_crash::TraceStream;
 use stasis_experiment::CpuSpeed;
 use stasis_guest_image::Guest;
 use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop};
@@ -16,7 +16,7 @@ use stasis_run_events::{EventSink, Outcome};
 
 use crate::drives::Drives;
 use crate::plan::{input, Plan};
-use crate::recording::Drained;
+use crate::trace::Drained;
 
 /// How long a completion waits for the guest to become idle, with rewind: the
 /// guest's own way from a doorbell to idle takes less (measured: see
@@ -135,7 +135,7 @@ pub fn run(
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
     let keyboard = inputs.keyboard();
-    let stream = plan.record.then(Stream::default);
+    let stream = plan.trace.then(TraceStream::default);
     let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };
     let mut index = 0;

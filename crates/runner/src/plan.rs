@@ -41,9 +41,9 @@ pub struct Plan {
     pub seed: u64,
     /// Most virtual time of the commands (ns).
     pub virtual_limit: Option<Nanos>,
-    /// Whether it tells what the drives are asked.
+    /// Whether it reports what the drives are asked.
     #[serde(default)]
-    pub record: bool,
+    pub trace: bool,
     /// A fault to inject below what the guest sees.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,

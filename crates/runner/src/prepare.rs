@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Context, Result};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_crash::{Head, HeadDrive};
+use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest_image::Guest;
 use stasis_media::{Medium, MediumSpec};
@@ -20,9 +20,9 @@ use crate::engine::RunError;
 use crate::event::Tell;
 use crate::media::{absolute, check_order, Held, Owners};
 use crate::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
-use crate::recording::{self, Recording, WorkingCopy};
 use crate::relay::Relay;
 use crate::sharing::Sharing;
+use crate::trace::{self, TraceOptions, WorkingCopy};
 use crate::{input, software_host};
 
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1) spend on a read
@@ -45,8 +45,8 @@ pub struct Setting<'a> {
     pub engine: Engine,
     /// The terminal that the command runs on, if it does.
     pub terminal: Option<&'a Attended>,
-    /// Whether and where the drives are recorded.
-    pub recording: Option<&'a Recording>,
+    /// Whether and where the drives are traced.
+    pub trace: Option<&'a TraceOptions>,
     /// Who hears of what is odd about them.
     pub tell: &'a Tell<'a>,
 }
@@ -58,10 +58,10 @@ pub struct Prepared<'a> {
     shown: Vec<stasis_report::Drive>,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn Medium>>,
-    /// What a recorded run works on, gone at its end.
+    /// What a traced run works on, gone at its end.
     copies: Vec<WorkingCopy>,
-    /// What is recorded of each drive beside its commands.
-    heads: Vec<HeadDrive>,
+    /// What the trace has of each drive beside its commands.
+    traced: Vec<TracedDrive>,
     wall_limit: Option<Duration>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Setting<'a> {
     /// Opens and checks everything that can be wrong before a machine is made.
     pub fn prepare(self) -> Result<Prepared<'a>> {
         let experiment = self.experiment;
-        if self.recording.is_some() && !experiment.machine.several().is_empty() {
+        if self.trace.is_some() && !experiment.machine.several().is_empty() {
             bail!("power cuts are for one machine: give it a table [machine] of its own");
         }
         if self.terminal.is_some() && !experiment.machine.several().is_empty() {
@@ -79,17 +79,17 @@ impl<'a> Setting<'a> {
         {
             bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
         }
-        let (mut media, mut copies, mut heads) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut media, mut copies, mut traced) = (Vec::new(), Vec::new(), Vec::new());
         let (mut top, mut owners) = (Vec::new(), Owners::new(self.base));
         for (index, spec) in experiment.drives.iter().enumerate() {
             let vcpus = experiment.machine.vcpus;
             let (drive, held) = self.drive(index, spec, vcpus, &mut owners)?;
-            let (drive, head) = self
-                .record(index, drive, &mut copies)
+            let (drive, traced_drive) = self
+                .traced_drive(index, drive, &mut copies)
                 .with_context(|| format!("drive {}", spec.name.as_deref().unwrap_or_default()))?;
             top.push((drive, held.capacity));
             media.push(held.medium);
-            heads.push(head);
+            traced.push(traced_drive);
         }
         let sharing = Sharing::new(experiment, self.base, top);
         let workloads = sharing.workloads()?;
@@ -134,29 +134,29 @@ impl<'a> Setting<'a> {
             repeatable: self.engine == Engine::Exact,
             seed: experiment.seed,
             virtual_limit: experiment.virtual_limit,
-            record: self.recording.is_some(),
-            fault: self.recording.and_then(|recording| recording.fault),
+            trace: self.trace.is_some(),
+            fault: self.trace.and_then(|trace| trace.fault),
             shared: sharing.into_drives(),
             workloads,
         };
         let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
-        Ok(Prepared { setting: self, plan, shown, media, copies, heads, wall_limit })
+        Ok(Prepared { setting: self, plan, shown, media, copies, traced, wall_limit })
     }
 
-    /// The same drive, on a copy of its medium where it is recorded.
-    fn record(
+    /// The same drive, on a copy of its medium where it is traced.
+    fn traced_drive(
         &self,
         index: usize,
         mut drive: PlannedDrive,
         copies: &mut Vec<WorkingCopy>,
-    ) -> Result<(PlannedDrive, HeadDrive)> {
-        let mut head = HeadDrive { name: drive.name.clone(), ..HeadDrive::default() };
-        let Some(recording) = self.recording else { return Ok((drive, head)) };
+    ) -> Result<(PlannedDrive, TracedDrive)> {
+        let mut traced = TracedDrive { name: drive.name.clone(), ..TracedDrive::default() };
+        let Some(trace) = self.trace else { return Ok((drive, traced)) };
         if let MediumSpec::Qcow2 { settings, .. } = &drive.medium {
-            head.image = Some(*settings);
+            traced.image = Some(*settings);
         }
-        copies.extend(recording.copy(index, &mut drive, &mut head)?);
-        Ok((drive, head))
+        copies.extend(trace.copy(index, &mut drive, &mut traced)?);
+        Ok((drive, traced))
     }
 
     fn machine(&self, spec: &MachineSpec, drives: Vec<PlannedDrive>) -> PlannedMachine {
@@ -237,7 +237,7 @@ impl<'a> Setting<'a> {
         let mut model = spec.model.clone();
         model.resolve(self.base)?;
         let place = spec.medium.or_size(model.capacity(), self.base);
-        let held = Held::open(&place, self.recording.is_none(), self.base)?;
+        let held = Held::open(&place, self.trace.is_none(), self.base)?;
         let Held { medium, capacity, links, warnings } = &held;
         let capacity = *capacity;
         for warning in warnings {
@@ -352,9 +352,9 @@ impl Prepared<'_> {
     }
 
     /// What has to be known of the run beside what its drives are asked.
-    pub fn head(&self) -> Head {
+    pub fn trace_header(&self) -> TraceHeader {
         let experiment = self.setting.experiment;
-        recording::head(&experiment.command, experiment.seed, self.heads.clone(), self.plan.fault)
+        trace::header(&experiment.command, experiment.seed, self.traced.clone(), self.plan.fault)
     }
 
     /// Runs it to its end.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
 use stasis_clock::Nanos;
-use stasis_crash::{Frame, RecordWriter};
+use stasis_crash::{Frame, TraceWriter};
 use stasis_report::{Recorder, ResultsFolder};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
@@ -32,7 +32,7 @@ pub struct Relay<'a> {
     from: usize,
     results: Vec<Option<File>>,
     /// Where what the drives are asked goes.
-    pub record: Option<RecordWriter<BufWriter<File>>>,
+    pub trace: Option<TraceWriter<BufWriter<File>>>,
     /// How the run ended, once it has.
     outcome: Option<Outcome>,
     /// Why it could not go on, if so.
@@ -89,7 +89,7 @@ impl<'a> Relay<'a> {
             results: (0..machines.len().max(1)).map(|_| None).collect(),
             machines: machines.into_iter().map(Speaker::new).collect(),
             from: 0,
-            record: None,
+            trace: None,
             outcome: None,
             failed: None,
             stage: Stage::Preparing,
@@ -105,11 +105,11 @@ impl<'a> Relay<'a> {
         self.tell
     }
 
-    /// Ends the record, unpacks the results, and says what is known of the run, which the
+    /// Ends the trace, unpacks the results, and says what is known of the run, which the
     /// machine's process ended with `result`.
     pub fn end(mut self, result: Result<(), RunError>) -> Result<Ended> {
-        if let Some(record) = self.record.take() {
-            record.finish().context("cannot write the record of the run")?;
+        if let Some(trace) = self.trace.take() {
+            trace.finish().context("cannot write the trace of the run")?;
         }
         self.tell.event(Event::Ended)?;
         self.unpack().context("cannot unpack the guest's /results")?;
@@ -147,7 +147,7 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// What the record has of an event that is not only for it.
+    /// What the trace has of an event that is not only for it.
     fn note(&mut self, event: &RunEvent) -> io::Result<()> {
         let at = self.virtual_ns;
         let frame = match event {
@@ -156,7 +156,7 @@ impl<'a> Relay<'a> {
             RunEvent::Stage(Stage::Collecting) => Frame::Over { at },
             _ => return Ok(()),
         };
-        self.record.as_mut().map_or(Ok(()), |record| record.frame(&frame))
+        self.trace.as_mut().map_or(Ok(()), |trace| trace.frame(&frame))
     }
 
     /// Where there are several machines: the whole lines, each with its
@@ -226,9 +226,9 @@ impl EventSink for Relay<'_> {
     fn event(&mut self, event: RunEvent) -> io::Result<()> {
         self.note(&event)?;
         match event {
-            RunEvent::Record(bytes) => {
-                if let Some(record) = &mut self.record {
-                    record.piece(&bytes)?;
+            RunEvent::Trace(bytes) => {
+                if let Some(trace) = &mut self.trace {
+                    trace.piece(&bytes)?;
                 }
             }
             RunEvent::From(machine) => {

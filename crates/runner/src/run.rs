@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
-use stasis_crash::RecordWriter;
+use stasis_crash::TraceWriter;
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::{Ios, Recorder, ResultsFolder, Summary};
@@ -21,8 +21,8 @@ use crate::engine::{self, RunError};
 use crate::event::{Observer, Tell};
 use crate::prepare::{look_at_drives, Setting};
 use crate::provenance::Provenance;
-use crate::recording::{Recording, RECORD_FILE};
 use crate::relay::Relay;
+use crate::trace::{TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, input, Event};
 
 /// The file in the results' folder with what a command printed, where that is kept.
@@ -35,7 +35,7 @@ pub struct Runner<'a> {
     stop: Arc<AtomicBool>,
     ios: Ios,
     keeps_output: bool,
-    recording: Option<&'a Recording>,
+    trace: Option<&'a TraceOptions>,
     terminal: Option<&'a Attended>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Runner<'a> {
             stop: Arc::default(),
             ios: Ios::Csv,
             keeps_output: false,
-            recording: None,
+            trace: None,
             terminal: None,
         }
     }
@@ -90,8 +90,8 @@ impl<'a> Runner<'a> {
     }
 
     /// What the drives are asked is written down, and they work on copies of their media.
-    pub fn record(self, recording: &'a Recording) -> Self {
-        Self { recording: Some(recording), ..self }
+    pub fn trace(self, trace: &'a TraceOptions) -> Self {
+        Self { trace: Some(trace), ..self }
     }
 
     /// The command runs on this terminal, and virtual time is no faster than the wall clock
@@ -121,7 +121,7 @@ impl<'a> Runner<'a> {
             input: &input,
             engine,
             terminal: self.terminal,
-            recording: self.recording,
+            trace: self.trace,
             tell: &tell,
         };
         let prepared = setting.prepare()?;
@@ -130,11 +130,11 @@ impl<'a> Runner<'a> {
         recorder.of_guest(quantum.unwrap_or_default());
         let paths = prepared.paths();
         let mut relay = Relay::new(recorder, &tell, self.keeps_output, prepared.machines())?;
-        if let Some(recording) = self.recording {
-            let path = recording.file();
+        if let Some(trace) = self.trace {
+            let path = trace.file();
             let begun = File::create(&path)
-                .and_then(|file| RecordWriter::new(BufWriter::new(file), &prepared.head()));
-            relay.record = Some(begun.with_context(|| format!("cannot write {}", path.display()))?);
+                .and_then(|file| TraceWriter::new(BufWriter::new(file), &prepared.trace_header()));
+            relay.trace = Some(begun.with_context(|| format!("cannot write {}", path.display()))?);
         }
         let result = prepared.run(&mut relay, &self.stop);
         let ended = relay.end(result)?;
@@ -180,13 +180,13 @@ impl<'a> Runner<'a> {
         Ok(guest)
     }
 
-    /// The results' folder, with the files that a recorded run writes.
+    /// The results' folder, with the files that a traced run writes.
     fn claim(&self, folder: &Path) -> Result<ResultsFolder> {
         let mut claimed = ResultsFolder::claim(folder)?;
-        if self.recording.is_some() {
-            claimed.file(RECORD_FILE)?;
+        if self.trace.is_some() {
+            claimed.file(TRACE_FILE)?;
             for index in 0..self.experiment.drives.len() {
-                claimed.file(&Recording::before(index))?;
+                claimed.file(&TraceOptions::before(index))?;
             }
         }
         Ok(claimed)

@@ -325,12 +325,15 @@ fn wrong_words_of_power_cuts_are_named() {
     let drive = "[[drive]]\nmodel = 'fixed:1us'\nmedium = { device = '/dev/null' }\n";
     std::fs::write(&file, format!("command = ['true']\n{drive}")).unwrap();
     let from = folder.path().to_str().unwrap();
-    let again = words(&file, &["--record", from, "--results", from]);
-    assert!(failure(&again, 125).contains("run.record"));
+    for option in ["--trace", "--record"] {
+        let again = words(&file, &[option, from, "--results", from]);
+        assert!(failure(&again, 125).contains("run.record"));
+    }
+    let again = words(&file, &["--trace", from, "--results", from]);
     std::fs::write(&record, "not one").unwrap();
-    assert!(failure(&again, 125).contains("no record"));
+    assert!(failure(&again, 125).contains("no trace"));
     std::fs::write(&record, b"stasis record 1\n\x01\0\0\0\0\0\0\0x").unwrap();
-    assert!(failure(&again, 125).contains("record again"));
+    assert!(failure(&again, 125).contains("trace the run again"));
 }
 
 #[test]

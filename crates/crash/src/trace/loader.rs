@@ -1,4 +1,4 @@
-//! From the frames of a record to a trace in memory.
+//! From the frames of a trace to a trace in memory.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use stasis_clock::Nanos;
 use super::{
     BaseReader, CutPoint, DriveTrace, Event, EventKind, Request, RequestLog, Trace, TraceError,
 };
-use crate::file::Head;
 use crate::frame::{Frame, Level};
 use crate::sectors::{Content, SECTOR};
+use crate::trace_file::TraceHeader;
 
 /// What the frames so far have told.
 pub(super) struct Loader<'a> {
@@ -23,8 +23,8 @@ pub(super) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    pub(super) fn new(head: Head, base: &'a mut BaseReader<'a>) -> Self {
-        let trace = Trace { head, command: (0, Nanos::MAX), ..Trace::default() };
+    pub(super) fn new(header: TraceHeader, base: &'a mut BaseReader<'a>) -> Self {
+        let trace = Trace { header, command: (0, Nanos::MAX), ..Trace::default() };
         Self { trace, base, now: HashMap::new(), line: Vec::new(), outputs: Vec::new() }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::{Command, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Layer, Recorder, Sampling, Survival, Tap, VolatileCache};
+use stasis_drive::{IoTap, Layer, Sampling, Survival, TraceSink, VolatileCache};
 
 const SECTOR: usize = stasis_block::SECTOR as usize;
 
@@ -27,15 +27,15 @@ pub struct History {
     log: Vec<(Nanos, usize, bool)>,
 }
 
-struct Writer(Arc<Mutex<History>>);
+struct HistorySink(Arc<Mutex<History>>);
 
-impl Writer {
+impl HistorySink {
     fn history(&self) -> MutexGuard<'_, History> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Tap for Writer {
+impl TraceSink for HistorySink {
     fn request(&mut self, _: u64, at: Nanos, command: &Command, data: &[u8]) {
         let event = Event { command: *command, data: data.to_vec(), submit: at, done: None };
         let mut history = self.history();
@@ -52,10 +52,10 @@ impl Tap for Writer {
 }
 
 /// The same layer, with what it is asked in the history.
-pub fn record(lower: Box<dyn Layer>) -> (Recorder, Arc<Mutex<History>>) {
+pub fn tap(lower: Box<dyn Layer>) -> (IoTap, Arc<Mutex<History>>) {
     let history = History { power_loss: lower.power_loss(), ..History::default() };
     let history = Arc::new(Mutex::new(history));
-    (Recorder::new(lower, Box::new(Writer(Arc::clone(&history)))), history)
+    (IoTap::new(lower, Box::new(HistorySink(Arc::clone(&history)))), history)
 }
 
 impl History {

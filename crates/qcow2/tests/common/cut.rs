@@ -12,7 +12,7 @@ use stasis_qcow2::{check, Durability, Settings, Timeless};
 use stasis_scheduler::{QueueSpec, SchedulerSpec};
 use stasis_workload::JobFile;
 
-use super::history::{record, History};
+use super::history::{tap, History};
 use super::*;
 
 pub const SECTOR: usize = 512;
@@ -53,8 +53,8 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
     let base = std::fs::read(path).unwrap();
     let (opening, medium) = open_files(path, true, &options()).unwrap();
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
-    let (recorder, history) = record(Box::new(drive));
-    let image = opening.open(Box::new(recorder), settings).unwrap();
+    let (tap, history) = tap(Box::new(drive));
+    let image = opening.open(Box::new(tap), settings).unwrap();
     let size = image.capacity() as usize;
     let (history, seen, end) = work(image, history, seed, count);
     Run { base, history, seen, settings, size, end, place: 0 }
@@ -77,9 +77,9 @@ pub fn run_on_shared(
     let whole = Box::new(Ram::new(place + length + (1 << 20)));
     let medium = Pieces::new(whole, vec![(place, medium)]).unwrap();
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), Box::new(medium));
-    let (recorder, history) = record(Box::new(drive));
+    let (tap, history) = tap(Box::new(drive));
     let spec = SchedulerSpec { depth: 2, ..SchedulerSpec::parse(scheduler).unwrap() };
-    let shared = Shared::new(&spec, Box::new(recorder));
+    let shared = Shared::new(&spec, Box::new(tap));
     let region = Region { offset: place, length };
     let disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
     let jobs = "[w]\nrw=randread\nbs=4k\nsize=1m\ntime_based=1\nruntime=100d\nnorandommap=1\n";

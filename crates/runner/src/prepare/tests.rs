@@ -62,7 +62,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         input: &[],
         engine: Engine::Exact,
         terminal: None,
-        recording: None,
+        trace: None,
         tell: &tell,
     };
     setting.prepare().map(then)

@@ -1,4 +1,4 @@
-//! `stasis crash-test`: one recorded run, and the power cut many times.
+//! `stasis crash-test`: one traced run, and the power cut many times.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,15 +14,15 @@ const FOUND: u8 = 1;
 /// What `stasis crash-test` does.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The experiment runs once, with everything recorded that its drives are asked. Then the power is cut
+    after_help = "The experiment runs once, with a trace of everything that its drives are asked. Then the power is cut
 at many instants; of what the drive's cache may lose, something is lost: nothing, all, some, in
 any order that flushes, barriers and durable writes allow, or torn between atomic units. The
 drive's model says how much: nothing acknowledged with power-loss protection (plp) or without a
 volatile cache, no more than the cache holds where it has a size, and anything since the last
 flush where the model says nothing. Each state is compared with what was promised to the guest.
 
-The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The record and
-the disks before the run are in the results' folder, and --record uses them again.
+The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The trace and
+the disks before the run are in the results' folder, and --trace uses them again.
 
 A check is a command of the guest that looks at each state, such as fsck; it runs in a guest of
 its own under stock QEMU. It finds the lines that the experiment's command had written by then in
@@ -32,7 +32,7 @@ the file $STASIS_OUTPUT_LINES. Status 0 says that all is well (and a line that b
 Examples:
   stasis crash-test crash.toml
   stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda' --check-every 10
-  stasis crash-test crash.toml --states 10000 --record results
+  stasis crash-test crash.toml --states 10000 --trace results
   stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
   stasis crash-test crash.toml --inject dropped-barrier   tests the test
 
@@ -52,9 +52,9 @@ pub struct Arguments {
     /// Seed of the power cuts
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Use the record of an earlier test, in this folder, instead of a run
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["fault", "engine"])]
-    record: Option<PathBuf>,
+    /// Use the trace of an earlier test, in this folder, instead of a run
+    #[arg(long, alias = "record", value_name = "DIR", conflicts_with_all = ["fault", "engine"])]
+    trace: Option<PathBuf>,
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -107,7 +107,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         states: arguments.states,
         state: arguments.state,
         seed: arguments.seed,
-        record: arguments.record.as_deref(),
+        trace: arguments.trace.as_deref(),
         check: arguments.check.as_deref(),
         check_every: arguments.check_every,
         checkers: arguments.checkers,

@@ -1,4 +1,4 @@
-//! The power of a recorded run is cut: an ext4 file system on a disk image.
+//! The power of a traced run is cut: an ext4 file system on a disk image.
 
 use crate::support::Bench;
 
@@ -55,7 +55,7 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     assert!(bench.bytes("disk.qcow2") == before, "the experiment's own image is left alone");
 
     // One state again, alone.
-    test(&["--record", "r", "--state", "40", "--json"]).expect(0);
+    test(&["--trace", "r", "--state", "40", "--json"]).expect(0);
 
     // A drive that lies, and the command line that repeats what was found.
     test(&[
@@ -75,14 +75,14 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     for word in [
         "durable data lost",
         "With an injected fault: early-acknowledgement",
-        "crash-test crash.toml --record p",
+        "crash-test crash.toml --trace p",
     ] {
         assert!(page.contains(word), "{word}");
     }
     let finding = &report["findings"][0];
     let state = finding["state"].to_string();
     assert!(report["repeat"][0].as_str().unwrap().contains(&format!("--state {state}")));
-    test(&["--record", "p", "--check", "true", "--state", &state, "--results", "q"]).expect(1);
+    test(&["--trace", "p", "--check", "true", "--state", &state, "--results", "q"]).expect(1);
     let again = bench.json("q/crash-test.json");
     assert_eq!(&again["findings"][0], finding);
 }

@@ -1,4 +1,4 @@
-//! The file of a record: a head, and the stream of frames in pieces with
+//! The file of a trace: a header, and the stream of frames in pieces with
 //! checksums (docs/reference/power-cuts.md).
 
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use crate::frame::{Damaged, Frame};
 
 /// The first bytes of the file, with its version.
 const MAGIC: &[u8; 16] = b"stasis record 2\n";
-/// Those of records that do not say what a power cut can take from a drive; they
+/// Those of traces that do not say what a power cut can take from a drive; they
 /// are read as if each had a volatile cache without a limit.
 const FORMER: &[u8; 16] = b"stasis record 1\n";
 /// Those of every version.
@@ -20,13 +20,13 @@ const LIMIT: usize = 64 << 20;
 
 /// What has to be known of a run beside its stream.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Head {
+pub struct TraceHeader {
     /// The command in the guest.
     pub command: Vec<String>,
     /// The run's seed.
     pub seed: u64,
     /// The drives, in order.
-    pub drives: Vec<HeadDrive>,
+    pub drives: Vec<TracedDrive>,
     /// The fault that was injected, if any.
     #[serde(alias = "plant")]
     pub fault: Option<String>,
@@ -34,10 +34,10 @@ pub struct Head {
 
 /// What has to be known of a drive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct HeadDrive {
+pub struct TracedDrive {
     /// Its name in the results.
     pub name: String,
-    /// The file with what it held before the run, in the record's folder; none
+    /// The file with what it held before the run, in the trace's folder; none
     /// where it was empty.
     pub base: Option<std::path::PathBuf>,
     /// Whether its medium is an image, and what flushes mean there.
@@ -46,46 +46,46 @@ pub struct HeadDrive {
     pub below: Vec<(std::path::PathBuf, bool)>,
 }
 
-/// A record that cannot be read.
+/// A trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It begins with other bytes.
-    #[error("it is no record of a run; `stasis crash-test` makes one")]
-    NoRecord,
-    /// It is a record of another version.
+    #[error("it is no trace of a run; `stasis crash-test` makes one")]
+    NoTrace,
+    /// It is a trace of another version.
     #[error(
-        "it is a record of a version that this program does not know: read it with the version of \
-         Stasis that wrote it, or record again"
+        "it is a trace of a version that this program does not know: read it with the version of \
+         Stasis that wrote it, or trace the run again"
     )]
     Version,
     /// A checksum is wrong, or a piece is cut off.
     #[error(
-        "it is damaged or cut off at byte {0}: the run was ended while it was written; record again"
+        "it is damaged or cut off at byte {0}: the run was ended while it was written; trace the run again"
     )]
     Damaged(u64),
     /// A frame that nobody wrote.
-    #[error("{0}; record again")]
+    #[error("{0}; trace the run again")]
     Frame(#[from] Damaged),
 }
 
-/// Writes a record as it comes.
-pub struct RecordWriter<W> {
+/// Writes a trace as it comes.
+pub struct TraceWriter<W> {
     to: W,
     written: u64,
 }
 
-impl<W: Write> RecordWriter<W> {
+impl<W: Write> TraceWriter<W> {
     /// Begins a file.
     ///
     /// # Errors
     /// Those of `to`.
-    pub fn new(mut to: W, head: &Head) -> io::Result<Self> {
+    pub fn new(mut to: W, header: &TraceHeader) -> io::Result<Self> {
         to.write_all(MAGIC)?;
         let mut writer = Self { to, written: 0 };
-        let head = serde_json::to_vec(head).map_err(io::Error::other)?;
+        let head = serde_json::to_vec(header).map_err(io::Error::other)?;
         writer.piece(&head)?;
         Ok(writer)
     }
@@ -127,8 +127,8 @@ impl<W: Write> RecordWriter<W> {
     }
 }
 
-/// Reads a record piece by piece.
-pub struct RecordReader<R> {
+/// Reads a trace piece by piece.
+pub struct TraceReader<R> {
     from: R,
     at: u64,
     buffer: Vec<u8>,
@@ -136,19 +136,19 @@ pub struct RecordReader<R> {
     over: bool,
 }
 
-impl<R: Read> RecordReader<R> {
-    /// Reads the head.
+impl<R: Read> TraceReader<R> {
+    /// Reads the header.
     ///
     /// # Errors
     /// See [`FileError`].
-    pub fn new(mut from: R) -> Result<(Self, Head), FileError> {
+    pub fn new(mut from: R) -> Result<(Self, TraceHeader), FileError> {
         let mut magic = [0; MAGIC.len()];
         match from.read_exact(&mut magic) {
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
-            Err(_) => return Err(FileError::NoRecord),
+            Err(_) => return Err(FileError::NoTrace),
             _ if magic == *MAGIC || magic == *FORMER => {}
             _ if magic.starts_with(ANY) => return Err(FileError::Version),
-            _ => return Err(FileError::NoRecord),
+            _ => return Err(FileError::NoTrace),
         }
         let at = MAGIC.len() as u64;
         let mut reader = Self { from, at, buffer: Vec::new(), start: 0, over: false };
@@ -211,8 +211,8 @@ mod tests {
 
     fn file() -> Vec<u8> {
         let mut bytes = Vec::new();
-        let head = Head { seed: 5, ..Head::default() };
-        let mut writer = RecordWriter::new(&mut bytes, &head).unwrap();
+        let head = TraceHeader { seed: 5, ..TraceHeader::default() };
+        let mut writer = TraceWriter::new(&mut bytes, &head).unwrap();
         let mut stream = Vec::new();
         for at in 0..9 {
             Frame::Output { at, bytes: &vec![1; at as usize * 7] }.encode(&mut stream);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Result<Vec<(u64, usize)>, FileError> {
-        let (mut reader, head) = RecordReader::new(bytes)?;
+        let (mut reader, head) = TraceReader::new(bytes)?;
         assert_eq!(head.seed, 5);
         let mut seen = Vec::new();
         while reader.next(|frame| match frame {
@@ -246,9 +246,9 @@ mod tests {
         assert_eq!(read(&other).unwrap(), read(&file()).unwrap());
         other[14] = b'3';
         let wrong = read(&other).unwrap_err().to_string();
-        assert!(wrong.contains("version") && wrong.contains("record again"), "{wrong}");
+        assert!(wrong.contains("version") && wrong.contains("trace the run again"), "{wrong}");
         other[0] = b'x';
-        assert!(matches!(read(&other), Err(FileError::NoRecord)));
+        assert!(matches!(read(&other), Err(FileError::NoTrace)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Writes down what a layer is asked and how it answers.
+//! The I/O tap: reports what a layer is asked and how it answers.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use stasis_clock::Nanos;
 
 use crate::{Decorator, Done, Layer, Submission};
 
-/// An I/O tap: it is told of a layer's changes, flushes and barriers.
-pub trait Tap {
+/// Takes what an I/O tap reports: a layer's changes, flushes and barriers.
+pub trait TraceSink {
     /// A command is submitted at `at` (ns); `place` is its number, from 0.
     fn request(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]);
 
@@ -17,18 +17,18 @@ pub trait Tap {
 }
 
 /// A layer with a tap on its changes, flushes and barriers.
-pub struct Recorder {
+pub struct IoTap {
     lower: Box<dyn Layer>,
-    tap: Box<dyn Tap>,
+    sink: Box<dyn TraceSink>,
     places: HashMap<Tag, u64>,
     next: u64,
     now: Nanos,
 }
 
-impl Recorder {
-    /// Tells `tap` what `lower` is asked from now on.
-    pub fn new(lower: Box<dyn Layer>, tap: Box<dyn Tap>) -> Self {
-        Self { lower, tap, places: HashMap::new(), next: 0, now: 0 }
+impl IoTap {
+    /// Reports to `sink` what `lower` is asked from now on.
+    pub fn new(lower: Box<dyn Layer>, sink: Box<dyn TraceSink>) -> Self {
+        Self { lower, sink, places: HashMap::new(), next: 0, now: 0 }
     }
 
     fn submitted(&mut self, command: &Command, data: &[u8]) -> Option<u64> {
@@ -37,12 +37,12 @@ impl Recorder {
         }
         let place = self.next;
         self.next += 1;
-        self.tap.request(place, self.now, command, data);
+        self.sink.request(place, self.now, command, data);
         Some(place)
     }
 }
 
-impl Decorator for Recorder {
+impl Decorator for IoTap {
     fn lower(&self) -> &dyn Layer {
         &*self.lower
     }
@@ -65,7 +65,7 @@ impl Decorator for Recorder {
         self.lower.advance(now, done);
         for done in &done[before..] {
             if let Some(place) = self.places.remove(&done.tag) {
-                self.tap.completion(place, done.at, done.status);
+                self.sink.completion(place, done.at, done.status);
             }
         }
     }
@@ -75,7 +75,7 @@ impl Decorator for Recorder {
         let place = self.submitted(&Command { fua: true, ..command }, &data);
         let (status, data) = self.lower.instant(command, data);
         if let Some(place) = place {
-            self.tap.completion(place, self.now, status);
+            self.sink.completion(place, self.now, status);
         }
         (status, data)
     }

@@ -1,4 +1,4 @@
-//! A run whose drives are recorded, for power cuts: what it works on is a copy
+//! A run whose drives are traced, for power cuts: what it works on is a copy
 //! of each medium, and what is asked of it goes to a file.
 
 use std::fs::File;
@@ -10,39 +10,39 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use nix::errno::Errno;
 use nix::unistd::{lseek, Whence};
-use stasis_crash::{Fault, Head, HeadDrive};
+use stasis_crash::{Fault, TraceHeader, TracedDrive};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_qcow2::Format;
 use stasis_run_events::{EventSink, RunEvent};
 
 use crate::plan::PlannedDrive;
 
-/// Where and how a run is recorded.
+/// Where and how a run is traced.
 #[derive(Debug, Clone)]
-pub struct Recording {
-    /// The folder of the record; copies of media are made there.
+pub struct TraceOptions {
+    /// The folder of the trace; copies of media are made there.
     pub folder: PathBuf,
     /// A fault to inject.
     pub fault: Option<Fault>,
 }
 
-/// The file of the record in its folder.
-pub const RECORD_FILE: &str = "run.record";
+/// The file of the trace in its folder.
+pub const TRACE_FILE: &str = "run.record";
 
 /// A copy of a medium, which goes away with it.
 pub struct WorkingCopy {
     _path: tempfile::TempPath,
 }
 
-impl Recording {
+impl TraceOptions {
     /// The file in the folder with what drive `index` held before the run.
     pub fn before(index: usize) -> String {
         format!("drive{index}.before")
     }
 
-    /// Where the record is written.
+    /// Where the trace is written.
     pub fn file(&self) -> PathBuf {
-        self.folder.join(RECORD_FILE)
+        self.folder.join(TRACE_FILE)
     }
 
     /// Lets `drive` work on a copy of its medium where that is a file; what the
@@ -51,7 +51,7 @@ impl Recording {
         &self,
         index: usize,
         drive: &mut PlannedDrive,
-        head: &mut HeadDrive,
+        traced: &mut TracedDrive,
     ) -> Result<Option<WorkingCopy>> {
         let path = match &drive.medium {
             MediumSpec::Ram { .. } => return Ok(None),
@@ -95,9 +95,9 @@ impl Recording {
         if let Some(top) = drive.links.first_mut() {
             top.path = place;
         }
-        head.base = Some(name.into());
+        traced.base = Some(name.into());
         let below = drive.links.iter().skip(1);
-        head.below = below.map(|link| (link.path.clone(), link.format == Format::Raw)).collect();
+        traced.below = below.map(|link| (link.path.clone(), link.format == Format::Raw)).collect();
         Ok(Some(WorkingCopy { _path: copy }))
     }
 }
@@ -130,15 +130,20 @@ pub fn copy_sparse(from: &Path, to: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// The head of the record of a run.
-pub fn head(command: &[String], seed: u64, drives: Vec<HeadDrive>, fault: Option<Fault>) -> Head {
+/// The header of the trace of a run.
+pub fn header(
+    command: &[String],
+    seed: u64,
+    drives: Vec<TracedDrive>,
+    fault: Option<Fault>,
+) -> TraceHeader {
     let fault = fault.map(|fault| fault.name().to_owned());
-    Head { command: command.to_vec(), seed, drives, fault }
+    TraceHeader { command: command.to_vec(), seed, drives, fault }
 }
 
 /// A sink of events before each of which goes what the drives were asked until then.
 pub(crate) struct Drained<'a> {
-    pub stream: stasis_crash::Stream,
+    pub stream: stasis_crash::TraceStream,
     pub events: &'a mut dyn EventSink,
 }
 
@@ -148,7 +153,7 @@ impl Drained<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.events.event(RunEvent::Record(bytes))
+        self.events.event(RunEvent::Trace(bytes))
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Cut {
     pub sampling: Sampling,
 }
 
-/// Draws states from a record; the same seed and number give the same one.
+/// Draws states from a trace; the same seed and number give the same one.
 #[derive(Debug)]
 pub struct StateSampler {
     seed: u64,
