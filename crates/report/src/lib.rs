@@ -1,15 +1,15 @@
 //! What a run leaves behind for its reader: every I/O as a row, a summary as
 //! JSON, a page with tables and plots, and a few lines for the terminal.
 //!
-//! * [`Recorder`] takes I/O records while the run goes on and streams them to
-//!   `ios.csv`; [`Recorder::finish`] writes `summary.json` and `report.html`.
+//! * [`ResultsWriter`] takes I/O records while the run goes on and streams them to
+//!   `ios.csv`; [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
 //! * [`KeptIos`] reads the I/Os of a run that is over.
 //! * [`text_summary`] says the same in a few lines of text.
 //! * [`figures`] sets measured figures beside published ones.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
 //!
 //! Promises:
-//! * What has been given to [`Recorder::record`] is in the file when the call
+//! * What has been given to [`ResultsWriter::record`] is in the file when the call
 //!   returns, so that a killed run keeps its I/Os; other formats than CSV cannot ([`Ios`]).
 //! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
 //! * Results are a function of what was recorded: two runs with the same
@@ -34,7 +34,7 @@ mod latency;
 pub mod page;
 pub mod plot;
 mod provenance;
-mod recorder;
+mod results_writer;
 mod run_page;
 mod shared_page;
 mod statistics;
@@ -52,7 +52,7 @@ pub use ios::{Ios, KeptIos, HEADER as CSV_HEADER};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use provenance::section as provenance;
-pub use recorder::Recorder;
+pub use results_writer::ResultsWriter;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use stasis_block::Operation;
-use stasis_report::{Drive, Recorder, REPORT_FILE};
+use stasis_report::{Drive, ResultsWriter, REPORT_FILE};
 use stasis_run_events::{Ending, Exits, IoRecord, Outcome, Overshoot};
 
 use browser::Browser;
@@ -89,16 +89,16 @@ fn run_of(ios: u64, drives: usize, record: fn(u64) -> IoRecord) -> tempfile::Tem
     let (name, model) = (text("fast"), text("some-ssd"));
     let drive = Drive { name, model, parameters, interface: text("nvme"), medium: text("ram") };
     let drives = vec![drive; drives];
-    let mut recorder = Recorder::create(folder.path(), drives).unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), drives).unwrap();
     let mut batch = Vec::new();
     for index in 0..ios {
         batch.push(record(index));
         if batch.len() == 1000 || index + 1 == ios {
-            recorder.record(&batch).unwrap();
+            writer.record(&batch).unwrap();
             batch.clear();
         }
     }
-    recorder.finish(&outcome(), "exact", Duration::from_secs(1), Map::new()).unwrap();
+    writer.finish(&outcome(), "exact", Duration::from_secs(1), Map::new()).unwrap();
     folder
 }
 

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use stasis_block::Operation;
 use stasis_report::{
-    comparable, text_summary, Drive, Ios, KeptIos, Recorder, ReportError, ResultsFolder, Summary,
-    CSV_HEADER,
+    comparable, text_summary, Drive, Ios, KeptIos, ReportError, ResultsFolder, ResultsWriter,
+    Summary, CSV_HEADER,
 };
 use stasis_run_events::{
     Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
@@ -74,7 +74,7 @@ fn record(index: u64) -> IoRecord {
     }
 }
 
-fn finish(recorder: Recorder, wall_ns: u64) -> Summary {
+fn finish(writer: ResultsWriter, wall_ns: u64) -> Summary {
     let extra: Map<String, Value> = [
         ("command".to_owned(), json!(["fio", "--name=<b>x</b>"])),
         ("engine".to_owned(), json!("not this one")),
@@ -82,13 +82,13 @@ fn finish(recorder: Recorder, wall_ns: u64) -> Summary {
     ]
     .into_iter()
     .collect();
-    recorder.finish(&outcome(wall_ns), "exact", Duration::from_nanos(wall_ns), extra).unwrap()
+    writer.finish(&outcome(wall_ns), "exact", Duration::from_nanos(wall_ns), extra).unwrap()
 }
 
 fn run(folder: &Path, records: &[IoRecord], wall_ns: u64) -> Summary {
-    let mut recorder = Recorder::create(folder, vec![drive("a"), drive("b")]).unwrap();
-    records.chunks(100).for_each(|batch| recorder.record(batch).unwrap());
-    finish(recorder, wall_ns)
+    let mut writer = ResultsWriter::create(folder, vec![drive("a"), drive("b")]).unwrap();
+    records.chunks(100).for_each(|batch| writer.record(batch).unwrap());
+    finish(writer, wall_ns)
 }
 
 fn json(folder: &Path) -> Value {
@@ -180,7 +180,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let drives = names.iter().map(|name| drive(name)).collect();
-        let mut recorder = Recorder::with_exact_bound(folder.path(), drives, 10).unwrap();
+        let mut writer = ResultsWriter::with_exact_bound(folder.path(), drives, 10).unwrap();
         let records: Vec<IoRecord> = raw
             .into_iter()
             .map(|([drive, queue, stream, priority, code], operation, [failed, boot, fua, refused], numbers)| {
@@ -194,7 +194,7 @@ proptest! {
                 }
             })
             .collect();
-        recorder.record(&records).unwrap();
+        writer.record(&records).unwrap();
         // Read before the end: the file must already be whole.
         let mut reader = csv::Reader::from_path(folder.path().join("ios.csv")).unwrap();
         let header: Vec<_> = reader.headers().unwrap().iter().map(str::to_owned).collect();
@@ -219,7 +219,7 @@ proptest! {
             ]);
         }
         prop_assert!(rows.next().is_none());
-        finish(recorder, 1);
+        finish(writer, 1);
     }
 }
 
@@ -227,9 +227,9 @@ proptest! {
 fn hostile_names_stay_text() {
     let folder = tempfile::tempdir().unwrap();
     let name = "<script>alert('x')</script>\" onload=\"y\u{1b}[2J";
-    let mut recorder = Recorder::create(folder.path(), vec![drive(name)]).unwrap();
-    recorder.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
-    let summary = finish(recorder, 1_000);
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive(name)]).unwrap();
+    writer.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
+    let summary = finish(writer, 1_000);
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     // The page's own script, which names nothing of the run, and no other.
     let [before, script, after] = page.split("script>").collect::<Vec<_>>()[..] else { panic!() };
@@ -257,7 +257,7 @@ fn a_run_without_io_is_a_run() {
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert!(page.contains("The command made no I/O to this drive."));
     // Nor does it need a drive.
-    finish(Recorder::create(folder.path(), Vec::new()).unwrap(), 0);
+    finish(ResultsWriter::create(folder.path(), Vec::new()).unwrap(), 0);
 }
 
 #[test]
@@ -280,9 +280,9 @@ fn a_page_says_who_used_the_drive() {
         ("serve", "Time since the server began", "Virtual time"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let mut recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
-        recorder.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
-        recorder.finish(&outcome(1), engine, Duration::from_secs(1), Map::new()).unwrap();
+        let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+        writer.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
+        writer.finish(&outcome(1), engine, Duration::from_secs(1), Map::new()).unwrap();
         let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
         assert!(page.contains(says), "{engine}: {says}");
         assert!(!page.contains(hides), "{engine}: {hides}");
@@ -294,11 +294,11 @@ fn a_page_says_who_used_the_drive() {
 #[test]
 fn the_page_says_where_results_come_from_and_what_the_models_were() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    let writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
     let mut extra = Map::new();
     extra.insert("stasis_version".into(), "1.2.3".into());
     extra.insert("command_line".into(), "stasis run -- 'a b' <c>".into());
-    let summary = recorder.finish(&outcome(1), "exact", Duration::ZERO, extra).unwrap();
+    let summary = writer.finish(&outcome(1), "exact", Duration::ZERO, extra).unwrap();
     assert_eq!(summary.drives[0].parameters["read"], "100us");
     assert!(comparable(&json(folder.path())).get("command_line").is_none());
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
@@ -315,11 +315,11 @@ fn the_page_says_where_results_come_from_and_what_the_models_were() {
 #[test]
 fn jobs_and_those_who_share_a_drive_have_their_sections() {
     let folder = tempfile::tempdir().unwrap();
-    let mut recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
-    recorder.by_job(vec![("log".into(), 1), ("table".into(), 2)]);
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+    writer.by_job(vec![("log".into(), 1), ("table".into(), 2)]);
     let io =
         |queue, index| IoRecord { drive: 0, queue, operation: Operation::Read, ..record(index) };
-    recorder.record(&[io(0, 100), io(1, 101), io(2, 102), io(2, 103)]).unwrap();
+    writer.record(&[io(0, 100), io(1, 101), io(2, 102), io(2, 103)]).unwrap();
     let shared = json!({
         "name": "disk", "scheduler": { "kind": "bfq", "depth": 1 }, "inside": null,
         "tenants": [{
@@ -345,7 +345,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         }],
         ..outcome(1)
     };
-    let summary = recorder.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let summary = writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
     let counts: Vec<_> = summary.jobs.iter().map(|job| job.operations["read"].count).collect();
     assert_eq!(counts, [1, 3]);
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
@@ -384,8 +384,8 @@ fn several_processors_are_told_of() {
         },
         ..outcome(1)
     };
-    let recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
-    recorder.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+    writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
     let summary = json(folder.path());
     let each = summary["processors"].as_array().unwrap();
     for (processor, running, idle) in [(&each[0], 6.5, 3.5), (&each[1], 2.0, 8.0)] {
@@ -418,9 +418,9 @@ fn compressed_rows_are_the_same_rows() {
     run(plain.path(), &records, 1);
     let claimed = ResultsFolder::claim(compressed.path()).unwrap();
     let drives = vec![drive("a"), drive("b")];
-    let mut recorder = Recorder::within(claimed, drives, Ios::Zst).unwrap();
-    records.chunks(7).for_each(|batch| recorder.record(batch).unwrap());
-    finish(recorder, 1);
+    let mut writer = ResultsWriter::within(claimed, drives, Ios::Zst).unwrap();
+    records.chunks(7).for_each(|batch| writer.record(batch).unwrap());
+    finish(writer, 1);
     let bytes = fs::read(compressed.path().join("ios.csv.zst")).unwrap();
     let rows = zstd::decode_all(&bytes[..]).unwrap();
     assert!(rows == fs::read(plain.path().join("ios.csv")).unwrap());
@@ -449,16 +449,16 @@ fn the_same_ios_by_column_are_the_same_bytes() {
     let records: Vec<_> = (0..100_000).map(record).collect();
     let bytes = ["1", "2"].map(|name| {
         let claimed = ResultsFolder::claim(&folder.path().join(name)).unwrap();
-        let mut recorder =
-            Recorder::within(claimed, vec![drive("a"), drive("b")], Ios::Parquet).unwrap();
-        records.chunks(1000).for_each(|piece| recorder.record(piece).unwrap());
+        let mut writer =
+            ResultsWriter::within(claimed, vec![drive("a"), drive("b")], Ios::Parquet).unwrap();
+        records.chunks(1000).for_each(|piece| writer.record(piece).unwrap());
         let fields = ["started_at", "command_line", "qemu", "host_kernel"];
         let mut extra: Map<_, _> = fields
             .map(|field| (field.to_owned(), format!("{field} {name}").into()))
             .into_iter()
             .collect();
         extra.insert("seed".into(), 7.into());
-        recorder.finish(&outcome(1), "exact", Duration::from_secs(1), extra).unwrap();
+        writer.finish(&outcome(1), "exact", Duration::from_secs(1), extra).unwrap();
         fs::read(folder.path().join(name).join("ios.parquet")).unwrap()
     });
     assert!(bytes[0] == bytes[1], "{} and {} bytes", bytes[0].len(), bytes[1].len());
@@ -470,8 +470,8 @@ fn rows_by_column_are_the_same_rows() {
     let records: Vec<_> = (0..150_000).map(record).collect();
     let drives = || vec![drive("a"), drive("odd, \"name\"")];
     let claim = |name: &str| ResultsFolder::claim(&folder.path().join(name)).unwrap();
-    let mut plain = Recorder::within(claim("csv"), drives(), Ios::Csv).unwrap();
-    let mut columns = Recorder::within(claim("parquet"), drives(), Ios::Parquet).unwrap();
+    let mut plain = ResultsWriter::within(claim("csv"), drives(), Ios::Csv).unwrap();
+    let mut columns = ResultsWriter::within(claim("parquet"), drives(), Ios::Parquet).unwrap();
     for piece in records.chunks(1000) {
         plain.record(piece).unwrap();
         columns.record(piece).unwrap();
@@ -508,7 +508,7 @@ fn rows_by_column_are_the_same_rows() {
 fn a_parquet_file_of_no_ios_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let claimed = ResultsFolder::claim(folder.path()).unwrap();
-    finish(Recorder::within(claimed, vec![drive("a")], Ios::Parquet).unwrap(), 1);
+    finish(ResultsWriter::within(claimed, vec![drive("a")], Ios::Parquet).unwrap(), 1);
     assert!(rows_of_parquet(&folder.path().join("ios.parquet")).is_empty());
 }
 
@@ -521,9 +521,9 @@ fn what_is_kept_is_read_back_from_each_format() {
         let folder = tempfile::tempdir().unwrap();
         let claimed = ResultsFolder::claim(folder.path()).unwrap();
         let drives = vec![drive("a, b"), drive("c")];
-        let mut recorder = Recorder::within(claimed, drives, ios).unwrap();
-        recorder.record(&records).unwrap();
-        finish(recorder, 1);
+        let mut writer = ResultsWriter::within(claimed, drives, ios).unwrap();
+        writer.record(&records).unwrap();
+        finish(writer, 1);
         let mut kept = KeptIos::open(folder.path()).unwrap();
         let read: Vec<_> = kept.by_ref().map(Result::unwrap).collect();
         assert!(read == records, "{ios:?}");
@@ -562,10 +562,10 @@ fn equal_latencies_share_a_line() {
 #[test]
 fn beyond_the_bound_the_summary_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let mut recorder = Recorder::with_exact_bound(folder.path(), vec![drive("a")], 100).unwrap();
+    let mut writer = ResultsWriter::with_exact_bound(folder.path(), vec![drive("a")], 100).unwrap();
     let records: Vec<_> = (100..300).map(|i| IoRecord { drive: 0, ..record(i) }).collect();
-    recorder.record(&records).unwrap();
-    let summary = finish(recorder, 1);
+    writer.record(&records).unwrap();
+    let summary = finish(writer, 1);
     let json = json(folder.path());
     assert_eq!(json["drives"][0]["read"]["percentiles"], "histogram");
     assert_eq!(json["drives"][0]["write"]["percentiles"], "exact");
@@ -576,9 +576,9 @@ fn beyond_the_bound_the_summary_says_so() {
 #[test]
 fn an_unknown_drive_is_an_error_that_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let mut recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
     let batch = [IoRecord { drive: 0, ..record(20) }, IoRecord { drive: 1, ..record(21) }];
-    let error = recorder.record(&batch).unwrap_err();
+    let error = writer.record(&batch).unwrap_err();
     assert!(matches!(error, ReportError::NoSuchDrive { index: 1, drives: 1 }), "{error}");
     let rows = fs::read_to_string(folder.path().join("ios.csv")).unwrap();
     assert_eq!(rows.lines().count(), 2);
@@ -588,7 +588,7 @@ fn an_unknown_drive_is_an_error_that_loses_nothing() {
 fn results_of_an_earlier_run_do_not_stay() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), &[record(100)], 1);
-    let _killed = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
+    let _killed = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
     assert!(!folder.path().join("summary.json").exists());
     assert!(!folder.path().join("report.html").exists());
 }
@@ -597,7 +597,7 @@ fn results_of_an_earlier_run_do_not_stay() {
 fn a_folder_that_cannot_be_made_is_named() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
-    let error = Recorder::create(&folder.path().join("file/x"), Vec::new()).unwrap_err();
+    let error = ResultsWriter::create(&folder.path().join("file/x"), Vec::new()).unwrap_err();
     assert!(error.to_string().contains("file/x"), "{error}");
 }
 
@@ -606,18 +606,18 @@ fn a_folder_that_cannot_be_made_is_named() {
 #[test]
 fn a_million_ios_take_seconds() {
     let folder = tempfile::tempdir().unwrap();
-    let mut recorder = Recorder::create(folder.path(), vec![drive("a"), drive("b")]).unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive("a"), drive("b")]).unwrap();
     let mut batch = Vec::new();
     let began = Instant::now();
     for index in 0..1_000_000 {
         batch.push(record(index));
         if batch.len() == 500 {
-            recorder.record(&batch).unwrap();
+            writer.record(&batch).unwrap();
             batch.clear();
         }
     }
     let recorded = began.elapsed();
-    let summary = finish(recorder, 1_000_000);
+    let summary = finish(writer, 1_000_000);
     println!("recorded in {recorded:?}, finished in {:?}", began.elapsed() - recorded);
     assert_eq!(summary.ios(), 999_990);
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
@@ -632,11 +632,11 @@ const INSIDE: &str = include_str!("inside.json");
 fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let drives = vec![drive("flash"), drive("other"), drive("odd")];
-    let mut recorder = Recorder::create(folder.path(), drives).unwrap();
-    recorder.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), drives).unwrap();
+    writer.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
     let inside = vec![Some(INSIDE.to_owned()), Some("{\"a\": 1}".into()), Some("no JSON".into())];
     let outcome = Outcome { inside, ..outcome(1) };
-    let summary = recorder.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let summary = writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
     let json: Value = serde_json::to_value(&summary).unwrap();
     assert_eq!(json["drives"][0]["inside"]["moved_units"], 1200);
     assert_eq!(json["drives"][1]["inside"], json!({"a": 1}));
@@ -684,8 +684,8 @@ fn guest_run(late: u64, overshoot: u64, skew: u64) -> (Summary, String) {
         processors: Processors { clock_skew_max_ns: skew, ..Processors::default() },
         ..outcome(1)
     };
-    let mut recorder = Recorder::create(folder.path(), vec![drive("a")]).unwrap();
-    recorder.of_guest(20_000);
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+    writer.of_guest(20_000);
     let records: Vec<_> = (10..1010)
         .map(|index| {
             let mut record = IoRecord { drive: 0, boot: false, ..record(index) };
@@ -694,8 +694,8 @@ fn guest_run(late: u64, overshoot: u64, skew: u64) -> (Summary, String) {
             record
         })
         .collect();
-    recorder.record(&records).unwrap();
-    let summary = recorder.finish(&outcome, "kvm", Duration::ZERO, Map::new()).unwrap();
+    writer.record(&records).unwrap();
+    let summary = writer.finish(&outcome, "kvm", Duration::ZERO, Map::new()).unwrap();
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert_eq!(json(folder.path())["warnings"].is_null(), summary.warnings.is_empty());
     (summary, page)

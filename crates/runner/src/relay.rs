@@ -1,4 +1,4 @@
-//! Takes a run's events: output to the observer or to its file, I/Os to the recorder,
+//! Takes a run's events: output to the observer or to its file, I/Os to the results' writer,
 //! results to their folder.
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Context, Result};
 use stasis_clock::Nanos;
 use stasis_crash::{Frame, TraceWriter};
-use stasis_report::{Recorder, ResultsFolder};
+use stasis_report::{ResultsFolder, ResultsWriter};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::engine::RunError;
@@ -21,7 +21,7 @@ const LAST_WORDS: usize = 4096;
 
 /// The outer end of a run's events.
 pub struct Relay<'a> {
-    recorder: Recorder,
+    writer: ResultsWriter,
     tell: &'a Tell<'a>,
     /// Where the command's output goes instead of the observer.
     output: Option<File>,
@@ -52,7 +52,7 @@ pub struct Relay<'a> {
 /// What is known of a run at its end.
 pub struct Ended {
     /// What has the I/Os.
-    pub recorder: Recorder,
+    pub writer: ResultsWriter,
     /// How it ended.
     pub outcome: Result<Outcome, RunError>,
     /// The last stage that was reached.
@@ -66,23 +66,23 @@ pub struct Ended {
 }
 
 impl<'a> Relay<'a> {
-    /// Writes into the recorder's folder; with `keeps_output` what the command prints goes to
+    /// Writes into the results' folder; with `keeps_output` what the command prints goes to
     /// a file there. `machines`: the names of several, none for one.
     pub fn new(
-        mut recorder: Recorder,
+        mut writer: ResultsWriter,
         tell: &'a Tell<'a>,
         keeps_output: bool,
         machines: Vec<String>,
     ) -> Result<Self> {
         let output = if keeps_output {
-            let path = recorder.folder().file(OUTPUT_FILE)?;
+            let path = writer.folder().file(OUTPUT_FILE)?;
             let file = File::create(&path);
             Some(file.with_context(|| format!("cannot write {}", path.display()))?)
         } else {
             None
         };
         Ok(Self {
-            recorder,
+            writer,
             tell,
             output,
             console: Vec::new(),
@@ -122,7 +122,7 @@ impl<'a> Relay<'a> {
             }
         };
         Ok(Ended {
-            recorder: self.recorder,
+            writer: self.writer,
             outcome,
             stage: self.stage,
             virtual_ns: self.started.map_or(0, |started| self.virtual_ns - started),
@@ -142,7 +142,7 @@ impl<'a> Relay<'a> {
             let Some(mut file) = file.take() else { continue };
             file.rewind()?;
             let machine = self.machines.get(from).map(|machine| machine.name.as_str());
-            unpack(file, machine, self.recorder.folder(), self.tell)?;
+            unpack(file, machine, self.writer.folder(), self.tell)?;
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl<'a> Relay<'a> {
     }
 
     fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
-        self.recorder.record(records).map_err(io::Error::other)
+        self.writer.record(records).map_err(io::Error::other)
     }
 }
 

@@ -13,7 +13,7 @@ use stasis_block::units;
 use stasis_crash::TraceWriter;
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
-use stasis_report::{Ios, Recorder, ResultsFolder, Summary};
+use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
@@ -125,11 +125,11 @@ impl<'a> Runner<'a> {
             tell: &tell,
         };
         let prepared = setting.prepare()?;
-        let mut recorder = Recorder::within(claimed, prepared.drives(), self.ios)?;
+        let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
-        recorder.of_guest(quantum.unwrap_or_default());
+        writer.of_guest(quantum.unwrap_or_default());
         let paths = prepared.paths();
-        let mut relay = Relay::new(recorder, &tell, self.keeps_output, prepared.machines())?;
+        let mut relay = Relay::new(writer, &tell, self.keeps_output, prepared.machines())?;
         if let Some(trace) = self.trace {
             let path = trace.file();
             let begun = File::create(&path)
@@ -155,7 +155,7 @@ impl<'a> Runner<'a> {
             }
         }
         let extra = self.extra(&guest, provenance)?;
-        let summary = ended.recorder.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
+        let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         let status = stasis_report::exit_status(&outcome.ending);
         let status = u8::try_from(status).unwrap_or(1);
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })

@@ -9,7 +9,7 @@ use stasis_drive::Done;
 use stasis_run_events::IoRecord;
 
 use crate::compensation::LatencyCompensation;
-use crate::record::Record;
+use crate::io_records::IoRecordSender;
 use crate::server::OpenStore;
 use crate::statistics::{Counts, Times};
 use crate::store::Store;
@@ -26,7 +26,7 @@ pub(crate) struct Backend {
     timed: bool,
     compensation: LatencyCompensation,
     /// Where its I/Os are written down, if they are.
-    record: Option<Record>,
+    record: Option<IoRecordSender>,
     said_errors: u64,
     pub(crate) epoll: Arc<OwnedFd>,
 }
@@ -35,7 +35,7 @@ impl Backend {
     pub(crate) fn new(
         name: Arc<str>,
         store: Store,
-        record: Option<Record>,
+        record: Option<IoRecordSender>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
         store.watch(&epoll)?;

@@ -7,7 +7,7 @@
 //! guests need not ring. Where a drive has a model, a completion is held back
 //! until its time by the thread's own clock, and begun as much
 //! earlier as the way to the guest takes. The error that each I/O really had is
-//! recorded ([`Records`]).
+//! recorded ([`IoRecords`]).
 //!
 //! Promises:
 //! - Guests and clients are hostile. Nothing outside the memory that a client
@@ -30,12 +30,12 @@ pub mod control;
 mod endpoint;
 mod error;
 pub mod inflight;
+mod io_records;
 pub mod log;
 mod mapping;
 mod memory;
 pub mod metrics;
 mod realtime;
-mod record;
 mod served;
 mod server;
 mod session;
@@ -48,9 +48,9 @@ mod ublk;
 mod worker;
 
 pub use error::ServeError;
+pub use io_records::{IoRecordSender, IoRecords};
 pub use memory::{GuestMemory, Place};
 pub use realtime::{Below, RealTime, Shared};
-pub use record::{Record, Records};
 pub use server::{NewDrive, OpenStore, Server};
 pub use socket::listen;
 pub use statistics::{Counts, DriveReport, Summary};

@@ -13,8 +13,8 @@ use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, Request};
 
 use crate::backend::{Backend, Counted};
 use crate::inflight::Inflight;
+use crate::io_records::IoRecordSender;
 use crate::memory::GuestMemory;
-use crate::record::Record;
 use crate::server::OpenStore;
 use crate::store::Store;
 use crate::ServeError;
@@ -48,7 +48,7 @@ impl Served {
         name: Arc<str>,
         config: Config,
         store: Store,
-        record: Option<Record>,
+        record: Option<IoRecordSender>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
         let queues = config.queues;

@@ -15,7 +15,7 @@ use stasis_drive::Layer;
 use stasis_virtio::Config;
 
 use crate::endpoint::Endpoint;
-use crate::record::Record;
+use crate::io_records::IoRecordSender;
 use crate::statistics::DriveReport;
 use crate::store::Store;
 use crate::transport::Transport;
@@ -46,7 +46,7 @@ pub struct NewDrive {
     /// Where its bytes are, for reports.
     pub medium: String,
     /// Where its I/Os are written down, if they are.
-    pub record: Option<Record>,
+    pub record: Option<IoRecordSender>,
     /// Where its bytes are.
     pub open: OpenStore,
 }

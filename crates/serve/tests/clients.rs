@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use stasis_serve::{Poll, Records, Server};
+use stasis_serve::{IoRecords, Poll, Server};
 use support::*;
 use vhost::vhost_user::Frontend;
 use vhost::VhostBackend;
@@ -209,7 +209,7 @@ fn completions_are_held_until_their_time() {
 #[test]
 fn each_io_is_recorded_with_the_error_that_it_had() {
     let folder = tempfile::tempdir().unwrap();
-    let records = Records::default();
+    let records = IoRecords::default();
     let server = Server::new(1, Poll::Adaptive).unwrap();
     let mut drive = drive("d", folder.path(), "ram:16MiB", Some("fixed:2ms"));
     drive.record = Some(records.of(7));

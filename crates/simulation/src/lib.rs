@@ -20,7 +20,7 @@ use serde_json::Value;
 use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
 use stasis_models::{BuildContext, ModelSpec};
-use stasis_report::{Drive, Ios, Recorder, ResultsFolder, Summary};
+use stasis_report::{Drive, Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, Outcome};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
@@ -166,17 +166,17 @@ impl Ready {
             medium: "none".into(),
         };
         let folder = ResultsFolder::claim(&setting.results)?;
-        let mut recorder = Recorder::within(folder, vec![drive], setting.ios)?;
+        let mut writer = ResultsWriter::within(folder, vec![drive], setting.ios)?;
         if let Some(jobs) = setting.work.jobs().filter(|jobs| jobs.len() > 1) {
-            recorder.by_job(jobs.to_vec());
+            writer.by_job(jobs.to_vec());
         }
         let provenance = Provenance::begin(false);
         let source = setting.source.display().to_string();
         let begun = Instant::now();
         let mut simulation = Simulation::new(model, setting.work);
         let until = setting.limit.unwrap_or(Nanos::MAX);
-        let (ending, measured) = go(&mut simulation, until, &mut recorder, stop, tell)
-            .with_context(|| source.clone())?;
+        let (ending, measured) =
+            go(&mut simulation, until, &mut writer, stop, tell).with_context(|| source.clone())?;
         let wall = begun.elapsed();
 
         let end = match ending {
@@ -202,7 +202,7 @@ impl Ready {
         outcome.skipped_ns = outcome.virtual_ns;
         outcome.inside = vec![simulation.model().inside(end)];
         let summary = finish(
-            recorder,
+            writer,
             &outcome,
             &setting.label,
             &source,
@@ -221,7 +221,7 @@ impl Ready {
 }
 
 fn finish<const N: usize>(
-    recorder: Recorder,
+    writer: ResultsWriter,
     outcome: &Outcome,
     label: &str,
     source: &str,
@@ -234,7 +234,7 @@ fn finish<const N: usize>(
     extra.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     extra.insert("title".into(), format!("{label}: {source}").into());
     extra.insert("workload".into(), source.into());
-    Ok(recorder.finish(outcome, ENGINE, wall, extra)?)
+    Ok(writer.finish(outcome, ENGINE, wall, extra)?)
 }
 
 /// How far a simulation is.
@@ -266,7 +266,7 @@ impl Told {
 fn go<W: Workload>(
     simulation: &mut Simulation<W>,
     until: Nanos,
-    recorder: &mut Recorder,
+    writer: &mut ResultsWriter,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&Told),
 ) -> Result<(Ending, Option<Nanos>)> {
@@ -287,7 +287,7 @@ fn go<W: Workload>(
         }
         total += done.len() as u64;
         records.extend(done.drain(..).map(|io| record(&io)));
-        recorder.record(&records)?;
+        writer.record(&records)?;
         records.clear();
         let measured = || if early { measured } else { Some(0) };
         match pause {

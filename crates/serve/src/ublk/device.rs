@@ -13,7 +13,7 @@ use super::abi::{Info, Parameters, DEAD, QUIESCED};
 use super::control::Control;
 use super::Ublk;
 use crate::backend::Backend;
-use crate::record::Record;
+use crate::io_records::IoRecordSender;
 use crate::store::Store;
 use crate::ServeError;
 
@@ -75,7 +75,7 @@ fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 pub(crate) fn open(
     wanted: &Wanted,
     store: Store,
-    record: Option<Record>,
+    record: Option<IoRecordSender>,
     epoll: Arc<OwnedFd>,
 ) -> Result<(Device, Ublk), ServeError> {
     let mut control = Control::open().map_err(failed("reach the ublk driver"))?;

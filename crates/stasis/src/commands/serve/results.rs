@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use stasis_report::{Drive, Recorder, ReportError};
+use stasis_report::{Drive, ReportError, ResultsWriter};
 use stasis_run_events::{Ending, IoRecord};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
-use stasis_serve::{confine, NewDrive, Records};
+use stasis_serve::{confine, IoRecords, NewDrive};
 
 /// What the results say ran the drives.
 const ENGINE: &str = "serve";
@@ -36,10 +36,10 @@ pub struct Results {
 pub struct Writing(Arc<Mutex<Open>>);
 
 struct Open {
-    records: Records,
+    records: IoRecords,
     /// None once they are over.
-    recorder: Option<Recorder>,
-    /// The drives' names, in the recorder's order.
+    writer: Option<ResultsWriter>,
+    /// The drives' names, in the writer's order.
     names: Vec<String>,
 }
 
@@ -56,8 +56,8 @@ impl Writing {
 
 impl Open {
     fn add(&mut self, new: &mut NewDrive) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let drive = recorder.add_drive(Drive {
+        let Some(writer) = &mut self.writer else { return };
+        let drive = writer.add_drive(Drive {
             name: new.name.clone(),
             model: new.model.clone(),
             parameters: new.parameters.clone(),
@@ -71,8 +71,8 @@ impl Open {
     /// Writes down what has come.
     fn write(&mut self, records: &mut Vec<IoRecord>) -> Result<(), ReportError> {
         self.records.take(records);
-        let written = match &mut self.recorder {
-            Some(recorder) => recorder.record(records),
+        let written = match &mut self.writer {
+            Some(writer) => writer.record(records),
             None => Ok(()),
         };
         records.clear();
@@ -83,8 +83,8 @@ impl Open {
 impl Results {
     /// Begins results in `folder`, where another run's are replaced.
     pub fn begin(folder: &Path) -> Result<Self> {
-        let recorder = Some(Recorder::create(folder, Vec::new())?);
-        let open = Open { records: Records::default(), recorder, names: Vec::new() };
+        let writer = Some(ResultsWriter::create(folder, Vec::new())?);
+        let open = Open { records: IoRecords::default(), writer, names: Vec::new() };
         let writing = Writing(Arc::new(Mutex::new(open)));
         let (go_on, end) = channel();
         let writer = writing.clone();
@@ -130,7 +130,7 @@ impl Results {
         drop(go_on);
         thread.join().map_err(|_| anyhow!("a bug ended the thread that writes results"))??;
         let mut open = writing.lock();
-        let Some(recorder) = open.recorder.take() else { return Ok(()) };
+        let Some(writer) = open.writer.take() else { return Ok(()) };
         let wall = begun.elapsed();
         let nanos = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let mut outcome = engine::unfinished(Ending::Exited(0), nanos, wall);
@@ -139,7 +139,7 @@ impl Results {
         let mut extra = provenance.fields();
         extra.insert("title".into(), "Drives in real time".into());
         extra.insert("lost_ios".into(), lost.into());
-        recorder.finish(&outcome, ENGINE, wall, extra)?;
+        writer.finish(&outcome, ENGINE, wall, extra)?;
         if lost > 0 {
             let message = format!("{lost} I/Os are not in ios.csv: it was not written fast enough");
             stasis_serve::log::warn("results", &message);

@@ -20,7 +20,7 @@ use crate::{run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 const SURROUNDINGS: [&str; 4] = ["started_at", "command_line", "qemu", "host_kernel"];
 
 /// Takes a run's I/Os as they complete, and writes its results.
-pub struct Recorder {
+pub struct ResultsWriter {
     folder: ResultsFolder,
     /// `None` where the I/Os are not kept.
     rows: Option<Box<dyn Rows>>,
@@ -32,13 +32,13 @@ pub struct Recorder {
     quantum: Option<Nanos>,
 }
 
-impl std::fmt::Debug for Recorder {
+impl std::fmt::Debug for ResultsWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("ResultsWriter").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 
-impl Recorder {
+impl ResultsWriter {
     /// Makes `folder` if it is not there, begins `ios.csv` in it, and removes
     /// what an earlier run left that would not belong to it.
     ///
@@ -90,12 +90,12 @@ impl Recorder {
         // What is written at the end is not to fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
-        let mut recorder =
+        let mut writer =
             Self { folder, rows, bound, drives: Vec::new(), jobs: None, quantum: None };
         for drive in drives {
-            recorder.add_drive(drive);
+            writer.add_drive(drive);
         }
-        Ok(recorder)
+        Ok(writer)
     }
 
     /// One more drive; a record's [`IoRecord::drive`] of it is what this returns.

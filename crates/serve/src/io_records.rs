@@ -13,30 +13,30 @@ use stasis_run_events::IoRecord;
 const ROOM: usize = 1 << 16;
 
 /// The I/Os of all drives, as they complete.
-pub struct Records {
+pub struct IoRecords {
     sender: SyncSender<IoRecord>,
     receiver: Receiver<IoRecord>,
     lost: Arc<AtomicU64>,
 }
 
 /// Where one drive's I/Os are put.
-pub struct Record {
+pub struct IoRecordSender {
     drive: u16,
     sender: SyncSender<IoRecord>,
     lost: Arc<AtomicU64>,
 }
 
-impl Default for Records {
+impl Default for IoRecords {
     fn default() -> Self {
         let (sender, receiver) = sync_channel(ROOM);
         Self { sender, receiver, lost: Arc::default() }
     }
 }
 
-impl Records {
+impl IoRecords {
     /// Where the I/Os of the drive go that records are to name by `drive`.
-    pub fn of(&self, drive: u16) -> Record {
-        Record { drive, sender: self.sender.clone(), lost: Arc::clone(&self.lost) }
+    pub fn of(&self, drive: u16) -> IoRecordSender {
+        IoRecordSender { drive, sender: self.sender.clone(), lost: Arc::clone(&self.lost) }
     }
 
     /// Appends what has come, at most what there is room for.
@@ -50,7 +50,7 @@ impl Records {
     }
 }
 
-impl Record {
+impl IoRecordSender {
     pub(crate) fn put(&self, record: IoRecord) {
         if self.sender.try_send(IoRecord { drive: self.drive, ..record }).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
