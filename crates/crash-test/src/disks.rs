@@ -15,7 +15,7 @@ use stasis_block::{Command, Operation, Status};
 use stasis_crash::{Content, Contents, DriveCrashState, Enumerator, TracedDrive, SECTOR};
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, OpenOptions};
-use stasis_qcow2::{Extent, Format, Image, ImageError, Kind, Link, Settings, Timeless};
+use stasis_qcow2::{Extent, Format, Image, ImageError, Kind, Link, Settings, ZeroLatency};
 use stasis_runner::trace::copy_sparse;
 
 /// A drive's disk in the state that is looked at.
@@ -393,7 +393,7 @@ impl ImageDisk {
         }
         let opened = || -> Result<(Image, Vec<Extent>), ImageError> {
             let (opening, medium) = stasis_qcow2::open_links(self.links.clone(), false, &options)?;
-            let drive = Drive::new(0, "state".into(), Box::new(Timeless::default()), medium);
+            let drive = Drive::new(0, "state".into(), Box::new(ZeroLatency::default()), medium);
             let mut image = opening.open(Box::new(drive), Settings::default())?;
             let extents = image.map()?;
             Ok((image, extents))

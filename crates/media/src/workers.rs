@@ -281,14 +281,14 @@ mod tests {
 
     /// Takes a random while for each I/O, and looks at the order.
     #[derive(Default)]
-    struct Witness {
+    struct OrderProbe {
         changes_finished: AtomicU64,
         // Most I/Os that were performed at the same time.
         together: AtomicU64,
         most: AtomicU64,
     }
 
-    impl Perform for Witness {
+    impl Perform for OrderProbe {
         fn capacity(&self) -> u64 {
             u64::MAX
         }
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn flushes_begin_after_the_changes_before_them() {
-        let mut medium = Workers::new(Witness::default());
+        let mut medium = Workers::new(OrderProbe::default());
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let (mut done, mut changes) = (Vec::new(), 0);
         for ticket in 0..2000 {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_finished_in_the_end() {
-        let mut medium = Workers::new(Witness::default());
+        let mut medium = Workers::new(OrderProbe::default());
         for ticket in 0..200 {
             let command = Command::new(Operation::Write, 0, 1000);
             medium.submit(ticket, command, vec![]);

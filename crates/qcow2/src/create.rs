@@ -18,7 +18,7 @@ use crate::layer::instantly;
 use crate::storage::{Handle, Role};
 use crate::tables::Tables;
 use crate::tasks::Tasks;
-use crate::timeless::Timeless;
+use crate::zero_latency::ZeroLatency;
 use crate::ImageError;
 
 /// What a new image is to be.
@@ -131,7 +131,8 @@ fn write(
         base: Path::new(""),
     };
     let medium = HostFiles::open(&[file], &open)?;
-    let mut lower = Drive::new(0, "image".into(), Box::new(Timeless::default()), Box::new(medium));
+    let mut lower =
+        Drive::new(0, "image".into(), Box::new(ZeroLatency::default()), Box::new(medium));
     let order = options.refcount_bits.ilog2();
     let shared = Shared::new(1 << 50, 0, Tables::new(bits, order, false));
     let mut tasks = Tasks::default();

@@ -43,7 +43,7 @@ mod repair;
 mod storage;
 mod tables;
 mod tasks;
-mod timeless;
+mod zero_latency;
 
 pub use chain::{find, newer_below, Format, Found, Link, DEPTH_LIMIT};
 pub use check::Report;
@@ -54,7 +54,7 @@ pub use header::{Header, Snapshot};
 pub use layer::Image;
 pub use map::{Extent, Kind};
 pub use open::{find as open_files, find_links as open_links, make_room, trim, Opening};
-pub use timeless::Timeless;
+pub use zero_latency::ZeroLatency;
 
 pub use stasis_media::{Durability, ImageSettings as Settings};
 

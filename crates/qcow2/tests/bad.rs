@@ -15,16 +15,16 @@ use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::Drive;
 use stasis_media::{Finished, Medium, MediumError, Ticket};
-use stasis_qcow2::{Durability, Image, ImageError, Settings, Timeless, DEPTH_LIMIT};
+use stasis_qcow2::{Durability, Image, ImageError, Settings, ZeroLatency, DEPTH_LIMIT};
 
-fn timeless(path: &Path) -> Result<Image, ImageError> {
+fn open_image(path: &Path) -> Result<Image, ImageError> {
     let (opening, medium) = open_files(path, true, &options())?;
-    let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+    let drive = Drive::new(0, "d".into(), Box::new(ZeroLatency::default()), medium);
     opening.open(Box::new(drive), Settings::default())
 }
 
 fn message(path: &Path) -> String {
-    timeless(path).map(drop).unwrap_err().to_string()
+    open_image(path).map(drop).unwrap_err().to_string()
 }
 
 fn create(path: &Path, options: &str) {
@@ -89,13 +89,13 @@ fn backing_files_are_found_or_named() {
     over(&one, "none.qcow2");
     assert!(message(&one).contains("none.qcow2 is missing"), "{}", message(&one));
     over(&one, "base.qcow2");
-    timeless(&one).unwrap();
+    open_image(&one).unwrap();
     for depth in 0..DEPTH_LIMIT {
         let below = if depth == 0 { "base.qcow2".into() } else { format!("{}.qcow2", depth - 1) };
         over(&name(&folder, &format!("{depth}.qcow2")), &below);
     }
     let deepest = name(&folder, &format!("{}.qcow2", DEPTH_LIMIT - 1));
-    timeless(&deepest).unwrap();
+    open_image(&deepest).unwrap();
     over(&one, &format!("{}.qcow2", DEPTH_LIMIT - 1));
     assert!(message(&one).contains("more than 64 backing files"), "{}", message(&one));
 }
@@ -124,7 +124,7 @@ fn a_changed_backing_file_is_told_or_refused() {
     // Shorter than the image above: what it has no more reads as zeroes.
     std::fs::remove_file(&base).unwrap();
     qemu_img(&["create", "-q", "-f", "qcow2", base.to_str().unwrap(), "512K"]);
-    let mut driver = Driver::new(timeless(&top).unwrap());
+    let mut driver = Driver::new(open_image(&top).unwrap());
     assert!(driver.read(0, 1 << 20).iter().all(|byte| *byte == 0));
     drop(driver);
     // Another thing altogether.
@@ -137,15 +137,15 @@ fn an_image_is_opened_once() {
     let folder = folder();
     let path = name(&folder, "disk.qcow2");
     create(&path, "cluster_size=65536");
-    let first = timeless(&path).unwrap();
+    let first = open_image(&path).unwrap();
     assert!(message(&path).contains("another program uses this image"), "{}", message(&path));
     drop(first);
-    timeless(&path).unwrap();
+    open_image(&path).unwrap();
 }
 
 #[test]
 fn a_way_that_the_drive_does_not_offer_is_refused() {
-    struct Plain(Timeless);
+    struct Plain(ZeroLatency);
     impl stasis_block::Model for Plain {
         fn submit(&mut self, now: u64, tag: u32, command: &Command) {
             self.0.submit(now, tag, command);
@@ -161,7 +161,7 @@ fn a_way_that_the_drive_does_not_offer_is_refused() {
     let path = name(&folder, "disk.qcow2");
     create(&path, "cluster_size=65536");
     let (opening, medium) = open_files(&path, true, &options()).unwrap();
-    let drive = Drive::new(0, "d".into(), Box::new(Plain(Timeless::default())), medium);
+    let drive = Drive::new(0, "d".into(), Box::new(Plain(ZeroLatency::default())), medium);
     let refused = opening.open(Box::new(drive), settings(Durability::Ordered)).map(drop);
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("barrier = "), "{message}");
@@ -245,13 +245,13 @@ fn without_room_a_write_fails_and_the_image_goes_on() {
 fn rich(folder: &tempfile::TempDir) -> Vec<u8> {
     let path = name(folder, "rich.qcow2");
     create(&path, "cluster_size=512,refcount_bits=16");
-    let mut driver = Driver::new(timeless(&path).unwrap());
+    let mut driver = Driver::new(open_image(&path).unwrap());
     for at in [0u64, 40 << 10, 300 << 10] {
         driver.write(at, vec![7; 20 << 10]);
     }
     drop(driver);
     qemu_img(&["snapshot", "-c", "one", path.to_str().unwrap()]);
-    let mut driver = Driver::new(timeless(&path).unwrap());
+    let mut driver = Driver::new(open_image(&path).unwrap());
     driver.write(10 << 10, vec![8; 60 << 10]);
     drop(driver);
     qemu_agrees(&path);

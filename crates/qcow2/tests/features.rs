@@ -7,7 +7,7 @@ use std::path::Path;
 use common::*;
 use stasis_block::Status;
 use stasis_drive::{Drive, Layer};
-use stasis_qcow2::{create, CreateOptions, Durability, Format, Kind, Timeless};
+use stasis_qcow2::{create, CreateOptions, Durability, Format, Kind, ZeroLatency};
 
 const CLUSTER: usize = 64 << 10;
 
@@ -120,14 +120,14 @@ fn snapshots_are_read_and_kept() {
     }
     for (tag, state) in &states {
         let (opening, medium) = open_files(&path, false, &options()).unwrap();
-        let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+        let drive = Drive::new(0, "d".into(), Box::new(ZeroLatency::default()), medium);
         let image = opening.open_snapshot(Box::new(drive), tag).unwrap();
         let mut image = Driver::new(image);
         assert_same(&image.read(0, 1 << 20), state, tag);
         assert_eq!(image.write(0, vec![9; 512]), Status::WriteError);
     }
     let (opening, medium) = open_files(&path, false, &options()).unwrap();
-    let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+    let drive = Drive::new(0, "d".into(), Box::new(ZeroLatency::default()), medium);
     let message = opening.open_snapshot(Box::new(drive), "none").map(drop).unwrap_err().to_string();
     assert!(message.contains("after-2"), "{message}");
     assert_same(&qemu_contents(&path), &disk, "the active state");

@@ -8,7 +8,7 @@ use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Drive, Layer, LoadSpec, Region, Sampling, Shared};
 use stasis_media::{Medium, Pieces, Ram};
-use stasis_qcow2::{check, Durability, Settings, Timeless};
+use stasis_qcow2::{check, Durability, Settings, ZeroLatency};
 use stasis_scheduler::{QueueSpec, SchedulerSpec};
 use stasis_workload::JobFile;
 
@@ -174,7 +174,7 @@ fn finish_first(
 pub fn contents(path: &Path) -> Vec<u8> {
     let (opening, medium) = open_files(path, true, &options()).unwrap();
     let size = opening.size();
-    let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+    let drive = Drive::new(0, "d".into(), Box::new(ZeroLatency::default()), medium);
     let mut image = opening.open(Box::new(drive), Settings::default()).unwrap();
     let command = Command::new(Operation::Read, 0, size);
     let (status, data) = image.instant(command, vec![0; size as usize]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stasis_block::{Command, Operation};
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, OpenOptions};
-use stasis_qcow2::{Settings, Timeless};
+use stasis_qcow2::{Settings, ZeroLatency};
 
 /// Looks at it, and where it can be opened, writes, reads, discards and flushes.
 /// `true` if it could be opened.
@@ -17,7 +17,7 @@ pub fn exercise(path: &Path) -> bool {
     let Ok((opening, medium)) = stasis_qcow2::open_files(path, true, &options) else {
         return false;
     };
-    let drive = Drive::new(0, "d".into(), Box::new(Timeless::default()), medium);
+    let drive = Drive::new(0, "d".into(), Box::new(ZeroLatency::default()), medium);
     let Ok(mut image) = opening.open(Box::new(drive), Settings::default()) else { return false };
     let size = image.capacity().min(1 << 20);
     let half = size / 2 / 512 * 512;

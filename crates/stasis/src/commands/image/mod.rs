@@ -12,7 +12,7 @@ use clap::{Subcommand, ValueEnum};
 use stasis_block::units::parse_size;
 use stasis_drive::Drive;
 use stasis_media::{Execution, OpenOptions};
-use stasis_qcow2::{CreateOptions, Format, Image, Settings, Timeless};
+use stasis_qcow2::{CreateOptions, Format, Image, Settings, ZeroLatency};
 
 /// What can be done with an image.
 #[derive(Debug, Subcommand)]
@@ -189,7 +189,7 @@ fn open(path: &Path, writable: bool, snapshot: Option<&str>) -> Result<Image> {
         base: Path::new(""),
     };
     let (opening, medium) = stasis_qcow2::open_files(path, writable, &options)?;
-    let model = Box::new(Timeless::default());
+    let model = Box::new(ZeroLatency::default());
     let drive = Box::new(Drive::new(0, "image".into(), model, medium));
     let image = match snapshot {
         Some(name) => opening.open_snapshot(drive, name),

@@ -7,11 +7,11 @@ use stasis_clock::Nanos;
 
 /// Completes every command at once.
 #[derive(Debug, Default)]
-pub struct Timeless {
+pub struct ZeroLatency {
     done: VecDeque<Completion>,
 }
 
-impl Model for Timeless {
+impl Model for ZeroLatency {
     fn submit(&mut self, now: Nanos, tag: Tag, _: &Command) {
         self.done.push_back(Completion::done(tag, now));
     }
