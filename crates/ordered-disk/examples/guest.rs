@@ -58,7 +58,7 @@ fn serve(folder: &Path, socket: &Path, stasis: Option<&str>) -> Result<Child, Bo
     let mut child = match stasis {
         Some(stasis) => {
             if !image.exists() {
-                stasis_ordered_disk::Disk::create(&image, 2 << 30)?;
+                stasis_ordered_disk::OrderedDisk::create(&image, 2 << 30)?;
             }
             let drive = format!("name=ordered,model=null,medium=ordered:{}", image.display());
             let mut command = Command::new(stasis);

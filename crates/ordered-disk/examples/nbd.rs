@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use stasis_ordered_disk::{Disk, Durability, Options};
+use stasis_ordered_disk::{Durability, Options, OrderedDisk};
 
 const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 const REQUEST: u32 = 0x2560_9513;
@@ -32,10 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         match Durability::parse(word) {
             Some(way) => options.durability = way,
             None if Path::new(image).exists() => {}
-            None => Disk::create(Path::new(image), word.parse::<u64>()? << 20)?,
+            None => OrderedDisk::create(Path::new(image), word.parse::<u64>()? << 20)?,
         }
     }
-    let (disk, recovered) = Disk::open(Path::new(image), options)?;
+    let (disk, recovered) = OrderedDisk::open(Path::new(image), options)?;
     if recovered.replayed > 0 {
         eprintln!("{image}: recovered: {recovered:?}");
     }
@@ -68,7 +68,7 @@ fn word32(input: &mut impl Read) -> io::Result<u32> {
     Ok(u32::from_be_bytes(bytes))
 }
 
-fn serve(disk: &Disk, stream: &UnixStream) -> io::Result<()> {
+fn serve(disk: &OrderedDisk, stream: &UnixStream) -> io::Result<()> {
     let mut input = BufReader::with_capacity(1 << 20, stream);
     let mut output = stream;
     output.write_all(b"NBDMAGICIHAVEOPT\0\x01")?;
@@ -78,7 +78,11 @@ fn serve(disk: &Disk, stream: &UnixStream) -> io::Result<()> {
 }
 
 /// One option of the client; whether transmission begins.
-fn negotiate(disk: &Disk, input: &mut impl Read, output: &mut impl Write) -> io::Result<bool> {
+fn negotiate(
+    disk: &OrderedDisk,
+    input: &mut impl Read,
+    output: &mut impl Write,
+) -> io::Result<bool> {
     let mut magic = [0; 8];
     input.read_exact(&mut magic)?;
     let (option, length) = (word32(input)?, word32(input)?);
@@ -116,7 +120,7 @@ fn negotiate(disk: &Disk, input: &mut impl Read, output: &mut impl Write) -> io:
     }
 }
 
-fn transmit(disk: &Disk, input: &mut impl Read, output: &mut impl Write) -> io::Result<()> {
+fn transmit(disk: &OrderedDisk, input: &mut impl Read, output: &mut impl Write) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let mut request = [0; 28];

@@ -13,7 +13,7 @@ use crate::index::{Extent, Source};
 use crate::planted::{has, Bug};
 use crate::record::LONGEST;
 use crate::ring::Ring;
-use crate::state::Plan;
+use crate::state::CheckpointPlan;
 
 /// What is to be done next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,19 +35,19 @@ pub enum Stage {
 /// A plan that is carried out, step by step.
 #[derive(Debug)]
 pub struct Checkpoint {
-    plan: Plan,
+    plan: CheckpointPlan,
     stage: Stage,
     buffer: Vec<u8>,
 }
 
 impl Checkpoint {
     /// Nothing of `plan` is done.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: CheckpointPlan) -> Self {
         Self { plan, stage: Stage::Write(0), buffer: Vec::new() }
     }
 
     /// What is carried out.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &CheckpointPlan {
         &self.plan
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::checkpoint::{Checkpoint, Stage};
 use crate::host::HostFile;
 use crate::shared::{Guard, Shared};
-use crate::state::Plan;
+use crate::state::CheckpointPlan;
 use crate::superblock::Superblock;
 use crate::DiskError;
 
@@ -87,7 +87,7 @@ fn pass<'a, L: HostFile, D: HostFile>(
 
 fn checkpoint<L: HostFile, D: HostFile>(
     shared: &Shared<L, D>,
-    plan: Plan,
+    plan: CheckpointPlan,
 ) -> Result<(), DiskError> {
     let mut checkpoint = Checkpoint::new(plan);
     while checkpoint.stage() != Stage::Done {

@@ -13,12 +13,13 @@ use crate::state::State;
 use crate::{checkpointer, DiskError, Durability, Options};
 
 /// An open disk.
-pub struct Disk<L: HostFile + 'static = std::fs::File, D: HostFile + 'static = std::fs::File> {
+pub struct OrderedDisk<L: HostFile + 'static = std::fs::File, D: HostFile + 'static = std::fs::File>
+{
     shared: Arc<Shared<L, D>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl<L: HostFile + 'static, D: HostFile + 'static> Disk<L, D> {
+impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
     /// The disk in `disk`, with an empty log in `log` that continues as `state` says.
     pub(crate) fn start(
         (log, log_name): (L, &str),
@@ -158,7 +159,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> Disk<L, D> {
     }
 }
 
-impl<L: HostFile + 'static, D: HostFile + 'static> Drop for Disk<L, D> {
+impl<L: HostFile + 'static, D: HostFile + 'static> Drop for OrderedDisk<L, D> {
     /// As after a crash of the program: nothing that was acknowledged is lost,
     /// and the log is checkpointed when the disk is next opened.
     fn drop(&mut self) {
@@ -176,7 +177,7 @@ mod tests {
     const CAPACITY: u64 = 8 << 20;
     const BLOCK: usize = 64 << 10;
 
-    type Simulated = Disk<Arc<File>, Arc<File>>;
+    type Simulated = OrderedDisk<Arc<File>, Arc<File>>;
 
     fn disk() -> (Simulated, Arc<File>, Arc<Power>) {
         let power = Power::new();
@@ -193,8 +194,12 @@ mod tests {
             clean: false,
         };
         let options = Options { max_lag_bytes: RING / 2, ..Options::default() };
-        let disk =
-            Disk::start((log, "log"), (image.clone(), "image"), State::new(superblock), options);
+        let disk = OrderedDisk::start(
+            (log, "log"),
+            (image.clone(), "image"),
+            State::new(superblock),
+            options,
+        );
         (disk.unwrap(), image, power)
     }
 

@@ -13,7 +13,7 @@
 //!   the log was written without one). Opening it is enough.
 //! - A flush is durable when it ends, with [`Durability::Flush`] and
 //!   [`Durability::Barrier`]; with [`Durability::Ordered`] at most `max_lag`
-//!   later, and a write with FUA and [`Disk::make_durable`] when they end.
+//!   later, and a write with FUA and [`OrderedDisk::make_durable`] when they end.
 //! - After a crash of the program alone nothing that was acknowledged is lost.
 //! - No space, or any other error of the host, is an error of the operation that
 //!   met it; the disk stays sound and goes on.
@@ -43,7 +43,7 @@ mod simulation;
 pub mod state;
 pub mod superblock;
 
-pub use disk::Disk;
+pub use disk::OrderedDisk;
 pub use error::{DiskError, OpenError};
 pub use host::HostFile;
 pub use medium::OrderedMedium;

@@ -9,7 +9,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use stasis_block::{Command, Operation};
 use stasis_media::{Finished, Medium, MediumError, Ticket};
 
-use crate::{Disk, DiskError, Durability};
+use crate::{DiskError, Durability, OrderedDisk};
 
 /// An I/O that waits for the log to be durable.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ struct Waiting {
 /// A disk whose I/Os are done when they are submitted, but for those that wait
 /// for the host's disk: a thread does these.
 pub struct OrderedMedium {
-    disk: Arc<Disk>,
+    disk: Arc<OrderedDisk>,
     durability: Durability,
     finished: Vec<Finished>,
     waiting: usize,
@@ -42,7 +42,7 @@ impl OrderedMedium {
     ///
     /// # Errors
     /// The host has no thread left.
-    pub fn new(disk: Arc<Disk>, durability: Durability) -> std::io::Result<Self> {
+    pub fn new(disk: Arc<OrderedDisk>, durability: Durability) -> std::io::Result<Self> {
         let (to_thread, work) = channel::<Waiting>();
         let (done, from_thread) = channel();
         let worker = disk.clone();
@@ -244,9 +244,9 @@ mod tests {
         for durability in Durability::ALL {
             let folder = tempfile::tempdir().unwrap();
             let image = folder.path().join("disk");
-            Disk::create(&image, 1 << 20).unwrap();
+            OrderedDisk::create(&image, 1 << 20).unwrap();
             let options = Options { durability, log_bytes: LEAST_LOG, ..Options::default() };
-            let disk = Arc::new(Disk::open(&image, options).unwrap().0);
+            let disk = Arc::new(OrderedDisk::open(&image, options).unwrap().0);
             let mut medium = OrderedMedium::new(disk.clone(), durability).unwrap();
             let write = Command::new(Operation::Write, 4096, 1024);
             run(&mut medium, write, vec![3; 1024]).result.unwrap();

@@ -14,7 +14,7 @@ use crate::record::{LONGEST, PAGE};
 use crate::recover::{self, Unrecoverable};
 use crate::state::State;
 use crate::superblock::{NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
-use crate::{Disk, Durability, OpenError, LEAST_LOG};
+use crate::{Durability, OpenError, OrderedDisk, LEAST_LOG};
 
 /// How a disk treats what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn log_path(image: &Path) -> PathBuf {
     name.into()
 }
 
-impl Disk {
+impl OrderedDisk {
     /// Makes the file of a disk of `capacity` bytes, all zeroes.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::index::{Index, Source};
 use crate::planted::{has, Bug};
 use crate::record::{checksum, Kind, Record, HEADER, LONGEST, PAGE};
 use crate::ring::Ring;
-use crate::state::Plan;
+use crate::state::CheckpointPlan;
 use crate::superblock::{Boot, NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
 
 /// Bytes read at once: a longest record and the header behind it.
@@ -49,7 +49,7 @@ pub struct Recovery {
     /// may not be durable: the seal that makes its last epoch whole.
     pub seal: Option<Record>,
     /// What to checkpoint to the disk's file, with the superblock of an empty log.
-    pub plan: Plan,
+    pub plan: CheckpointPlan,
     /// Bytes of records that are checkpointed there.
     pub replayed: u64,
     /// Bytes of sound records that were cut off, because their epoch has no end.
@@ -106,7 +106,7 @@ pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery
         clean: false,
         ..superblock
     };
-    let plan = Plan { extents: index.iter().collect(), superblock: next };
+    let plan = CheckpointPlan { extents: index.iter().collect(), superblock: next };
     Ok(Recovery { seal, plan, replayed: cut - superblock.tail, cut: end - cut })
 }
 

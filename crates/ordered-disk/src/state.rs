@@ -34,7 +34,7 @@ pub struct Point {
 /// What is to be written to the disk's own file for the log's first records to
 /// be no longer needed.
 #[derive(Debug)]
-pub struct Plan {
+pub struct CheckpointPlan {
     /// The newest of what those records say, in the disk's order.
     pub extents: Vec<Extent>,
     /// The superblock that leaves them out.
@@ -209,7 +209,7 @@ impl State {
 
     /// What to write to the disk's own file for about the first `limit` bytes of
     /// the log to be free, as far as they are durable.
-    pub fn plan(&self, limit: u64) -> Option<Plan> {
+    pub fn plan(&self, limit: u64) -> Option<CheckpointPlan> {
         let whole = if has(Bug::CarryEarly) { self.boundary } else { self.whole };
         let most = whole.min(self.superblock.tail.saturating_add(limit));
         let mut newest = Index::default();
@@ -227,13 +227,15 @@ impl State {
         if has(Bug::CarryNewest) {
             let extents =
                 self.index.iter().filter(|extent| extent.source.address() < superblock.tail);
-            return (!newest.is_empty()).then(|| Plan { extents: extents.collect(), superblock });
+            return (!newest.is_empty())
+                .then(|| CheckpointPlan { extents: extents.collect(), superblock });
         }
-        (!newest.is_empty()).then(|| Plan { extents: newest.iter().collect(), superblock })
+        (!newest.is_empty())
+            .then(|| CheckpointPlan { extents: newest.iter().collect(), superblock })
     }
 
     /// What `plan` said is done, and its superblock is durable.
-    pub fn freed(&mut self, plan: &Plan) {
+    pub fn freed(&mut self, plan: &CheckpointPlan) {
         self.superblock = plan.superblock;
         while self.entries.front().is_some_and(|entry| entry.end <= plan.superblock.tail) {
             self.entries.pop_front();
@@ -241,7 +243,7 @@ impl State {
     }
 
     /// Reads of these extents of `plan`, which are done, go to the disk's own file.
-    pub fn forget(&mut self, plan: &Plan, extents: &[Extent]) {
+    pub fn forget(&mut self, plan: &CheckpointPlan, extents: &[Extent]) {
         for extent in extents {
             self.index.forget(extent.offset, extent.length, plan.superblock.tail);
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_ordered_disk::{log_path, Disk, Durability, OpenError, Options, LEAST_LOG};
+use stasis_ordered_disk::{log_path, Durability, OpenError, Options, OrderedDisk, LEAST_LOG};
 
 const CAPACITY: u64 = 32 << 20;
 
@@ -18,16 +18,16 @@ fn options() -> Options {
 fn image() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("disk.img");
-    Disk::create(&image, CAPACITY).unwrap();
+    OrderedDisk::create(&image, CAPACITY).unwrap();
     (folder, image)
 }
 
-fn open(image: &Path) -> Disk {
-    Disk::open(image, options()).unwrap().0
+fn open(image: &Path) -> OrderedDisk {
+    OrderedDisk::open(image, options()).unwrap().0
 }
 
 fn refused(image: &Path) -> OpenError {
-    Disk::open(image, options()).map(|_| ()).unwrap_err()
+    OrderedDisk::open(image, options()).map(|_| ()).unwrap_err()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_write_and_an_order_are_there_after_the_program_is_gone() {
     disk.flush().unwrap();
     disk.write(0, &[9; 512], false).unwrap();
     drop(disk);
-    let (disk, recovered) = Disk::open(&image, options()).unwrap();
+    let (disk, recovered) = OrderedDisk::open(&image, options()).unwrap();
     assert!(recovered.replayed > 8192, "{recovered:?}");
     let mut found = vec![0; 16384];
     disk.read(0, &mut found).unwrap();
@@ -47,7 +47,7 @@ fn a_write_and_an_order_are_there_after_the_program_is_gone() {
     disk.close().unwrap();
     // A closed disk is a plain image.
     assert!(fs::read(&image).unwrap()[..16384] == expected);
-    let (disk, recovered) = Disk::open(&image, options()).unwrap();
+    let (disk, recovered) = OrderedDisk::open(&image, options()).unwrap();
     assert_eq!((recovered.replayed, recovered.cut), (0, 0));
     drop(disk);
 }
@@ -58,7 +58,7 @@ fn random_operations_from_several_threads_are_read_as_written() {
     for durability in Durability::ALL {
         let (_folder, image) = image();
         let options = Options { durability, ..options() };
-        let disk = Disk::open(&image, options).unwrap().0;
+        let disk = OrderedDisk::open(&image, options).unwrap().0;
         let work = |thread: u64| {
             let disk = &disk;
             move || {
@@ -166,6 +166,6 @@ fn bad_logs_are_refused_with_what_is_wrong() {
 
     let small = Options { log_bytes: 4096, ..options() };
     fs::remove_file(&log).unwrap();
-    assert!(matches!(Disk::open(&image, small), Err(OpenError::LogSize(4096))));
+    assert!(matches!(OrderedDisk::open(&image, small), Err(OpenError::LogSize(4096))));
     assert!(matches!(refused(Path::new("/dev/null")), OpenError::NoFile(_)));
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use stasis_ordered_disk::{Disk, Options, LEAST_LOG};
+use stasis_ordered_disk::{Options, OrderedDisk, LEAST_LOG};
 
 const CAPACITY: u64 = 16 << 20;
 const BLOCK: u64 = 4096;
@@ -25,7 +25,7 @@ fn place(number: u64) -> u64 {
 #[ignore = "the other test starts it"]
 fn victim() {
     let Ok(image) = std::env::var(IMAGE) else { return };
-    let (disk, _) = Disk::open(Path::new(&image), options()).unwrap();
+    let (disk, _) = OrderedDisk::open(Path::new(&image), options()).unwrap();
     let mut block = vec![0; BLOCK as usize];
     disk.read(0, &mut block).unwrap();
     let first = u64::from_le_bytes(block[8..16].try_into().unwrap());
@@ -46,7 +46,7 @@ fn victim() {
 fn nothing_that_was_acknowledged_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("disk.img");
-    Disk::create(&image, CAPACITY).unwrap();
+    OrderedDisk::create(&image, CAPACITY).unwrap();
     // Enough for the log to be checkpointed many times, and at different points.
     let mut newest = vec![0u64; BLOCKS as usize];
     for (life, count) in [1, 700, 5000, 6101, 3333].into_iter().enumerate() {
@@ -67,7 +67,7 @@ fn nothing_that_was_acknowledged_is_lost() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let (disk, recovered) = Disk::open(&image, options()).unwrap();
+        let (disk, recovered) = OrderedDisk::open(&image, options()).unwrap();
         let mut block = vec![0; BLOCK as usize];
         let mut lost = Vec::new();
         for (index, expected) in newest.iter_mut().enumerate() {

@@ -23,7 +23,7 @@ pub struct Settings {
 }
 
 /// What the runs of a publication say.
-pub struct Told {
+pub struct Evaluation {
     /// The publication's title.
     pub title: &'static str,
     /// The page's sections.
@@ -39,12 +39,12 @@ pub struct Told {
 pub fn run(
     request: &Request,
     trials: fn(&Settings) -> Result<Vec<Trial>>,
-    tell: impl FnOnce(&Settings, &Runs) -> Result<Told>,
+    tell: impl FnOnce(&Settings, &Runs) -> Result<Evaluation>,
 ) -> Result<Findings> {
     let engine = engine::choose(request.engine)?;
     let settings = Settings { engine, quick: request.quick, full: request.full };
     let runs = Bench::new(request)?.run_all(trials(&settings)?)?;
-    let Told { title, mut sections, figures } = tell(&settings, &runs)?;
+    let Evaluation { title, mut sections, figures } = tell(&settings, &runs)?;
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
     let subtitle =
         format!("The publication's figures beside ours. Engine {engine}, {}.", request.size());

@@ -26,7 +26,7 @@ pub const MOST_SOCKETS: usize = 253;
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Ask {
+pub enum ControlRequest {
     /// The drives' names and sockets.
     List,
     /// What they have done: all, or one.
@@ -156,8 +156,8 @@ fn converse(stream: &UnixStream, server: &Server, actions: &dyn Actions) -> std:
         if line.trim().is_empty() {
             continue;
         }
-        let ask = match serde_json::from_str(&line) {
-            Ok(ask) => ask,
+        let request = match serde_json::from_str(&line) {
+            Ok(request) => request,
             Err(error) => {
                 let names = "list, statistics, create, attach, detach, resize, timing, replace";
                 let message = format!(
@@ -167,10 +167,10 @@ fn converse(stream: &UnixStream, server: &Server, actions: &dyn Actions) -> std:
                 continue;
             }
         };
-        if ask == Ask::Replace {
+        if request == ControlRequest::Replace {
             return replace(stream, server, actions);
         }
-        let answer = match answer(ask, server, actions) {
+        let answer = match answer(request, server, actions) {
             Ok(answer) => answer,
             Err(message) => json!({ "error": message }),
         };
@@ -178,41 +178,45 @@ fn converse(stream: &UnixStream, server: &Server, actions: &dyn Actions) -> std:
     }
 }
 
-fn answer(ask: Ask, server: &Server, actions: &dyn Actions) -> Result<Value, String> {
+fn answer(
+    request: ControlRequest,
+    server: &Server,
+    actions: &dyn Actions,
+) -> Result<Value, String> {
     let say = |error: ServeError| error.to_string();
     let find = |name: &str| {
         let drive = server.report().into_iter().find(|drive| drive.name == name);
         drive.ok_or_else(|| say(ServeError::Missing(name.into())))
     };
-    Ok(match ask {
-        Ask::List => {
+    Ok(match request {
+        ControlRequest::List => {
             let drives = server.report().into_iter().map(|drive| {
                 json!({ "name": drive.name, "socket": drive.socket, "capacity": drive.capacity,
                         "model": drive.model, "medium": drive.medium, "in_use": drive.in_use })
             });
             json!({ "drives": drives.collect::<Vec<_>>() })
         }
-        Ask::Statistics { drive: None } => json!({ "drives": server.report() }),
-        Ask::Statistics { drive: Some(name) } => json!({ "drives": [find(&name)?] }),
-        Ask::Create { drive } => attach(server, actions.drive(drive, true)?)?,
-        Ask::Attach { drive } => attach(server, actions.drive(drive, false)?)?,
-        Ask::Detach { drive } => {
+        ControlRequest::Statistics { drive: None } => json!({ "drives": server.report() }),
+        ControlRequest::Statistics { drive: Some(name) } => json!({ "drives": [find(&name)?] }),
+        ControlRequest::Create { drive } => attach(server, actions.drive(drive, true)?)?,
+        ControlRequest::Attach { drive } => attach(server, actions.drive(drive, false)?)?,
+        ControlRequest::Detach { drive } => {
             server.detach(&drive).map_err(say)?;
             json!({ "detached": drive })
         }
-        Ask::Resize { drive, size } => {
+        ControlRequest::Resize { drive, size } => {
             find(&drive)?;
             let store = actions.resize(&drive, &size)?;
             let capacity = server.resize(&drive, store).map_err(say)?;
             json!({ "drive": drive, "capacity": capacity })
         }
-        Ask::Timing { drive, model } => {
+        ControlRequest::Timing { drive, model } => {
             let capacity = find(&drive)?.capacity;
             let (label, model) = actions.model(&drive, capacity, model)?;
             server.set_model(&drive, label.clone(), model).map_err(say)?;
             json!({ "drive": drive, "model": label })
         }
-        Ask::Replace => Value::Null,
+        ControlRequest::Replace => Value::Null,
     })
 }
 

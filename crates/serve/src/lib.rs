@@ -50,7 +50,7 @@ mod worker;
 pub use error::ServeError;
 pub use io_records::{IoRecordSender, IoRecords};
 pub use memory::{GuestMemory, Place};
-pub use realtime::{Below, RealTime, Shared};
+pub use realtime::{RealTime, Shared, SharedLayer};
 pub use server::{NewDrive, OpenStore, Server};
 pub use socket::listen;
 pub use statistics::{Counts, DriveReport, Summary};

@@ -12,7 +12,7 @@ use stasis_clock::Nanos;
 use stasis_drive::{Done, Statistics, Submission};
 use stasis_media::{Finished, Medium, MediumError};
 
-pub use shared::{Below, Shared};
+pub use shared::{Shared, SharedLayer};
 
 /// A model, or none, with a medium. Unlike [`stasis_drive::Drive`] it never
 /// waits for the medium: what is late is completed late.

@@ -43,14 +43,14 @@ const PROGRESS: Duration = Duration::from_millis(200);
 pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let points = Point::all(arguments)?;
     let [point] = &points[..] else { return several::main(arguments, &points, quiet) };
-    let setting = Setting::new(arguments, point)?;
-    for warning in &setting.warnings {
+    let setup = SimulationSetup::new(arguments, point)?;
+    for warning in &setup.warnings {
         eprintln!("{warning}");
     }
-    let simulation = setting.build()?;
+    let simulation = setup.build()?;
     let stop = stop_on_signals()?;
     let mut steps = Steps::new();
-    let run = simulation.run(&stop, &mut |told| told.show(&mut steps))?;
+    let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps))?;
     drop(steps);
     if let Some(remark) = &run.remark {
         eprintln!("{remark}");
@@ -67,11 +67,11 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
 }
 
 /// Everything a simulation is made from, checked.
-struct Setting {
+struct SimulationSetup {
     label: String,
     spec: ModelSpec,
     context: BuildContext,
-    work: work::Work,
+    work: work::IoSource,
     /// What the user should know of it.
     warnings: Vec<String>,
     /// Without a size, any offset is on the drive.
@@ -86,7 +86,7 @@ struct Setting {
 
 /// A simulation that can begin.
 struct Ready {
-    setting: Setting,
+    setup: SimulationSetup,
     model: Box<dyn stasis_block::Model>,
 }
 
@@ -100,9 +100,9 @@ struct Run {
     wall: Duration,
 }
 
-impl Setting {
+impl SimulationSetup {
     /// Reads and checks what the simulation needs. Its model, which may be large, is made by
-    /// [`Setting::build`].
+    /// [`SimulationSetup::build`].
     fn new(arguments: &Arguments, point: &Point) -> Result<Self> {
         let duration = |word: &str, option: &str| {
             units::parse_duration(word).map_err(|error| anyhow!("{option}: {error}"))
@@ -150,31 +150,31 @@ impl Setting {
 
     fn build(self) -> Result<Ready> {
         let model = self.spec.build(&self.context)?;
-        Ok(Ready { setting: self, model })
+        Ok(Ready { setup: self, model })
     }
 }
 
 impl Ready {
     /// Runs it to its end, or until the user stops it; `tell` is told how far it is.
-    fn run(self, stop: &AtomicBool, tell: &mut dyn FnMut(&Told)) -> Result<Run> {
-        let Self { setting, model } = self;
+    fn run(self, stop: &AtomicBool, tell: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
+        let Self { setup, model } = self;
         let drive = Drive {
             name: "drive0".into(),
-            model: setting.label.clone(),
-            parameters: stasis_runner::parameters(&setting.spec),
+            model: setup.label.clone(),
+            parameters: stasis_runner::parameters(&setup.spec),
             interface: ENGINE.into(),
             medium: "none".into(),
         };
-        let folder = ResultsFolder::claim(&setting.results)?;
-        let mut writer = ResultsWriter::within(folder, vec![drive], setting.ios)?;
-        if let Some(jobs) = setting.work.jobs().filter(|jobs| jobs.len() > 1) {
+        let folder = ResultsFolder::claim(&setup.results)?;
+        let mut writer = ResultsWriter::within(folder, vec![drive], setup.ios)?;
+        if let Some(jobs) = setup.work.jobs().filter(|jobs| jobs.len() > 1) {
             writer.by_job(jobs.to_vec());
         }
         let provenance = Provenance::begin(false);
-        let source = setting.source.display().to_string();
+        let source = setup.source.display().to_string();
         let begun = Instant::now();
-        let mut simulation = Simulation::new(model, setting.work);
-        let until = setting.limit.unwrap_or(Nanos::MAX);
+        let mut simulation = Simulation::new(model, setup.work);
+        let until = setup.limit.unwrap_or(Nanos::MAX);
         let (ending, measured) =
             go(&mut simulation, until, &mut writer, stop, tell).with_context(|| source.clone())?;
         let wall = begun.elapsed();
@@ -204,14 +204,14 @@ impl Ready {
         let summary = finish(
             writer,
             &outcome,
-            &setting.label,
+            &setup.label,
             &source,
             wall,
             provenance,
             [
-                ("seed", setting.seed.into()),
-                ("capacity", setting.capacity.into()),
-                ("path_ns", setting.path.into()),
+                ("seed", setup.seed.into()),
+                ("capacity", setup.capacity.into()),
+                ("path_ns", setup.path.into()),
                 ("unfinished", lost.into()),
                 ("trace", statistics.unwrap_or_default()),
             ],
@@ -238,7 +238,7 @@ fn finish<const N: usize>(
 }
 
 /// How far a simulation is.
-struct Told {
+struct RunProgress {
     /// Virtual time (ns).
     now: Nanos,
     /// I/Os so far.
@@ -249,7 +249,7 @@ struct Told {
     fraction: Option<f64>,
 }
 
-impl Told {
+impl RunProgress {
     fn show(&self, steps: &mut Steps) {
         let what = format!(
             "{:.3} s of virtual time, {} I/Os, {} a second",
@@ -268,7 +268,7 @@ fn go<W: Workload>(
     until: Nanos,
     writer: &mut ResultsWriter,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(&Told),
+    tell: &mut dyn FnMut(&RunProgress),
 ) -> Result<(Ending, Option<Nanos>)> {
     let mut done: Vec<Finished> = Vec::with_capacity(2 * BATCH);
     let mut records: Vec<IoRecord> = Vec::with_capacity(2 * BATCH);
@@ -307,7 +307,7 @@ fn go<W: Workload>(
                 (one, other) => one.or(other),
             };
             let rate = total as f64 / begun.elapsed().as_secs_f64().max(1e-3);
-            tell(&Told { now, ios: total, rate, fraction });
+            tell(&RunProgress { now, ios: total, rate, fraction });
         }
     }
 }

@@ -19,7 +19,7 @@ use stasis_terminal::stop_on_signals;
 
 use crate::points::Point;
 use crate::Arguments;
-use crate::{Run, Setting, Told, PROGRESS};
+use crate::{Run, RunProgress, SimulationSetup, PROGRESS};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
@@ -42,8 +42,8 @@ const WHOLE: u64 = 1_000;
 pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<ExitCode> {
     let mut warnings = BTreeSet::new();
     for point in points {
-        let setting = Setting::new(arguments, point).with_context(|| name(point))?;
-        warnings.extend(setting.warnings);
+        let setup = SimulationSetup::new(arguments, point).with_context(|| name(point))?;
+        warnings.extend(setup.warnings);
     }
     for warning in warnings {
         eprintln!("{warning}");
@@ -187,9 +187,9 @@ fn run_one(
     tell: impl Fn(u64, Option<f64>),
 ) -> Result<Run> {
     let mut known = 0;
-    Setting::new(arguments, point)?.build()?.run(stop, &mut |told: &Told| {
-        tell(told.ios - known, told.fraction);
-        known = told.ios;
+    SimulationSetup::new(arguments, point)?.build()?.run(stop, &mut |progress: &RunProgress| {
+        tell(progress.ios - known, progress.fraction);
+        known = progress.ios;
     })
 }
 

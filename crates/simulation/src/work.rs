@@ -25,14 +25,14 @@ const PIECE: usize = 1 << 20;
 type Input = Box<dyn BufRead>;
 
 /// A source of I/Os.
-pub enum Work {
+pub enum IoSource {
     /// A job file's load.
     Load(Load),
     /// A trace.
     Replay(Box<Replay<Input>>),
 }
 
-impl Workload for Work {
+impl Workload for IoSource {
     fn next_at(&self) -> Option<Nanos> {
         match self {
             Self::Load(load) => load.next_at(),
@@ -62,7 +62,7 @@ impl Workload for Work {
     }
 }
 
-impl Work {
+impl IoSource {
     /// The jobs of a job file by name, each with its number of threads.
     pub fn jobs(&self) -> Option<&[(String, usize)]> {
         match self {
@@ -124,7 +124,7 @@ pub struct Place {
 /// A source of I/Os that is open.
 pub struct Opened {
     /// The source.
-    pub work: Work,
+    pub work: IoSource,
     /// The drive's size, which a job file can say too.
     pub capacity: Option<u64>,
     /// What the user should know of it.
@@ -138,7 +138,7 @@ pub fn open(arguments: &Arguments, point: &Point, place: Place) -> Result<Opened
     }
     let replay = replay(point.source, arguments, place)
         .with_context(|| format!("the trace {}", point.source.display()))?;
-    let work = Work::Replay(Box::new(replay));
+    let work = IoSource::Replay(Box::new(replay));
     Ok(Opened { work, capacity: place.capacity, warnings: Vec::new() })
 }
 
@@ -162,7 +162,7 @@ fn jobs(path: &Path, place: Place, seed: u64) -> Result<Opened> {
         }
     }
     let load = Load::new(&file, capacity, seed, place.path).with_context(shown)?;
-    Ok(Opened { work: Work::Load(load), capacity: Some(capacity), warnings })
+    Ok(Opened { work: IoSource::Load(load), capacity: Some(capacity), warnings })
 }
 
 /// The text of a trace that may be compressed by zstd; how much of it there is is only known

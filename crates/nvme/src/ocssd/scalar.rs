@@ -13,7 +13,7 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
 use super::has_chunks;
-use super::transfer::Told;
+use super::transfer::Reporting;
 
 pub const WRITE: Registered = Registered {
     opcode: 0x01,
@@ -66,7 +66,7 @@ impl Controller {
         self.checked_runs(command.nsid, &lbas, writes, &mut runs)
             .map_err(|(status, _)| status.at(location::CDW10))?;
         let operation = if writes { Operation::Write } else { Operation::Read };
-        self.transfer_runs(memory, queue, command, operation, &runs, Told::Plainly)
+        self.transfer_runs(memory, queue, command, operation, &runs, Reporting::Whole)
     }
 
     /// Dataset Management: each range to deallocate is a whole chunk to reset.
@@ -98,7 +98,7 @@ impl Controller {
                 None => return Err(StatusCode::LbaOutOfRange.into()),
             }
         }
-        self.reset_chunks(queue, command, &chunks, Told::Plainly);
+        self.reset_chunks(queue, command, &chunks, Reporting::Whole);
         Ok(Outcome::Pending)
     }
 }

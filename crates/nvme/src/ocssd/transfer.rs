@@ -11,13 +11,13 @@ use crate::Memory;
 
 use super::set::Run;
 
-/// How the runs' completions are told.
+/// How the completions of the runs are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Reporting {
     /// A bit for each element that failed.
     Elements,
     /// As those of any command.
-    Plainly,
+    Whole,
 }
 
 impl Controller {
@@ -29,7 +29,7 @@ impl Controller {
         command: &SubmissionEntry,
         operation: Operation,
         runs: &[Run],
-        told: Told,
+        reporting: Reporting,
     ) -> Result<Outcome, Failure> {
         let Some(namespace) = self.config.namespace(command.nsid) else {
             return Err(StatusCode::InvalidNamespace.into());
@@ -61,7 +61,7 @@ impl Controller {
                 cutter.cut(length, &mut places);
             }
             at += length;
-            let owner = owner(told, group, index, run);
+            let owner = owner(reporting, group, index, run);
             let request = self.request_for(command, operation, run, block as u64);
             let lba = self.lba_of(command.nsid, run);
             let slot = Slot {
@@ -110,10 +110,10 @@ impl Controller {
 }
 
 /// To whom the completion of run number `index` matters.
-pub fn owner(told: Told, group: usize, index: usize, run: &Run) -> Owner {
-    match told {
-        Told::Elements => Owner::Elements { group, mask: run.mask() },
-        Told::Plainly => Owner::Part { group, part: index as u32 },
+pub fn owner(reporting: Reporting, group: usize, index: usize, run: &Run) -> Owner {
+    match reporting {
+        Reporting::Elements => Owner::Elements { group, mask: run.mask() },
+        Reporting::Whole => Owner::Part { group, part: index as u32 },
     }
 }
 

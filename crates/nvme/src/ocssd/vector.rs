@@ -13,7 +13,7 @@ use crate::Memory;
 use super::has_chunks;
 use super::report::{descriptor, DESCRIPTOR};
 use super::set::{ChunkSet, Run};
-use super::transfer::{owner, Told};
+use super::transfer::{owner, Reporting};
 
 pub const VECTOR_RESET: Registered = Registered {
     opcode: 0x90,
@@ -69,7 +69,7 @@ impl Controller {
             return Ok(self.refuse_vector(memory, queue, command, status, elements));
         }
         let operation = if writes { Operation::Write } else { Operation::Read };
-        self.transfer_runs(memory, queue, command, operation, &runs, Told::Elements)
+        self.transfer_runs(memory, queue, command, operation, &runs, Reporting::Elements)
     }
 
     /// Vector Chunk Copy. What cannot be read is zeroes, as to a read.
@@ -103,7 +103,7 @@ impl Controller {
                 },
                 None => self.request_for(command, Operation::WriteZeroes, &into, block),
             };
-            let owner = owner(Told::Elements, group, index, &into);
+            let owner = owner(Reporting::Elements, group, index, &into);
             let lba = self.lba_of(command.nsid, &into);
             self.enter_chunks(command.nsid, &into);
             self.request(queue, Slot::new(owner, &request, command.nsid, lba), request);
@@ -141,14 +141,14 @@ impl Controller {
         if let Some((status, elements)) = wrong {
             return Ok(self.refuse_vector(memory, queue, command, status, elements));
         }
-        self.reset_chunks(queue, command, &chunks, Told::Elements);
+        self.reset_chunks(queue, command, &chunks, Reporting::Elements);
         if command.mptr != 0 {
             if let Some(set) = self.chunks(command.nsid) {
-                let told: Vec<u8> =
+                let descriptors: Vec<u8> =
                     chunks.iter().flat_map(|&chunk| descriptor(set, chunk)).collect();
-                debug_assert_eq!(told.len(), chunks.len() * DESCRIPTOR);
+                debug_assert_eq!(descriptors.len(), chunks.len() * DESCRIPTOR);
                 // The chunks are reset all the same.
-                let _ = memory.write(command.mptr, &told);
+                let _ = memory.write(command.mptr, &descriptors);
             }
         }
         Ok(Outcome::Pending)
@@ -160,7 +160,7 @@ impl Controller {
         queue: u16,
         command: &SubmissionEntry,
         chunks: &[usize],
-        told: Told,
+        reporting: Reporting,
     ) {
         let block = self.config.namespace(command.nsid).map_or(0, |of| of.block_size.into());
         let id = CommandId { sq: queue, cid: command.cid };
@@ -173,7 +173,7 @@ impl Controller {
             let request = self.request_for(command, Operation::Discard, &run, block);
             let request = Command { fua: false, ..request };
             // The run's elements are sectors, the command's are chunks.
-            let owner = owner(told, group, element, &Run { count: 1, ..run });
+            let owner = owner(reporting, group, element, &Run { count: 1, ..run });
             let lba = self.lba_of(command.nsid, &run);
             self.request(queue, Slot::new(owner, &request, command.nsid, lba), request);
         }

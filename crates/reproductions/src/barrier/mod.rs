@@ -19,7 +19,7 @@ use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
 use stasis_report::{Column, Table};
 
 use crate::bench::{image, Runs, Trial};
-use crate::experiments::{self, Settings, Told};
+use crate::experiments::{self, Evaluation, Settings};
 use crate::figure;
 use crate::publication::{Extra, Findings, Publication, Request};
 use published::PUBLISHED;
@@ -88,7 +88,7 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
 }
 
 /// What the runs say.
-fn findings(settings: &Settings, runs: &Runs) -> Result<Told> {
+fn findings(settings: &Settings, runs: &Runs) -> Result<Evaluation> {
     let sizes = Sizes::of(settings);
     let mut all = Vec::new();
     for (id, name, _) in CONFIGURATIONS {
@@ -105,7 +105,7 @@ fn findings(settings: &Settings, runs: &Runs) -> Result<Told> {
     };
     let parts = [throughput(&get), flushes(&get, &sizes), shares(&get), losses(&get)];
     let mut findings =
-        Told { title: "Barrier enabled QEMU", sections: Vec::new(), figures: Vec::new() };
+        Evaluation { title: "Barrier enabled QEMU", sections: Vec::new(), figures: Vec::new() };
     for (section, figures) in parts {
         findings.sections.push(if figures.is_empty() {
             section

@@ -18,7 +18,7 @@ use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
 use stasis_report::page::Block;
 
 use crate::bench::{Runs, Trial};
-use crate::experiments::{self, Settings, Told};
+use crate::experiments::{self, Evaluation, Settings};
 use crate::figure;
 use crate::publication::{Extra, Findings, Publication, Request};
 use crate::simulated::{Point, Simulator};
@@ -57,8 +57,8 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
 }
 
 /// What the runs and the simulations say.
-fn findings(settings: &Settings, runs: &Runs, simulator: &Simulator) -> Result<Told> {
-    let mut findings = Told {
+fn findings(settings: &Settings, runs: &Runs, simulator: &Simulator) -> Result<Evaluation> {
+    let mut findings = Evaluation {
         title: "The CASE of FEMU: cheap, accurate, scalable and extensible flash emulator",
         sections: Vec::new(),
         figures: Vec::new(),

@@ -18,7 +18,7 @@ use stasis_media::MediumSpec;
 use stasis_report::page::Block;
 
 use crate::bench::{image, Runs, Trial};
-use crate::experiments::{self, Settings, Told};
+use crate::experiments::{self, Evaluation, Settings};
 use crate::publication::{Findings, Publication, Request};
 use crate::{figure, fio};
 
@@ -64,10 +64,10 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
 }
 
 /// What the runs say. The quick form has no rows for what it leaves out.
-fn findings(settings: &Settings, runs: &Runs) -> Result<Told> {
+fn findings(settings: &Settings, runs: &Runs) -> Result<Evaluation> {
     let parts =
         [fastest::findings, ssd::findings, dcpmm::findings, program::findings, overhead::findings];
-    let mut findings = Told {
+    let mut findings = Evaluation {
         title: "Freezing time: emulating new and faster devices with virtual machines",
         sections: Vec::new(),
         figures: Vec::new(),

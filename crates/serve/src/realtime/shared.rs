@@ -28,13 +28,13 @@ impl Shared {
 }
 
 /// [`Shared`] as a layer.
-pub struct Below {
+pub struct SharedLayer {
     shared: Shared,
     name: String,
     statistics: Statistics,
 }
 
-impl Below {
+impl SharedLayer {
     /// The layer that `shared` is.
     pub fn new(shared: &Shared) -> Self {
         let name = shared.lock().name.clone();
@@ -42,7 +42,7 @@ impl Below {
     }
 }
 
-impl Layer for Below {
+impl Layer for SharedLayer {
     fn index(&self) -> u16 {
         self.shared.lock().index()
     }

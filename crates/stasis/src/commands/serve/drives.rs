@@ -9,9 +9,9 @@ use stasis_drive::Layer;
 use stasis_experiment::DriveSpec;
 use stasis_media::{Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions};
 use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
-use stasis_ordered_disk::{Disk, OrderedMedium};
+use stasis_ordered_disk::{OrderedDisk, OrderedMedium};
 use stasis_runner::failure;
-use stasis_serve::{Below, NewDrive, RealTime, Shared, Store};
+use stasis_serve::{NewDrive, RealTime, Shared, SharedLayer, Store};
 use stasis_virtio::{Config, NotifyPolicy};
 
 /// Most queues that a client can ask for, unless the drive says otherwise.
@@ -166,7 +166,7 @@ impl Opening {
         let drive = Shared::new(RealTime::new(index, name, model, medium, false));
         let mut store = Store::new(drive.clone());
         if let Some((opening, settings)) = image {
-            let below: Box<dyn Layer> = Box::new(Below::new(&drive));
+            let below: Box<dyn Layer> = Box::new(SharedLayer::new(&drive));
             store.top = Some(Box::new(opening.kill_safe().open(below, settings)?));
         }
         Ok(store)
@@ -176,12 +176,12 @@ impl Opening {
 /// A disk in a host's file whose flushes may be orders.
 fn open_ordered(path: &Path, size: Option<u64>, settings: &ImageSettings) -> Result<OrderedMedium> {
     if let (Some(size), false) = (size, path.exists()) {
-        Disk::create(path, size)?;
+        OrderedDisk::create(path, size)?;
     }
     let ImageSettings { durability, max_lag, max_lag_bytes } = *settings;
     let usual = stasis_ordered_disk::Options::default();
     let options = stasis_ordered_disk::Options { durability, max_lag, max_lag_bytes, ..usual };
-    let (disk, recovered) = Disk::open(path, options)?;
+    let (disk, recovered) = OrderedDisk::open(path, options)?;
     if recovered.replayed > 0 || recovered.cut > 0 {
         let stasis_ordered_disk::Recovered { replayed, cut } = recovered;
         let told = format!("recovered: {replayed} bytes of the log carried, {cut} cut off");
