@@ -34,7 +34,7 @@ pub mod spec;
 pub use distribution::Interpolation;
 pub use empirical::Empirical;
 pub use kinds::card::{Card, CardSpec};
-pub use kinds::disk::{Disk, DiskSpec, Queue};
+pub use kinds::disk::{DiskSpec, HardDisk, Queue};
 pub use kinds::rated::{Rated, RatedLatency, RatedSpec, Rating};
 pub use kinds::{
     FixedSpec, Kind, NullSpec, Parameters, ProfileSpec, Registered, SpansSpec, UniformSpec, KINDS,

@@ -16,14 +16,14 @@ use stasis_qcow2::{Opening, Settings};
 use stasis_virtio::NotifyPolicy;
 use stasis_workload::JobFile;
 
-use crate::plan::{drive_seed, Place, Plan, PlannedDrive};
+use crate::plan::{drive_seed, PlannedDrive, RunPlan, SharedRegion};
 
 /// Workloads draw other numbers than drives.
 const WORKLOADS: u64 = 0x6c6f_6164;
 
 /// The drives of a plan.
 pub struct Drives<'a> {
-    plan: &'a Plan,
+    plan: &'a RunPlan,
     stream: Option<&'a TraceStream>,
     shared: Vec<Shared>,
     /// By the number of the machines' drive: an image whose files lie on a
@@ -34,7 +34,7 @@ pub struct Drives<'a> {
 impl<'a> Drives<'a> {
     /// Opens the shared drives, with the images on them and their host
     /// workloads.
-    pub fn open(plan: &'a Plan, stream: Option<&'a TraceStream>) -> Result<Self> {
+    pub fn open(plan: &'a RunPlan, stream: Option<&'a TraceStream>) -> Result<Self> {
         let mut drives = Self { plan, stream, shared: Vec::new(), images: BTreeMap::new() };
         for (number, drive) in plan.shared.iter().enumerate() {
             let of = || format!("drive {}", drive.name);
@@ -64,7 +64,7 @@ impl<'a> Drives<'a> {
         self.shared
     }
 
-    fn on(&self, place: &Place) -> Result<&Shared> {
+    fn on(&self, place: &SharedRegion) -> Result<&Shared> {
         self.shared.get(place.drive).context("there is no such shared drive")
     }
 

@@ -59,9 +59,9 @@ impl<F: FnMut(Event<'_>) -> io::Result<()>> Observer for F {
 }
 
 /// The observer of a run, for those parts of it that tell events in turn.
-pub struct Tell<'a>(RefCell<&'a mut dyn Observer>);
+pub struct SharedObserver<'a>(RefCell<&'a mut dyn Observer>);
 
-impl<'a> Tell<'a> {
+impl<'a> SharedObserver<'a> {
     /// Tells `observer`.
     pub fn new(observer: &'a mut dyn Observer) -> Self {
         Self(RefCell::new(observer))

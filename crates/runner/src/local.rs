@@ -15,7 +15,7 @@ use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop};
 use stasis_run_events::{EventSink, Outcome};
 
 use crate::drives::Drives;
-use crate::plan::{input, Plan};
+use crate::plan::{input, RunPlan};
 use crate::trace::Drained;
 
 /// How long a completion waits for the guest to become idle, with rewind: the
@@ -123,7 +123,7 @@ fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
 
 /// Runs `plan` to its end.
 pub fn run(
-    plan: Plan,
+    plan: RunPlan,
     inputs: &mut dyn Inputs,
     events: &mut dyn EventSink,
     stop: Stop,

@@ -13,7 +13,7 @@ use stasis_qcow2::ImageError;
 use crate::plan::PlannedDrive;
 
 /// A medium that is open, so that nobody else opens it.
-pub struct Held {
+pub struct OpenMedium {
     /// Where the bytes are: of an image, its files side by side.
     pub medium: Box<dyn Medium>,
     /// What the guest sees (bytes).
@@ -24,7 +24,7 @@ pub struct Held {
     pub warnings: Vec<String>,
 }
 
-impl Held {
+impl OpenMedium {
     /// Opens `medium`, to be `written` or only read.
     pub fn open(medium: &MediumSpec, written: bool, base: &Path) -> Result<Self> {
         let options =
@@ -44,7 +44,7 @@ impl Held {
     }
 
     /// Opens the image of a virtual disk, if it is one.
-    pub fn image(disk: &DiskSpec, base: &Path, owners: &mut Owners) -> Result<Option<Self>> {
+    pub fn image(disk: &DiskSpec, base: &Path, owners: &mut MediumOwners) -> Result<Option<Self>> {
         let Some(medium) = disk.medium() else { return Ok(None) };
         let name = disk.name.as_deref().unwrap_or_default();
         owners.add(&medium, format!("disk {name}"))?;
@@ -80,12 +80,12 @@ pub fn check_order(settings: &ImageSettings, drive: &PlannedDrive, capacity: u64
 }
 
 /// Whose the files and devices are that are written.
-pub struct Owners<'a> {
+pub struct MediumOwners<'a> {
     base: &'a Path,
     owned: Vec<(PathBuf, String)>,
 }
 
-impl<'a> Owners<'a> {
+impl<'a> MediumOwners<'a> {
     /// Nobody's yet; `base` is where relative paths start.
     pub fn new(base: &'a Path) -> Self {
         Self { base, owned: Vec::new() }

@@ -30,7 +30,7 @@ pub fn drive_seed(seed: u64, index: u16) -> u64 {
 
 /// A run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Plan {
+pub struct RunPlan {
     /// The machines, at least one.
     pub machines: Vec<PlannedMachine>,
     /// The processors' speed.
@@ -53,7 +53,7 @@ pub struct Plan {
     pub workloads: Vec<PlannedWorkload>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Every drive that has a medium of its own.
     pub fn media(&self) -> impl Iterator<Item = &PlannedDrive> {
         let own = self.machines.iter().flat_map(|machine| &machine.drives);
@@ -82,7 +82,7 @@ pub struct PlannedMachine {
 
 /// A place on a shared drive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Place {
+pub struct SharedRegion {
     /// Which shared drive.
     pub drive: usize,
     /// Its first byte there.
@@ -101,7 +101,7 @@ pub struct PlannedWorkload {
     /// Its jobs, as a fio job file's text.
     pub job: String,
     /// Where it does them, and as whom.
-    pub place: Place,
+    pub place: SharedRegion,
     /// The share that all its threads have together.
     pub group_weight: Option<u32>,
 }
@@ -148,7 +148,7 @@ pub struct PlannedDrive {
     pub scheduler: Option<SchedulerSpec>,
     /// Where on a shared drive it lies; then that one's model counts, and its
     /// medium unless this is an image.
-    pub on: Option<Place>,
+    pub on: Option<SharedRegion>,
 }
 
 impl PlannedDrive {

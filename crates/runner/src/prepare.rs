@@ -17,9 +17,9 @@ use stasis_models::ModelSpec;
 
 use crate::attended::Attended;
 use crate::engine::RunError;
-use crate::event::Tell;
-use crate::media::{absolute, check_order, Held, Owners};
-use crate::plan::{device_names, Plan, PlannedDrive, PlannedMachine};
+use crate::event::SharedObserver;
+use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
+use crate::plan::{device_names, PlannedDrive, PlannedMachine, RunPlan};
 use crate::relay::Relay;
 use crate::sharing::Sharing;
 use crate::trace::{self, TraceOptions, WorkingCopy};
@@ -32,7 +32,7 @@ use crate::{input, software_host};
 const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
 
 /// Everything a run is made from.
-pub struct Setting<'a> {
+pub struct RunSetup<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
     /// Where its relative paths start.
@@ -48,13 +48,13 @@ pub struct Setting<'a> {
     /// Whether and where the drives are traced.
     pub trace: Option<&'a TraceOptions>,
     /// Who hears of what is odd about them.
-    pub tell: &'a Tell<'a>,
+    pub tell: &'a SharedObserver<'a>,
 }
 
 /// A machine ready to run.
 pub struct Prepared<'a> {
-    setting: Setting<'a>,
-    plan: Plan,
+    setup: RunSetup<'a>,
+    plan: RunPlan,
     shown: Vec<stasis_report::Drive>,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn Medium>>,
@@ -65,7 +65,7 @@ pub struct Prepared<'a> {
     wall_limit: Option<Duration>,
 }
 
-impl<'a> Setting<'a> {
+impl<'a> RunSetup<'a> {
     /// Opens and checks everything that can be wrong before a machine is made.
     pub fn prepare(self) -> Result<Prepared<'a>> {
         let experiment = self.experiment;
@@ -80,7 +80,7 @@ impl<'a> Setting<'a> {
             bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
         }
         let (mut media, mut copies, mut traced) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut top, mut owners) = (Vec::new(), Owners::new(self.base));
+        let (mut top, mut owners) = (Vec::new(), MediumOwners::new(self.base));
         for (index, spec) in experiment.drives.iter().enumerate() {
             let vcpus = experiment.machine.vcpus;
             let (drive, held) = self.drive(index, spec, vcpus, &mut owners)?;
@@ -114,7 +114,7 @@ impl<'a> Setting<'a> {
             for disk in &machine.disks {
                 let serial = format!("STASIS{}", shown.len());
                 let name = disk.name.as_deref().unwrap_or_default();
-                let image = Held::image(disk, self.base, &mut owners);
+                let image = OpenMedium::image(disk, self.base, &mut owners);
                 let of = || format!("disk {name}");
                 let image = image.with_context(of)?;
                 let drive = sharing.disk(machine, disk, serial, image.as_ref()).with_context(of)?;
@@ -128,7 +128,7 @@ impl<'a> Setting<'a> {
             machines.push(self.machine(machine, drives));
         }
         sharing.check_overlaps(&machines, &workloads)?;
-        let plan = Plan {
+        let plan = RunPlan {
             machines,
             cpu_speed: self.cpu_speed(),
             repeatable: self.engine == Engine::Exact,
@@ -140,7 +140,7 @@ impl<'a> Setting<'a> {
             workloads,
         };
         let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
-        Ok(Prepared { setting: self, plan, shown, media, copies, traced, wall_limit })
+        Ok(Prepared { setup: self, plan, shown, media, copies, traced, wall_limit })
     }
 
     /// The same drive, on a copy of its medium where it is traced.
@@ -219,8 +219,8 @@ impl<'a> Setting<'a> {
         index: usize,
         spec: &DriveSpec,
         vcpus: u32,
-        owners: &mut Owners,
-    ) -> Result<(PlannedDrive, Held)> {
+        owners: &mut MediumOwners,
+    ) -> Result<(PlannedDrive, OpenMedium)> {
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
         let of = || format!("drive {name}");
         owners.add(&spec.medium, of()).with_context(of)?;
@@ -233,12 +233,12 @@ impl<'a> Setting<'a> {
         spec: &DriveSpec,
         name: &str,
         vcpus: u32,
-    ) -> Result<(PlannedDrive, Held)> {
+    ) -> Result<(PlannedDrive, OpenMedium)> {
         let mut model = spec.model.clone();
         model.resolve(self.base)?;
         let place = spec.medium.or_size(model.capacity(), self.base);
-        let held = Held::open(&place, self.trace.is_none(), self.base)?;
-        let Held { medium, capacity, links, warnings } = &held;
+        let held = OpenMedium::open(&place, self.trace.is_none(), self.base)?;
+        let OpenMedium { medium, capacity, links, warnings } = &held;
         let capacity = *capacity;
         for warning in warnings {
             self.tell.warning(warning)?;
@@ -301,7 +301,7 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path) -> Result<()> {
                 _ => false,
             };
             if !made_later {
-                let held = Held::open(&medium, false, base)?;
+                let held = OpenMedium::open(&medium, false, base)?;
                 model.check(held.capacity)?;
             }
             anyhow::Ok(())
@@ -353,19 +353,19 @@ impl Prepared<'_> {
 
     /// What has to be known of the run beside what its drives are asked.
     pub fn trace_header(&self) -> TraceHeader {
-        let experiment = self.setting.experiment;
+        let experiment = self.setup.experiment;
         trace::header(&experiment.command, experiment.seed, self.traced.clone(), self.plan.fault)
     }
 
     /// Runs it to its end.
     pub fn run(self, relay: &mut Relay<'_>, stop: &Arc<AtomicBool>) -> Result<(), RunError> {
-        let Self { setting, plan, media, wall_limit, copies, .. } = self;
-        let outcome = match setting.engine {
+        let Self { setup, plan, media, wall_limit, copies, .. } = self;
+        let outcome = match setup.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
-                on_kvm(&setting, plan, wall_limit, relay, stop)
+                on_kvm(&setup, plan, wall_limit, relay, stop)
             }
-            _ => software_host::run(&setting, plan, wall_limit, relay, stop),
+            _ => software_host::run(&setup, plan, wall_limit, relay, stop),
         };
         drop(copies);
         outcome
@@ -375,8 +375,8 @@ impl Prepared<'_> {
 /// Runs it in this process.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn on_kvm(
-    setting: &Setting<'_>,
-    plan: Plan,
+    setup: &RunSetup<'_>,
+    plan: RunPlan,
     wall_limit: Option<Duration>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
@@ -385,9 +385,9 @@ fn on_kvm(
     use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
-    let commands = local::Commands { jobs, files: setting.input.to_vec() };
-    let keyboard = setting.terminal.map(|terminal| terminal.local());
-    let mut files = local::Files::new(setting.guest, commands, keyboard);
+    let commands = local::Commands { jobs, files: setup.input.to_vec() };
+    let keyboard = setup.terminal.map(|terminal| terminal.local());
+    let mut files = local::Files::new(setup.guest, commands, keyboard);
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), look: None, wall_limit };
     let outcome = local::run(plan, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;
@@ -397,8 +397,8 @@ fn on_kvm(
 /// `choose` does not choose KVM here.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 fn on_kvm(
-    _: &Setting<'_>,
-    _: Plan,
+    _: &RunSetup<'_>,
+    _: RunPlan,
     _: Option<Duration>,
     _: &mut Relay<'_>,
     _: &Arc<AtomicBool>,

@@ -13,7 +13,7 @@ use stasis_report::{ResultsFolder, ResultsWriter};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::engine::RunError;
-use crate::event::{Event, Tell};
+use crate::event::{Event, SharedObserver};
 use crate::run::OUTPUT_FILE;
 
 /// How many bytes of the kernel's console are kept for a failure's message.
@@ -22,7 +22,7 @@ const LAST_WORDS: usize = 4096;
 /// The outer end of a run's events.
 pub struct Relay<'a> {
     writer: ResultsWriter,
-    tell: &'a Tell<'a>,
+    tell: &'a SharedObserver<'a>,
     /// Where the command's output goes instead of the observer.
     output: Option<File>,
     console: Vec<u8>,
@@ -70,7 +70,7 @@ impl<'a> Relay<'a> {
     /// a file there. `machines`: the names of several, none for one.
     pub fn new(
         mut writer: ResultsWriter,
-        tell: &'a Tell<'a>,
+        tell: &'a SharedObserver<'a>,
         keeps_output: bool,
         machines: Vec<String>,
     ) -> Result<Self> {
@@ -101,7 +101,7 @@ impl<'a> Relay<'a> {
     }
 
     /// The observer of the run.
-    pub fn tell(&self) -> &'a Tell<'a> {
+    pub fn tell(&self) -> &'a SharedObserver<'a> {
         self.tell
     }
 
@@ -189,7 +189,7 @@ fn unpack(
     archive: File,
     machine: Option<&str>,
     folder: &mut ResultsFolder,
-    tell: &Tell<'_>,
+    tell: &SharedObserver<'_>,
 ) -> io::Result<()> {
     let below = Path::new(machine.unwrap_or_default());
     if let Some(machine) = machine {

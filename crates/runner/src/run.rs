@@ -18,8 +18,8 @@ use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
 use crate::engine::{self, RunError};
-use crate::event::{Observer, Tell};
-use crate::prepare::{look_at_drives, Setting};
+use crate::event::{Observer, SharedObserver};
+use crate::prepare::{look_at_drives, RunSetup};
 use crate::provenance::Provenance;
 use crate::relay::Relay;
 use crate::trace::{TraceOptions, TRACE_FILE};
@@ -106,7 +106,7 @@ impl<'a> Runner<'a> {
     /// If it cannot begin or go on. How the command ended is no error: see [`Results`].
     pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
         let begun = Instant::now();
-        let (experiment, tell) = (self.experiment, Tell::new(observer));
+        let (experiment, tell) = (self.experiment, SharedObserver::new(observer));
         let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
         let input = input::pack(&experiment.guest, self.base)?;
         look_at_drives(experiment, self.base)?;
@@ -114,7 +114,7 @@ impl<'a> Runner<'a> {
         let guest = self.guest(&tell)?;
         let provenance = Provenance::begin(engine != Engine::Kvm);
         let claimed = self.claim(&folder)?;
-        let setting = Setting {
+        let setup = RunSetup {
             experiment,
             base: self.base,
             guest: &guest,
@@ -124,7 +124,7 @@ impl<'a> Runner<'a> {
             trace: self.trace,
             tell: &tell,
         };
-        let prepared = setting.prepare()?;
+        let prepared = setup.prepare()?;
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
         writer.of_guest(quantum.unwrap_or_default());
@@ -161,7 +161,7 @@ impl<'a> Runner<'a> {
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
     }
 
-    fn guest(&self, tell: &Tell<'_>) -> Result<Guest> {
+    fn guest(&self, tell: &SharedObserver<'_>) -> Result<Guest> {
         let mut told = Ok(());
         let recipe = guest::recipe(&self.experiment.guest);
         let guest = guest::ensure(&recipe, &mut |what, fraction| {

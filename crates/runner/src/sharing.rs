@@ -12,8 +12,8 @@ use stasis_media::MediumSpec;
 use stasis_scheduler::{Kind, NoneSpec, SchedulerSpec};
 use stasis_workload::{Direction, JobFile, Load};
 
-use crate::media::{absolute, check_order, Held};
-use crate::plan::{Place, PlannedDrive, PlannedMachine, PlannedWorkload};
+use crate::media::{absolute, check_order, OpenMedium};
+use crate::plan::{PlannedDrive, PlannedMachine, PlannedWorkload, SharedRegion};
 
 /// Where a virtual disk may begin and end: whole blocks of any drive.
 const BLOCK: u64 = 4096;
@@ -60,7 +60,7 @@ impl<'a> Sharing<'a> {
             if let Some(number) = drive.shared {
                 // The files of an image are the shared drive's.
                 planned.links.clear();
-                planned.on = Some(Place {
+                planned.on = Some(SharedRegion {
                     drive: number,
                     offset: 0,
                     length: drive.capacity,
@@ -78,7 +78,7 @@ impl<'a> Sharing<'a> {
         machine: &MachineSpec,
         spec: &DiskSpec,
         serial: String,
-        image: Option<&Held>,
+        image: Option<&OpenMedium>,
     ) -> Result<PlannedDrive> {
         let drive = self.drive(self.experiment.drive_named(&spec.on).map_err(|e| anyhow!(e))?)?;
         let tenant = TenantSpec { weight: spec.weight, ioprio: spec.ioprio.clone() };
@@ -166,7 +166,7 @@ impl<'a> Sharing<'a> {
         workloads: &[PlannedWorkload],
     ) -> Result<()> {
         let drives = machines.iter().flat_map(|machine| &machine.drives);
-        let disks: Vec<(&PlannedDrive, &Place)> =
+        let disks: Vec<(&PlannedDrive, &SharedRegion)> =
             drives.filter_map(|drive| Some((drive, drive.on.as_ref()?))).collect();
         for (index, (disk, place)) in disks.iter().enumerate() {
             let met = disks[..index].iter().find(|(_, beside)| place.meets(beside));
@@ -216,7 +216,7 @@ impl<'a> Sharing<'a> {
 }
 
 impl Drive {
-    fn place(&self, offset: u64, size: Option<u64>, tenant: TenantSpec) -> Result<Place> {
+    fn place(&self, offset: u64, size: Option<u64>, tenant: TenantSpec) -> Result<SharedRegion> {
         let name = &self.planned.name;
         let Some(left) = self.capacity.checked_sub(offset).filter(|left| *left > 0) else {
             bail!(
@@ -238,11 +238,16 @@ impl Drive {
             bail!("offset and size must be multiples of {BLOCK} bytes, and size not 0");
         }
         let drive = self.shared.context("the drive is not shared")?;
-        Ok(Place { drive, offset, length, tenant })
+        Ok(SharedRegion { drive, offset, length, tenant })
     }
 
     /// Where an image's files lie, as far as they can grow.
-    fn place_of_image(&self, spec: &DiskSpec, image: &Held, tenant: TenantSpec) -> Result<Place> {
+    fn place_of_image(
+        &self,
+        spec: &DiskSpec,
+        image: &OpenMedium,
+        tenant: TenantSpec,
+    ) -> Result<SharedRegion> {
         let PlannedDrive { name, medium, block_size, .. } = &self.planned;
         if let MediumSpec::Qcow2 { .. } = medium {
             bail!("the drive {name} is an image itself: images lie on one of ram, file or device");
@@ -266,7 +271,7 @@ impl Drive {
     }
 }
 
-impl Place {
+impl SharedRegion {
     fn describe(&self) -> String {
         format!("{} from {} on", format_size(self.length), format_size(self.offset))
     }

@@ -14,8 +14,8 @@ use stasis_run_events::Ending;
 use stasis_softkvm::{Control, Form, Host, Input, Job, PassedDrive};
 
 use crate::engine::RunError;
-use crate::plan::{input, Plan};
-use crate::prepare::Setting;
+use crate::plan::{input, RunPlan};
+use crate::prepare::RunSetup;
 use crate::program;
 use crate::relay::Relay;
 
@@ -38,7 +38,7 @@ pub fn cache() -> Option<PathBuf> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InnerJob {
     /// The machine.
-    pub plan: Plan,
+    pub plan: RunPlan,
     /// Which passed drive holds each of the run's media.
     pub passed: Vec<Option<usize>>,
 }
@@ -53,7 +53,7 @@ struct Passed {
 }
 
 impl Passed {
-    fn of(plan: &Plan) -> Result<Self> {
+    fn of(plan: &RunPlan) -> Result<Self> {
         let mut passed = Self { drives: Vec::new(), places: Vec::new(), ram: 0 };
         for drive in plan.media() {
             let first = passed.drives.len();
@@ -86,9 +86,9 @@ impl Passed {
 }
 
 /// What the guest is made of, and the memory (bytes) that `machines` of them need for that;
-/// `archive` is a file for what the setting puts in.
-fn inputs(setting: &Setting, machines: u64, archive: &Path) -> Result<(Vec<Input>, u64)> {
-    let guest = setting.guest;
+/// `archive` is a file for what the setup puts in.
+fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>, u64)> {
+    let guest = setup.guest;
     let early =
         |name: &str, path: &Path| Input { name: name.into(), path: path.into(), late: false };
     let mut inputs = vec![
@@ -102,9 +102,9 @@ fn inputs(setting: &Setting, machines: u64, archive: &Path) -> Result<(Vec<Input
         // Each machine has its own root file system.
         memory += length * if file.name == input::ROOT { machines } else { 1 };
     }
-    if !setting.input.is_empty() {
-        std::fs::write(archive, setting.input).context("cannot write a temporary file")?;
-        memory += (1 + machines) * setting.input.len() as u64;
+    if !setup.input.is_empty() {
+        std::fs::write(archive, setup.input).context("cannot write a temporary file")?;
+        memory += (1 + machines) * setup.input.len() as u64;
         inputs.push(Input { name: input::FILES.into(), path: archive.to_owned(), late: true });
     }
     Ok((inputs, memory))
@@ -112,20 +112,20 @@ fn inputs(setting: &Setting, machines: u64, archive: &Path) -> Result<(Vec<Input
 
 /// Runs `plan` in a software host.
 pub fn run(
-    setting: &Setting,
-    mut plan: Plan,
+    setup: &RunSetup,
+    mut plan: RunPlan,
     wall_limit: Option<Duration>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
     let passed = Passed::of(&plan)?;
     let archive = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
-    let (inputs, of_inputs) = inputs(setting, plan.machines.len() as u64, archive.path())?;
+    let (inputs, of_inputs) = inputs(setup, plan.machines.len() as u64, archive.path())?;
     let of_guests: u64 = plan.machines.iter().map(|machine| machine.spec.memory).sum();
     let memory = of_guests + OVERHEAD + passed.ram + of_inputs;
     let cache = cache().context(NO_CACHE)?;
     let host = Host {
-        form: match setting.engine {
+        form: match setup.engine {
             Engine::Exact => Form::Exact,
             _ => Form::Fast,
         },
@@ -152,7 +152,7 @@ pub fn run(
             .context("cannot write the job")?,
         later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
     };
-    let keyboard = setting.terminal.map(|terminal| Arc::clone(&terminal.keyboard));
+    let keyboard = setup.terminal.map(|terminal| Arc::clone(&terminal.keyboard));
     let control = Control { stop: Arc::clone(stop), wall_limit, keyboard };
     let tell = relay.tell();
     let mut progress = |what: &str, fraction: Option<f64>| {

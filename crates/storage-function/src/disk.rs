@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A disk that a function offers. Dropping it takes the file away.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub(crate) struct ExportedDisk {
     process: Option<Process>,
     path: PathBuf,
 }
 
-impl Disk {
+impl ExportedDisk {
     /// Shows the export `name` at `address` as a file in `folder`.
     pub(crate) fn new(folder: &Path, name: &str, address: &(String, u16)) -> Result<Self, Error> {
         let path = folder.join(name);
@@ -56,7 +56,7 @@ impl Disk {
             let ended = disk.process.as_mut().and_then(Process::ended).is_some();
             if ended || start.elapsed() > PATIENCE {
                 let detail = disk.process.as_mut().map(Process::detail).unwrap_or_default();
-                return Err(Error::Plan(format!(
+                return Err(Error::Invalid(format!(
                     "{DAEMON} does not show the disk {}{detail}",
                     disk.path.display()
                 )));
@@ -71,7 +71,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for ExportedDisk {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
             // It flushes, and takes its mount away.

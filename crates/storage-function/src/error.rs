@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// What was asked for does not go together.
     #[error("{0}")]
-    Plan(String),
+    Invalid(String),
     /// A file could not be used.
     #[error("cannot {what} {path}: {source}")]
     File {

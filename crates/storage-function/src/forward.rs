@@ -36,7 +36,7 @@ impl Forward {
     /// The port is taken, or may not be had.
     pub fn start(port: u16, to: SocketAddr) -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
-            Error::Plan(format!(
+            Error::Invalid(format!(
                 "cannot listen on port {port} of 127.0.0.1: {error}; --port puts it elsewhere"
             ))
         })?;

@@ -28,7 +28,7 @@ pub enum Polling {
 
 /// A function as it is to run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct Instance {
     /// What this one is called.
     pub name: String,
     /// What it is made of.
@@ -51,21 +51,21 @@ pub struct Plan {
     pub folder: PathBuf,
 }
 
-impl Plan {
+impl Instance {
     /// Checks that what a user gave goes together.
     ///
     /// # Errors
     /// It does not, and what would.
     pub fn check(&self) -> Result<(), Error> {
         if !crate::definition::is_name(&self.name) {
-            return Err(Error::Plan(format!(
+            return Err(Error::Invalid(format!(
                 "`{}` cannot be a function's name: letters, digits, `-`, `_` and `.`",
                 self.name
             )));
         }
         let (given, needed) = (self.sockets.len(), self.definition.drives.len());
         if given != needed {
-            return Err(Error::Plan(format!(
+            return Err(Error::Invalid(format!(
                 "{} has {needed} drives ({}), but {given} are given: one --drive or --socket for each, in this order",
                 self.name,
                 self.definition.drives.join(", ")
@@ -141,9 +141,9 @@ pub fn huge_pages_free(meminfo: &str, memory: u64) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn plan(name: &str) -> Plan {
+    pub(crate) fn sample(name: &str) -> Instance {
         let found = crate::shipped::find(name).unwrap();
-        Plan {
+        Instance {
             name: found.name,
             sockets: found.definition.drives.iter().map(|d| format!("/s/{d},1").into()).collect(),
             definition: found.definition,
@@ -172,10 +172,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_machine_has_the_definitions_parts() {
-        let mut plan = plan("nfs");
-        plan.check().unwrap();
-        plan.definition.vcpus = 2;
-        let config = plan.config(guest());
+        let mut instance = sample("nfs");
+        instance.check().unwrap();
+        instance.definition.vcpus = 2;
+        let config = instance.config(guest());
         assert!(config.shared_memory && !config.huge_pages);
         assert_eq!((config.vcpus, config.spare_vcpus, config.memory), (2, 1, 512 << 20));
         assert_eq!(config.kernel_arguments, "idle=poll STASIS_MODULE_virtio_blk=poll_queues=1");
@@ -187,20 +187,20 @@ pub(crate) mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
-        plan.polling = Polling::Never;
-        let config = plan.config(guest());
+        instance.polling = Polling::Never;
+        let config = instance.config(guest());
         assert_eq!((config.kernel_arguments.as_str(), config.spare_vcpus), ("", 0));
         assert!(config.arguments[3].to_str().unwrap().ends_with("num-queues=2"));
     }
 
     #[test]
     fn each_drive_needs_a_socket() {
-        let mut plan = plan("nfs");
-        plan.sockets.clear();
-        let error = plan.check().unwrap_err().to_string();
+        let mut instance = sample("nfs");
+        instance.sockets.clear();
+        let error = instance.check().unwrap_err().to_string();
         assert!(error.contains("1 drives (data), but 0 are given"), "{error}");
-        plan.name = "a/b".into();
-        assert!(plan.check().unwrap_err().to_string().contains("a/b"));
+        instance.name = "a/b".into();
+        assert!(instance.check().unwrap_err().to_string().contains("a/b"));
     }
 
     #[test]

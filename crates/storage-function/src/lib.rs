@@ -1,7 +1,7 @@
 //! Storage functions in virtual machines of their own: a file server or a
 //! compression that runs on the storage controller, apart from it.
 //!
-//! A [`Definition`] says what a function is made of, [`Plan`] which machine it
+//! A [`Definition`] says what a function is made of, [`Instance`] which machine it
 //! becomes under stock QEMU, and [`supervisor`] starts it, watches it and starts
 //! it again. Its drives are vhost-user sockets of `stasis serve`: they go on
 //! where it does not.
@@ -12,9 +12,9 @@
 
 pub mod backoff;
 pub mod definition;
+pub mod instance;
 pub mod network;
 pub mod pin;
-pub mod plan;
 pub mod scripts;
 pub mod shipped;
 pub mod status;
@@ -26,4 +26,4 @@ mod forward;
 
 pub use definition::Definition;
 pub use error::Error;
-pub use plan::{Plan, Polling};
+pub use instance::{Instance, Polling};

@@ -40,7 +40,7 @@ impl Network {
     /// It is none.
     pub fn parse(word: &str) -> Result<Self, Error> {
         let wrong = || {
-            Error::Plan(format!(
+            Error::Invalid(format!(
                 "`{word}` is no network: `user`, or `tap`, or `tap:INTERFACE:ADDRESS` such as tap:stasis0:10.77.0.2, \
                  the guest's address; the host takes the one before it"
             ))
@@ -148,7 +148,7 @@ impl Network {
                 .map_err(Error::file("run (Debian's package iproute2 has it)", "ip"))?;
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr);
-                return Err(Error::Plan(format!(
+                return Err(Error::Invalid(format!(
                     "cannot set up the interface {interface}: ip {}: {}; `--network user` needs no rights",
                     arguments.join(" "),
                     said.trim()

@@ -13,7 +13,9 @@ use crate::Error;
 /// It is none, or names one that cannot be.
 pub fn parse(word: &str) -> Result<Vec<usize>, Error> {
     let wrong = || {
-        Error::Plan(format!("`{word}` is no list of processors: numbers and ranges, such as 2,4-6"))
+        Error::Invalid(format!(
+            "`{word}` is no list of processors: numbers and ranges, such as 2,4-6"
+        ))
     };
     let mut all = Vec::new();
     for part in word.split(',') {
@@ -66,7 +68,7 @@ pub fn pin(vm: &mut Vm, processors: &[usize]) -> Result<(), Error> {
 
 fn bind(thread: i32, processors: &[usize]) -> Result<(), Error> {
     let refused = |error: nix::Error| {
-        Error::Plan(format!("cannot bind a thread to the processors {processors:?}: {error}; `nproc` says how many there are"))
+        Error::Invalid(format!("cannot bind a thread to the processors {processors:?}: {error}; `nproc` says how many there are"))
     };
     let mut set = CpuSet::new();
     for processor in processors {

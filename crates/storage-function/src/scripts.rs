@@ -6,7 +6,7 @@ use std::path::Path;
 use stasis_qemu_vm::Job;
 
 use crate::definition::GuestFile;
-use crate::{Error, Plan, Polling};
+use crate::{Error, Instance, Polling};
 
 /// How long a socket's reader looks at the network card before it waits, in us:
 /// the kernel's own recommendation (Documentation/admin-guide/sysctl/net.rst,
@@ -14,12 +14,12 @@ use crate::{Error, Plan, Polling};
 const BUSY_US: u32 = 50;
 
 /// The script that brings the network up.
-pub fn network(plan: &Plan) -> String {
-    let (guest, host, prefix) = plan.network.addresses();
+pub fn network(instance: &Instance) -> String {
+    let (guest, host, prefix) = instance.network.addresses();
     let mut text = "set -e\nmodprobe virtio_net\n\
         for link in /sys/class/net/*; do link=${link##*/}; [ \"$link\" = lo ] || break; done\n"
         .to_owned();
-    if plan.polling != Polling::Never {
+    if instance.polling != Polling::Never {
         text +=
             &format!("sysctl -q -w net.core.busy_poll={BUSY_US} net.core.busy_read={BUSY_US}\n");
     }
@@ -31,11 +31,11 @@ pub fn network(plan: &Plan) -> String {
 }
 
 /// The job that starts the function.
-pub(crate) fn init(plan: &Plan, has_input: bool) -> Job {
-    let script = format!("{}\n(\n{}\n)", network(plan), plan.definition.init);
-    let mut job = job(plan, &script, plan.definition.init_deadline);
+pub(crate) fn init(instance: &Instance, has_input: bool) -> Job {
+    let script = format!("{}\n(\n{}\n)", network(instance), instance.definition.init);
+    let mut job = job(instance, &script, instance.definition.init_deadline);
     job.has_input = has_input;
-    job.hostname = plan.name.chars().filter(|c| *c != '_').collect();
+    job.hostname = instance.name.chars().filter(|c| *c != '_').collect();
     // Seconds and below of the host's clock: services take keys from it.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     job.seed = now.map_or(1, |now| now.as_nanos() as u64);
@@ -43,10 +43,10 @@ pub(crate) fn init(plan: &Plan, has_input: bool) -> Job {
 }
 
 /// A job of the function; what it leaves running goes on.
-pub(crate) fn job(plan: &Plan, script: &str, limit: std::time::Duration) -> Job {
+pub(crate) fn job(instance: &Instance, script: &str, limit: std::time::Duration) -> Job {
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
-    job.environment = plan.definition.settings.clone();
-    job.environment.insert("FUNCTION".into(), plan.name.clone());
+    job.environment = instance.definition.settings.clone();
+    job.environment.insert("FUNCTION".into(), instance.name.clone());
     job.keep_processes = true;
     job.send_results = false;
     job.limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -78,16 +78,16 @@ pub(crate) fn archive(files: &[GuestFile], base: &Path) -> Result<Vec<u8>, Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::tests::plan;
+    use crate::instance::tests::sample;
 
     #[test]
     fn the_network_is_polled_where_anything_is() {
-        let mut plan = plan("nfs");
-        let script = init(&plan, true).command[2].clone();
+        let mut instance = sample("nfs");
+        let script = init(&instance, true).command[2].clone();
         assert!(script.contains("net.core.busy_poll=50 net.core.busy_read=50"));
         assert!(script.contains("ip address add 10.0.2.15/24"));
-        plan.polling = Polling::Never;
-        assert!(!init(&plan, true).command[2].contains("busy"));
+        instance.polling = Polling::Never;
+        assert!(!init(&instance, true).command[2].contains("busy"));
         let status = std::process::Command::new("sh").args(["-n", "-c", &script]).status();
         assert!(status.unwrap().success());
     }

@@ -10,8 +10,8 @@ use stasis_qemu_vm::fd::readable;
 use stasis_qemu_vm::{Outcome, Piece, Vm};
 
 use crate::backoff::{Backoff, Decision};
-use crate::disk::Disk;
-use crate::{pin, scripts, Error, Plan};
+use crate::disk::ExportedDisk;
+use crate::{pin, scripts, Error, Instance};
 
 /// Most that is kept of what a script says (bytes).
 const SAID: usize = 4096;
@@ -60,18 +60,18 @@ enum End {
 /// # Errors
 /// It cannot run at all, or has never been well.
 pub fn supervise(
-    plan: &Plan,
+    instance: &Instance,
     guest: &Guest,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<(), Error> {
     let mut backoff = Backoff::default();
-    let _forwards = plan.network.forward(&plan.definition.ports)?;
+    let _forwards = instance.network.forward(&instance.definition.ports)?;
     let mut disks = Vec::new();
     loop {
         tell(&Event::Starting);
         let mut well = None;
-        let reason = match live(plan, guest, stop, &mut well, &mut disks, tell)? {
+        let reason = match live(instance, guest, stop, &mut well, &mut disks, tell)? {
             End::Asked => {
                 tell(&Event::Stopped);
                 return Ok(());
@@ -90,7 +90,7 @@ pub fn supervise(
             }
             Decision::GiveUp => {
                 let attempts = u32::try_from(backoff.restarts).unwrap_or(u32::MAX);
-                return Err(Error::NeverWell { name: plan.name.clone(), attempts, reason });
+                return Err(Error::NeverWell { name: instance.name.clone(), attempts, reason });
             }
         }
     }
@@ -98,15 +98,15 @@ pub fn supervise(
 
 /// One life: start, watch, end. The machine is gone when it returns.
 fn live(
-    plan: &Plan,
+    instance: &Instance,
     guest: &Guest,
     stop: &AtomicBool,
     well: &mut Option<Instant>,
-    disks: &mut Vec<Disk>,
+    disks: &mut Vec<ExportedDisk>,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<End, Error> {
     let begun = Instant::now();
-    let mut vm = match Vm::start(&plan.config(guest.clone())) {
+    let mut vm = match Vm::start(&instance.config(guest.clone())) {
         Ok(vm) => vm,
         // Another attempt would not find more.
         Err(error @ (stasis_qemu_vm::Error::QemuMissing | stasis_qemu_vm::Error::Kvm(_))) => {
@@ -114,29 +114,29 @@ fn live(
         }
         Err(error) => return Ok(End::Failed(format!("it did not boot: {error}"))),
     };
-    plan.network.up()?;
-    pin::pin(&mut vm, &plan.processors)?;
-    let files = scripts::archive(&plan.definition.files, &plan.base)?;
-    let init = scripts::init(plan, !plan.definition.files.is_empty());
+    instance.network.up()?;
+    pin::pin(&mut vm, &instance.processors)?;
+    let files = scripts::archive(&instance.definition.files, &instance.base)?;
+    let init = scripts::init(instance, !instance.definition.files.is_empty());
     if let Some(reason) = failure("its start", run(&mut vm, &init, &files)) {
         return Ok(End::Failed(reason));
     }
     let process = pidfd(vm.process_id())?;
-    let health = &plan.definition.health;
-    let check = scripts::job(plan, &health.command, health.deadline);
+    let health = &instance.definition.health;
+    let check = scripts::job(instance, &health.command, health.deadline);
     loop {
         if let Some(reason) = failure("its health check", run(&mut vm, &check, &[])) {
             return Ok(End::Failed(reason));
         }
         if well.is_none() {
             // Who waits for the function may take its disks at once.
-            show(plan, disks, tell)?;
+            show(instance, disks, tell)?;
             *well = Some(Instant::now());
             let (machine, kvm) = (vm.process_id(), vm.uses_kvm());
             tell(&Event::Well { machine, kvm, took: begun.elapsed() });
         }
-        if !plan.definition.report.is_empty() {
-            let report = scripts::job(plan, &plan.definition.report, health.deadline);
+        if !instance.definition.report.is_empty() {
+            let report = scripts::job(instance, &instance.definition.report, health.deadline);
             match run(&mut vm, &report, &[]) {
                 Ok((_, said)) => tell(&Event::Report(said)),
                 Err(error) => return Ok(End::Failed(format!("its report: {error}"))),
@@ -150,20 +150,24 @@ fn live(
         if stop.load(Ordering::Relaxed) {
             // The disks' own flushes come before the function's end.
             disks.clear();
-            return Ok(end(plan, vm));
+            return Ok(end(instance, vm));
         }
     }
 }
 
 /// Shows the disks that the function offers; they outlive its machine, and I/Os
 /// wait for the next one.
-fn show(plan: &Plan, disks: &mut Vec<Disk>, tell: &mut dyn FnMut(&Event)) -> Result<(), Error> {
+fn show(
+    instance: &Instance,
+    disks: &mut Vec<ExportedDisk>,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<(), Error> {
     if !disks.is_empty() {
         return Ok(());
     }
-    for port in &plan.definition.ports {
+    for port in &instance.definition.ports {
         let Some(name) = &port.disk else { continue };
-        let disk = Disk::new(&plan.folder, name, &plan.network.reached(port))?;
+        let disk = ExportedDisk::new(&instance.folder, name, &instance.network.reached(port))?;
         tell(&Event::Disk(disk.path().to_owned()));
         disks.push(disk);
     }
@@ -171,9 +175,10 @@ fn show(plan: &Plan, disks: &mut Vec<Disk>, tell: &mut dyn FnMut(&Event)) -> Res
 }
 
 /// Ends the function in order; if it does not end so, at once.
-fn end(plan: &Plan, mut vm: Vm) -> End {
-    if !plan.definition.stop.is_empty() {
-        let job = scripts::job(plan, &plan.definition.stop, plan.definition.init_deadline);
+fn end(instance: &Instance, mut vm: Vm) -> End {
+    if !instance.definition.stop.is_empty() {
+        let job =
+            scripts::job(instance, &instance.definition.stop, instance.definition.init_deadline);
         if run(&mut vm, &job, &[]).is_err() {
             return End::Asked;
         }

@@ -13,7 +13,7 @@ use stasis_qemu_vm::process::Process;
 use stasis_qemu_vm::{readiness, Accelerator, Vm};
 use stasis_runner::failure;
 use stasis_storage_function::network::Network;
-use stasis_storage_function::{pin, scripts, Definition, Plan, Polling};
+use stasis_storage_function::{pin, scripts, Definition, Instance, Polling};
 
 use super::measured::Measured;
 use super::shell::{here, inside};
@@ -186,8 +186,8 @@ impl Bench<'_> {
     /// The guest as QEMU makes it by default: virtio-blk on a thread of QEMU's,
     /// notifications and interrupts, processors that halt.
     fn trap(&mut self) -> Result<()> {
-        let plan = self.plan(Polling::Never, Vec::new())?;
-        let mut config = plan.config(self.guest.clone());
+        let instance = self.instance(Polling::Never, Vec::new())?;
+        let mut config = instance.config(self.guest.clone());
         for word in [
             "-object",
             "iothread,id=thread,poll-max-ns=0",
@@ -198,7 +198,7 @@ impl Bench<'_> {
         ] {
             config.arguments.push(word.into());
         }
-        let mut vm = self.boot(&plan, &config)?;
+        let mut vm = self.boot(&instance, &config)?;
         self.measured.trap = self.drive(&mut vm, "/dev/vda", "initial", false)?;
         self.reached(&mut vm, "/dev/vda", true)
     }
@@ -207,9 +207,9 @@ impl Bench<'_> {
     fn polled(&mut self) -> Result<()> {
         let sockets = ["same", "own"].map(|name| self.folder.join(format!("{name}.sock")));
         let server = self.serve("always")?;
-        let plan = self.plan(Polling::Always, sockets.to_vec())?;
-        let config = plan.config(self.guest.clone());
-        let mut vm = self.boot(&plan, &config)?;
+        let instance = self.instance(Polling::Always, sockets.to_vec())?;
+        let config = instance.config(self.guest.clone());
+        let mut vm = self.boot(&instance, &config)?;
         self.measured.polled = self.drive(&mut vm, "/dev/vda", "optimized", true)?;
         self.measured.own =
             self.drive(&mut vm, "/dev/vdb", "optimized, the server's memory", true)?;
@@ -232,14 +232,14 @@ impl Bench<'_> {
         Ok(readiness::start(command, "serve", &self.folder, Duration::from_secs(60))?)
     }
 
-    fn plan(&self, polling: Polling, sockets: Vec<PathBuf>) -> Result<Plan> {
+    fn instance(&self, polling: Polling, sockets: Vec<PathBuf>) -> Result<Instance> {
         let mut definition = Definition::parse(super::GUEST, "the guest's definition")?;
         definition.drives = sockets.iter().map(|_| String::new()).collect();
         // Of a guest that is emulated twice.
         definition.health.deadline = Duration::from_secs(120);
         let vhost = Path::new("/dev/vhost-net").exists() || here("modprobe vhost_net").is_ok();
         here("modprobe tun")?;
-        Ok(Plan {
+        Ok(Instance {
             name: "bench".into(),
             definition,
             base: PathBuf::new(),
@@ -253,13 +253,13 @@ impl Bench<'_> {
         })
     }
 
-    fn boot(&self, plan: &Plan, config: &stasis_qemu_vm::Config) -> Result<Vm> {
+    fn boot(&self, instance: &Instance, config: &stasis_qemu_vm::Config) -> Result<Vm> {
         let mut config = config.clone();
         config.boot_limit = BOOT;
         let mut vm = Vm::start(&config).context("the guest does not start")?;
-        pin::pin(&mut vm, &plan.processors)?;
-        inside(&mut vm, &scripts::network(plan))?;
-        plan.network.up()?;
+        pin::pin(&mut vm, &instance.processors)?;
+        inside(&mut vm, &scripts::network(instance))?;
+        instance.network.up()?;
         Ok(vm)
     }
 }

@@ -110,8 +110,8 @@ pub fn graphical(boot: &Boot, has_server: bool) -> bool {
 
 impl Boot {
     /// What the guest is told.
-    pub fn plan(&self, layout: &Layout, graphical: bool) -> guest::Plan {
-        guest::Plan {
+    pub fn plan(&self, layout: &Layout, graphical: bool) -> guest::MeasurementPlan {
+        guest::MeasurementPlan {
             disk: "vda".into(),
             file: layout.file,
             graphical,
@@ -124,7 +124,12 @@ impl Boot {
     }
 
     /// The experiment as a file for `stasis run`; `image` is the drive's.
-    pub fn experiment(&self, engine: Engine, plan: &guest::Plan, image: &str) -> Result<String> {
+    pub fn experiment(
+        &self,
+        engine: Engine,
+        plan: &guest::MeasurementPlan,
+        image: &str,
+    ) -> Result<String> {
         let setup = &self.setup;
         let words = serde_json::to_string(plan).context("cannot write the plan")?;
         let mut value = json!({

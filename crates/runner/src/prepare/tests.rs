@@ -54,8 +54,8 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
     let guest =
         Guest { vmlinux, initramfs, root, recipe, kernel_release, date: 0, left_out: 0, digest };
     let mut nobody = |_: crate::Event<'_>| Ok(());
-    let tell = Tell::new(&mut nobody);
-    let setting = Setting {
+    let tell = SharedObserver::new(&mut nobody);
+    let setup = RunSetup {
         experiment: &experiment,
         base,
         guest: &guest,
@@ -65,7 +65,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         trace: None,
         tell: &tell,
     };
-    setting.prepare().map(then)
+    setup.prepare().map(then)
 }
 
 /// Submits and waits; when it ended, and what was read.

@@ -61,7 +61,7 @@ struct Flush {
 
 /// A mechanical disk; see the [module](self).
 #[derive(Debug)]
-pub struct Disk {
+pub struct HardDisk {
     geometry: Geometry,
     cache: WriteCache,
     read_ahead: ReadAhead,
@@ -93,7 +93,7 @@ pub struct Disk {
     write_zeroes: Option<Span>,
 }
 
-impl Disk {
+impl HardDisk {
     /// From a checked description; `None` if its seek times contradict one
     /// another.
     pub fn new(spec: &DiskSpec, seed: u64) -> Option<Self> {
@@ -326,7 +326,7 @@ impl Disk {
     }
 }
 
-impl Model for Disk {
+impl Model for HardDisk {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
         self.run(now);
         let operation = match command.operation {

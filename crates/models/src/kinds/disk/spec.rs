@@ -6,7 +6,7 @@ use stasis_block::{units, Model};
 use stasis_clock::Nanos;
 
 use super::geometry::Seek;
-use super::Disk;
+use super::HardDisk;
 use crate::kinds::Parameters;
 use crate::random::Span;
 use crate::rate::Rate;
@@ -206,7 +206,7 @@ impl Parameters for DiskSpec {
     }
 
     fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
-        let disk = Disk::new(self, context.seed).ok_or_else(|| BuildError::Contradiction {
+        let disk = HardDisk::new(self, context.seed).ok_or_else(|| BuildError::Contradiction {
             model: label.into(),
             problem: "its seek times do not ascend",
         })?;

@@ -19,7 +19,7 @@ fn command(operation: Operation, offset: u64, length: u64) -> Command {
 }
 
 /// Submits at `now` and runs to the completion of everything: (tag, time).
-fn finish(disk: &mut Disk) -> Vec<(Tag, Nanos)> {
+fn finish(disk: &mut HardDisk) -> Vec<(Tag, Nanos)> {
     let mut done = Vec::new();
     while let Some(at) = disk.next_event() {
         disk.advance(at, &mut done);
@@ -28,7 +28,7 @@ fn finish(disk: &mut Disk) -> Vec<(Tag, Nanos)> {
 }
 
 /// One command after the other, `pause` ns apart: their latencies.
-fn one_by_one(disk: &mut Disk, pause: Nanos, commands: &[Command]) -> Vec<Nanos> {
+fn one_by_one(disk: &mut HardDisk, pause: Nanos, commands: &[Command]) -> Vec<Nanos> {
     let (mut now, mut done) = (MILLISECOND, Vec::new());
     let mut latencies = Vec::new();
     for command in commands {
@@ -55,7 +55,7 @@ fn mean(of: &[Nanos]) -> f64 {
 /// Average seek, half a rotation, the electronics.
 #[test]
 fn random_reads_take_what_the_data_sheet_adds_up_to() {
-    let mut disk = Disk::new(&spec(), 1).unwrap();
+    let mut disk = HardDisk::new(&spec(), 1).unwrap();
     let offsets = random_offsets(spec().capacity, 20_000);
     let reads: Vec<_> = offsets.iter().map(|&at| command(Operation::Read, at, 4096)).collect();
     let mean = mean(&one_by_one(&mut disk, 30_000, &reads));
@@ -70,7 +70,7 @@ fn random_reads_take_what_the_data_sheet_adds_up_to() {
 fn reading_ahead_streams() {
     // With it the electronics are the limit: 4 KiB in 120 us, 32 MB/s.
     for (spec, low, high) in [(cached(), 30.0, 34.0), (spec(), 0.4, 0.6)] {
-        let mut disk = Disk::new(&spec, 1).unwrap();
+        let mut disk = HardDisk::new(&spec, 1).unwrap();
         let reads: Vec<_> =
             (0..4096u64).map(|i| command(Operation::Read, i * 4096, 4096)).collect();
         let latencies = one_by_one(&mut disk, 20_000, &reads);
@@ -78,7 +78,7 @@ fn reading_ahead_streams() {
         let rate = 4096.0 * 4096.0 / (time as f64 / 1e9) / 1e6;
         assert!((low..high).contains(&rate), "{rate} MB/s");
     }
-    let mut disk = Disk::new(&cached(), 1).unwrap();
+    let mut disk = HardDisk::new(&cached(), 1).unwrap();
     let reads: Vec<_> = (0..256u64).map(|i| command(Operation::Read, i * MIB, MIB)).collect();
     let time: u64 = one_by_one(&mut disk, 20_000, &reads).iter().map(|l| l + 20_000).sum();
     let rate = 256.0 * MIB as f64 / (time as f64 / 1e9) / 1e6;
@@ -88,7 +88,7 @@ fn reading_ahead_streams() {
 /// The read buffer is small: what a stream left far behind is read again.
 #[test]
 fn a_stream_forgets_what_it_passed() {
-    let mut disk = Disk::new(&cached(), 1).unwrap();
+    let mut disk = HardDisk::new(&cached(), 1).unwrap();
     let at = |i: u64| command(Operation::Read, i * 65536, 65536);
     let reads: Vec<_> = (0..1024).chain([1020, 0]).map(at).collect();
     let latencies = one_by_one(&mut disk, 20_000, &reads);
@@ -99,7 +99,7 @@ fn a_stream_forgets_what_it_passed() {
 /// cache then imposes on the host.
 #[test]
 fn sequential_writes_run_at_the_platters_rate() {
-    let mut disk = Disk::new(&cached(), 1).unwrap();
+    let mut disk = HardDisk::new(&cached(), 1).unwrap();
     let writes: Vec<_> = (0..1024u64).map(|i| command(Operation::Write, i * MIB, MIB)).collect();
     let time: u64 = one_by_one(&mut disk, 20_000, &writes).iter().map(|l| l + 20_000).sum();
     let rate = 1024.0 * MIB as f64 / (time as f64 / 1e9) / 1e6;
@@ -110,7 +110,7 @@ fn sequential_writes_run_at_the_platters_rate() {
 #[test]
 fn the_cache_takes_a_burst_and_then_presses_back() {
     let small = DiskSpec { write_cache_extents: 64, ..cached() };
-    let mut disk = Disk::new(&small, 1).unwrap();
+    let mut disk = HardDisk::new(&small, 1).unwrap();
     let offsets = random_offsets(small.capacity, 1000);
     let writes: Vec<_> = offsets.iter().map(|&at| command(Operation::Write, at, 4096)).collect();
     let latencies = one_by_one(&mut disk, 0, &writes);
@@ -127,7 +127,7 @@ fn the_cache_takes_a_burst_and_then_presses_back() {
 
 #[test]
 fn a_flush_waits_for_what_was_acknowledged() {
-    let mut disk = Disk::new(&DiskSpec { flush: Span::fixed(5_000), ..cached() }, 1).unwrap();
+    let mut disk = HardDisk::new(&DiskSpec { flush: Span::fixed(5_000), ..cached() }, 1).unwrap();
     assert_eq!(one_by_one(&mut disk, 0, &[command(Operation::Flush, 0, 0)]), [105_000]);
     for (tag, offset) in random_offsets(spec().capacity, 20).into_iter().enumerate() {
         disk.submit(2 * MILLISECOND, tag as Tag, &command(Operation::Write, offset, 4096));
@@ -151,7 +151,7 @@ fn a_flush_waits_for_what_was_acknowledged() {
 
 #[test]
 fn cached_bytes_are_read_from_the_cache() {
-    let mut disk = Disk::new(&cached(), 1).unwrap();
+    let mut disk = HardDisk::new(&cached(), 1).unwrap();
     let latencies = one_by_one(
         &mut disk,
         0,
@@ -169,7 +169,7 @@ fn cached_bytes_are_read_from_the_cache() {
 #[test]
 fn shortest_first_beats_first_come() {
     let total = |queue| {
-        let mut disk = Disk::new(&DiskSpec { queue, ..spec() }, 1).unwrap();
+        let mut disk = HardDisk::new(&DiskSpec { queue, ..spec() }, 1).unwrap();
         for (tag, offset) in random_offsets(spec().capacity, 400).into_iter().enumerate() {
             disk.submit(0, tag as Tag, &command(Operation::Read, offset, 4096));
         }
@@ -187,7 +187,7 @@ fn shortest_first_beats_first_come() {
 /// A stream of near commands does not starve a far one.
 #[test]
 fn nothing_starves() {
-    let mut disk = Disk::new(&spec(), 1).unwrap();
+    let mut disk = HardDisk::new(&spec(), 1).unwrap();
     disk.submit(0, 1000, &command(Operation::Read, 0, 4096));
     disk.submit(0, 1001, &command(Operation::Read, 999_000_000_000, 4096));
     let (mut done, mut random) = (Vec::new(), Random::new(5));
@@ -240,7 +240,7 @@ proptest! {
             write_cache_extents: extents, write_cache: cache, read_ahead: ahead, queue, ..spec()
         };
         let run = || {
-            let mut disk = Disk::new(&spec, 42).unwrap();
+            let mut disk = HardDisk::new(&spec, 42).unwrap();
             let (mut now, mut done, mut submitted) = (0, Vec::new(), Vec::new());
             for (tag, (command, pause)) in commands.iter().enumerate() {
                 while let Some(at) = disk.next_event().filter(|at| *at <= now) {

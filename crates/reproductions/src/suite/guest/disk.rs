@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 const SECTOR: u64 = 512;
 
 /// The disk.
-pub struct Disk {
+pub struct TestDisk {
     name: String,
 }
 
 /// What has been read and written (bytes).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct Transferred {
     pub read: u64,
     pub written: u64,
 }
 
-impl Sub for Moved {
+impl Sub for Transferred {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
@@ -32,7 +32,7 @@ impl Sub for Moved {
     }
 }
 
-impl Disk {
+impl TestDisk {
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned() }
     }
@@ -43,7 +43,7 @@ impl Disk {
     }
 
     /// What was moved since the boot.
-    pub fn moved(&self) -> Result<Moved> {
+    pub fn moved(&self) -> Result<Transferred> {
         let file = format!("/sys/block/{}/stat", self.name);
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
         moved(&text).with_context(|| format!("{file} says {text:?}"))
@@ -51,11 +51,11 @@ impl Disk {
 }
 
 /// The third and the seventh field are sectors.
-fn moved(text: &str) -> Option<Moved> {
+fn moved(text: &str) -> Option<Transferred> {
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
     let read = fields.nth(2)?? * SECTOR;
     let written = fields.nth(3)?? * SECTOR;
-    Some(Moved { read, written })
+    Some(Transferred { read, written })
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     fn sectors_are_taken_from_their_fields() {
         let text =
             "     218      225    24226     4431        7        0       16        0  0 1 2\n";
-        assert_eq!(moved(text), Some(Moved { read: 24226 * 512, written: 16 * 512 }));
+        assert_eq!(moved(text), Some(Transferred { read: 24226 * 512, written: 16 * 512 }));
         assert_eq!(moved("1 2 3 4 5 6"), None);
         assert_eq!(moved("1 2 x 4 5 6 7"), None);
     }

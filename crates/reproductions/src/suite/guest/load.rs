@@ -10,7 +10,7 @@ use anyhow::{ensure, Context, Result};
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Disk, Plan};
+use super::{MeasurementPlan, TestDisk};
 use crate::suite::pattern::Pattern;
 
 /// Bytes of a sequential reader's or writer's call.
@@ -76,7 +76,12 @@ pub struct Loads {
 
 impl Loads {
     /// Starts a workload; `number` makes its random places others.
-    pub fn start(plan: &Plan, disk: &Disk, pattern: Pattern, number: u32) -> Result<Self> {
+    pub fn start(
+        plan: &MeasurementPlan,
+        disk: &TestDisk,
+        pattern: Pattern,
+        number: u32,
+    ) -> Result<Self> {
         let mut loads = Self { processes: Vec::new(), scratch: pattern.writers > 0 };
         let mut add = |file: &Path, offset: u64, length: u64, write: bool| {
             let mut command = Command::new("/proc/1/exe");
@@ -122,7 +127,7 @@ impl Drop for Loads {
 }
 
 /// An empty ext4 on the third partition.
-fn make_scratch(disk: &Disk) -> Result<()> {
+fn make_scratch(disk: &TestDisk) -> Result<()> {
     let partition = disk.partition(3);
     std::fs::create_dir_all(SCRATCH)?;
     let mut make = Command::new("mkfs.ext4");

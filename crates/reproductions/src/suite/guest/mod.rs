@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Pattern;
-use disk::{Disk, Moved};
+use disk::{TestDisk, Transferred};
 use load::Loads;
 use start::Starter;
 
@@ -36,7 +36,7 @@ pub enum Part {
 
 /// What one boot measures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct MeasurementPlan {
     /// The virtual disk, such as `vda`: applications, readers' files and room for
     /// writers in its partitions.
     pub disk: String,
@@ -91,14 +91,14 @@ pub struct Measured {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Repetition {
     /// Bytes that the guest read and wrote in each sample.
-    pub samples: Vec<Moved>,
+    pub samples: Vec<Transferred>,
     /// When the samples begin (ns since the command's start).
     pub samples_begin: u64,
     /// The time from the first to the last start (ns since the command's start).
     pub starts_begin: u64,
     pub starts_end: u64,
     /// What the guest read and wrote in that time.
-    pub starts_moved: Moved,
+    pub starts_moved: Transferred,
     /// Seconds of each start by application; `null` where it was given up.
     pub starts: Vec<Vec<Option<f64>>>,
 }
@@ -107,7 +107,7 @@ pub struct Repetition {
 pub fn main(part: &Part) -> Result<ExitCode> {
     match part {
         Part::Run { plan } => {
-            let plan: Plan = serde_json::from_str(plan).context("the plan")?;
+            let plan: MeasurementPlan = serde_json::from_str(plan).context("the plan")?;
             let measured = measure(&plan)?;
             std::fs::create_dir_all("/results")?;
             std::fs::write(format!("/results/{FILE}"), serde_json::to_vec(&measured)?)?;
@@ -117,9 +117,9 @@ pub fn main(part: &Part) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(plan: &Plan) -> Result<Vec<Measured>> {
+fn measure(plan: &MeasurementPlan) -> Result<Vec<Measured>> {
     let begun = Instant::now();
-    let disk = Disk::new(&plan.disk);
+    let disk = TestDisk::new(&plan.disk);
     let starter = Starter::new(plan, &disk)?;
     let mut all = Vec::new();
     // An application that was given up would be given up again.
@@ -140,9 +140,9 @@ fn measure(plan: &Plan) -> Result<Vec<Measured>> {
 }
 
 fn repeat(
-    plan: &Plan,
+    plan: &MeasurementPlan,
     phase: &Phase,
-    disk: &Disk,
+    disk: &TestDisk,
     starter: &Starter,
     begun: Instant,
     failed: &mut [bool],

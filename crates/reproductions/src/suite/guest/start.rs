@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 use nix::sys::signal::{killpg, Signal};
 use nix::unistd::Pid;
 
-use super::{Application, Disk, Plan};
+use super::{Application, MeasurementPlan, TestDisk};
 
 /// Where the applications' file system is.
 const ROOT: &str = "/tmp/suite-root";
@@ -26,7 +26,7 @@ pub struct Starter {
 
 impl Starter {
     /// Mounts the file system, and starts the graphical server where one is needed.
-    pub fn new(plan: &Plan, disk: &Disk) -> Result<Self> {
+    pub fn new(plan: &MeasurementPlan, disk: &TestDisk) -> Result<Self> {
         std::fs::create_dir_all(ROOT)?;
         // What is never written needs no journal, and is the same for the next boot.
         run(Command::new("mount").args(["-o", "ro,noatime"]).arg(disk.partition(1)).arg(ROOT))?;

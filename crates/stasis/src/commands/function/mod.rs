@@ -9,11 +9,11 @@ use anyhow::{bail, Context, Result};
 use stasis_block::units::{format_duration, parse_size};
 use stasis_qemu_vm::probe::{probe, KvmState};
 use stasis_qemu_vm::Accelerator;
+use stasis_storage_function::instance::huge_pages_free;
 use stasis_storage_function::network::Network;
-use stasis_storage_function::plan::huge_pages_free;
 use stasis_storage_function::status::{self, Place, State, Status};
 use stasis_storage_function::supervisor::{supervise, Event};
-use stasis_storage_function::{pin, shipped, Plan, Polling};
+use stasis_storage_function::{pin, shipped, Instance, Polling};
 use stasis_terminal::{ensure_guest, print, stop_on_signals};
 
 /// What `stasis function` does.
@@ -166,32 +166,32 @@ pub fn main(command: &FunctionCommand) -> Result<ExitCode> {
 }
 
 fn start(arguments: &RunArguments) -> Result<ExitCode> {
-    let (plan, polls) = plan(arguments)?;
-    let place = Place::take(&arguments.place.folder(), &plan.name)?;
-    let mut plan = Plan { folder: place.folder().to_owned(), ..plan };
+    let (instance, polls) = instance(arguments)?;
+    let place = Place::take(&arguments.place.folder(), &instance.name)?;
+    let mut instance = Instance { folder: place.folder().to_owned(), ..instance };
     let stop = stop_on_signals()?;
     let mut server = None;
     if arguments.socket.is_empty() {
         let started =
-            serving::start(arguments, &plan.definition.drives, &plan.folder, polls, &stop)?;
-        plan.sockets.clone_from(&started.sockets);
+            serving::start(arguments, &instance.definition.drives, &instance.folder, polls, &stop)?;
+        instance.sockets.clone_from(&started.sockets);
         server = Some(started);
     }
-    plan.check()?;
+    instance.check()?;
     // Minutes where it is not kept: what is wrong with a drive is told before.
-    let guest = ensure_guest(&plan.definition.recipe())?;
+    let guest = ensure_guest(&instance.definition.recipe())?;
     let mut known = Status {
-        name: plan.name.clone(),
-        about: plan.definition.about.clone(),
+        name: instance.name.clone(),
+        about: instance.definition.about.clone(),
         process: std::process::id(),
-        huge_pages: plan.huge_pages,
-        ports: ports(&plan),
+        huge_pages: instance.huge_pages,
+        ports: ports(&instance),
         ..Status::default()
     };
-    let ended = supervise(&plan, &guest, &stop, &mut |event| {
-        note(&plan, &mut known, event);
+    let ended = supervise(&instance, &guest, &stop, &mut |event| {
+        note(&instance, &mut known, event);
         if let Err(error) = place.write(&known) {
-            eprintln!("stasis function: {}: {error}", plan.name);
+            eprintln!("stasis function: {}: {error}", instance.name);
         }
     });
     drop(server);
@@ -203,7 +203,7 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
 }
 
 /// What is to run. Words win over the definition.
-fn plan(arguments: &RunArguments) -> Result<(Plan, Polling)> {
+fn instance(arguments: &RunArguments) -> Result<(Instance, Polling)> {
     let found = shipped::find(&arguments.function)?;
     let mut definition = found.definition;
     for word in &arguments.settings {
@@ -258,7 +258,7 @@ fn plan(arguments: &RunArguments) -> Result<(Plan, Polling)> {
         None => Network::best(kvm),
     };
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let plan = Plan {
+    let instance = Instance {
         name: arguments.name.clone().unwrap_or(found.name),
         huge_pages: huge_pages_free(&meminfo, definition.memory),
         definition,
@@ -271,21 +271,21 @@ fn plan(arguments: &RunArguments) -> Result<(Plan, Polling)> {
         folder: PathBuf::new(),
     };
     if !arguments.socket.is_empty() {
-        plan.check()?;
+        instance.check()?;
     }
-    Ok((plan, polling))
+    Ok((instance, polling))
 }
 
-fn ports(plan: &Plan) -> Vec<(String, String)> {
+fn ports(instance: &Instance) -> Vec<(String, String)> {
     let reached = |port| {
-        let (address, number) = plan.network.reached(port);
+        let (address, number) = instance.network.reached(port);
         format!("{address}:{number}")
     };
-    plan.definition.ports.iter().map(|port| (port.name.clone(), reached(port))).collect()
+    instance.definition.ports.iter().map(|port| (port.name.clone(), reached(port))).collect()
 }
 
 /// Takes in what has happened, and says it.
-fn note(plan: &Plan, known: &mut Status, event: &Event) {
+fn note(instance: &Instance, known: &mut Status, event: &Event) {
     let text = match event {
         Event::Starting => {
             known.state = State::Starting;
@@ -320,7 +320,7 @@ fn note(plan: &Plan, known: &mut Status, event: &Event) {
         }
         Event::Stopped => "stopped".into(),
     };
-    eprintln!("stasis function: {}: {text}", plan.name);
+    eprintln!("stasis function: {}: {text}", instance.name);
 }
 
 fn list(place: &PlaceArguments) -> Result<ExitCode> {
