@@ -113,7 +113,7 @@ impl Limit {
 /// gone.
 pub(crate) fn kill_the_rest() -> bool {
     /// For a process that waits for a drive that never answers.
-    const PATIENCE_MS: u16 = 5_000;
+    const TIMEOUT_MS: u16 = 5_000;
     if kill(Pid::from_raw(-1), Signal::SIGKILL).is_err() {
         // There is none.
         return true;
@@ -123,7 +123,7 @@ pub(crate) fn kill_the_rest() -> bool {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) => {
                 let mut waiting = [PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
-                match poll(&mut waiting, PollTimeout::from(PATIENCE_MS)) {
+                match poll(&mut waiting, PollTimeout::from(TIMEOUT_MS)) {
                     Ok(n) if n > 0 => while let Ok(Some(_)) = orphans.read_signal() {},
                     _ => return false,
                 }

@@ -34,7 +34,7 @@ const DAEMON: &str = "/usr/lib/systemd/systemd-udevd";
 const QUEUE: &str = "/run/udev/queue";
 
 /// How long udevd may take, in virtual time: it reads some 50 blocks of each drive.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts udevd and waits until it has looked at every block device but the root. A
 /// guest without it goes without it. True unless it took too long.
@@ -60,7 +60,7 @@ pub(crate) fn start() -> Result<bool, AgentError> {
     // SAFETY: setsid is async-signal-safe (signal-safety(7)) and allocates nothing.
     unsafe { command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?)) };
     let daemon = command.spawn().map_err(error)?.id();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     if !readable(&ready, deadline)? {
         return Ok(false);
     }

@@ -15,7 +15,7 @@ use crate::AgentError;
 
 /// How long a device may take to appear, in seconds of virtual time: longer
 /// than any of Stasis's controllers takes to become ready.
-const PATIENCE: u64 = 30;
+const TIMEOUT: u64 = 30;
 
 /// How often a device is looked for that nothing announces.
 const LOOKS_PER_SECOND: u64 = 20;
@@ -62,7 +62,7 @@ impl Announcements {
         mut look: impl FnMut() -> Option<T>,
     ) -> Result<T, AgentError> {
         let error = |e: Errno| AgentError::new("wait for", what, e);
-        for _ in 0..PATIENCE * LOOKS_PER_SECOND {
+        for _ in 0..TIMEOUT * LOOKS_PER_SECOND {
             let mut waiting = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
             let announced = match poll(&mut waiting, PollTimeout::from(PAUSE_MS)) {
                 // Perhaps it was announced before anyone listened.
@@ -77,7 +77,7 @@ impl Announcements {
                 }
             }
         }
-        Err(AgentError::NoDevice { name: what.into(), seconds: PATIENCE })
+        Err(AgentError::NoDevice { name: what.into(), seconds: TIMEOUT })
     }
 
     /// Takes in what has been announced; whether the device was among it.

@@ -44,7 +44,7 @@ impl Mapping {
 
     fn settle(&mut self, now: Nanos, guest: usize) {
         let asks = self.guests[guest].wants_help(now);
-        self.help.ask(now, guest as u32, asks);
+        self.help.request(now, guest as u32, asks);
     }
 
     /// A guest whose help has begun or ended, and whether it has it now.

@@ -14,7 +14,7 @@ use stasis_guest_hints::host::{Guest, Host, Settings};
 use stasis_guest_hints::message::Message;
 use stasis_guest_hints::report::GuestReport;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn guest(folder: &Path, name: &str) -> (Guest, UnixListener) {
     let cgroup = folder.join(format!("{name}.cgroup"));
@@ -61,7 +61,7 @@ fn weight(guest: &Guest) -> String {
 }
 
 fn wait(news: &Receiver<(String, String)>, guest: &Guest, wanted: &str) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let (of, said) = news.recv_timeout(left).unwrap_or_else(|_| panic!("never {wanted}"));

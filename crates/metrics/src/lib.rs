@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 /// How long an asker may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,8 +92,8 @@ pub fn answer(address: &str, text: impl Fn() -> String + Send + 'static) -> io::
     let answer = move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
-            let _ = stream.set_read_timeout(Some(PATIENCE));
-            let _ = stream.set_write_timeout(Some(PATIENCE));
+            let _ = stream.set_read_timeout(Some(TIMEOUT));
+            let _ = stream.set_write_timeout(Some(TIMEOUT));
             // Whatever is asked for, there is one thing to be had.
             let _ = stream.read(&mut [0; 4096]);
             let body = text();

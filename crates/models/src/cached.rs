@@ -68,7 +68,7 @@ impl<L: Latency> Cached<L> {
         let out = self.drained_at.max(end).saturating_add(self.drain.times(command.length));
         self.drained_at = out;
         if command.fua {
-            return out.saturating_add(self.fua.draw(&mut self.random));
+            return out.saturating_add(self.fua.sample(&mut self.random));
         }
         end.max(out.saturating_sub(self.full))
     }

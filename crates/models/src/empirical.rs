@@ -76,7 +76,7 @@ impl Empirical {
 impl Latency for Empirical {
     fn latency(&mut self, _now: Nanos, command: &Command) -> Nanos {
         match self.operations[command.operation as usize] {
-            Source::Span(span) => span.draw(&mut self.random),
+            Source::Span(span) => span.sample(&mut self.random),
             Source::Curve(curve) => {
                 let share = self.random.unit();
                 let ns = self.curves[curve].latency(share, command.length as f64);

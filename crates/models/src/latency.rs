@@ -121,6 +121,6 @@ impl Spans {
 
 impl Latency for Spans {
     fn latency(&mut self, _now: Nanos, command: &Command) -> Nanos {
-        self.spans[command.operation as usize].draw(&mut self.random)
+        self.spans[command.operation as usize].sample(&mut self.random)
     }
 }

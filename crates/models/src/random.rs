@@ -95,7 +95,7 @@ impl Span {
         self.min == self.max
     }
 
-    pub(crate) fn draw(self, random: &mut Random) -> Nanos {
+    pub(crate) fn sample(self, random: &mut Random) -> Nanos {
         if self.min == self.max {
             return self.min;
         }
@@ -177,12 +177,12 @@ mod tests {
         let span = Span::between(10, 19);
         let mut seen = [0u32; 10];
         for _ in 0..100_000 {
-            seen[(span.draw(&mut random) - 10) as usize] += 1;
+            seen[(span.sample(&mut random) - 10) as usize] += 1;
         }
         // Ten standard deviations of a binomial around 10,000.
         assert!(seen.iter().all(|&n| (9_000..11_000).contains(&n)), "{seen:?}");
         let all = Span::between(0, u64::MAX);
-        assert_ne!(all.draw(&mut random), all.draw(&mut random));
+        assert_ne!(all.sample(&mut random), all.sample(&mut random));
         assert!((0..1000).map(|_| random.unit()).all(|u| (0.0..1.0).contains(&u)));
     }
 }

@@ -92,7 +92,7 @@ impl Controller {
                 Ok(Outcome::Pending) => {}
                 Ok(Outcome::Done(result)) => self.post(memory, id, 0, result.into()),
                 Err(failure) => {
-                    self.note_refused(queue, &command, failure.status);
+                    self.log_refused(queue, &command, failure.status);
                     self.post_failure(memory, id, failure, command.nsid, 0);
                 }
             }

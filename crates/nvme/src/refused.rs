@@ -10,7 +10,7 @@ use crate::status::StatusCode;
 impl Controller {
     /// Notes that a command of an I/O queue was refused. What would have been no I/O, such
     /// as a report of zones, is not noted.
-    pub(crate) fn note_refused(&mut self, queue: u16, entry: &SubmissionEntry, code: StatusCode) {
+    pub(crate) fn log_refused(&mut self, queue: u16, entry: &SubmissionEntry, code: StatusCode) {
         let known = commands::IO.find(entry.opcode).filter(|_| queue != 0);
         let Some(operation) = known.and_then(|known| known.counts_as) else { return };
         if !self.outgoing.keeps_refused() {

@@ -4,10 +4,10 @@ use std::io;
 
 use crate::host::HostFile;
 use crate::index::{Extent, Source};
-use crate::planted::{has, Bug};
+use crate::injected::{has, Bug};
 use crate::record::{data_size, Kind, HEADER};
 use crate::ring::Ring;
-use crate::state::{Point, State};
+use crate::state::{State, SyncPoint};
 use stasis_clock::Nanos;
 
 /// What a record is to say of a range.
@@ -53,7 +53,7 @@ pub fn append<F: HostFile>(
 ///
 /// # Errors
 /// What the host says.
-pub fn begin_sync<F: HostFile>(state: &mut State, log: &F, now: Nanos) -> io::Result<Point> {
+pub fn begin_sync<F: HostFile>(state: &mut State, log: &F, now: Nanos) -> io::Result<SyncPoint> {
     if let Some(seal) = state.seal() {
         Ring { file: log, size: state.superblock().ring }.write(&seal, &[])?;
         state.wrote(&seal, now);

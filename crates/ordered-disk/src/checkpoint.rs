@@ -10,7 +10,7 @@ use std::io;
 
 use crate::host::HostFile;
 use crate::index::{Extent, Source};
-use crate::planted::{has, Bug};
+use crate::injected::{has, Bug};
 use crate::record::LONGEST;
 use crate::ring::Ring;
 use crate::state::CheckpointPlan;
@@ -88,7 +88,7 @@ impl Checkpoint {
                 Stage::SyncLog
             }
             Stage::SyncLog => {
-                if !has(Bug::NoHeadSync) {
+                if !has(Bug::NoSuperblockSync) {
                     log.sync()?;
                 }
                 Stage::Done

@@ -6,7 +6,7 @@ use std::io;
 use crate::checkpoint::{Checkpoint, Stage};
 use crate::host::HostFile;
 use crate::index::{Index, Source};
-use crate::planted::{has, Bug};
+use crate::injected::{has, Bug};
 use crate::record::{checksum, Kind, Record, HEADER, LONGEST, PAGE};
 use crate::ring::Ring;
 use crate::state::CheckpointPlan;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use stasis_clock::Nanos;
 
 use crate::index::{Extent, Index, Source};
-use crate::planted::{has, Bug};
+use crate::injected::{has, Bug};
 use crate::record::{Kind, Record, HEADER, PAGE};
 use crate::superblock::Superblock;
 
@@ -26,7 +26,7 @@ struct Entry {
 
 /// How far a sync makes the log durable.
 #[derive(Debug, Clone, Copy)]
-pub struct Point {
+pub struct SyncPoint {
     end: u64,
     boundary: u64,
 }
@@ -193,13 +193,13 @@ impl State {
     }
 
     /// What a sync that begins now makes durable.
-    pub fn point(&self) -> Point {
-        Point { end: self.end, boundary: self.boundary }
+    pub fn point(&self) -> SyncPoint {
+        SyncPoint { end: self.end, boundary: self.boundary }
     }
 
     /// A sync that began at `point` has ended well.
-    pub fn synced(&mut self, point: Point) {
-        let point = if has(Bug::LatePoint) { self.point() } else { point };
+    pub fn synced(&mut self, point: SyncPoint) {
+        let point = if has(Bug::LateSyncPoint) { self.point() } else { point };
         self.durable = self.durable.max(point.end);
         self.whole = self.whole.max(point.boundary);
         while self.orders.front().is_some_and(|(boundary, _)| *boundary <= self.whole) {
@@ -210,7 +210,7 @@ impl State {
     /// What to write to the disk's own file for about the first `limit` bytes of
     /// the log to be free, as far as they are durable.
     pub fn plan(&self, limit: u64) -> Option<CheckpointPlan> {
-        let whole = if has(Bug::CarryEarly) { self.boundary } else { self.whole };
+        let whole = if has(Bug::CheckpointEarly) { self.boundary } else { self.whole };
         let most = whole.min(self.superblock.tail.saturating_add(limit));
         let mut newest = Index::default();
         let mut superblock = self.superblock;
@@ -224,7 +224,7 @@ impl State {
             (superblock.tail, superblock.epoch) = (entry.end, entry.epoch);
         }
         superblock.generation += 1;
-        if has(Bug::CarryNewest) {
+        if has(Bug::CheckpointNewest) {
             let extents =
                 self.index.iter().filter(|extent| extent.source.address() < superblock.tail);
             return (!newest.is_empty())

@@ -117,7 +117,7 @@ pub struct Config {
     pub boot_limit: Duration,
     /// How long the guest may take for what is not the command itself: to unpack
     /// input, to end what is left, to greet again.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Set to stop what goes on; it ends with [`crate::Error::Stopped`].
     pub stop: Arc<AtomicBool>,
 }
@@ -138,7 +138,7 @@ impl Config {
             arguments: Vec::new(),
             // Under emulation it takes 3 to 4 s on an idle host.
             boot_limit: Duration::from_secs(120),
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             stop: Arc::default(),
         }
     }

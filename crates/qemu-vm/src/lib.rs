@@ -18,8 +18,8 @@ mod arguments;
 mod checker;
 mod config;
 mod error;
+mod last_output;
 mod port;
-mod said;
 mod scratch;
 mod vm;
 

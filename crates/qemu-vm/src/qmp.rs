@@ -67,8 +67,8 @@ impl<'a> Qmp<'a> {
         Ok(qmp)
     }
 
-    /// From now on asks `stopped` instead.
-    pub fn ask<'b>(self, stopped: &'b (dyn Fn() -> bool + Sync)) -> Qmp<'b> {
+    /// The same connection, whose waits end when `stopped` says so.
+    pub fn until<'b>(self, stopped: &'b (dyn Fn() -> bool + Sync)) -> Qmp<'b> {
         Qmp { stream: self.stream, buffer: self.buffer, events: self.events, stopped }
     }
 

@@ -34,7 +34,7 @@ impl Readiness {
     }
 
     /// Has the program of `command` tell it.
-    pub fn asked_of<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub fn notified_by<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("NOTIFY_SOCKET", &self.path)
     }
 
@@ -79,7 +79,7 @@ pub fn start(
             format!("cannot make a socket in {}: {error}", folder.display()),
         )
     })?;
-    ready.asked_of(&mut command);
+    ready.notified_by(&mut command);
     let mut process = Process::start(command, &[], &folder.join(format!("{name}.log")))
         .map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
     if !ready.wait(limit, || process.ended().is_some()) {
@@ -100,7 +100,7 @@ mod tests {
             let path = ready.path.clone();
             let teller = UnixDatagram::unbound().unwrap();
             let mut command = Command::new("sh");
-            ready.asked_of(command.args(["-c", script]));
+            ready.notified_by(command.args(["-c", script]));
             let mut child = command.spawn().unwrap();
             let mut ended = || {
                 let ended = child.try_wait().unwrap().map(|status| status.success());

@@ -1,11 +1,11 @@
 //! A virtual machine: its start, its commands, its end.
 
 use crate::arguments::{arguments, Ends};
+use crate::last_output::{console, ended, last_output};
 use crate::port::{Failure, Port};
 use crate::probe::{probe, KvmState};
 use crate::process::{find_qemu, Process};
 use crate::qmp::Qmp;
-use crate::said::{console, ended, said};
 use crate::{Accelerator, Config, Error};
 use stasis_channel::{Host, Job, Mailbox, Request, Response, Stream, MAX_PAYLOAD};
 use std::fs;
@@ -50,7 +50,7 @@ pub struct Vm {
     monitor: Qmp<'static>,
     folder: TempDir,
     stop: Arc<AtomicBool>,
-    patience: Duration,
+    timeout: Duration,
     kvm: bool,
 }
 
@@ -99,14 +99,14 @@ impl Vm {
         let stopped = move || asked.load(Ordering::Relaxed);
         let port = Port::new(port).map_err(Error::system("make a socket"))?;
         let monitor = match Qmp::new(monitor, &stopped) {
-            Ok(monitor) => monitor.ask(&|| false),
+            Ok(monitor) => monitor.until(&|| false),
             Err(crate::qmp::QmpError::Closed) => return Err(ended(process, &folder)),
             Err(crate::qmp::QmpError::Stopped) => return Err(Error::Stopped),
             Err(error) => return Err(error.into()),
         };
         let (host, frame) = (Host::repeating(), Vec::new());
-        let patience = config.patience;
-        let mut vm = Self { process, port, host, frame, monitor, folder, stop, patience, kvm };
+        let timeout = config.timeout;
+        let mut vm = Self { process, port, host, frame, monitor, folder, stop, timeout, kvm };
         match vm.greeting(Instant::now() + config.boot_limit) {
             Err(Error::Silent { console, .. }) => {
                 Err(Error::Boot { seconds: config.boot_limit.as_secs(), console })
@@ -149,9 +149,9 @@ impl Vm {
         take: &mut dyn FnMut(Piece<'_>),
     ) -> Result<Outcome, Error> {
         self.answer(Response::Job(job))?;
-        let patience = self.patience;
+        let timeout = self.timeout;
         let limit = (job.limit_ms > 0).then(|| Duration::from_millis(job.limit_ms));
-        let mut deadline = Instant::now() + patience;
+        let mut deadline = Instant::now() + timeout;
         let mut outcome = Outcome { status: 126, message: String::new() };
         let mut piece = Vec::new();
         loop {
@@ -175,7 +175,7 @@ impl Vm {
                 Request::HelpPage { .. } | Request::Help { .. } => Response::Done,
                 Request::Started => {
                     let far = Duration::from_secs(365 * 24 * 3600);
-                    deadline = Instant::now() + limit.map_or(far, |limit| limit + patience);
+                    deadline = Instant::now() + limit.map_or(far, |limit| limit + timeout);
                     Response::Done
                 }
                 Request::Output { stream, bytes } => {
@@ -184,18 +184,18 @@ impl Vm {
                 }
                 Request::Exited { status } => {
                     outcome.status = status;
-                    deadline = Instant::now() + patience;
+                    deadline = Instant::now() + timeout;
                     Response::Done
                 }
                 Request::NotStarted { status, message } => {
                     outcome.status = status;
                     outcome.message += &message;
-                    deadline = Instant::now() + patience;
+                    deadline = Instant::now() + timeout;
                     Response::Done
                 }
                 Request::Results { bytes } => {
                     take(Piece::Results(bytes));
-                    deadline = Instant::now() + patience;
+                    deadline = Instant::now() + timeout;
                     Response::Done
                 }
                 // No command runs on a terminal here.
@@ -235,10 +235,10 @@ impl Vm {
     /// Ends the guest in order: its drives are unmounted and flushed.
     ///
     /// # Errors
-    /// It does not end within [`Config::patience`].
+    /// It does not end within [`Config::timeout`].
     pub fn stop(mut self) -> Result<(), Error> {
         self.answer(Response::Job(&Job::new(Vec::new())))?;
-        match self.receive(Instant::now() + self.patience) {
+        match self.receive(Instant::now() + self.timeout) {
             Err(Error::Ended { .. }) => Ok(()),
             Err(error) => Err(error),
             Ok(()) => Err(Error::Ended { said: "its agent goes on after the end".into() }),
@@ -272,7 +272,7 @@ impl Vm {
 
     fn failed(&mut self, failure: Failure, begun: Instant) -> Error {
         match failure {
-            Failure::Closed => Error::Ended { said: said(&mut self.process, &self.folder) },
+            Failure::Closed => Error::Ended { said: last_output(&mut self.process, &self.folder) },
             Failure::Late => {
                 Error::Silent { seconds: begun.elapsed().as_secs(), console: self.console() }
             }

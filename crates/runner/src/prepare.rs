@@ -388,7 +388,7 @@ fn on_kvm(
     let commands = local::Commands { jobs, files: setup.input.to_vec() };
     let keyboard = setup.terminal.map(|terminal| terminal.local());
     let mut files = local::Files::new(setup.guest, commands, keyboard);
-    let stop = stasis_machine::Stop { flag: Arc::clone(stop), look: None, wall_limit };
+    let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, wall_limit };
     let outcome = local::run(plan, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;
     Ok(())

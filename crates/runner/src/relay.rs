@@ -135,8 +135,8 @@ impl<'a> Relay<'a> {
         for from in 0..self.machines.len() {
             self.from = from;
             let (rest, errors) = self.machines[from].rest();
-            self.say(&rest, false)?;
-            self.say(&errors, true)?;
+            self.output(&rest, false)?;
+            self.output(&errors, true)?;
         }
         for (from, file) in self.results.iter_mut().enumerate() {
             let Some(mut file) = file.take() else { continue };
@@ -148,7 +148,7 @@ impl<'a> Relay<'a> {
     }
 
     /// What the trace has of an event that is not only for it.
-    fn note(&mut self, event: &RunEvent) -> io::Result<()> {
+    fn trace_event(&mut self, event: &RunEvent) -> io::Result<()> {
         let at = self.virtual_ns;
         let frame = match event {
             RunEvent::Output(bytes) => Frame::Output { at, bytes },
@@ -168,7 +168,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    fn say(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
+    fn output(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -224,7 +224,7 @@ fn unpack(
 
 impl EventSink for Relay<'_> {
     fn event(&mut self, event: RunEvent) -> io::Result<()> {
-        self.note(&event)?;
+        self.trace_event(&event)?;
         match event {
             RunEvent::Trace(bytes) => {
                 if let Some(trace) = &mut self.trace {
@@ -236,11 +236,11 @@ impl EventSink for Relay<'_> {
             }
             RunEvent::Output(bytes) => {
                 let bytes = self.marked(bytes, false);
-                self.say(&bytes, false)?;
+                self.output(&bytes, false)?;
             }
             RunEvent::ErrorOutput(bytes) => {
                 let bytes = self.marked(bytes, true);
-                self.say(&bytes, true)?;
+                self.output(&bytes, true)?;
             }
             RunEvent::Console(bytes) => {
                 self.tell.event(Event::Console(&bytes))?;

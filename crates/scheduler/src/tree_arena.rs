@@ -198,8 +198,8 @@ mod tests {
 
     /// That a tree is one: entries in order, nodes filled; how
     /// many entries it has.
-    fn check(forest: &TreeArena, at: u32, height: u32, root: bool) -> usize {
-        let node = forest.node(at);
+    fn check(arena: &TreeArena, at: u32, height: u32, root: bool) -> usize {
+        let node = arena.node(at);
         let fewest = if height > 0 && root { 2 } else { 1 };
         assert!(node.len >= if root { fewest } else { FEWEST }, "{}", node.len);
         assert!(node.keys[..node.len].is_sorted_by(|one, other| one < other));
@@ -207,11 +207,11 @@ mod tests {
             return node.len;
         }
         let children = (0..node.len).map(|place| {
-            let child = forest.node(node.below[place]);
+            let child = arena.node(node.below[place]);
             assert!(node.keys[place] <= child.keys[0]);
             let last = child.keys[child.len - 1];
             assert!(place + 1 == node.len || last < node.keys[place + 1]);
-            check(forest, node.below[place], height - 1, false)
+            check(arena, node.below[place], height - 1, false)
         });
         children.sum()
     }
@@ -226,28 +226,28 @@ mod tests {
             bias in 1u32..=3,
             steps in prop::collection::vec((0u32..4, 0u128..700, any::<u32>()), 0..2500),
         ) {
-            let (mut forest, mut root) = (TreeArena::default(), Root::default());
+            let (mut arena, mut root) = (TreeArena::default(), Root::default());
             let (mut map, mut other) = (BTreeMap::new(), Root::default());
-            forest.insert(&mut other, 7, 7);
+            arena.insert(&mut other, 7, 7);
             let half = steps.len() / 2;
             for (step, (insert, key, value)) in steps.into_iter().enumerate() {
                 let insert = (insert < bias) == (step < half);
                 if insert && !map.contains_key(&key) {
-                    forest.insert(&mut root, key, value);
+                    arena.insert(&mut root, key, value);
                     map.insert(key, value);
                 } else {
-                    prop_assert_eq!(forest.remove(&mut root, key), map.remove(&key).is_some());
+                    prop_assert_eq!(arena.remove(&mut root, key), map.remove(&key).is_some());
                 }
                 prop_assert_eq!(root.is_empty(), map.is_empty());
                 for at in [key, key / 2, key + 30, 700] {
                     let next = map.range(at..).next().map(|(&key, &value)| (key, value));
-                    prop_assert_eq!(forest.first_from(root, at), next);
+                    prop_assert_eq!(arena.first_from(root, at), next);
                 }
                 if !root.is_empty() {
-                    prop_assert_eq!(check(&forest, root.node, root.height, true), map.len());
+                    prop_assert_eq!(check(&arena, root.node, root.height, true), map.len());
                 }
             }
-            prop_assert_eq!(forest.first_from(other, 0), Some((7, 7)));
+            prop_assert_eq!(arena.first_from(other, 0), Some((7, 7)));
         }
     }
 
@@ -255,16 +255,16 @@ mod tests {
     /// used again.
     #[test]
     fn trees_are_shallow_and_leave_nothing_behind() {
-        let (mut forest, mut root) = (TreeArena::default(), Root::default());
+        let (mut arena, mut root) = (TreeArena::default(), Root::default());
         let count = 100_000;
         for round in 0..3u128 {
             let key = |number: u128| if round == 1 { count - number } else { number };
-            (0..count).for_each(|number| forest.insert(&mut root, key(number), 0));
+            (0..count).for_each(|number| arena.insert(&mut root, key(number), 0));
             assert!(root.height < 6, "{}", root.height);
-            assert!((0..count).all(|number| forest.remove(&mut root, key(number))));
+            assert!((0..count).all(|number| arena.remove(&mut root, key(number))));
             assert!(root.is_empty());
-            assert_eq!(forest.free.len(), forest.nodes.len());
+            assert_eq!(arena.free.len(), arena.nodes.len());
         }
-        assert!(forest.nodes.len() < 16_000, "{}", forest.nodes.len());
+        assert!(arena.nodes.len() < 16_000, "{}", arena.nodes.len());
     }
 }

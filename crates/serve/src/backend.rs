@@ -38,7 +38,7 @@ impl Backend {
         record: Option<IoRecordSender>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
-        store.watch(&epoll)?;
+        store.register(&epoll)?;
         let timed = store.drive.lock().is_timed();
         let (counts, times, compensation) = Default::default();
         Ok(Self { name, store, counts, times, timed, compensation, record, said_errors: 0, epoll })
@@ -91,7 +91,7 @@ impl Backend {
     }
 
     /// Says the first error of the medium.
-    pub(crate) fn say_errors(&mut self) {
+    pub(crate) fn report_errors(&mut self) {
         if let Some(error) = self.store.take_error() {
             // The first says what there is to say.
             self.said_errors += 1;
@@ -111,7 +111,7 @@ impl Backend {
         }
         self.store = Store::nothing(&self.name);
         self.store = open()?;
-        self.store.watch(&self.epoll).map_err(|error| error.to_string())
+        self.store.register(&self.epoll).map_err(|error| error.to_string())
     }
 
     /// Makes all durable and closes it; nothing may be under way.

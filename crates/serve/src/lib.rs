@@ -49,7 +49,7 @@ mod worker;
 
 pub use error::ServeError;
 pub use io_records::{IoRecordSender, IoRecords};
-pub use memory::{GuestMemory, Place};
+pub use memory::{GuestMemory, MemoryRegion};
 pub use realtime::{RealTime, Shared, SharedLayer};
 pub use server::{NewDrive, OpenStore, Server};
 pub use socket::listen;

@@ -13,7 +13,7 @@ pub const MOST_REGIONS: usize = 64;
 
 /// A piece of guest memory as a client describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct MemoryRegion {
     /// Its first byte as the guest numbers it.
     pub guest: u64,
     /// Its first byte as the client numbers it.
@@ -26,7 +26,7 @@ pub struct Place {
 
 #[derive(Debug)]
 struct Region {
-    place: Place,
+    place: MemoryRegion,
     mapping: std::sync::Arc<Mapping>,
 }
 
@@ -43,9 +43,9 @@ impl GuestMemory {
     ///
     /// # Errors
     /// If it cannot be mapped, or overlaps another.
-    pub fn with(&self, place: Place, file: &File) -> Result<Self, ServeError> {
+    pub fn with(&self, place: MemoryRegion, file: &File) -> Result<Self, ServeError> {
         let wrong = |message: String| Err(ServeError::Memory(message));
-        let Place { guest, client, size, offset } = place;
+        let MemoryRegion { guest, client, size, offset } = place;
         if self.regions.len() >= MOST_REGIONS {
             return wrong(format!("it has more than {MOST_REGIONS} regions"));
         }
@@ -170,12 +170,14 @@ mod tests {
     #[test]
     fn regions_are_checked_and_found() {
         let file = file(1 << 20);
-        let place = Place { guest: 0x1000, client: 0x7000_0000, size: 0x4000, offset: 0 };
+        let place = MemoryRegion { guest: 0x1000, client: 0x7000_0000, size: 0x4000, offset: 0 };
         let memory = GuestMemory::default().with(place, &file).unwrap();
-        assert!(memory.with(Place { guest: 0x4fff, ..place }, &file).is_err());
-        assert!(memory.with(Place { guest: u64::MAX - 10, ..place }, &file).is_err());
-        assert!(memory.with(Place { guest: 0x9000, offset: 1 << 20, ..place }, &file).is_err());
-        let next = Place { guest: 0x5000, offset: 0x8000, ..place };
+        assert!(memory.with(MemoryRegion { guest: 0x4fff, ..place }, &file).is_err());
+        assert!(memory.with(MemoryRegion { guest: u64::MAX - 10, ..place }, &file).is_err());
+        assert!(memory
+            .with(MemoryRegion { guest: 0x9000, offset: 1 << 20, ..place }, &file)
+            .is_err());
+        let next = MemoryRegion { guest: 0x5000, offset: 0x8000, ..place };
         let memory = memory.with(next, &file).unwrap();
         memory.write(0x4ffe, &[1, 2, 3, 4]).unwrap();
         let mut data = [0; 4];
@@ -202,7 +204,7 @@ mod tests {
             let mut there = vec![false; 64 * 512];
             for (start, length) in places {
                 let place =
-                    Place { guest: start * 512, client: 0, size: length * 512, offset: 0 };
+                    MemoryRegion { guest: start * 512, client: 0, size: length * 512, offset: 0 };
                 let range = (start * 512) as usize..((start + length) * 512) as usize;
                 let free = !there[range.clone()].contains(&true);
                 match memory.with(place, &file) {

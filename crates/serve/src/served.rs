@@ -131,9 +131,9 @@ impl Served {
     }
 
     /// Whether the guest announces requests from now on, or is polled.
-    pub(crate) fn listen(&mut self, listen: bool) {
+    pub(crate) fn set_notifications(&mut self, on: bool) {
         if self.running != 0 {
-            let policy = if listen { NotifyPolicy::Exact } else { NotifyPolicy::Lazy };
+            let policy = if on { NotifyPolicy::Exact } else { NotifyPolicy::Lazy };
             self.device.set_notify(&*self.memory, policy);
         }
     }
@@ -197,7 +197,7 @@ impl Served {
                         ring(&link.call);
                     }
                 }
-                Interrupt::Configuration => self.tell_configuration(),
+                Interrupt::Configuration => self.notify_configuration(),
             }
         }
     }
@@ -205,7 +205,7 @@ impl Served {
     /// Tells the client that the drive's size is another one (vhost-user
     /// specification, `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`): request 2 of
     /// version 1, without a body.
-    fn tell_configuration(&mut self) {
+    fn notify_configuration(&mut self) {
         if let Some(back) = &self.back {
             let message: Vec<u8> = [2u32, 1, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
             let _ = rustix::net::send(
@@ -244,7 +244,7 @@ impl Served {
                 hang_up();
             }
         }
-        self.backend.say_errors();
+        self.backend.report_errors();
     }
 
     /// Requests of the guest's under way.

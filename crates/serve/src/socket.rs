@@ -19,7 +19,7 @@ use crate::ServeError;
 
 /// How long a client may take for a message that it has begun, and after it has come
 /// for starting a queue, if the socket is handed over meanwhile.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a client that is waited for so is looked at.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -180,8 +180,8 @@ impl Accepting {
     fn serve(&self, stream: UnixStream) {
         let prepared = stream
             .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .and_then(|()| stream.set_read_timeout(Some(TIMEOUT)))
+            .and_then(|()| stream.set_write_timeout(Some(TIMEOUT)))
             .and_then(|()| Ok((stream.try_clone()?, stream.try_clone()?)));
         let (look, end) = match prepared {
             Ok(clones) => clones,
@@ -197,7 +197,7 @@ impl Accepting {
             stopped |= happened.stop;
             // QEMU 7.2 may not come back if its connection ends while it sets the device
             // up anew: a hand-over waits for that.
-            let setting_up = || !lock(&session).is_running() && came.elapsed() < PATIENCE;
+            let setting_up = || !lock(&session).is_running() && came.elapsed() < TIMEOUT;
             if stopped && !(self.handed_over.load(Ordering::Relaxed) && setting_up()) {
                 break;
             }
@@ -210,7 +210,7 @@ impl Accepting {
                 continue;
             }
             if let Err(error) = handler.handle_request() {
-                self.tell_of(&error);
+                self.report(&error);
                 break;
             }
         }
@@ -263,13 +263,13 @@ impl Accepting {
     }
 
     /// Says why a session ends, unless the client has ended it.
-    fn tell_of(&self, error: &Error) {
+    fn report(&self, error: &Error) {
         let what = match error {
             // A message that this server does not know is skipped by all.
             Error::Disconnected | Error::SocketBroken(_) => return,
             Error::SocketRetry(_) | Error::PartialMessage => {
-                let patience = PATIENCE.as_secs();
-                format!("a client sent half a message and no more for {patience} s")
+                let timeout = TIMEOUT.as_secs();
+                format!("a client sent half a message and no more for {timeout} s")
             }
             _ => format!("a client's message cannot be served: {error}"),
         };

@@ -104,11 +104,11 @@ impl Store {
     }
 
     /// Waits for its descriptors from now on.
-    pub(crate) fn watch(&self, epoll: &OwnedFd) -> Result<(), ServeError> {
+    pub(crate) fn register(&self, epoll: &OwnedFd) -> Result<(), ServeError> {
         for raw in self.drive.lock().descriptors() {
             // SAFETY: the medium keeps its descriptors open for as long as it
             // lives; closing them takes them out.
-            unsafe { watch(epoll, raw) }
+            unsafe { register(epoll, raw) }
                 .map_err(|source| ServeError::Wait { source: source.into() })?;
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Store {
 ///
 /// # Safety
 /// It is open, and whoever closes it is the only one who has it.
-pub(crate) unsafe fn watch(epoll: &OwnedFd, raw: RawFd) -> Result<(), rustix::io::Errno> {
+pub(crate) unsafe fn register(epoll: &OwnedFd, raw: RawFd) -> Result<(), rustix::io::Errno> {
     // SAFETY: the caller's promise.
     let descriptor = unsafe { BorrowedFd::borrow_raw(raw) };
     epoll::add(epoll, descriptor, epoll::EventData::new_u64(LOOK), epoll::EventFlags::IN)

@@ -40,9 +40,9 @@ impl Transport {
     }
 
     /// Whether requests are announced from now on, or looked for.
-    pub(crate) fn listen(&mut self, listen: bool) {
+    pub(crate) fn set_notifications(&mut self, on: bool) {
         match self {
-            Self::Socket(served) => served.listen(listen),
+            Self::Socket(served) => served.set_notifications(on),
             // The kernel announces each.
             Self::Ublk(_) => {}
         }

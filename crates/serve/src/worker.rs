@@ -52,7 +52,7 @@ const INTERRUPTED: Nanos = 300_000;
 const SPIN_BACKOFF: Nanos = 1_000_000_000;
 /// How much earlier than a completion's time a thread stops waiting (ns): what
 /// the host's timers may be late by.
-const LEAD: Nanos = 60_000;
+const WAKE_AHEAD: Nanos = 60_000;
 /// What the thread's own bell says in its events.
 const BELL: u64 = u64::MAX;
 
@@ -171,7 +171,7 @@ impl Thread {
         // A completion's time is met more exactly so (prctl(2)).
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         if self.poll == Poll::Never {
-            self.listen(true);
+            self.set_notifications(true);
         }
         // When the last turn began, if it had no work and nothing was waited for.
         let mut idle: Option<Nanos> = None;
@@ -182,7 +182,7 @@ impl Thread {
                     job(&mut self.state);
                 }
                 // Queues that have just begun are polled, or listened to.
-                self.listen(self.poll == Poll::Never);
+                self.set_notifications(self.poll == Poll::Never);
                 work = true;
             }
             let now = self.state.now();
@@ -205,7 +205,7 @@ impl Thread {
                     // microsecond.
                     std::thread::yield_now();
                 }
-                Poll::Adaptive => self.wait(now, LEAD),
+                Poll::Adaptive => self.wait(now, WAKE_AHEAD),
                 Poll::Never => self.wait(now, 0),
             }
         }
@@ -233,8 +233,8 @@ impl Thread {
         work
     }
 
-    fn listen(&mut self, listen: bool) {
-        self.state.drives.values_mut().for_each(|drive| drive.listen(listen));
+    fn set_notifications(&mut self, on: bool) {
+        self.state.drives.values_mut().for_each(|drive| drive.set_notifications(on));
     }
 
     /// Waits until something rings, or a completion's time comes near.
@@ -246,9 +246,9 @@ impl Thread {
             return;
         }
         if self.poll == Poll::Adaptive {
-            self.listen(true);
+            self.set_notifications(true);
             if self.turn(now) {
-                self.listen(false);
+                self.set_notifications(false);
                 self.last_work = now;
                 return;
             }
@@ -280,7 +280,7 @@ impl Thread {
             }
         }
         if self.poll == Poll::Adaptive {
-            self.listen(false);
+            self.set_notifications(false);
             let after = self.state.now();
             if rung {
                 self.window = if after < self.no_spin_until {

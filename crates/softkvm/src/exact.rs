@@ -114,7 +114,7 @@ impl Start<'_> {
             }
         })?;
         let Machine { mut qemu, qmp, .. } = machine;
-        let state = save(&mut qmp.ask(stopped), folder, MOVE_LIMIT)
+        let state = save(&mut qmp.until(stopped), folder, MOVE_LIMIT)
             .map_err(|error| convert(error, "pause", MOVE_LIMIT, &mut qemu))?;
         drop(qemu);
         let path = folder.join("told");

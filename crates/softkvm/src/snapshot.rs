@@ -48,7 +48,7 @@ impl Machine {
         let (mut qemu, stream) = Qemu::start(host, purpose, folder, log)?;
         let started = Qmp::new(stream, stopped).and_then(|mut qmp| {
             let buffer = more(&mut qmp)?;
-            Ok((qmp.ask(&|| false), buffer))
+            Ok((qmp.until(&|| false), buffer))
         });
         match started {
             Ok((qmp, buffer)) => {

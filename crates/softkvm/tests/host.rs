@@ -167,10 +167,10 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
         b"exit" => return,
         b"wait" => {
             say(inside, "waiting\n".into());
-            let (flag, look) = (inside.stop_flag(), inside.look_for_stop());
+            let (flag, poll) = (inside.stop_flag(), inside.stop_poll());
             while !flag.load(Ordering::Relaxed) {
-                match &look {
-                    Some(look) => look(),
+                match &poll {
+                    Some(poll) => poll(),
                     None => std::thread::sleep(Duration::from_millis(100)),
                 }
             }

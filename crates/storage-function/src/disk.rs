@@ -17,7 +17,7 @@ const DAEMON: &str = "qemu-storage-daemon";
 /// How long I/Os wait for the function to come back before they fail (s).
 const RECONNECT: u32 = 120;
 /// How long it may take to appear, or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A disk that a function offers. Dropping it takes the file away.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl ExportedDisk {
         // The empty file below has no bytes, the disk has.
         while !fs::metadata(&disk.path).is_ok_and(|file| file.len() > 0) {
             let ended = disk.process.as_mut().and_then(Process::ended).is_some();
-            if ended || start.elapsed() > PATIENCE {
+            if ended || start.elapsed() > TIMEOUT {
                 let detail = disk.process.as_mut().map(Process::detail).unwrap_or_default();
                 return Err(Error::Invalid(format!(
                     "{DAEMON} does not show the disk {}{detail}",
@@ -77,7 +77,7 @@ impl Drop for ExportedDisk {
             // It flushes, and takes its mount away.
             let _ = kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM);
             let start = Instant::now();
-            while process.ended().is_none() && start.elapsed() < PATIENCE {
+            while process.ended().is_none() && start.elapsed() < TIMEOUT {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }

@@ -17,7 +17,7 @@ use crate::Error;
 /// Most connections of a port at a time; more are closed at once.
 const MOST: usize = 128;
 /// How long a function may take to accept.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// What is carried at a time (bytes).
 const PIECE: usize = 64 << 10;
 
@@ -97,7 +97,7 @@ fn accept(listener: &TcpListener, stopped: &UnixStream, to: SocketAddr) {
 
 /// Carries a connection's bytes both ways until both ends have ended.
 fn carry(client: &TcpStream, to: SocketAddr) -> io::Result<()> {
-    let function = TcpStream::connect_timeout(&to, PATIENCE)?;
+    let function = TcpStream::connect_timeout(&to, TIMEOUT)?;
     for end in [client, &function] {
         end.set_nonblocking(false)?;
         // Small requests are not held back.

@@ -86,7 +86,7 @@ impl Instance {
         config.huge_pages = self.huge_pages;
         config.kernel_arguments = self.kernel_arguments();
         config.arguments = self.arguments();
-        config.patience = self.definition.health.deadline;
+        config.timeout = self.definition.health.deadline;
         config
     }
 

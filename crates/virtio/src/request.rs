@@ -112,13 +112,13 @@ impl Device {
         let bytes = if header.kind == kind::IN { id.writable } else { total(&chain.readable) };
         let outcome = self.start(memory, id, header, chain);
         if let Err(status) = outcome {
-            self.note_refused(id.queue, header, bytes, status);
+            self.log_refused(id.queue, header, bytes, status);
         }
         outcome
     }
 
     /// Notes that a request was refused, if it is one for the drive.
-    fn note_refused(&mut self, queue: u16, header: Header, bytes: usize, status: RequestStatus) {
+    fn log_refused(&mut self, queue: u16, header: Header, bytes: usize, status: RequestStatus) {
         // Where ranges lie is in the data of their requests.
         let (operation, ranged) = match header.kind {
             kind::IN => (Operation::Read, true),

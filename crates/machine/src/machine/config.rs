@@ -97,7 +97,7 @@ pub struct Stop {
     pub flag: Arc<AtomicBool>,
     /// Called now and then where no other thread can set the flag: the bare
     /// machine.
-    pub look: Option<Box<dyn Fn()>>,
+    pub poll: Option<Box<dyn Fn()>>,
     /// Most wall-clock time for everything.
     pub wall_limit: Option<Duration>,
 }

@@ -133,8 +133,8 @@ impl Run<'_> {
         // The wall clock costs a call; every so many turns is often enough.
         timeline.statistics.turns = timeline.statistics.turns.wrapping_add(1);
         if timeline.statistics.turns.is_multiple_of(64) {
-            if let Some(look) = &self.stop.look {
-                look();
+            if let Some(poll) = &self.stop.poll {
+                poll();
             }
             let now = Instant::now();
             if self.stop.wall_limit.is_some_and(|limit| now - timeline.statistics.born >= limit) {

@@ -117,7 +117,7 @@ impl Card {
             let mut open = self.open.remove(at);
             if offset < open.next {
                 // It cannot be written twice: closed, and opened again.
-                time = self.spec.close.draw(&mut self.random);
+                time = self.spec.close.sample(&mut self.random);
             }
             open.next = end;
             self.open.push(open);
@@ -125,7 +125,7 @@ impl Card {
         }
         if self.open.len() >= self.spec.open_units as usize {
             self.open.remove(0);
-            time = self.spec.close.draw(&mut self.random);
+            time = self.spec.close.sample(&mut self.random);
         }
         self.open.push(Open { number, next: end });
         time
@@ -133,7 +133,7 @@ impl Card {
 
     fn written(&mut self, offset: u64, length: u64) -> Nanos {
         let (mut at, end) = (offset, offset.saturating_add(length));
-        let mut time = self.spec.write.draw(&mut self.random);
+        let mut time = self.spec.write.sample(&mut self.random);
         time = time.saturating_add(self.write.times(length));
         // A long command opens each unit that it meets; more than are open at
         // once close each other. Of very many, those in the middle all cost the
@@ -144,7 +144,7 @@ impl Card {
             let left = (end - at) / self.spec.unit;
             if left > 2 * many && at > offset.saturating_add(many * self.spec.unit) {
                 let skipped = left - many;
-                let close = self.spec.close.draw(&mut self.random);
+                let close = self.spec.close.sample(&mut self.random);
                 time = time.saturating_add(close.saturating_mul(skipped));
                 at += skipped * self.spec.unit;
                 continue;
@@ -162,7 +162,7 @@ impl Latency for Card {
         let Command { offset, length, .. } = *command;
         match command.operation {
             Operation::Read | Operation::Verify => {
-                let access = self.spec.read.draw(&mut self.random);
+                let access = self.spec.read.sample(&mut self.random);
                 access.saturating_add(self.read.times(length))
             }
             Operation::Write | Operation::WriteZeroes => self.written(offset, length),
@@ -170,8 +170,8 @@ impl Latency for Card {
                 let time = self.written(offset, length);
                 time.saturating_add(self.read.times(length))
             }
-            Operation::Flush => self.spec.flush.draw(&mut self.random),
-            Operation::Discard => self.spec.discard.draw(&mut self.random),
+            Operation::Flush => self.spec.flush.sample(&mut self.random),
+            Operation::Discard => self.spec.discard.sample(&mut self.random),
             // The drive around the model completes them.
             Operation::Barrier => 0,
         }

@@ -126,7 +126,7 @@ impl Controller {
             return Err(StatusCode::AsynchronousEventLimitExceeded.at(location::OPCODE));
         }
         self.events.requests.push_back(command.cid);
-        self.tell_events(memory);
+        self.post_events(memory);
         Ok(Outcome::Pending)
     }
 
@@ -141,10 +141,10 @@ impl Controller {
         if !known && (notice || !self.events.masked[event.kind as usize]) {
             self.events.happened.push(event);
         }
-        self.tell_events(memory);
+        self.post_events(memory);
     }
 
-    pub(super) fn tell_events(&mut self, memory: &dyn Memory) {
+    pub(super) fn post_events(&mut self, memory: &dyn Memory) {
         while !self.events.requests.is_empty() {
             let masked = self.events.masked;
             let next = self.events.happened.iter().position(|of| !masked[of.kind as usize]);

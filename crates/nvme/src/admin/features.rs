@@ -94,7 +94,7 @@ impl Features {
     }
 
     /// Whether the host asked to be told of zones that changed.
-    pub fn tells_zone_changes(&self) -> bool {
+    pub fn reports_zone_changes(&self) -> bool {
         self.events & ZONE_CHANGES != 0
     }
 

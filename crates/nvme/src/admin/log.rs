@@ -151,7 +151,7 @@ impl Controller {
                 }
                 _ => {}
             }
-            self.tell_events(memory);
+            self.post_events(memory);
         }
         Ok(Outcome::Done(0))
     }

@@ -65,7 +65,7 @@ impl Controller {
 
     /// Tells a guest that asked for it that zones have changed.
     pub(super) fn zones_changed(&mut self, memory: &dyn Memory, nsid: u32) {
-        if self.features.tells_zone_changes() {
+        if self.features.reports_zone_changes() {
             self.notice_zones_changed(memory, nsid);
         }
     }

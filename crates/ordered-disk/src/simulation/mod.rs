@@ -11,11 +11,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::append::{append, begin_sync, read, Change};
 use crate::checkpoint::{Checkpoint, Stage};
-use crate::planted::{Bug, PLANTED};
+use crate::injected::{Bug, INJECTED};
 use crate::record::{checksum, PAGE};
 use crate::recover;
 use crate::ring::Ring;
-use crate::state::{Point, State};
+use crate::state::{State, SyncPoint};
 use crate::superblock::{Superblock, SUPERBLOCKS, UNKNOWN};
 use host::{File, Power, SECTOR};
 
@@ -32,7 +32,7 @@ struct World {
     disk: File,
     state: State,
     checkpoint: Option<Checkpoint>,
-    sync: Option<Point>,
+    sync: Option<SyncPoint>,
     boot: u64,
     writes: u64,
     now: Model,
@@ -284,22 +284,22 @@ fn after_any_crash_the_disk_is_cut_at_an_order() {
 }
 
 #[test]
-fn planted_bugs_are_found() {
+fn injected_bugs_are_found() {
     let bugs = [
         Bug::NoChecksum,
         Bug::OpenEpoch,
-        Bug::CarryEarly,
-        Bug::CarryNewest,
+        Bug::CheckpointEarly,
+        Bug::CheckpointNewest,
         Bug::NoDiskSync,
-        Bug::NoHeadSync,
+        Bug::NoSuperblockSync,
         Bug::EarlyDurable,
         Bug::NoRecoverySync,
-        Bug::LatePoint,
+        Bug::LateSyncPoint,
     ];
     for bug in bugs {
-        PLANTED.set(Some(bug));
+        INJECTED.set(Some(bug));
         let found = (0..300).find(|seed| run(*seed).is_err());
-        PLANTED.set(None);
+        INJECTED.set(None);
         println!("{bug:?}: found by seed {found:?}");
         assert!(found.is_some(), "{bug:?} is not found");
     }
@@ -340,10 +340,10 @@ fn cut_off_records_come_back() -> bool {
 #[test]
 fn what_was_cut_off_stays_cut_off() {
     assert!(!cut_off_records_come_back());
-    PLANTED.set(Some(Bug::AnyIncarnation));
+    INJECTED.set(Some(Bug::AnyIncarnation));
     let found = cut_off_records_come_back();
-    PLANTED.set(None);
-    assert!(found, "the test finds the planted bug");
+    INJECTED.set(None);
+    assert!(found, "the test finds the injected bug");
 }
 
 #[test]

@@ -200,11 +200,11 @@ impl Run {
             qemu_finds_sound(path);
             assert_same(&qemu_contents(path), &found, "as qemu-img reads it");
         }
-        self.judge(at, &found)
+        self.check_promise(at, &found)
     }
 
     /// Whether `found` is a disk that the guest may find after a cut at `at`.
-    fn judge(&self, at: Nanos, found: &[u8]) -> Result<(), String> {
+    fn check_promise(&self, at: Nanos, found: &[u8]) -> Result<(), String> {
         let changes = |sector: usize| {
             let offset = (sector * SECTOR) as u64;
             self.seen.iter().enumerate().filter(move |(_, one)| {

@@ -78,7 +78,7 @@ pub fn open_files(
     let begun = Instant::now();
     loop {
         match stasis_qcow2::open_files(path, writable, options) {
-            Err(ImageError::Open(OpenError::Locked(_))) if begun.elapsed() < PATIENCE => {
+            Err(ImageError::Open(OpenError::Locked(_))) if begun.elapsed() < TIMEOUT => {
                 std::thread::yield_now();
             }
             other => return other,
@@ -87,7 +87,7 @@ pub fn open_files(
 }
 
 /// How long a program takes to start, at most.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `qemu-img` and gives what it said; fails where it does.
 pub fn qemu_img(arguments: &[&str]) -> String {

@@ -13,7 +13,7 @@ use anyhow::{bail, Context, Result};
 const PIECE: usize = 16 << 10;
 
 /// How long an answerer may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Answers until it is killed.
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ fn connect(address: &str) -> std::io::Result<TcpStream> {
     loop {
         match TcpStream::connect(address) {
             Err(error)
-                if error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < PATIENCE =>
+                if error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < TIMEOUT =>
             {
                 std::thread::sleep(Duration::from_millis(50));
             }

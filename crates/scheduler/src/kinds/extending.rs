@@ -30,10 +30,10 @@ fn the_page_shows_the_file_and_the_lines() {
 
 #[test]
 fn a_scheduler_of_ones_own_is_one_like_any_other() {
-    let spec = read(r#"{ kind = "newest", patience = 2, depth = 3 }"#).unwrap();
+    let spec = read(r#"{ kind = "newest", overtake_limit = 2, depth = 3 }"#).unwrap();
     assert_eq!((spec.kind.name(), spec.depth), ("newest", 3));
     let table = serde_json::to_value(&spec).unwrap();
-    assert_eq!((&table["kind"], &table["patience"]), (&"newest".into(), &2.into()));
+    assert_eq!((&table["kind"], &table["overtake_limit"]), (&"newest".into(), &2.into()));
     let mut scheduler = spec.build();
     let queue = scheduler.create(0, &QueueSpec::default());
     let read =
@@ -53,11 +53,14 @@ fn a_scheduler_of_ones_own_is_one_like_any_other() {
 
 #[test]
 fn its_name_and_its_keys_are_known_everywhere() {
-    assert_eq!(read(r#""newest""#), read(r#"{ kind = "newest", patience = 64 }"#));
+    assert_eq!(read(r#""newest""#), read(r#"{ kind = "newest", overtake_limit = 64 }"#));
     for (scheduler, expected) in [
         (r#""newst""#, "did you mean `newest`?"),
-        (r#"{ kind = "newest", patiense = 1 }"#, "did you mean `patience`?"),
-        (r#"{ kind = "newest", patience = 0 }"#, "`patience` of scheduler `newest`: `0`"),
+        (r#"{ kind = "newest", overtake_limits = 1 }"#, "did you mean `overtake_limit`?"),
+        (
+            r#"{ kind = "newest", overtake_limit = 0 }"#,
+            "`overtake_limit` of scheduler `newest`: `0`",
+        ),
     ] {
         let error = read(scheduler).unwrap_err();
         assert!(error.contains(expected), "{error}");
@@ -65,6 +68,6 @@ fn its_name_and_its_keys_are_known_everywhere() {
     let schema = stasis_config::schema::<Drive>();
     let tables = schema["$defs"]["scheduler"]["anyOf"][1]["oneOf"].as_array().unwrap();
     let own = tables.iter().find(|table| table["properties"]["kind"]["const"] == "newest").unwrap();
-    let patience = "Requests that overtake the oldest one at most.";
-    assert_eq!(own["properties"]["patience"]["description"], patience);
+    let overtake_limit = "Requests that overtake the oldest one at most.";
+    assert_eq!(own["properties"]["overtake_limit"]["description"], overtake_limit);
 }

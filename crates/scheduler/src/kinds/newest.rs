@@ -18,12 +18,12 @@ use crate::{QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
 pub struct NewestSpec {
     /// Requests that overtake the oldest one at most.
     #[schemars(range(min = 1))]
-    pub patience: u32,
+    pub overtake_limit: u32,
 }
 
 impl Default for NewestSpec {
     fn default() -> Self {
-        Self { patience: 64 }
+        Self { overtake_limit: 64 }
     }
 }
 
@@ -32,11 +32,11 @@ impl Parameters for NewestSpec {
     const ABOUT: &'static str = "the newest request first";
 
     fn check(&self) -> Result<(), Problem> {
-        counts("patience", self.patience, u32::MAX)
+        counts("overtake_limit", self.overtake_limit, u32::MAX)
     }
 
     fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Newest { patience: self.patience, ..Newest::default() })
+        Box::new(Newest { overtake_limit: self.overtake_limit, ..Newest::default() })
     }
 }
 
@@ -47,7 +47,7 @@ struct Newest {
     queues: PlainQueues,
     /// Places in the pool, the newest request's at the end.
     waiting: VecDeque<u32>,
-    patience: u32,
+    overtake_limit: u32,
     /// Requests that have overtaken the oldest one.
     overtaken: u32,
 }
@@ -71,7 +71,7 @@ impl Scheduler for Newest {
     }
 
     fn dispatch(&mut self, _now: Nanos) -> Option<Tag> {
-        let oldest = self.overtaken == self.patience && !self.waiting.is_empty();
+        let oldest = self.overtaken == self.overtake_limit && !self.waiting.is_empty();
         self.overtaken = if oldest || self.waiting.len() < 2 { 0 } else { self.overtaken + 1 };
         let slot = if oldest { self.waiting.pop_front() } else { self.waiting.pop_back() };
         let held = self.pool.send(slot?);

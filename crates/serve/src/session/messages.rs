@@ -14,7 +14,7 @@ use vhost::VhostUserMemoryRegionBase;
 
 use super::{Queue, Session, PROTOCOL_FEATURES};
 use crate::inflight::{self, Inflight};
-use crate::memory::{GuestMemory, Place, MOST_REGIONS};
+use crate::memory::{GuestMemory, MemoryRegion, MOST_REGIONS};
 use crate::ServeError;
 
 impl VhostUserBackendReqHandlerMut for Session {
@@ -59,7 +59,7 @@ impl VhostUserBackendReqHandlerMut for Session {
     ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
         let mut memory = GuestMemory::default();
         for (region, file) in places.iter().zip(&files) {
-            let place = Place {
+            let place = MemoryRegion {
                 guest: region.guest_phys_addr,
                 client: region.user_addr,
                 size: region.memory_size,
@@ -197,7 +197,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         file: File,
         _: Option<bool>,
     ) -> Result<Option<VhostUserMemoryRegionBase>> {
-        let place = Place {
+        let place = MemoryRegion {
             guest: region.guest_phys_addr,
             client: region.user_addr,
             size: region.memory_size,

@@ -25,7 +25,7 @@ const DEPTH: u16 = 128;
 const MOST: u32 = 512 << 10;
 /// How long to wait for what the kernel still does for a server that was
 /// killed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a device is to be.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match act() {
             Err(error)
-                if start.elapsed() < PATIENCE
+                if start.elapsed() < TIMEOUT
                     && matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENOENT)) =>
             {
                 std::thread::sleep(Duration::from_millis(5));
@@ -148,7 +148,7 @@ fn left(control: &mut Control, wanted: &Wanted, capacity: u64) -> Result<Option<
                 return Ok(None);
             }
             // A server that was killed has it until the kernel has noticed.
-            _ if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
+            _ if start.elapsed() < TIMEOUT => std::thread::sleep(Duration::from_millis(5)),
             _ => return Err(ServeError::InUse(wanted.link.clone())),
         }
     };

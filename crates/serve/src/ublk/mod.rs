@@ -20,14 +20,14 @@ use stasis_drive::{Done, Submission};
 
 use crate::backend::{Backend, Counted};
 use crate::statistics::InUse;
-use crate::store::watch;
+use crate::store::register;
 use abi::{Descriptor, Info};
 use queue::{Queue, QueueEvent};
 
 pub(crate) use device::{open, Device, Wanted};
 
 /// How long the kernel may take to give a stopped queue back.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A ublk device as its thread knows it.
 pub(crate) struct Ublk {
@@ -52,7 +52,7 @@ impl Ublk {
             let queue = Queue::start(&device, number, info.depth, info.max_bytes)?;
             // SAFETY: the ring is open for as long as its queue; closing it
             // takes it out.
-            unsafe { watch(&backend.epoll, queue.ring()) }?;
+            unsafe { register(&backend.epoll, queue.ring()) }?;
             queues.push(queue);
         }
         let (done, counted) = Default::default();
@@ -140,7 +140,7 @@ impl Ublk {
             for counted in self.counted.drain(..) {
                 self.backend.count(&counted, seen);
             }
-            self.backend.say_errors();
+            self.backend.report_errors();
         }
         any
     }
@@ -176,7 +176,7 @@ impl Ublk {
                 false => self.turn(clock(), clock),
             };
             let over = self.handed_over || self.queues.iter().all(Queue::is_over);
-            if self.in_flight == 0 && (over || start.elapsed() > PATIENCE) {
+            if self.in_flight == 0 && (over || start.elapsed() > TIMEOUT) {
                 break;
             }
             if !work {

@@ -198,10 +198,10 @@ impl Inside {
 
     /// To be called now and then where this program has one thread only, the bare
     /// machine: looks whether the outer side asks to stop. Elsewhere None.
-    pub fn look_for_stop(&self) -> Option<Box<dyn Fn()>> {
+    pub fn stop_poll(&self) -> Option<Box<dyn Fn()>> {
         stasis_bare::is_here().then(|| {
             let stop = self.stop.clone();
-            Box::new(move || stop.look()) as Box<dyn Fn()>
+            Box::new(move || stop.poll()) as Box<dyn Fn()>
         })
     }
 
@@ -225,7 +225,7 @@ impl Later {
     pub fn take() -> Result<Self, InsideError> {
         let mut items = FwCfg::open()?;
         if items.length(SAVE_ITEM).is_some() {
-            port::write_journal(&PAUSE);
+            port::write_events(&PAUSE);
             stasis_bare::pausing(port::pause);
             items = FwCfg::open()?;
         }

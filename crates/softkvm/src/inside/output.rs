@@ -31,14 +31,14 @@ impl EventSink for Port {
             Some(memory) if bytes.len() > SHORT => {
                 for piece in bytes.chunks(memory.len()) {
                     memory[..piece.len()].copy_from_slice(piece);
-                    port::write_journal(&bulk(piece.len()));
+                    port::write_events(&bulk(piece.len()));
                     port::shake_hands();
                 }
             }
             _ => {
                 for piece in bytes.chunks(SHORT) {
-                    port::write_journal(&short_head(piece.len()));
-                    port::write_journal(piece);
+                    port::write_events(&short_head(piece.len()));
+                    port::write_events(piece);
                 }
             }
         }
@@ -56,7 +56,7 @@ impl Keyboard for Outside {
             &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
         // Without the buffer there is no place for an answer.
         let Some(memory) = buffer else { return Ok(Typed::default()) };
-        port::write_journal(&wait(limit));
+        port::write_events(&wait(limit));
         port::shake_hands();
         // SAFETY: within `memory`, which the outer side has written behind the compiler's back
         // and does not write again before the next packet.
@@ -81,7 +81,7 @@ pub(super) fn prepare() -> io::Result<()> {
         Ok::<(), io::Error>(())
     })?;
     if let Some((address, length)) = first {
-        port::write_journal(&place(address, length));
+        port::write_events(&place(address, length));
         let mut output = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
         output.bulk = Some(&mut memory[..length]);
     }

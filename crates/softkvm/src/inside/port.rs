@@ -15,7 +15,7 @@ pub(super) fn allow() -> io::Result<()> {
 }
 
 /// Sends bytes to the event stream.
-pub(super) fn write_journal(bytes: &[u8]) {
+pub(super) fn write_events(bytes: &[u8]) {
     write_bytes(JOURNAL_PORT, bytes);
 }
 

@@ -60,7 +60,7 @@ impl Listener {
     }
 
     /// Looks for the byte on the bare machine, where nobody waits for it.
-    pub(super) fn look(&self) {
+    pub(super) fn poll(&self) {
         const PORT: u16 = 0x2f8;
         // The line status register, and its bit for a byte that has come (16550).
         const STATUS: u16 = PORT + 5;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use stasis_qemu_vm::{Cache, Drive};
 
-use crate::support::{run, start, Host, PATIENCE, WATCH};
+use crate::support::{run, start, Host, TIMEOUT, WATCH};
 
 /// A folder that looks like a cgroup with a weight of bfq's.
 fn cgroup(folder: &Path, name: &str) -> PathBuf {
@@ -72,7 +72,7 @@ fn a_guests_bfq_raises_the_weight_of_its_cgroup() {
     host.wait(": helped");
     drop(vm);
     host.wait(": disconnected");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while weight(&cgroup) != "100" {
         assert!(Instant::now() < until);
         std::thread::yield_now();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use stasis_qemu_vm::{Backend, Drive, Vm};
 
-use crate::support::{run, start, Host, PATIENCE, WATCH};
+use crate::support::{run, start, Host, TIMEOUT, WATCH};
 
 /// Bytes a second: the publication's 1.8-inch disk.
 const RATE: u64 = 10_000_000;
@@ -62,7 +62,7 @@ impl Slow {
         daemon.args(["--blockdev", "driver=throttle,node-name=slow,throttle-group=slow,file=raw"]);
         let fuse = format!("type=fuse,id=out,node-name=slow,mountpoint={export}");
         let daemon = Ending(daemon.args(["--export", &fuse]).spawn().unwrap());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while fs::metadata(&export).map_or(0, |file| file.len()) != size {
             assert!(Instant::now() < until, "no export by qemu-storage-daemon");
             std::thread::sleep(Duration::from_millis(20));
@@ -124,7 +124,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while fs::remove_dir(&self.0).is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -11,7 +11,7 @@ use stasis_qemu_vm::{Accelerator, Config, Drive, Job, Vm};
 
 pub const STASIS: &str = env!("CARGO_BIN_EXE_stasis");
 /// Longer than any wait here takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn guest() -> Guest {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
@@ -45,7 +45,7 @@ impl Host {
 
     /// Waits until it says something that ends so.
     pub fn wait(&self, end: &str) -> Instant {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let line = self.said.recv_timeout(left);

@@ -32,7 +32,7 @@ pub fn serve(folder: &Path, arguments: &[&str]) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
     command.args(["serve", "--sockets", "."]).args(arguments).current_dir(folder);
     command.stderr(OpenOptions::new().create(true).append(true).open(&log).unwrap());
-    let mut process = Process(ready.asked_of(&mut command).spawn().unwrap());
+    let mut process = Process(ready.notified_by(&mut command).spawn().unwrap());
     let is_ready = ready.wait(Duration::from_secs(60), || process.0.try_wait().unwrap().is_some());
     assert!(is_ready, "the server does not get ready: {}", std::fs::read_to_string(&log).unwrap());
     process

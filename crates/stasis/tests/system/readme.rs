@@ -102,7 +102,7 @@ fn follow(bench: &Bench, text: &str) {
 fn until_ready(bench: &Bench, command: &str, mut shell: Command) -> Process {
     let folder = tempfile::tempdir_in(bench.path(".")).unwrap();
     let ready = Readiness::new(folder.path()).unwrap();
-    let mut process = Process(ready.asked_of(&mut shell).spawn().unwrap());
+    let mut process = Process(ready.notified_by(&mut shell).spawn().unwrap());
     // A function's guest may have to be made.
     let limit = Duration::from_secs(300);
     let is_ready = ready.wait(limit, || process.0.try_wait().unwrap().is_some());

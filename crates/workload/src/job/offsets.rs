@@ -119,7 +119,7 @@ impl Offsets {
             }
             Self::EachOnce(each) => each.next(),
             Self::Uniform => random.below(starts),
-            Self::Zipf(zipf, scattered) => scattered.of(zipf.draw(random) - 1),
+            Self::Zipf(zipf, scattered) => scattered.of(zipf.sample(random) - 1),
             Self::Pareto(power, scattered) => {
                 let rank = (scattered.count() - 1) as f64 * random.unit().powf(*power);
                 scattered.of((rank as u64).min(scattered.count() - 1))
@@ -156,7 +156,7 @@ impl Zipf {
         zipf
     }
 
-    fn draw(&self, random: &mut Random) -> u64 {
+    fn sample(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.last + random.unit() * (self.first - self.last);
             let x = self.inverse(u);

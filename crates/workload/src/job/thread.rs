@@ -211,11 +211,11 @@ impl Thread {
             }
             return self.next.is_some();
         }
-        self.next = Some(self.draw());
+        self.next = Some(self.sample());
         at.max(self.earliest) < self.deadline || self.prepare(at)
     }
 
-    fn draw(&mut self) -> Command {
+    fn sample(&mut self) -> Command {
         if self.fsync > 0 && self.unsynced >= self.fsync {
             self.unsynced = 0;
             return Command::flush();

@@ -188,7 +188,7 @@ impl HardDisk {
             if !self.cache.is_durable(flush.barrier) {
                 break;
             }
-            let cost = self.flush.draw(&mut self.random).saturating_add(self.overhead);
+            let cost = self.flush.sample(&mut self.random).saturating_add(self.overhead);
             self.due.push(now.saturating_add(cost), flush.tag);
             self.flushes.pop_front();
             self.passed_oldest = 0;
@@ -351,14 +351,14 @@ impl Model for HardDisk {
                 self.due.push(now, tag);
             }
             Operation::Discard => {
-                let cost = self.discard.draw(&mut self.random).saturating_add(self.overhead);
+                let cost = self.discard.sample(&mut self.random).saturating_add(self.overhead);
                 self.due.push(now.saturating_add(cost), tag);
             }
             Operation::WriteZeroes => {
                 self.read_ahead.invalidate(start, end);
                 match self.write_zeroes {
                     Some(span) => {
-                        let cost = span.draw(&mut self.random).saturating_add(self.overhead);
+                        let cost = span.sample(&mut self.random).saturating_add(self.overhead);
                         self.due.push(now.saturating_add(cost), tag);
                     }
                     None => self.queue.push(pending),

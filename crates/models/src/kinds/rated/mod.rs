@@ -32,9 +32,9 @@ pub(crate) enum Draw {
 }
 
 impl Draw {
-    fn draw(&self, random: &mut Random) -> Nanos {
+    fn sample(&self, random: &mut Random) -> Nanos {
         match self {
-            Self::Span(span) => span.draw(random),
+            Self::Span(span) => span.sample(random),
             Self::Distribution(distribution) => distribution.quantile(random.unit()) as Nanos,
         }
     }
@@ -86,11 +86,11 @@ impl Latency for Rated {
         let direction = match (command.operation, self.write_zeroes) {
             (Operation::Read | Operation::Verify, _) => &self.read,
             (Operation::Write | Operation::Copy, _) | (Operation::WriteZeroes, None) => &self.write,
-            (Operation::Flush, _) => return self.flush.draw(&mut self.random),
+            (Operation::Flush, _) => return self.flush.sample(&mut self.random),
             // The drive around the model completes them.
             (Operation::Barrier, _) => return 0,
-            (Operation::Discard, _) => return self.discard.draw(&mut self.random),
-            (Operation::WriteZeroes, Some(span)) => return span.draw(&mut self.random),
+            (Operation::Discard, _) => return self.discard.sample(&mut self.random),
+            (Operation::WriteZeroes, Some(span)) => return span.sample(&mut self.random),
         };
         let start = self.free_at.max(now);
         let slot = if command.length <= RATED_LENGTH {
@@ -102,6 +102,8 @@ impl Latency for Rated {
         self.free_at = start.saturating_add(slot);
         // The latency as rated holds the transfer of the rated length.
         let rest = direction.time_per_byte.times(command.length.saturating_sub(RATED_LENGTH));
-        (start - now).saturating_add(direction.latency.draw(&mut self.random)).saturating_add(rest)
+        (start - now)
+            .saturating_add(direction.latency.sample(&mut self.random))
+            .saturating_add(rest)
     }
 }

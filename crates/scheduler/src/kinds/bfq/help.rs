@@ -49,7 +49,7 @@ impl Help {
     }
 
     /// A queue begins or ends to ask.
-    pub fn ask(&mut self, now: Nanos, queue: u32, on: bool) {
+    pub fn request(&mut self, now: Nanos, queue: u32, on: bool) {
         self.advance(now);
         let at = self.members.iter().position(|member| member.queue == queue);
         let at = at.unwrap_or_else(|| {
@@ -190,7 +190,7 @@ mod tests {
             let mut help = Help::new(share, burst);
             let (mut now, mut seen) = (0, vec![(0, [0; 4])]);
             for (queue, on, pause) in steps {
-                help.ask(now, queue, on);
+                help.request(now, queue, on);
                 now += pause;
                 help.advance(now);
                 seen.push((now, [0, 1, 2, 3].map(|queue| help.account(now, queue).1)));
@@ -214,7 +214,7 @@ mod tests {
         #[test]
         fn help_is_shared_fairly(share in 1_000u32..=1_000_000, others in 1u32..6) {
             let (burst, mut help) = (1_000_000u64, Help::new(share, 1_000_000));
-            (0..=others).for_each(|queue| help.ask(0, queue, true));
+            (0..=others).for_each(|queue| help.request(0, queue, true));
             let now = 200 * burst;
             help.advance(now);
             let first = help.account(now, 0).1;
@@ -229,8 +229,8 @@ mod tests {
         fn the_greedy_do_not_drain_the_modest(share in 100_000u32..=1_000_000) {
             let burst = 1_000_000u64;
             let mut help = Help::new(share, burst);
-            help.ask(0, 0, true);
-            help.ask(50 * burst, 1, true);
+            help.request(0, 0, true);
+            help.request(50 * burst, 1, true);
             let now = 50 * burst + burst;
             help.advance(now);
             prop_assert_eq!(help.account(now, 1).1, burst);

@@ -175,7 +175,7 @@ impl Scheduler for Bfq {
         if self.queues.get(queue.0).is_none_or(|queue| queue.removed) {
             return;
         }
-        self.help.ask(now, queue.0, false);
+        self.help.request(now, queue.0, false);
         self.settle_help(now);
         self.help.forget(now, queue.0);
         self.queues[queue.0].removed = true;
@@ -252,7 +252,7 @@ impl Scheduler for Bfq {
 
     fn help(&mut self, now: Nanos, queue: QueueId, on: bool) {
         if self.queues.get(queue.0).is_some_and(|queue| !queue.removed) {
-            self.help.ask(now, queue.0, on);
+            self.help.request(now, queue.0, on);
             self.settle_help(now);
         }
     }

@@ -23,7 +23,7 @@ use stasis_storage_function::Polling;
 use super::RunArguments;
 
 /// How long it may take to open its drives, or to make them durable at the end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often the server is looked at, and how soon it is started again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -96,7 +96,7 @@ impl Start {
         let program = program::own()?;
         let mut command = Command::new(program);
         command.args(&self.arguments);
-        Ok(readiness::start(command, "serve", &self.folder, PATIENCE)?)
+        Ok(readiness::start(command, "serve", &self.folder, TIMEOUT)?)
     }
 }
 
@@ -126,7 +126,7 @@ fn watch(start: &Start, mut process: Process, ending: &AtomicBool, stop: &Atomic
     // It makes its drives durable; after that, or too long a time, it is ended.
     let _ = kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM);
     let begun = Instant::now();
-    while process.ended().is_none() && begun.elapsed() < PATIENCE {
+    while process.ended().is_none() && begun.elapsed() < TIMEOUT {
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -14,7 +14,7 @@ const LONGEST_STDIN: u64 = 64 << 20;
 
 /// How long a pipe may be silent before it counts as empty. A service or a test
 /// often has one that nobody writes to.
-const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// What this program is given by `<` or by a pipe, in a file: `None` where that
 /// is nothing.
@@ -31,7 +31,7 @@ pub fn given() -> Result<Option<NamedTempFile>> {
         return Ok(None);
     }
     let mut ready = [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN)];
-    if poll(&mut ready, Some(&PATIENCE)).context("cannot wait for standard input")? == 0 {
+    if poll(&mut ready, Some(&TIMEOUT)).context("cannot wait for standard input")? == 0 {
         return Ok(None);
     }
     let mut file = NamedTempFile::new().context("cannot keep standard input")?;

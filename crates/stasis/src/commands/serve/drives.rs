@@ -115,14 +115,14 @@ struct Opening {
 
 /// How long to wait for a medium that is locked or a device in use: a server that
 /// was killed or replaced has it until the kernel has ended its I/Os.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens what another may have for a moment yet.
 fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let start = std::time::Instant::now();
     loop {
         match open() {
-            Err(error) if start.elapsed() < PATIENCE && is_taken(&error) => {
+            Err(error) if start.elapsed() < TIMEOUT && is_taken(&error) => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             result => return result,

@@ -1,22 +1,22 @@
-//! Bugs that tests plant, to see that the simulation finds them. Outside of
+//! Bugs that tests inject, to see that the simulation finds them. Outside of
 //! tests there are none.
 
 /// What is done wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
 pub enum Bug {
-    /// Data is believed without its checksum.
+    /// Data is accepted without its checksum.
     NoChecksum,
     /// The last epoch counts although its end is not there.
     OpenEpoch,
     /// The disk's file is written before the log is durable.
-    CarryEarly,
+    CheckpointEarly,
     /// What is newest is checkpointed, durable or not.
-    CarryNewest,
+    CheckpointNewest,
     /// The superblock is written before the disk's file is durable.
     NoDiskSync,
     /// The log's place is used again before the superblock is durable.
-    NoHeadSync,
+    NoSuperblockSync,
     /// Records of earlier openings count.
     AnyIncarnation,
     /// A flush that has to be durable ends without a sync.
@@ -24,21 +24,21 @@ pub enum Bug {
     /// A recovery begins to checkpoint before the log is durable.
     NoRecoverySync,
     /// A sync is said to cover what was written while it was under way.
-    LatePoint,
+    LateSyncPoint,
 }
 
 #[cfg(test)]
 thread_local! {
-    pub static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+    pub static INJECTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether `bug` is planted.
+/// Whether `bug` is injected.
 #[cfg(test)]
 pub fn has(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
+    INJECTED.get() == Some(bug)
 }
 
-/// Whether `bug` is planted: never.
+/// Whether `bug` is injected: never.
 #[cfg(not(test))]
 #[inline(always)]
 pub const fn has(_: Bug) -> bool {

@@ -1,4 +1,4 @@
-//! What a guest and QEMU said last, for messages.
+//! What a guest and QEMU wrote last, for messages.
 
 use crate::process::{tail, Process};
 use crate::Error;
@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 /// The machine has ended by itself.
 pub(crate) fn ended(mut process: Process, folder: &TempDir) -> Error {
-    Error::Ended { said: said(&mut process, folder) }
+    Error::Ended { said: last_output(&mut process, folder) }
 }
 
 /// The end of the console, and of QEMU's own complaints.
-pub(crate) fn said(process: &mut Process, folder: &TempDir) -> String {
+pub(crate) fn last_output(process: &mut Process, folder: &TempDir) -> String {
     // Its descriptors are closed, so its end is near.
     let _ = process.wait();
     let log = File::open(folder.path().join("log"));
