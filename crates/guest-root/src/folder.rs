@@ -159,7 +159,7 @@ impl Walk {
     ) -> Result<Option<Id>, RootError> {
         let inode = (status.dev(), status.ino());
         if let Some(&id) = self.linked.get(&inode).filter(|_| !status.is_dir()) {
-            self.note(path, status, b"");
+            self.record_entry(path, status, b"");
             self.tree.link(folder, name, id)?;
             return Ok(Some(id));
         }
@@ -186,7 +186,7 @@ impl Walk {
             let (major, minor) = numbers(device);
             Kind::Device { block: kind.is_block_device(), major, minor }
         };
-        self.note(path, status, &target);
+        self.record_entry(path, status, &target);
         let id = self.tree.put(folder, name, self.meta(status), kind, 0)?;
         if status.nlink() > 1 && !status.is_dir() {
             self.linked.insert(inode, id);
@@ -194,7 +194,7 @@ impl Walk {
         Ok(Some(id))
     }
 
-    fn note(&mut self, path: &Path, status: &Metadata, target: &[u8]) {
+    fn record_entry(&mut self, path: &Path, status: &Metadata, target: &[u8]) {
         let name = path.as_os_str().as_bytes();
         self.hash.update((name.len() as u64).to_le_bytes());
         self.hash.update(name);

@@ -79,7 +79,7 @@ pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery
     while let Some(record) = reader.next(&superblock, epoch)? {
         if record.epoch > epoch {
             (cut, epoch) = (record.address, record.epoch);
-            waiting.drain(..).for_each(|record| note(&mut index, &record));
+            waiting.drain(..).for_each(|record| index_record(&mut index, &record));
         }
         waiting.push(record);
     }
@@ -95,7 +95,7 @@ pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery
             seal = Some(Record::seal(superblock.incarnation, end, epoch + 1, superblock.tail));
         }
         cut = end;
-        waiting.drain(..).for_each(|record| note(&mut index, &record));
+        waiting.drain(..).for_each(|record| index_record(&mut index, &record));
     }
     let next = Superblock {
         generation: superblock.generation + 1,
@@ -135,7 +135,7 @@ pub fn apply<L: HostFile, D: HostFile>(
     Ok(checkpoint.plan().superblock)
 }
 
-fn note(index: &mut Index, record: &Record) {
+fn index_record(index: &mut Index, record: &Record) {
     let source = match record.kind {
         Kind::Data => Source::Log(record.address + HEADER),
         Kind::Zeroes => Source::Zeroes(record.address),

@@ -13,7 +13,7 @@
 
 use stasis_clock::Nanos;
 
-use crate::pool::{Held, Line, Pool};
+use crate::pool::{Fifo, Held, Pool};
 use crate::tree_arena::{Root, TreeArena};
 
 // By position and sequence, with their slots.
@@ -33,7 +33,7 @@ pub(crate) struct ClookQueue {
     next: Option<(u128, u32)>,
     // Those that somebody waits for, and the others: the time that each of a kind
     // is given is the same, so the first of a line is its latest.
-    lines: [Line; 2],
+    fifos: [Fifo; 2],
     // Of the last request taken.
     position: u64,
     sequence: u64,
@@ -44,10 +44,10 @@ pub(crate) struct ClookQueue {
 
 impl Default for ClookQueue {
     fn default() -> Self {
-        let (root, lines) = (Root::default(), [Line::default(); 2]);
+        let (root, fifos) = (Root::default(), [Fifo::default(); 2]);
         let (batches, coming) = (false, root);
         let (next, position, sequence, limit) = (None, 0, 0, u64::MAX);
-        Self { root, batches, coming, next, lines, position, sequence, limit }
+        Self { root, batches, coming, next, fifos, position, sequence, limit }
     }
 }
 
@@ -69,10 +69,10 @@ impl ClookQueue {
         }
         let held = pool.get(slot);
         let new = (key(held.place, held.sequence), slot);
-        let line = usize::from(held.sync);
+        let fifo = usize::from(held.sync);
         let root = if waits { &mut self.coming } else { &mut self.root };
         requests.insert(root, new.0, slot);
-        pool.stand(&mut self.lines[line], slot);
+        pool.push_back(&mut self.fifos[fifo], slot);
         if waits {
             return;
         }
@@ -111,7 +111,7 @@ impl ClookQueue {
 
     /// The one whose deadline is first: its deadline and slot.
     pub(crate) fn earliest(&self, pool: &Pool) -> Option<(Nanos, u32)> {
-        let firsts = self.lines.iter().filter_map(|line| pool.first(line));
+        let firsts = self.fifos.iter().filter_map(|fifo| pool.first(fifo));
         let due = |slot: u32| (pool.get(slot).deadline, pool.get(slot).sequence, slot);
         firsts.map(due).min().map(|(deadline, _, slot)| (deadline, slot))
     }
@@ -123,7 +123,7 @@ impl ClookQueue {
         let at = key(held.place, held.sequence);
         let taken = requests.remove(&mut self.root, at) || requests.remove(&mut self.coming, at);
         debug_assert!(taken, "a request is taken from where it stands");
-        pool.step_out(&mut self.lines[usize::from(held.sync)], slot);
+        pool.remove_from(&mut self.fifos[usize::from(held.sync)], slot);
         let elsewhere = held.place != self.position || held.sequence < self.sequence;
         if elsewhere || self.limit == u64::MAX || held.sequence > self.limit {
             self.limit = pool.newest();

@@ -33,14 +33,14 @@ pub(crate) struct Held {
 
 /// Requests in the order of arrival, through their slots.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line {
+pub(crate) struct Fifo {
     first: u32,
     last: u32,
 }
 
 const NIL: u32 = u32::MAX;
 
-impl Default for Line {
+impl Default for Fifo {
     fn default() -> Self {
         Self { first: NIL, last: NIL }
     }
@@ -123,30 +123,30 @@ impl Pool {
         &self.slots[slot as usize]
     }
 
-    /// The first of those that stand in this line.
-    pub(crate) fn first(&self, line: &Line) -> Option<u32> {
-        (line.first != NIL).then_some(line.first)
+    /// The first of those that stand in this fifo.
+    pub(crate) fn first(&self, fifo: &Fifo) -> Option<u32> {
+        (fifo.first != NIL).then_some(fifo.first)
     }
 
-    pub(crate) fn stand(&mut self, line: &mut Line, slot: u32) {
-        self.slots[slot as usize].before = line.last;
-        match self.slots.get_mut(line.last as usize) {
+    pub(crate) fn push_back(&mut self, fifo: &mut Fifo, slot: u32) {
+        self.slots[slot as usize].before = fifo.last;
+        match self.slots.get_mut(fifo.last as usize) {
             Some(last) => last.after = slot,
-            None => line.first = slot,
+            None => fifo.first = slot,
         }
-        line.last = slot;
+        fifo.last = slot;
     }
 
     /// It stands in this line, wherever.
-    pub(crate) fn step_out(&mut self, line: &mut Line, slot: u32) {
+    pub(crate) fn remove_from(&mut self, fifo: &mut Fifo, slot: u32) {
         let Held { before, after, .. } = self.slots[slot as usize];
         match self.slots.get_mut(before as usize) {
             Some(held) => held.after = after,
-            None => line.first = after,
+            None => fifo.first = after,
         }
         match self.slots.get_mut(after as usize) {
             Some(held) => held.before = before,
-            None => line.last = before,
+            None => fifo.last = before,
         }
     }
 

@@ -84,19 +84,19 @@ fn accept(listener: &TcpListener, stopped: &UnixStream, to: SocketAddr) {
             continue;
         }
         let count = Arc::clone(&open);
-        let carry = move || {
+        let copy_both_ways = move || {
             // A function that is not there closes its connections.
-            let _ = carry(&client, to);
+            let _ = copy_both_ways(&client, to);
             count.fetch_sub(1, Ordering::Relaxed);
         };
-        if std::thread::Builder::new().name("forward".into()).spawn(carry).is_err() {
+        if std::thread::Builder::new().name("forward".into()).spawn(copy_both_ways).is_err() {
             open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 /// Carries a connection's bytes both ways until both ends have ended.
-fn carry(client: &TcpStream, to: SocketAddr) -> io::Result<()> {
+fn copy_both_ways(client: &TcpStream, to: SocketAddr) -> io::Result<()> {
     let function = TcpStream::connect_timeout(&to, TIMEOUT)?;
     for end in [client, &function] {
         end.set_nonblocking(false)?;

@@ -139,7 +139,7 @@ struct Keys {
 
 impl Keys {
     /// Looks for the keys that end the machine.
-    fn watch(&mut self, bytes: &[u8]) {
+    fn find_escape(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.escapes = if *byte == ESCAPE { self.escapes + 1 } else { 0 };
             if self.escapes == ESCAPES {
@@ -182,7 +182,7 @@ impl Keyboard for Keys {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.watch(&bytes);
+        self.find_escape(&bytes);
         // A change of size interrupts nothing here: it is looked for each time.
         self.window = window().unwrap_or(self.window);
         Ok(Typed { window: self.window, hung_up: self.hung_up, bytes })
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn three_escapes_in_a_row_end_the_machine() {
         let mut keys = keys();
-        keys.watch(b"\x1d\x1dx\x1d");
+        keys.find_escape(b"\x1d\x1dx\x1d");
         assert!(!keys.stop.load(Ordering::Relaxed));
-        keys.watch(b"\x1d\x1d");
+        keys.find_escape(b"\x1d\x1d");
         assert!(keys.stop.load(Ordering::Relaxed));
     }
 

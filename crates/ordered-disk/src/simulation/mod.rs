@@ -108,7 +108,7 @@ impl World {
         self.sync = None;
     }
 
-    fn note_cut(&mut self) {
+    fn record_cut(&mut self) {
         if self.cuts.last().is_none_or(|(boundary, _)| *boundary < self.state.boundary()) {
             self.cuts.push((self.state.boundary(), self.now.clone()));
         }
@@ -139,13 +139,13 @@ impl World {
         append(&mut self.state, &self.log, at * SECTOR as u64, change, 0)?;
         self.torn = None;
         self.now = next;
-        self.note_cut();
+        self.record_cut();
         Ok(())
     }
 
     fn order(&mut self) {
         self.state.order(0);
-        self.note_cut();
+        self.record_cut();
     }
 
     fn begin_sync(&mut self) -> std::io::Result<()> {

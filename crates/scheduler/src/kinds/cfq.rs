@@ -71,7 +71,7 @@ struct Queue {
     priority: Priority,
     // What it changes to when it next stands in line.
     wanted: Priority,
-    sweep: ClookQueue,
+    clook: ClookQueue,
     anticipation: Anticipation,
     sync: bool,
     in_flight: usize,
@@ -134,7 +134,7 @@ impl Cfq {
 
     fn end_slice(&mut self, now: Nanos) {
         if let Some(slice) = self.slice.take() {
-            if self.queues[slice.queue].sweep.is_empty() {
+            if self.queues[slice.queue].clook.is_empty() {
                 self.drop_if_done(slice.queue);
             } else {
                 self.stand_in_line(now, slice.queue, slice.preempted);
@@ -155,7 +155,7 @@ impl Cfq {
     fn drop_if_done(&mut self, number: u32) {
         let queue = &self.queues[number];
         let current = self.slice.as_ref().is_some_and(|slice| slice.queue == number);
-        if queue.removed && queue.in_flight == 0 && queue.sweep.is_empty() && !current {
+        if queue.removed && queue.in_flight == 0 && queue.clook.is_empty() && !current {
             self.queues.remove(number);
         }
     }
@@ -184,7 +184,7 @@ impl Scheduler for Cfq {
         let expire = if request.sync { self.spec.expire_sync } else { self.spec.expire_async };
         let slot = self.pool.add(id.0, request, now.saturating_add(expire))?;
         queue.anticipation.arrived(now, self.pool.get(slot), self.spec.idle);
-        queue.sweep.push(&mut self.requests, &mut self.pool, slot);
+        queue.clook.push(&mut self.requests, &mut self.pool, slot);
         queue.sync = request.sync;
         queue.wanted = request.priority.unwrap_or(queue.wanted);
         let (in_line, class) = (queue.in_line, queue.wanted.class);
@@ -210,26 +210,26 @@ impl Scheduler for Cfq {
             let over = slice.preempted || slice.end.is_some_and(|end| end <= now);
             let number = slice.queue;
             let queue = &self.queues[number];
-            if !over && queue.sweep.is_empty() {
+            if !over && queue.clook.is_empty() {
                 let waited_for = self.spec.idle > 0 && queue.sync && queue.in_flight > 0;
                 if waited_for || slice.idle_until.is_some_and(|until| now < until) {
                     return None;
                 }
             }
-            if over || queue.sweep.is_empty() {
+            if over || queue.clook.is_empty() {
                 self.end_slice(now);
                 continue;
             }
-            let late = queue.sweep.earliest(&self.pool).filter(|&(deadline, _)| deadline <= now);
+            let late = queue.clook.earliest(&self.pool).filter(|&(deadline, _)| deadline <= now);
             let late = late.filter(|_| slice.end.is_none()).map(|(_, slot)| slot);
-            let slot = late.or_else(|| queue.sweep.next())?;
+            let slot = late.or_else(|| queue.clook.next())?;
             if slice.end.is_none() {
                 let length = self.length(queue);
                 let slice = self.slice.as_mut()?;
                 slice.end = Some(if slice.single { now } else { now.saturating_add(length) });
             }
             let queue = &mut self.queues[number];
-            let held = queue.sweep.send(&mut self.requests, &mut self.pool, slot);
+            let held = queue.clook.send(&mut self.requests, &mut self.pool, slot);
             queue.in_flight += 1;
             queue.statistics.requests += 1;
             queue.statistics.sectors += held.sectors;
@@ -241,7 +241,7 @@ impl Scheduler for Cfq {
         let Some(held) = self.pool.complete(tag) else { return };
         let queue = &mut self.queues[held.queue];
         queue.in_flight -= 1;
-        if queue.in_flight > 0 || !queue.sweep.is_empty() {
+        if queue.in_flight > 0 || !queue.clook.is_empty() {
             return;
         }
         queue.anticipation.idles(now);

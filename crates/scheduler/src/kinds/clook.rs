@@ -31,7 +31,7 @@ pub struct Clook {
     pool: Pool,
     queues: PlainQueues,
     requests: Requests,
-    sweep: ClookQueue,
+    clook: ClookQueue,
 }
 
 impl Clook {
@@ -56,13 +56,13 @@ impl Scheduler for Clook {
 
     fn add(&mut self, now: Nanos, queue: QueueId, request: &Request) -> Result<(), Refused> {
         let slot = self.queues.add(&mut self.pool, queue, request, now)?;
-        self.sweep.push(&mut self.requests, &mut self.pool, slot);
+        self.clook.push(&mut self.requests, &mut self.pool, slot);
         Ok(())
     }
 
     fn dispatch(&mut self, _now: Nanos) -> Option<Tag> {
-        let slot = self.sweep.next()?;
-        let held = self.sweep.send(&mut self.requests, &mut self.pool, slot);
+        let slot = self.clook.next()?;
+        let held = self.clook.send(&mut self.requests, &mut self.pool, slot);
         self.queues.sent(held.queue, held.sectors);
         Some(held.tag)
     }

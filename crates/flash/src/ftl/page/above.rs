@@ -37,7 +37,7 @@ pub(in crate::ftl) struct Change {
 
 impl PageFtl {
     /// The layer above has to know.
-    pub(super) fn note(&mut self, unit: u32, event: Event) {
+    pub(super) fn push_event(&mut self, unit: u32, event: Event) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change { unit, event });
         }

@@ -117,7 +117,7 @@ impl PageFtl {
                 self.damaged.remove(&unit);
             }
             if let Some(old) = self.map.clear(unit) {
-                self.note(unit, Event::Moved);
+                self.push_event(unit, Event::Moved);
                 self.invalidate(now, old, context);
             }
         }

@@ -210,7 +210,7 @@ impl PageFtl {
                     self.damaged.remove(&landed.unit);
                 }
                 self.blocks.add_valid(block, 1);
-                self.note(landed.unit, Event::Written);
+                self.push_event(landed.unit, Event::Written);
                 if let Some(old) = self.map.set(landed.unit, first + index as u32) {
                     self.invalidate(now, old, context);
                 }

@@ -182,7 +182,7 @@ impl PageFtl {
                 OpStatus::Uncorrectable => {
                     self.damaged.insert(unit, None);
                     self.map.clear(unit);
-                    self.note(unit, Event::Lost);
+                    self.push_event(unit, Event::Lost);
                     self.invalidate(now, slot, context);
                     #[cfg(test)]
                     if let Some(shadow) = &mut context.shadow {
@@ -246,7 +246,7 @@ impl PageFtl {
             }
             self.blocks.add_valid(block, 1);
             self.map.set(unit, first + index as u32);
-            self.note(unit, Event::Moved);
+            self.push_event(unit, Event::Moved);
             self.blocks.drop_valid(self.shape.block_of(old));
             context.statistics.moved_units += 1;
         }

@@ -195,7 +195,7 @@ impl Scheduler for Bfq {
         queue.statistics.urgent += u64::from(at == queue::URGENT);
         let lane = &mut queue.lanes[at];
         lane.anticipation.arrived(now, self.pool.get(slot), self.spec.idle);
-        lane.sweep.push(&mut self.requests, &mut self.pool, slot);
+        lane.clook.push(&mut self.requests, &mut self.pool, slot);
         queue.changed(at, false);
         queue.wanted = request.priority.unwrap_or(queue.wanted);
         match &mut self.current {

@@ -54,7 +54,7 @@ pub(super) const LANES: usize = 3;
 /// that.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub(super) sweep: ClookQueue,
+    pub(super) clook: ClookQueue,
     pub(super) anticipation: Anticipation,
     pub(super) in_flight: usize,
     /// In sectors; 0 until its first turn.
@@ -63,8 +63,8 @@ pub(super) struct Lane {
 
 impl Lane {
     fn new(ordered: bool) -> Self {
-        let sweep = if ordered { ClookQueue::in_batches() } else { ClookQueue::default() };
-        Self { sweep, ..Self::default() }
+        let clook = if ordered { ClookQueue::in_batches() } else { ClookQueue::default() };
+        Self { clook, ..Self::default() }
     }
 
     /// Its next budget before it knows better, and never more than `max`.
@@ -87,7 +87,7 @@ impl Lane {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.sweep.is_empty()
+        self.in_flight == 0 && self.clook.is_empty()
     }
 }
 
@@ -140,7 +140,7 @@ impl Queue {
     /// A request has come to a lane, or left it for the drive.
     pub(super) fn changed(&mut self, lane: usize, sent: bool) {
         self.waiting &= !(1 << lane);
-        self.waiting |= u8::from(!self.lanes[lane].sweep.is_empty()) << lane;
+        self.waiting |= u8::from(!self.lanes[lane].clook.is_empty()) << lane;
         self.in_flight += u32::from(sent);
         self.lanes[lane].in_flight += usize::from(sent);
     }
@@ -171,7 +171,7 @@ impl Queue {
 
     /// What the next of its requests moves, whichever lane's it is.
     pub(super) fn next_sectors(&self, pool: &Pool) -> u64 {
-        let next = self.waiting().filter_map(|lane| lane.sweep.next());
+        let next = self.waiting().filter_map(|lane| lane.clook.next());
         next.map(|slot| pool.get(slot).sectors).max().unwrap_or(0)
     }
 

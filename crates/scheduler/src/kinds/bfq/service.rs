@@ -86,8 +86,8 @@ fn next_lane(
 /// sectors/s, 0 if that is not known, and what it costs to change queues (ns).
 fn leaves(spec: &BfqSpec, pool: &Pool, queue: &Queue, drive: (u64, Nanos), now: Nanos) -> bool {
     let (rate, change) = drive;
-    let sweep = &queue.lanes[SYNC].sweep;
-    let (Some(next), Some((deadline, _))) = (sweep.next(), sweep.earliest(pool)) else {
+    let clook = &queue.lanes[SYNC].clook;
+    let (Some(next), Some((deadline, _))) = (clook.next(), clook.earliest(pool)) else {
         return false;
     };
     let transfer = u128::from(pool.get(next).sectors) * u128::from(SECOND);
@@ -122,7 +122,7 @@ impl Bfq {
         let (idle_until, served, preempted, first) = ([None; LANES], 0, false, true);
         let held = &self.queues[queue];
         // What is written back has a turn when it is late, and every other one then.
-        let earliest = || held.lanes[ASYNC].sweep.earliest(&self.pool);
+        let earliest = || held.lanes[ASYNC].clook.earliest(&self.pool);
         let late = held.waits(ASYNC) && earliest().is_some_and(|(deadline, _)| deadline <= now);
         let best = [URGENT, SYNC].into_iter().find(|&lane| held.waits(lane));
         let late = late && (!held.wrote_back || best.is_none());
@@ -166,10 +166,10 @@ impl Bfq {
         };
         current.lane = lane;
         // A late request goes first, then the sweep goes on from there.
-        let (fresh, sweep) = (current.served == 0, &queue.lanes[current.lane].sweep);
-        let late = sweep.earliest(&self.pool);
+        let (fresh, clook) = (current.served == 0, &queue.lanes[current.lane].clook);
+        let late = clook.earliest(&self.pool);
         let late = late.filter(|&(deadline, _)| fresh && deadline <= now).map(|(_, slot)| slot);
-        let Some(slot) = late.or_else(|| sweep.next()) else {
+        let Some(slot) = late.or_else(|| clook.next()) else {
             return Some(Decision::Expire(Reason::Emptied));
         };
         if !fresh && now.saturating_sub(current.began) >= self.spec.budget_timeout {
@@ -185,7 +185,7 @@ impl Bfq {
         let queue = &mut self.queues[number];
         let at = queue::lane(self.pool.get(slot));
         let lane = &mut queue.lanes[at];
-        let held = lane.sweep.send(&mut self.requests, &mut self.pool, slot);
+        let held = lane.clook.send(&mut self.requests, &mut self.pool, slot);
         queue.changed(at, true);
         if at == SYNC {
             queue.yielded = now;

@@ -189,7 +189,7 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
         ..Status::default()
     };
     let ended = supervise(&instance, &guest, &stop, &mut |event| {
-        note(&instance, &mut known, event);
+        update_status(&instance, &mut known, event);
         if let Err(error) = place.write(&known) {
             eprintln!("stasis function: {}: {error}", instance.name);
         }
@@ -285,7 +285,7 @@ fn ports(instance: &Instance) -> Vec<(String, String)> {
 }
 
 /// Takes in what has happened, and says it.
-fn note(instance: &Instance, known: &mut Status, event: &Event) {
+fn update_status(instance: &Instance, known: &mut Status, event: &Event) {
     let text = match event {
         Event::Starting => {
             known.state = State::Starting;

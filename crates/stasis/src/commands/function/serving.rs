@@ -85,7 +85,7 @@ pub fn start(
     let (asked, stop) = (Arc::clone(&ending), Arc::clone(stop));
     let watcher = std::thread::Builder::new()
         .name("serve".into())
-        .spawn(move || watch(&start, process, &asked, &stop))
+        .spawn(move || supervise(&start, process, &asked, &stop))
         .context("cannot start a thread")?;
     Ok(Server { ending, watcher: Some(watcher), sockets })
 }
@@ -102,7 +102,7 @@ impl Start {
 
 /// Starts the server again where it ends by itself; its clients wait meanwhile and
 /// come back. Where its memory was a drive, all is stopped.
-fn watch(start: &Start, mut process: Process, ending: &AtomicBool, stop: &AtomicBool) {
+fn supervise(start: &Start, mut process: Process, ending: &AtomicBool, stop: &AtomicBool) {
     while !ending.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
         let Some(status) = process.ended() else { continue };
