@@ -12,7 +12,8 @@ impl Run<'_> {
         self.timeline.flush_records()?;
         // The last that is told of the drives: what their end does is not a guest's.
         self.timeline.emit(RunEvent::Progress(self.timeline.clock.now_ns()))?;
-        if matches!(ending, Ending::Hung | Ending::Panicked | Ending::VirtualLimit) {
+        use Ending::{Hung, Panicked, VirtualLimit, WallLimit};
+        if matches!(ending, Hung | Panicked | VirtualLimit | WallLimit) {
             self.show_processors()?;
         }
         for machine in &mut self.machines {
