@@ -374,3 +374,21 @@ fn lists_and_data_outside_memory_change_nothing() {
     assert!(driver.asked.is_empty());
     assert_eq!(chunk(&mut driver, 0, 0, 0), (FREE, 0, 0));
 }
+
+/// A bit bucket that covers several chunks' sectors: each part of it is thrown away, and none
+/// goes to the beginning of the guest's memory.
+#[test]
+fn a_bit_bucket_over_several_runs_writes_nothing() {
+    let mut driver = driver_with(Ocssd { write_min: 1, ..ocssd() });
+    for unit in 0..3 {
+        assert_eq!(run(&mut driver, WRITE, &[address(0, unit, 0, 0)]), (0, 0));
+    }
+    driver.disk.fill(0xee);
+    let lbas: Vec<u64> = (0..3).map(|unit| address(0, unit, 0, 0)).collect();
+    // PSDT: the data pointer is an SGL, here one descriptor of kind 1 (NVMe 1.4 section 4.4).
+    let bucket = u64::from(3 * BLOCK as u32) | 0x10 << 56;
+    let sqe = Sqe { flags: 0x40, prp1: u64::MAX, prp2: bucket, ..vector(&driver, READ, &lbas) };
+    let before = driver.ram.get(0, LIST as usize);
+    assert_eq!(driver.io(sqe).status, 0);
+    assert!(driver.ram.get(0, LIST as usize) == before, "memory was written");
+}

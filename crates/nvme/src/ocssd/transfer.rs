@@ -1,7 +1,7 @@
 //! From runs of sectors to grouped requests.
 
 use stasis_block::{Command, Operation};
-use stasis_memory::Segment;
+use stasis_memory::{Segment, NOWHERE};
 
 use crate::command::SubmissionEntry;
 use crate::controller::Controller;
@@ -130,7 +130,12 @@ impl Cutter<'_> {
         while left > 0 {
             let Some(segment) = self.segments.get(self.index) else { return };
             let part = left.min(segment.length - self.used);
-            into.push(Segment { address: segment.address + self.used as u64, length: part });
+            // A piece of what is thrown away is thrown away.
+            let address = match segment.address {
+                NOWHERE => NOWHERE,
+                address => address + self.used as u64,
+            };
+            into.push(Segment { address, length: part });
             left -= part;
             self.used += part;
             if self.used == segment.length {
