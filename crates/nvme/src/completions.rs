@@ -77,7 +77,7 @@ impl Controller {
             return Some(StatusCode::UnrecoveredReadError);
         }
         match slot.purpose {
-            Purpose::Deliver => {
+            Purpose::Deliver | Purpose::Format => {
                 let sent = stasis_memory::scatter(memory, &slot.segments, data);
                 sent.err().map(|_| StatusCode::DataTransferError)
             }

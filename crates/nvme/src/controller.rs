@@ -15,7 +15,7 @@ use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
-use crate::slots::Slots;
+use crate::slots::{Purpose, Slots};
 use crate::statistics::Statistics;
 use crate::vendor::Vendor;
 use crate::{Memory, OutOfMemoryRange};
@@ -194,8 +194,10 @@ impl Controller {
     ) -> u16 {
         let mut ended = 0;
         if let Some(slot) = self.slots.remove(tag) {
-            self.leave_zones(memory, &slot, status, &mut data);
-            self.leave_chunks(memory, &slot, status, &mut data);
+            if slot.purpose != Purpose::Format {
+                self.leave_zones(memory, &slot, status, &mut data);
+                self.leave_chunks(memory, &slot, status, &mut data);
+            }
             ended = self.finish(memory, slot, status, &data);
         }
         self.buffers.give(data);

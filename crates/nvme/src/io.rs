@@ -193,7 +193,9 @@ impl Controller {
     /// Hands a request with its data, or room for it, to the drive.
     pub(crate) fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) {
         let namespace = slot.nsid;
-        self.enter_zones(namespace, command.operation, command.offset, command.length);
+        if slot.purpose != Purpose::Format {
+            self.enter_zones(namespace, command.operation, command.offset, command.length);
+        }
         let tag = self.slots.insert(slot);
         self.outgoing.send(Request { tag, namespace, queue, command, data });
     }

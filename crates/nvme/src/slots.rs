@@ -48,13 +48,15 @@ pub enum Owner {
     Format,
 }
 
-/// What becomes of the data of a read.
+/// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// It goes to the guest.
+    /// An access; what it reads goes to the guest.
     Deliver,
-    /// It is compared with what the guest has.
+    /// What it reads is compared with what the guest has.
     Compare,
+    /// A piece of a format: zones and chunks stay as they are until all is formatted.
+    Format,
 }
 
 /// What is known of a request.

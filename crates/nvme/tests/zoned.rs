@@ -617,6 +617,30 @@ fn formatting_empties_the_zones() {
     }
 }
 
+/// Whether its pieces are zeroes written or contents discarded, and whether a reset comes between.
+#[test]
+fn a_format_that_fails_leaves_the_zones_as_they_were() {
+    for (erase, reset) in [(0, false), (1, false), (1, true)] {
+        let mut driver = driver_with(zones());
+        assert_eq!(driver.io(io(WRITE, 0, 3)).status, 0);
+        let before: Vec<_> = (0..ZONES).map(|index| zone(&mut driver, index)).collect();
+        driver
+            .submit(0, Sqe { opcode: 0x80, nsid: 1, cdw10: 1 | erase << 9, ..Default::default() });
+        let piece = driver.controller.pop_request().unwrap();
+        assert_eq!(piece.command.length, ZONES * SIZE * BLOCK);
+        if reset {
+            driver.disable();
+            driver.enable();
+            driver.create_pair(1, 64, 64, 1);
+        }
+        driver.controller.complete(&driver.ram, piece.tag, Status::WriteError, piece.data);
+        assert_eq!(driver.reap(0).len(), usize::from(!reset));
+        let after: Vec<_> = (0..ZONES).map(|index| zone(&mut driver, index)).collect();
+        assert_eq!(after, before);
+        assert_eq!(driver.io(io(WRITE, 3, 1)).status, 0);
+    }
+}
+
 #[test]
 fn copies_end_at_the_write_pointer() {
     let mut driver = driver_with(zones());

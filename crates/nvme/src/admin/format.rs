@@ -9,7 +9,7 @@ use crate::commands::{
 };
 use crate::controller::Controller;
 use crate::io::ALL_NAMESPACES;
-use crate::slots::{CommandId, Owner, Slot};
+use crate::slots::{CommandId, Owner, Purpose, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
@@ -116,7 +116,8 @@ impl Controller {
         if left > 0 {
             formatting.asked = true;
             let erase = Command::new(formatting.erase, formatting.erased, left.min(PIECE));
-            let slot = Slot::new(Owner::Format, &erase, nsid, 0);
+            let slot =
+                Slot { purpose: Purpose::Format, ..Slot::new(Owner::Format, &erase, nsid, 0) };
             return self.request(0, slot, erase);
         }
         if nsid < formatting.last {
