@@ -52,6 +52,7 @@ test: ## Install what is missing and run every test
 lint: ## Check format, lints, and where cargo-deny is installed, licences
 	cargo fmt --all --check
 	cargo clippy --locked --release --workspace --all-targets -- --deny warnings
+	scripts/fuzz --check
 	@scripts/check-licences
 
 unit-test: ## Tests that start no guest

@@ -12,43 +12,17 @@
 //! know the old one (`synchronize_rcu` in `kvm_vcpu_ioctl`, virt/kvm/kvm_main.c, until Linux 6.13),
 //! which takes milliseconds.
 
+mod handoff;
+mod sync;
+
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::vcpu::{SliceEnd, Vcpu};
-
-/// For how long a thread spins before it sleeps: several times what it takes
-/// to wake one.
-const SPIN_LIMIT: Duration = Duration::from_micros(50);
-/// How often it spins before it looks at the time.
-const SPINS_PER_CHECK: u32 = 64;
-
-/// A thread that spins before it sleeps.
-struct SpinWait {
-    spins: u32,
-    since: Option<Instant>,
-}
-
-impl SpinWait {
-    fn new() -> Self {
-        Self { spins: 0, since: None }
-    }
-
-    /// Waits a little; false when it is time to sleep.
-    fn wait(&mut self) -> bool {
-        std::hint::spin_loop();
-        self.spins += 1;
-        if !self.spins.is_multiple_of(SPINS_PER_CHECK) {
-            return true;
-        }
-        self.since.get_or_insert_with(Instant::now).elapsed() < SPIN_LIMIT
-    }
-}
+use handoff::Handoff;
 
 /// One processor's slice, for a thread of the pool.
 pub struct ThreadSlice {
@@ -76,138 +50,33 @@ impl ThreadSlice {
     }
 }
 
-/// What a thread does, as both sides set it.
-mod state {
-    /// It waits for a round, on its core.
-    pub const WAITS: u8 = 0;
-    /// It waits for a round and sleeps.
-    pub const SLEEPS: u8 = 1;
-    /// It has a round to do.
-    pub const WORKS: u8 = 2;
-    /// It has a round to do, and the pool's first thread sleeps until it is done.
-    pub const AWAITED: u8 = 3;
-    /// It has done it, and waits on its core.
-    pub const DONE: u8 = 4;
-    /// It has done it, and sleeps.
-    pub const RESTS: u8 = 5;
-    /// It is to end.
-    pub const ENDS: u8 = 6;
-}
-
-struct Handoff {
-    state: AtomicU8,
-    slices: Mutex<Vec<ThreadSlice>>,
-    /// The pool's first thread.
-    first: Thread,
-}
-
-impl Handoff {
-    fn slices(&self) -> std::sync::MutexGuard<'_, Vec<ThreadSlice>> {
-        self.slices.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What the thread does until it ends.
-    fn serve(&self) {
-        while self.wait_for_work() {
-            self.slices().iter_mut().for_each(ThreadSlice::run);
-            match self.change(state::WORKS, state::DONE) {
-                Err(state::AWAITED) if self.change(state::AWAITED, state::DONE).is_ok() => {
-                    self.first.unpark();
-                }
-                // Lost to nothing but the end.
-                _ => {}
-            }
-        }
-    }
-
-    /// Waits until there is something to do; false if that is to end.
-    fn wait_for_work(&self) -> bool {
-        let mut spin = SpinWait::new();
-        loop {
-            match self.state.load(Ordering::Acquire) {
-                state::WORKS | state::AWAITED => return true,
-                state::ENDS => return false,
-                state::SLEEPS | state::RESTS => std::thread::park(),
-                state => {
-                    if !spin.wait() {
-                        // Lost if there is something to do now.
-                        let asleep =
-                            if state == state::DONE { state::RESTS } else { state::SLEEPS };
-                        let _ = self.change(state, asleep);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The pool's first thread waits until the round is done, and takes back what
-    /// there was.
-    fn collect(&self, slices: &mut Vec<ThreadSlice>) {
-        if !self.await_done() {
-            return;
-        }
-        slices.append(&mut self.slices());
-        if self.change(state::DONE, state::WAITS).is_err() {
-            // Lost to its falling asleep.
-            let _ = self.change(state::RESTS, state::SLEEPS);
-        }
-    }
-
-    fn await_done(&self) -> bool {
-        let mut spin = SpinWait::new();
-        loop {
-            match self.state.load(Ordering::Acquire) {
-                state::DONE | state::RESTS => return true,
-                state::AWAITED => std::thread::park(),
-                state::WORKS => {
-                    if !spin.wait() {
-                        // Lost if it is done now.
-                        let _ = self.change(state::WORKS, state::AWAITED);
-                    }
-                }
-                _ => return false,
-            }
-        }
-    }
-
-    fn change(&self, from: u8, to: u8) -> Result<u8, u8> {
-        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-    }
-}
-
 struct Worker {
-    handoff: Arc<Handoff>,
+    handoff: Arc<Handoff<Vec<ThreadSlice>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
     fn new() -> std::io::Result<Self> {
-        let handoff = Arc::new(Handoff {
-            state: AtomicU8::new(state::WAITS),
-            slices: Mutex::default(),
-            first: std::thread::current(),
-        });
+        let handoff = Arc::new(Handoff::new(Vec::new()));
         let own = Arc::clone(&handoff);
-        let thread =
-            std::thread::Builder::new().name("processors".into()).spawn(move || own.serve())?;
+        let serve = move || own.serve(|slices| slices.iter_mut().for_each(ThreadSlice::run));
+        let thread = std::thread::Builder::new().name("processors".into()).spawn(serve)?;
         Ok(Self { handoff, thread: Some(thread) })
     }
 
-    /// Sets what it is to do, and wakes it.
-    fn set_state(&self, state: u8) {
-        let before = self.handoff.state.swap(state, Ordering::AcqRel);
-        if matches!(before, state::SLEEPS | state::RESTS) {
-            if let Some(thread) = &self.thread {
-                thread.thread().unpark();
-            }
+    /// Gives it `slices`, and takes what it had in their place, which is empty.
+    fn begin(&self, slices: &mut Vec<ThreadSlice>) {
+        std::mem::swap(&mut *self.handoff.work(), slices);
+        if let Some(thread) = &self.thread {
+            self.handoff.begin(thread.thread());
         }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.set_state(state::ENDS);
         if let Some(thread) = self.thread.take() {
+            self.handoff.end(thread.thread());
             let _ = thread.join();
         }
     }
@@ -246,31 +115,32 @@ impl VcpuPool {
         }
         for (worker, queue) in self.workers.iter().zip(&mut self.queues[1..]) {
             if !queue.is_empty() {
-                std::mem::swap(&mut *worker.handoff.slices(), queue);
-                worker.set_state(state::WORKS);
+                worker.begin(queue);
             }
         }
         self.queues[0].iter_mut().for_each(ThreadSlice::run);
         slices.append(&mut self.queues[0]);
         for worker in &self.workers {
-            worker.handoff.collect(slices);
+            worker.handoff.collect(|done| slices.append(done));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::handoff::state;
     use super::*;
     use crate::exit::Exit;
     use crate::time::Scale;
     use crate::vcpu::Registers;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Mutex;
 
     /// A processor that goes to the end of each slice, and panics when told.
     struct Fake {
         runs: Arc<AtomicUsize>,
         /// Waits until this handoff is in this state.
-        patient: Option<(Arc<Handoff>, u8)>,
+        patient: Option<(Arc<Handoff<Vec<ThreadSlice>>>, u8)>,
         /// Where its last slice was.
         thread: Arc<Mutex<Option<std::thread::ThreadId>>>,
         /// How many are in guest mode now, and how many were at most.
@@ -288,7 +158,7 @@ mod tests {
             assert!(!panics, "as asked");
             *self.thread.lock().unwrap() = Some(std::thread::current().id());
             while let Some((handoff, state)) = &self.patient {
-                if handoff.state.load(Ordering::Acquire) == *state {
+                if handoff.state() == *state {
                     break;
                 }
                 std::thread::yield_now();
@@ -390,7 +260,7 @@ mod tests {
         let runs = Arc::new(AtomicUsize::new(0));
         let mut pool = VcpuPool::new(2, 2).unwrap();
         let mut all = slices(2, 2, &runs);
-        while pool.workers[0].handoff.state.load(Ordering::Acquire) != state::SLEEPS {
+        while pool.workers[0].handoff.state() != state::SLEEPS {
             std::thread::yield_now();
         }
         pool.run(&mut all);

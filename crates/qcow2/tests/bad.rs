@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::Drive;
+use stasis_fuzz_corpus::{cases, corpus, inputs};
 use stasis_media::{Finished, Medium, MediumError, Ticket};
 use stasis_qcow2::{Durability, Image, ImageError, Settings, ZeroLatency, DEPTH_LIMIT};
 
@@ -258,14 +259,23 @@ fn rich(folder: &tempfile::TempDir) -> Vec<u8> {
     std::fs::read(&path).unwrap()
 }
 
-/// How many inputs are tried: 300, or as many as `make fuzz` asks for.
-fn cases() -> u32 {
-    let asked = std::env::var("STASIS_FUZZ_CASES").ok();
-    asked.map_or(300, |asked| asked.parse().expect("STASIS_FUZZ_CASES is a number"))
+/// What cargo-fuzz has found.
+fn known() -> Vec<Vec<u8>> {
+    corpus(env!("CARGO_MANIFEST_DIR"), "image")
+}
+
+#[test]
+fn the_corpus_is_refused_or_works() {
+    let folder = folder();
+    let path = name(&folder, "file");
+    for bytes in known() {
+        std::fs::write(&path, damaged::as_image(&bytes)).unwrap();
+        damaged::exercise(&path);
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
     /// Whatever is done to an image: it is refused, or it works; nothing panics
     /// and everything ends.
@@ -302,14 +312,14 @@ proptest! {
         });
     }
 
+    /// Files that are hardly images.
     #[test]
-    fn arbitrary_files_are_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-        let folder = folder();
-        let path = name(&folder, "file");
-        if bytes.len() > 8 {
-            bytes[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
-        }
-        std::fs::write(&path, &bytes).unwrap();
-        prop_assert!(!damaged::exercise(&path));
+    fn images_of_the_corpus_changed_are_refused_or_work(bytes in inputs(known(), 8192)) {
+        thread_local!(static FOLDER: tempfile::TempDir = folder());
+        FOLDER.with(|folder| {
+            let path = name(folder, "file");
+            std::fs::write(&path, damaged::as_image(&bytes)).unwrap();
+            damaged::exercise(&path);
+        });
     }
 }

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::channel;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -20,6 +20,7 @@ use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
+use crate::mailbox::{mailbox, Bell, Inbox, Mailbox};
 use crate::served::Served;
 use crate::store::LOOK;
 use crate::transport::Transport;
@@ -75,17 +76,26 @@ impl State {
 
 /// A polling thread, as others see it.
 pub struct Worker {
-    jobs: Sender<Job>,
-    shared: Arc<Common>,
+    jobs: Mailbox<Job, EventFd>,
     thread: Option<JoinHandle<()>>,
     /// Drives that it serves.
     pub(crate) load: AtomicU64,
 }
 
-struct Common {
-    bell: OwnedFd,
-    /// Whether there are jobs.
-    called: AtomicBool,
+/// An event descriptor, which epoll waits for (eventfd(2)).
+struct EventFd(OwnedFd);
+
+impl Bell for EventFd {
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl EventFd {
+    /// Hears it: the next wait is for the next ringing.
+    fn hear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
 }
 
 impl Worker {
@@ -99,19 +109,16 @@ impl Worker {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
         epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
             .map_err(failed)?;
-        let (jobs, inbox) = channel();
-        let shared = Arc::new(Common { bell, called: AtomicBool::new(false) });
-        let common = Arc::clone(&shared);
+        let (jobs, inbox) = mailbox(EventFd(bell));
         let thread = std::thread::Builder::new()
             .name(format!("poll{number}"))
             .spawn(move || {
                 let state =
                     State { drives: BTreeMap::new(), epoll: epoll.into(), started, stop: false };
-                Thread { state, common, inbox, poll, window: 0, last_work: 0, no_spin_until: 0 }
-                    .run();
+                Thread { state, inbox, poll, window: 0, last_work: 0, no_spin_until: 0 }.run();
             })
             .map_err(|source| ServeError::Wait { source })?;
-        Ok(Self { jobs, shared, thread: Some(thread), load: AtomicU64::new(0) })
+        Ok(Self { jobs, thread: Some(thread), load: AtomicU64::new(0) })
     }
 
     /// Does something on the thread and waits for its result; `None` if the
@@ -124,9 +131,9 @@ impl Worker {
         let job = Box::new(move |state: &mut State| {
             let _ = answer.send(job(state));
         });
-        self.jobs.send(job).ok()?;
-        self.shared.called.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
+        if !self.jobs.give(job) {
+            return None;
+        }
         result.recv().ok()
     }
 
@@ -156,8 +163,7 @@ impl Drop for Worker {
 
 struct Thread {
     state: State,
-    common: Arc<Common>,
-    inbox: Receiver<Job>,
+    inbox: Inbox<Job, EventFd>,
     poll: Poll,
     /// How long to spin without work.
     window: Nanos,
@@ -177,10 +183,7 @@ impl Thread {
         let mut idle: Option<Nanos> = None;
         while !self.state.stop {
             let mut work = false;
-            if self.common.called.swap(false, Ordering::Acquire) {
-                while let Ok(job) = self.inbox.try_recv() {
-                    job(&mut self.state);
-                }
+            if self.inbox.take(|job| job(&mut self.state)) {
                 // Queues that have just begun are polled, or listened to.
                 self.set_notifications(self.poll == Poll::Never);
                 work = true;
@@ -266,9 +269,7 @@ impl Thread {
             for event in events.iter() {
                 match event.data.u64() {
                     LOOK => rung = true,
-                    BELL => {
-                        let _ = rustix::io::read(&self.common.bell, &mut [0; 8]);
-                    }
+                    BELL => self.inbox.bell().hear(),
                     kick => {
                         rung = true;
                         // SAFETY: a queue's kick, which is taken out of the set

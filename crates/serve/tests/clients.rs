@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use stasis_fuzz_corpus::{cases, corpus, inputs};
 use stasis_serve::{IoRecords, Poll, Server};
 use support::*;
 use vhost::vhost_user::Frontend;
@@ -252,17 +253,21 @@ fn a_socket_in_use_and_a_file_in_its_place_are_left_alone() {
     assert_eq!(std::fs::read(folder.path().join("d.sock")).unwrap(), b"mine");
 }
 
-/// How many inputs are tried: 100, or as many as `make fuzz` asks for.
-fn cases() -> u32 {
-    let asked = std::env::var("STASIS_FUZZ_CASES").ok();
-    asked.map_or(100, |asked| asked.parse().expect("STASIS_FUZZ_CASES is a number"))
+/// What cargo-fuzz has found.
+fn known() -> Vec<Vec<u8>> {
+    corpus(env!("CARGO_MANIFEST_DIR"), "messages")
+}
+
+#[test]
+fn the_corpus_does_not_end_the_server() {
+    known().iter().for_each(|script| hostile::run(script));
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
     #[test]
-    fn no_messages_end_the_server(script in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn no_messages_end_the_server(script in inputs(known(), 400)) {
         hostile::run(&script);
     }
 }

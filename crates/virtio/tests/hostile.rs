@@ -4,19 +4,22 @@
 mod hostile;
 
 use proptest::prelude::*;
+use stasis_fuzz_corpus::{cases, corpus, inputs};
 
-/// How many inputs are tried: 2000, or as many as `make fuzz` asks for.
-#[allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
-fn cases() -> u32 {
-    let asked = std::env::var("STASIS_FUZZ_CASES").ok();
-    asked.map_or(2000, |asked| asked.parse().expect("STASIS_FUZZ_CASES is a number"))
+fn known() -> Vec<Vec<u8>> {
+    corpus(env!("CARGO_MANIFEST_DIR"), "device")
+}
+
+#[test]
+fn the_corpus_does_not_break_the_device() {
+    known().iter().for_each(|script| hostile::run(script));
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(20_000)))]
 
     #[test]
-    fn no_driver_breaks_the_device(script in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn no_driver_breaks_the_device(script in inputs(known(), 3000)) {
         hostile::run(&script);
     }
 }

@@ -4,7 +4,7 @@
 use std::io::{IoSlice, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
@@ -99,12 +99,15 @@ fn send(stream: &UnixStream, message: &[u8], descriptors: &[OwnedFd]) -> bool {
 
 /// Connects, does what the script says, and sees that the next client is served.
 pub fn run(script: &[u8]) {
-    static SERVER: OnceLock<(tempfile::TempDir, Arc<Server>)> = OnceLock::new();
-    let (folder, server) = SERVER.get_or_init(|| {
+    static SERVER: OnceLock<Mutex<(tempfile::TempDir, Arc<Server>)>> = OnceLock::new();
+    let served = SERVER.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let server = server(folder.path(), Poll::Adaptive);
-        (folder, server)
+        Mutex::new((folder, server))
     });
+    // A drive has one client at a time.
+    let served = served.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (folder, server) = &*served;
     let path = socket(folder.path());
     let mut stream = UnixStream::connect(&path).expect("the server listens");
     let mut script = Script(script);

@@ -1,0 +1,72 @@
+//! Jobs for a thread that waits for many things, of which a bell is one.
+//!
+//! Whoever gives a job says that there are jobs, then rings. The thread looks whether there are
+//! jobs before it waits, and after each ringing: so no job stays behind, however the steps of both fall
+//! together. `tests/mailbox.rs` has loom try every order of them; so what is used of the standard
+//! library comes from [`super::sync`], for which that test has loom's.
+
+use super::sync::{channel, Arc, AtomicBool, Ordering, Receiver, Sender};
+
+/// Wakes a thread that waits, or that will wait next.
+pub trait Bell {
+    /// Rings: a wait that follows ends at once, until somebody has heard it.
+    fn ring(&self);
+}
+
+struct Shared<B> {
+    bell: B,
+    /// Whether there are jobs.
+    called: AtomicBool,
+}
+
+/// Where jobs go in.
+pub struct Mailbox<J, B> {
+    jobs: Sender<J>,
+    shared: Arc<Shared<B>>,
+}
+
+/// Where the thread takes them out.
+pub struct Inbox<J, B> {
+    jobs: Receiver<J>,
+    shared: Arc<Shared<B>>,
+}
+
+/// Both ends, and a bell for the thread.
+pub fn mailbox<J, B: Bell>(bell: B) -> (Mailbox<J, B>, Inbox<J, B>) {
+    let (sender, receiver) = channel();
+    let shared = Arc::new(Shared { bell, called: AtomicBool::new(false) });
+    (Mailbox { jobs: sender, shared: Arc::clone(&shared) }, Inbox { jobs: receiver, shared })
+}
+
+impl<J, B: Bell> Mailbox<J, B> {
+    /// Gives a job; false if the thread is no more.
+    pub fn give(&self, job: J) -> bool {
+        if self.jobs.send(job).is_err() {
+            return false;
+        }
+        // A swap where a store seems enough: so whoever sees that the last of several has called sees
+        // the jobs of the others, too (a release sequence goes on over a swap, not over a store).
+        self.shared.called.swap(true, Ordering::Release);
+        self.shared.bell.ring();
+        true
+    }
+}
+
+impl<J, B> Inbox<J, B> {
+    /// Hands all jobs that there are to `work`, in their order; whether there were any, or may
+    /// have been.
+    pub fn take(&self, mut work: impl FnMut(J)) -> bool {
+        if !self.shared.called.swap(false, Ordering::Acquire) {
+            return false;
+        }
+        while let Ok(job) = self.jobs.try_recv() {
+            work(job);
+        }
+        true
+    }
+
+    /// What rings.
+    pub fn bell(&self) -> &B {
+        &self.shared.bell
+    }
+}
