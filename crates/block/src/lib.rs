@@ -8,6 +8,7 @@ mod link;
 mod model;
 mod power;
 pub mod splitmix;
+pub mod timeline;
 pub mod units;
 
 pub use link::{Link, LinkError};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
+use crate::timeline::{Spans, Tracks};
 use crate::{Command, PowerLoss, Status, Tag};
 
 /// How the modelled drive ended a command.
@@ -130,4 +131,13 @@ pub trait Model: Send {
     fn inside(&self, _now: Nanos) -> Option<String> {
         None
     }
+
+    /// Keeps from now on what its parts do for [`Model::take_spans`], and announces their
+    /// tracks, which belong to `owner`. A model without parts keeps nothing. What the model
+    /// computes does not change.
+    fn watch(&mut self, _owner: &str, _tracks: &mut Tracks) {}
+
+    /// Hands over what its parts did, those of each track in the order of time. Called now and
+    /// then: the model keeps a bounded number, and counts the rest.
+    fn take_spans(&mut self, _spans: &mut Spans) {}
 }

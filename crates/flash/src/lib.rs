@@ -21,6 +21,7 @@ pub mod spec;
 mod ssd;
 pub mod statistics;
 pub mod vendor;
+mod watch;
 
 pub use spec::{Spec, SpecError};
 pub use ssd::Ssd;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
 };
@@ -17,6 +18,7 @@ use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
 use crate::statistics::Inside;
+use crate::watch::Watch;
 use crate::{ftl, vendor};
 
 /// A flash SSD; see the [crate](crate).
@@ -304,5 +306,16 @@ impl Model for Ssd {
 
     fn inside(&self, now: Nanos) -> Option<String> {
         serde_json::to_string(&self.report(now)).ok()
+    }
+
+    fn watch(&mut self, owner: &str, tracks: &mut Tracks) {
+        let watch = Watch::new(owner, &mut self.context.array, tracks);
+        self.context.watch = Some(Box::new(watch));
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        if let Some(watch) = &mut self.context.watch {
+            watch.take(&mut self.context.array, spans);
+        }
     }
 }

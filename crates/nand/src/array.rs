@@ -2,6 +2,7 @@
 
 use stasis_clock::Nanos;
 
+use super::activity::Log;
 use super::bus::Channel;
 use super::event_queue::EventQueue;
 use super::slots::{List, Slots, NONE};
@@ -41,6 +42,8 @@ pub struct Array {
     pub(super) lun_usage: Usage,
     // Busy planes of each LUN, and since when; not yet in `lun_usage`.
     pub(super) busy: Vec<(u32, Nanos)>,
+    // What its parts did, where somebody wants to know.
+    pub(super) log: Option<Box<Log>>,
 }
 
 impl Array {
@@ -83,6 +86,7 @@ impl Array {
             channel_usage: Usage::new(geometry.channels),
             lun_usage: Usage::new(geometry.total_luns()),
             busy: vec![(0, 0); geometry.total_luns() as usize],
+            log: None,
             geometry,
             cells,
             timing,

@@ -100,6 +100,7 @@ impl Array {
             self.touch_channel(channel);
         }
         self.channel_usage.add(channel, self.slots[index].since, now);
+        self.note_transfer(channel, index);
         let (times, took) = self.slots.spent(index, now);
         times.channel += took;
 

@@ -6,6 +6,7 @@
 //!
 //! - [`Geometry`], [`CellPattern`], [`Timing`]: what the array is made of;
 //! - [`Array`]: which operation ends when, and how;
+//! - [`Activity`]: what had which part of the array meanwhile, where somebody wants to know;
 //! - [`Variation`], [`Faults`]: how cells differ, and what breaks.
 //!
 //! Event driven: no plane, register or channel is reserved before it is really
@@ -13,6 +14,7 @@
 //! instant, everything that ends ends first; then each plane, and after the
 //! planes each channel, decides what starts.
 
+mod activity;
 mod array;
 mod bus;
 mod cell_phase;
@@ -34,6 +36,7 @@ mod usage;
 mod variation;
 mod wear;
 
+pub use activity::{Activity, Part, Step};
 pub use array::Array;
 pub use cells::{CellPattern, PageType, PatternError};
 pub use faults::{Fault, FaultError, FaultRule, Faults};

@@ -253,6 +253,9 @@ impl Array {
     /// The step that now begins takes `time`.
     pub(super) fn begin_step(&mut self, unit: u32, time: Nanos) {
         let end = self.now.saturating_add(time);
+        if let Some(log) = &mut self.log {
+            log.begin(unit, self.now);
+        }
         self.units[unit as usize].until = end;
         self.schedule(end, unit);
     }

@@ -10,6 +10,7 @@ impl Array {
     /// The program or erase stands still.
     pub(super) fn suspend(&mut self, unit: u32) {
         let now = self.now;
+        self.note_step(unit);
         let this = &mut self.units[unit as usize];
         this.remaining = this.until - now;
         this.state = State::Suspending;
@@ -40,6 +41,7 @@ impl Array {
     /// A timed step of a unit is over.
     pub(super) fn end_step(&mut self, unit: u32) {
         let now = self.now;
+        self.note_step(unit);
         let this = &mut self.units[unit as usize];
         this.until = Nanos::MAX;
         let leader = this.current;

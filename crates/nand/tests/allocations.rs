@@ -64,4 +64,15 @@ fn a_warm_array_allocates_nothing() {
         work(&mut array, &mut state, 50_000);
     });
     assert_eq!(measured.count_total, 0);
+
+    // Nor while somebody takes what its parts did.
+    array.watch();
+    let mut watched = |rounds| {
+        for _ in 0..rounds {
+            work(&mut array, &mut state, 1000);
+            assert_eq!(array.take_activities(|_| {}), 0);
+        }
+    };
+    watched(50);
+    assert_eq!(allocation_counter::measure(|| watched(50)).count_total, 0);
 }

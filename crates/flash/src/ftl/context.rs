@@ -6,6 +6,7 @@ use stasis_nand::{Array, Breakdown, Op, OpStatus};
 
 use crate::buffer::IN_FLIGHT;
 use crate::statistics::Statistics;
+use crate::watch::Watch;
 
 /// Names a request while it is under way.
 pub type RequestId = u32;
@@ -72,6 +73,8 @@ pub struct Context {
     pub(crate) requests: Vec<Open>,
     pub(crate) free: Vec<RequestId>,
     pub(crate) finished: Vec<RequestId>,
+    // The collections that have ended, where somebody wants to know.
+    pub(crate) watch: Option<Box<Watch>>,
     #[cfg(test)]
     pub(crate) shadow: Option<Box<crate::shadow::Shadow>>,
 }
@@ -84,6 +87,7 @@ impl Context {
             requests: Vec::with_capacity(IN_FLIGHT),
             free: Vec::with_capacity(IN_FLIGHT),
             finished: Vec::with_capacity(IN_FLIGHT),
+            watch: None,
             #[cfg(test)]
             shadow: None,
         }
@@ -97,6 +101,14 @@ impl Context {
         }
         self.statistics.count(&op);
         self.array.submit(now, op);
+    }
+
+    /// A block of a plane was emptied: `times` says when it was chosen, and when it was empty.
+    pub fn collected(&mut self, plane: u32, block: u32, times: (Nanos, Nanos)) {
+        self.statistics.collected(times.1 - times.0);
+        if let Some(watch) = &mut self.watch {
+            watch.collected(plane, block, times);
+        }
     }
 
     /// The request waits for one thing more.

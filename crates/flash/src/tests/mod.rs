@@ -8,4 +8,5 @@ mod features;
 mod hybrid;
 pub mod load;
 mod steady;
+mod watched;
 mod zones;

@@ -9,12 +9,12 @@ use stasis_nand::{BusRate, Faults, PageAddress, PageType, PlaneId, Timing, Varia
 use super::reference::Reference;
 use super::{cells, geometry};
 
-const CHANNELS: u32 = 2;
-const LUNS: u32 = 2;
-const PLANES: u32 = 3;
+pub(super) const CHANNELS: u32 = 2;
+pub(super) const LUNS: u32 = 2;
+pub(super) const PLANES: u32 = 3;
 
 #[derive(Debug, Clone)]
-enum Action {
+pub(super) enum Action {
     Submit(Op),
     Hold(Scope, bool),
 }
@@ -40,7 +40,7 @@ fn operations() -> impl Strategy<Value = Op> {
     )
 }
 
-fn actions() -> impl Strategy<Value = Vec<(u64, Action)>> {
+pub(super) fn actions() -> impl Strategy<Value = Vec<(u64, Action)>> {
     let scope = prop_oneof![
         Just(Scope::Controller),
         (0..CHANNELS).prop_map(Scope::Channel),
@@ -54,7 +54,7 @@ fn actions() -> impl Strategy<Value = Vec<(u64, Action)>> {
     prop::collection::vec((delay, action), 1..60)
 }
 
-fn timings() -> impl Strategy<Value = Timing> {
+pub(super) fn timings() -> impl Strategy<Value = Timing> {
     let small = || prop_oneof![1 => Just(0u64), 3 => 1u64..5];
     let cell = || prop_oneof![1 => Just(0u64), 4 => 1u64..12];
     let bus =
@@ -68,7 +68,7 @@ fn timings() -> impl Strategy<Value = Timing> {
         })
 }
 
-fn options() -> impl Strategy<Value = ArrayOptions> {
+pub(super) fn options() -> impl Strategy<Value = ArrayOptions> {
     let planes = prop_oneof![Just(PlaneMode::Independent), Just(PlaneMode::Lockstep)];
     let scheduling = prop_oneof![Just(Scheduling::Fifo), Just(Scheduling::ReadFirst)];
     (any::<bool>(), planes, 0u8..4, scheduling).prop_map(

@@ -1,5 +1,6 @@
 //! The NAND array against closed forms and against a slow reference.
 
+mod activities;
 mod against_reference;
 mod closed_forms;
 mod faults;

@@ -241,7 +241,8 @@ impl Hybrid {
             (false, true) => self.merges.partial += 1,
             (false, false) => self.merges.switch += 1,
         }
-        context.statistics.collected(now - merge.since);
+        let block = if target == NONE { 0 } else { self.shape.address(target, 0).block };
+        context.collected(number, block, (merge.since, now));
         self.erase(now, number, context);
     }
 }

@@ -238,7 +238,8 @@ impl PageFtl {
         }
         self.collecting -= 1;
         self.stalled = false;
-        context.statistics.collected(now - job.since);
+        let block = self.shape.address(job.victim, 0).block;
+        context.collected(plane, block, (job.since, now));
         self.start_if_needed(now, plane, context);
     }
 

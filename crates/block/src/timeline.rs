@@ -1,0 +1,382 @@
+//! What took which part of virtual time: spans on tracks, kept where somebody wants to know.
+//!
+//! A track is something that does one thing at a time, such as a channel of a flash drive; a
+//! span is one thing that it did. Who makes spans announces its tracks once ([`Tracks::add`]),
+//! and keeps its spans in a [`Spans`] until they are taken.
+
+use serde::{Deserialize, Serialize};
+use stasis_clock::Nanos;
+
+/// Spans that one [`Spans`] keeps at most.
+const LIMIT: usize = 1 << 16;
+
+/// What a track is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrackKind {
+    /// A channel of a NAND array: commands and data.
+    Channel,
+    /// A plane of a NAND array, or a LUN whose planes work as one.
+    Nand,
+    /// A plane's garbage collection.
+    Collection,
+    /// When a host's scheduler serves one of those who share a drive.
+    Turn,
+    /// What one of those has at the drive: from the scheduler's dispatch to the end.
+    Request,
+    /// A virtual processor.
+    Vcpu,
+    /// When the guest's time stood still for a drive's medium.
+    Freeze,
+}
+
+impl TrackKind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Channel,
+        Self::Nand,
+        Self::Collection,
+        Self::Turn,
+        Self::Request,
+        Self::Vcpu,
+        Self::Freeze,
+    ];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Channel => "channel",
+            Self::Nand => "nand",
+            Self::Collection => "collection",
+            Self::Turn => "turn",
+            Self::Request => "request",
+            Self::Vcpu => "vcpu",
+            Self::Freeze => "freeze",
+        }
+    }
+}
+
+/// Something that does one thing at a time. Of [`TrackKind::Request`], each lane of it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Track {
+    /// What it is.
+    pub kind: TrackKind,
+    /// The drive or machine that it is part of.
+    pub owner: String,
+    /// Its name there.
+    pub name: String,
+    /// Its channel, where it is part of a NAND array.
+    #[serde(default)]
+    pub channel: Option<u32>,
+    /// Its LUN, counted through the array, likewise.
+    #[serde(default)]
+    pub lun: Option<u32>,
+    /// Its plane in the LUN, likewise.
+    #[serde(default)]
+    pub plane: Option<u32>,
+}
+
+impl Track {
+    /// A track that is no part of a NAND array.
+    pub fn new(kind: TrackKind, owner: &str, name: String) -> Self {
+        Self { kind, owner: owner.to_owned(), name, channel: None, lun: None, plane: None }
+    }
+}
+
+/// The tracks of a run, in the order in which they were announced.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tracks(Vec<Track>);
+
+impl Tracks {
+    /// One more; its number, by which its spans name it.
+    pub fn add(&mut self, track: Track) -> u32 {
+        self.0.push(track);
+        self.0.len() as u32 - 1
+    }
+
+    /// All of them.
+    pub fn into_vec(self) -> Vec<Track> {
+        self.0
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum What {
+    /// A page is read.
+    Read,
+    /// A write of the host's.
+    Write,
+    /// A flush.
+    Flush,
+    /// A discard.
+    Discard,
+    /// Zeroes are written.
+    WriteZeroes,
+    /// A range is copied.
+    Copy,
+    /// A range is verified.
+    Verify,
+    /// A barrier.
+    Barrier,
+    /// A page is programmed.
+    Program,
+    /// A block is erased.
+    Erase,
+    /// A page is copied within its plane.
+    Copyback,
+    /// A block is emptied.
+    Collection,
+    /// The scheduler serves it.
+    Turn,
+    /// The processor runs.
+    Running,
+    /// The processor waits for an interrupt.
+    Idle,
+    /// The guest's time stands still.
+    Frozen,
+}
+
+impl What {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 16] = [
+        Self::Read,
+        Self::Write,
+        Self::Flush,
+        Self::Discard,
+        Self::WriteZeroes,
+        Self::Copy,
+        Self::Verify,
+        Self::Barrier,
+        Self::Program,
+        Self::Erase,
+        Self::Copyback,
+        Self::Collection,
+        Self::Turn,
+        Self::Running,
+        Self::Idle,
+        Self::Frozen,
+    ];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write-zeroes",
+            Self::Copy => "copy",
+            Self::Verify => "verify",
+            Self::Barrier => "barrier",
+            Self::Program => "program",
+            Self::Erase => "erase",
+            Self::Copyback => "copyback",
+            Self::Collection => "collection",
+            Self::Turn => "turn",
+            Self::Running => "running",
+            Self::Idle => "idle",
+            Self::Frozen => "frozen",
+        }
+    }
+}
+
+impl From<crate::Operation> for What {
+    fn from(operation: crate::Operation) -> Self {
+        // Commands come first here, in the order of their own numbers.
+        Self::ALL[operation as usize]
+    }
+}
+
+/// Which part of a NAND operation a span is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Step {
+    /// The span is no part of one.
+    None,
+    /// Its command is on the channel.
+    Command,
+    /// Its command and its data are, towards the plane.
+    DataIn,
+    /// Its data is, from the plane.
+    DataOut,
+    /// The cells are at work.
+    Cells,
+    /// Data moves between the plane's registers.
+    Register,
+    /// The cells give way to a read.
+    Suspend,
+    /// The cells take up again what gave way.
+    Resume,
+}
+
+impl Step {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::None,
+        Self::Command,
+        Self::DataIn,
+        Self::DataOut,
+        Self::Cells,
+        Self::Register,
+        Self::Suspend,
+        Self::Resume,
+    ];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Command => "command",
+            Self::DataIn => "data-in",
+            Self::DataOut => "data-out",
+            Self::Cells => "cells",
+            Self::Register => "register",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+/// On whose behalf a drive works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Cause {
+    /// The span is not a drive's own work.
+    None,
+    /// A read of the host's.
+    HostRead,
+    /// A write of the host's.
+    HostWrite,
+    /// Housekeeping.
+    Housekeeping,
+}
+
+impl Cause {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::None, Self::HostRead, Self::HostWrite, Self::Housekeeping];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::HostRead => "host-read",
+            Self::HostWrite => "host-write",
+            Self::Housekeeping => "housekeeping",
+        }
+    }
+}
+
+/// One thing that a track did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The track's number.
+    pub track: u32,
+    /// Which lane of it, where it has several.
+    pub lane: u16,
+    /// What happened.
+    pub what: What,
+    /// Which part of a NAND operation it is.
+    pub step: Step,
+    /// On whose behalf.
+    pub cause: Cause,
+    /// When it began (ns).
+    pub begin: Nanos,
+    /// When it ended (ns).
+    pub end: Nanos,
+    /// Of a NAND operation, its number in the order of submission: the spans of one have the
+    /// same. Of a request, its number among its owner's. Of a freeze, how long it took on the
+    /// wall clock (ns), where that is told.
+    pub number: u64,
+    /// The block of a NAND operation or a collection.
+    pub block: u32,
+    /// The page of a NAND operation.
+    pub page: u32,
+    /// What crosses a channel, or is asked for by a request (bytes).
+    pub bytes: u64,
+}
+
+impl Span {
+    /// A span that is no part of a drive's own work.
+    pub fn new(track: u32, what: What, begin: Nanos, end: Nanos) -> Self {
+        let (step, cause) = (Step::None, Cause::None);
+        let (lane, number, block, page, bytes) = (0, 0, 0, 0, 0);
+        Self { track, lane, what, step, cause, begin, end, number, block, page, bytes }
+    }
+}
+
+/// Spans that wait to be taken: a bounded number, and how many more there were.
+#[derive(Debug, Clone, Default)]
+pub struct Spans {
+    kept: Vec<Span>,
+    lost: u64,
+}
+
+impl Spans {
+    /// Keeps one more, or counts it where too many wait.
+    pub fn push(&mut self, span: Span) {
+        if self.kept.len() < LIMIT {
+            self.kept.push(span);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// Takes what another has kept.
+    pub fn append(&mut self, other: &mut Self) {
+        self.lose(std::mem::take(&mut other.lost));
+        other.kept.drain(..).for_each(|span| self.push(span));
+    }
+
+    /// Counts spans that are not there.
+    pub fn lose(&mut self, count: u64) {
+        self.lost += count;
+    }
+
+    /// Those that wait, in the order in which they were kept.
+    pub fn kept(&self) -> &[Span] {
+        &self.kept
+    }
+
+    /// How many there were beyond those that could be kept.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Forgets those that wait, and keeps the room for as many.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Operation;
+
+    #[test]
+    fn each_command_has_its_name() {
+        for operation in Operation::ALL {
+            assert_eq!(What::from(operation).name(), operation.name());
+        }
+        assert!(What::ALL.iter().enumerate().all(|(number, what)| *what as usize == number));
+        assert!(Step::ALL.iter().enumerate().all(|(number, step)| *step as usize == number));
+        assert!(Cause::ALL.iter().enumerate().all(|(number, cause)| *cause as usize == number));
+    }
+
+    #[test]
+    fn spans_are_kept_up_to_a_limit_and_counted_beyond_it() {
+        let (mut spans, mut all) = (Spans::default(), Spans::default());
+        for begin in 0..LIMIT as u64 + 3 {
+            spans.push(Span::new(0, What::Idle, begin, begin + 1));
+        }
+        all.append(&mut spans);
+        assert_eq!((all.kept().len(), all.lost()), (LIMIT, 3));
+        assert_eq!((spans.kept().len(), spans.lost()), (0, 0));
+        all.clear();
+        spans.push(Span::new(1, What::Idle, 0, 1));
+        all.append(&mut spans);
+        assert_eq!((all.kept()[0].track, all.lost()), (1, 3));
+    }
+}

@@ -1,0 +1,101 @@
+//! What the drive's parts do, as spans for whoever wants to know ([`stasis_block::Model::watch`]).
+
+use stasis_block::timeline::{Cause, Span, Spans, Step, Track, TrackKind, Tracks, What};
+use stasis_clock::Nanos;
+use stasis_nand::{Activity, Array, OpKind, Part, PlaneId, Priority};
+
+/// The tracks of a drive: its channels, then its planes or LUNs, then the collection of each
+/// plane.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    channels: u32,
+    units: u32,
+    collections: u32,
+    ended: Spans,
+}
+
+impl Watch {
+    /// Announces the tracks, and lets the array keep what it does.
+    pub(crate) fn new(owner: &str, array: &mut Array, tracks: &mut Tracks) -> Self {
+        array.watch();
+        let geometry = *array.geometry();
+        let of = |kind, name: String| Track::new(kind, owner, name);
+        let channel = |number: u32| Track {
+            channel: Some(number),
+            ..of(TrackKind::Channel, format!("channel {number}"))
+        };
+        let on_plane = |kind, number: u32, whole: bool| {
+            let (channel, lun) = (geometry.channel(PlaneId(number)), geometry.lun(PlaneId(number)));
+            let plane = (!whole).then_some(geometry.place(PlaneId(number)).2);
+            let below = plane.map(|plane| format!(", plane {plane}")).unwrap_or_default();
+            let name = format!("channel {channel}, LUN {lun}{below}");
+            Track { channel: Some(channel), lun: Some(lun), plane, ..of(kind, name) }
+        };
+        let planes = array.planes_of_unit();
+        let channels = all(tracks, geometry.channels, channel);
+        let whole = planes == geometry.planes;
+        let units =
+            all(tracks, array.units(), |unit| on_plane(TrackKind::Nand, unit * planes, whole));
+        let collections = all(tracks, geometry.total_planes(), |plane| {
+            on_plane(TrackKind::Collection, plane, geometry.planes == 1)
+        });
+        Self { channels, units, collections, ended: Spans::default() }
+    }
+
+    /// A block of a plane was emptied between two times.
+    pub(crate) fn collected(&mut self, plane: u32, block: u32, (begin, end): (Nanos, Nanos)) {
+        let span = Span::new(self.collections + plane, What::Collection, begin, end);
+        self.ended.push(Span { cause: Cause::Housekeeping, block, ..span });
+    }
+
+    /// Hands over what the drive did.
+    pub(crate) fn take(&mut self, array: &mut Array, spans: &mut Spans) {
+        let lost = array.take_activities(|activity| spans.push(self.span(&activity)));
+        spans.lose(lost);
+        spans.append(&mut self.ended);
+    }
+
+    fn span(&self, activity: &Activity) -> Span {
+        let track = match activity.part {
+            Part::Channel(channel) => self.channels + channel,
+            Part::Unit(unit) => self.units + unit,
+        };
+        let what = match activity.kind {
+            OpKind::Read => What::Read,
+            OpKind::Program => What::Program,
+            OpKind::Erase => What::Erase,
+            OpKind::Copyback => What::Copyback,
+        };
+        let step = match activity.step {
+            stasis_nand::Step::Command => Step::Command,
+            stasis_nand::Step::DataIn => Step::DataIn,
+            stasis_nand::Step::DataOut => Step::DataOut,
+            stasis_nand::Step::Cells => Step::Cells,
+            stasis_nand::Step::Register => Step::Register,
+            stasis_nand::Step::Suspend => Step::Suspend,
+            stasis_nand::Step::Resume => Step::Resume,
+        };
+        let cause = match activity.priority {
+            Priority::Read => Cause::HostRead,
+            Priority::Write => Cause::HostWrite,
+            Priority::Gc => Cause::Housekeeping,
+        };
+        Span {
+            step,
+            cause,
+            number: activity.number,
+            block: activity.at.block,
+            page: activity.at.page,
+            bytes: activity.bytes.into(),
+            ..Span::new(track, what, activity.begin, activity.end)
+        }
+    }
+}
+
+/// Announces `count` tracks; the number of the first.
+fn all(tracks: &mut Tracks, count: u32, track: impl Fn(u32) -> Track) -> u32 {
+    let mut numbers = (0..count).map(|number| tracks.add(track(number)));
+    let first = numbers.next().unwrap_or_default();
+    numbers.for_each(drop);
+    first
+}

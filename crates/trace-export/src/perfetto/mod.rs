@@ -1,0 +1,67 @@
+//! Perfetto's trace: slices and counters on tracks, on the run's virtual timeline.
+//!
+//! Each drive is a process; each place of its queues that I/Os take one after the other is a
+//! track of it, with a slice for each I/O from its submission to its interrupt, and the I/Os
+//! under way are a counter. What results have by steps of time, such as for which share of
+//! each a processor ran, are counters of further processes ([`Counter`]), and what happened
+//! inside a run, where it kept that, are slices of them ([`Inside`]).
+
+mod ios;
+mod packets;
+mod spans;
+
+use std::io::{self, Write};
+
+use stasis_run_events::IoRecord;
+
+use crate::{Counter, Exported};
+use packets::Trace;
+
+pub use spans::Inside;
+
+/// Writes the I/Os of the drives of these names, by drive, the counters, and what happened
+/// inside. The I/Os are in memory while their edges are sorted, some 150 bytes each; of the
+/// rest only some rows are at a time.
+///
+/// # Errors
+/// Those of `out`, and of reading what happened inside.
+pub fn perfetto(
+    drives: &[String],
+    ios: &[Vec<IoRecord>],
+    counters: &[Counter],
+    inside: Option<&mut Inside<'_>>,
+    out: &mut dyn Write,
+) -> io::Result<Exported> {
+    let mut exported = Exported::default();
+    let mut trace = Trace::new(out);
+    for (name, ios) in drives.iter().zip(ios) {
+        ios::write(name, ios, &mut trace)?;
+        exported.ios += ios.len() as u64;
+    }
+    if let Some(inside) = inside {
+        exported.spans = spans::write(inside, &mut trace)?;
+    }
+    for (rank, counter) in (0..).zip(counters) {
+        sampled(counter, COUNTERS + rank, &mut trace)?;
+    }
+    out.flush()?;
+    Ok(exported)
+}
+
+/// Counters come after the slices of their process.
+const COUNTERS: u64 = 1 << 24;
+
+/// A counter's track, with a value wherever that changes.
+fn sampled(counter: &Counter, rank: u64, trace: &mut Trace<'_>) -> io::Result<()> {
+    let track = trace.counter(&counter.group, &counter.name, counter.unit, rank)?;
+    let mut last = None;
+    // Nothing is known of what comes after the last step.
+    for (step, value) in counter.values.iter().chain([&0.0]).enumerate() {
+        if last.replace(value) == Some(value) {
+            continue;
+        }
+        let time = counter.begin.saturating_add((step as u64).saturating_mul(counter.step));
+        trace.sample(track, time, *value)?;
+    }
+    Ok(())
+}
