@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Health, PowerLoss, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
@@ -93,6 +94,14 @@ pub trait Decorator {
     fn inside(&self, now: Nanos) -> Option<String> {
         self.lower().inside(now)
     }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        self.lower_mut().watch(tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        self.lower_mut().take_spans(spans);
+    }
 }
 
 impl<D: Decorator> Layer for D {
@@ -170,5 +179,13 @@ impl<D: Decorator> Layer for D {
 
     fn inside(&self, now: Nanos) -> Option<String> {
         Decorator::inside(self, now)
+    }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        Decorator::watch(self, tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        Decorator::take_spans(self, spans);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Fate, Health, Operation, PowerLoss, Status, VendorCommand, VendorError,
 };
@@ -273,6 +274,14 @@ impl Layer for Drive {
 
     fn inside(&self, now: Nanos) -> Option<String> {
         self.model.inside(now)
+    }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        self.model.watch(&self.name, tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        self.model.take_spans(spans);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Health, PowerLoss, Refused, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
@@ -118,6 +119,14 @@ pub trait Layer {
 
     /// What happened inside until `now` (ns), as JSON.
     fn inside(&self, now: Nanos) -> Option<String>;
+
+    /// Keeps from now on what happens inside for [`Layer::take_spans`], and announces the tracks
+    /// of it. What the layer computes does not change.
+    fn watch(&mut self, tracks: &mut Tracks);
+
+    /// Hands over what happened inside, that of each track in the order of time. Called now and
+    /// then: a bounded number waits, and the rest is counted.
+    fn take_spans(&mut self, spans: &mut Spans);
 
     /// The record of a command that the guest saw completed at `delivered`
     /// (ns). `boot`: before the experiment's command began.

@@ -23,6 +23,7 @@ mod scheduled;
 mod shared;
 mod slots;
 mod statistics;
+mod turns;
 mod urgent;
 
 pub use decorator::Decorator;

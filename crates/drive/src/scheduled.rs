@@ -1,5 +1,6 @@
 //! A scheduler before a drive that several share.
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_scheduler::{
@@ -7,6 +8,7 @@ use stasis_scheduler::{
 };
 
 use crate::slots::Slots;
+use crate::turns::{Sent, Turns};
 use crate::{Decorator, Done, Layer, Submission};
 
 /// One of those who share a drive: a machine, or a host workload.
@@ -30,6 +32,8 @@ struct Held {
     order: u64,
     // Until it is sent.
     data: Vec<u8>,
+    // Where somebody wants to know.
+    sent: Option<Sent>,
 }
 
 /// A drive of which a scheduler decides what it gets next.
@@ -48,6 +52,8 @@ pub struct Scheduled {
     // Completed, and not yet handed out.
     due: Vec<(Tenant, Done)>,
     done: Vec<Done>,
+    // Whom the scheduler serves, where somebody wants to know.
+    turns: Option<Box<Turns>>,
 }
 
 impl Scheduled {
@@ -56,7 +62,7 @@ impl Scheduled {
         let mut dispatcher = Dispatcher::new(spec.build(), spec.depth);
         let first = Tenant(dispatcher.scheduler().create(0, &QueueSpec::default()));
         let (slots, due, done) = (Slots::default(), Vec::new(), Vec::new());
-        Self { lower, dispatcher, first, slots, submitted: Vec::new(), due, done }
+        Self { lower, dispatcher, first, slots, submitted: Vec::new(), due, done, turns: None }
     }
 
     /// The tenant whose commands come through [`Layer::submit`].
@@ -67,6 +73,14 @@ impl Scheduled {
     /// One more tenant.
     pub fn add_tenant(&mut self, now: Nanos, spec: &QueueSpec) -> Tenant {
         Tenant(self.dispatcher.scheduler().create(now, spec))
+    }
+
+    /// As [`Layer::watch`], with the turns and requests of these tenants, by name.
+    pub fn watch_tenants(&mut self, tenants: &[(Tenant, String)], tracks: &mut Tracks) {
+        let tenants: Vec<_> =
+            tenants.iter().map(|(tenant, name)| (tenant.index(), name.clone())).collect();
+        self.turns = Some(Box::new(Turns::new(self.lower.name(), &tenants, tracks)));
+        self.lower.watch(tracks);
     }
 
     /// A group that tenants can share, of this weight.
@@ -103,7 +117,8 @@ impl Scheduled {
         }
         let order = self.submitted[tenant.index()];
         self.submitted[tenant.index()] += 1;
-        let held = Held { tenant, tag, queue, command, submit: now, order, data };
+        let sent = None;
+        let held = Held { tenant, tag, queue, command, submit: now, order, data, sent };
         let slot = self.slots.insert(held);
         let request = Request { urgent, ..Request::new(slot, command) };
         if let Err(refused) = self.dispatcher.submit(now, tenant.0, &request) {
@@ -143,14 +158,26 @@ impl Scheduled {
                 debug_assert!(false, "the scheduler sent what is not here");
                 continue;
             };
+            if let Some(turns) = &mut self.turns {
+                held.sent = Some(turns.sent(now, held.tenant.index()));
+            }
             let (queue, command, data) = (held.queue, held.command, std::mem::take(&mut held.data));
             self.lower.submit(now, Submission { tag: slot, queue, command, data });
+        }
+        if let Some(turns) = &mut self.turns {
+            // What the scheduler waits for is its present tenant's next request.
+            if self.dispatcher.in_flight() == 0 && self.dispatcher.next_event().is_none() {
+                turns.over(now);
+            }
         }
     }
 
     fn finish(&mut self, slot: u32, status: Status, data: Vec<u8>, at: Nanos) {
         let Some(held) = self.slots.remove(slot) else { return };
-        let Held { tenant, tag, queue, command, submit, order, .. } = held;
+        let Held { tenant, tag, queue, command, submit, order, sent, .. } = held;
+        if let (Some(turns), Some(sent)) = (&mut self.turns, sent) {
+            turns.ended(at, (tenant.index(), order), sent, &command);
+        }
         let done = Done { tag, queue, command, status, data, submit, order, at };
         self.due.push((tenant, done));
     }
@@ -186,6 +213,17 @@ impl Decorator for Scheduled {
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         self.catch_up(now);
         self.lower.vendor(now, command)
+    }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        self.watch_tenants(&[(self.first, "all".to_owned())], tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        if let Some(turns) = &mut self.turns {
+            turns.take(spans);
+        }
+        self.lower.take_spans(spans);
     }
 }
 

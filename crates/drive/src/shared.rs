@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use serde_json::{json, Value};
+use stasis_block::timeline::Tracks;
 use stasis_block::Operation;
 use stasis_clock::Nanos;
 use stasis_scheduler::{QueueSpec, SchedulerSpec, SECTOR};
@@ -102,6 +103,8 @@ struct Inner {
     loads: Vec<HostLoad>,
     done: Vec<(Tenant, Done)>,
     now: Nanos,
+    // Whether somebody is told what happens inside.
+    watched: bool,
 }
 
 /// A drive below a scheduler, as all who share it hold it.
@@ -125,6 +128,7 @@ impl Shared {
             loads,
             done: Vec::new(),
             now: 0,
+            watched: false,
         };
         Self(Rc::new(RefCell::new(inner)))
     }
@@ -178,6 +182,18 @@ impl Shared {
         inner.catch_up(now);
         let tenant = inner.members[number].tenant;
         inner.scheduled.help(now, tenant, on);
+    }
+
+    /// Keeps from now on what the drive and its scheduler do; the first call counts, and comes
+    /// after all who share the drive are known.
+    fn watch(&self, tracks: &mut Tracks) {
+        let mut inner = self.0.borrow_mut();
+        if std::mem::replace(&mut inner.watched, true) {
+            return;
+        }
+        let disks = inner.members.iter().map(|member| (member.tenant, member.name.clone()));
+        let tenants: Vec<_> = disks.chain(inner.loads.iter().flat_map(HostLoad::tenants)).collect();
+        inner.scheduled.watch_tenants(&tenants, tracks);
     }
 
     /// What everybody got until `now`, as JSON.

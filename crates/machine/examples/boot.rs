@@ -48,6 +48,7 @@ fn main() {
         quantum: 20_000,
         threads: 1,
         virtual_limit: None,
+        timeline: None,
         stop: Default::default(),
     };
     match run(config, &mut Terminal(std::time::Instant::now())) {

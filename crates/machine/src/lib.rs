@@ -46,7 +46,9 @@ mod vcpu_pool;
 pub use boot::BootError;
 pub use devices::{Command, CommandSource};
 pub use error::Error;
-pub use machine::{run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
+pub use machine::{
+    run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
+};
 
 /// Most processors of a machine.
 pub const PROCESSORS_LIMIT: u32 = 64;

@@ -165,6 +165,7 @@ impl Statistics {
             medium_errors: Vec::new(),
             machines: Vec::new(),
             shared: Vec::new(),
+            lost_spans: 0,
         }
     }
 }

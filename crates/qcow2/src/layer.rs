@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Health, Operation, PowerLoss, Status, Tag, VendorCommand, VendorError, SECTOR,
 };
@@ -346,6 +347,14 @@ impl Layer for Image {
         let counters = serde_json::to_string(&self.counters()).ok()?;
         let below = self.lower.inside(now).unwrap_or_else(|| "null".into());
         Some(format!("{{\"image\":{counters},\"below\":{below}}}"))
+    }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        self.lower.watch(tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        self.lower.take_spans(spans);
     }
 }
 

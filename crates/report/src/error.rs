@@ -63,10 +63,29 @@ pub enum ReportError {
         /// How many drives there are.
         drives: usize,
     },
+    /// A span names a track that was not announced.
+    #[error(
+        "results: a span names track {number}, but there are {tracks}; the stream of events is damaged"
+    )]
+    NoSuchTrack {
+        /// The track's number.
+        number: u32,
+        /// How many tracks there are.
+        tracks: usize,
+    },
 }
 
 impl ReportError {
     pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
         move |source| Self::Write { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    /// What is read is not what a run writes.
+    pub(crate) fn damaged(path: &Path, message: String) -> Self {
+        Self::read(path)(std::io::Error::other(message))
     }
 }

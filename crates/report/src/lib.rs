@@ -3,7 +3,7 @@
 //!
 //! * [`ResultsWriter`] takes I/O records while the run goes on and streams them to
 //!   `ios.csv`; [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
-//! * [`KeptIos`] reads the I/Os of a run that is over.
+//! * [`KeptIos`] reads the I/Os of a run that is over, [`KeptSpans`] what happened inside it.
 //! * [`text_summary`] says the same in a few lines of text.
 //! * [`figures`] sets measured figures beside published ones.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
@@ -20,6 +20,7 @@
 //! * Names and texts may hold anything. They are quoted for the file in which
 //!   they end up.
 
+mod columnar;
 mod distribution;
 mod error;
 mod failed;
@@ -37,6 +38,7 @@ mod provenance;
 mod results_writer;
 mod run_page;
 mod shared_page;
+mod spans;
 mod statistics;
 mod summary;
 mod table;
@@ -48,11 +50,12 @@ pub mod units;
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
-pub use ios::{Ios, KeptIos, HEADER as CSV_HEADER};
+pub use ios::{Ios, IosAsCsv, KeptIos, HEADER as CSV_HEADER};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use provenance::section as provenance;
 pub use results_writer::ResultsWriter;
+pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
 };
@@ -67,6 +70,8 @@ pub const COMPRESSED_IOS_FILE: &str = "ios.csv.zst";
 pub const PARQUET_IOS_FILE: &str = "ios.parquet";
 /// The names of the file with one row per I/O, of which a run keeps one.
 pub const IOS_FILES: [&str; 3] = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FILE];
+/// Name of the file of what processors, flash drives and schedulers did when, by column.
+pub const TIMELINE_FILE: &str = "timeline.parquet";
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
 /// Name of the page.

@@ -4,14 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use stasis_block::timeline::{Span, Track};
 use stasis_clock::Nanos;
 use stasis_run_events::{IoRecord, Outcome};
 
 use crate::distribution::EXACT_BOUND;
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
-use crate::ios::{Ios, Rows};
+use crate::ios::{Footer, Ios, Rows};
 use crate::jobs::Jobs;
+use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
 use crate::{run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
@@ -24,6 +26,8 @@ pub struct ResultsWriter {
     folder: ResultsFolder,
     /// `None` where the I/Os are not kept.
     rows: Option<Box<dyn Rows>>,
+    /// `None` where what happens inside is not kept.
+    spans: Option<SpanFile>,
     /// I/Os of a drive that are kept one by one, see [`EXACT_BOUND`].
     bound: usize,
     drives: Vec<DriveStatistics>,
@@ -90,8 +94,15 @@ impl ResultsWriter {
         // What is written at the end is not to fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
-        let mut writer =
-            Self { folder, rows, bound, drives: Vec::new(), jobs: None, quantum: None };
+        let mut writer = Self {
+            folder,
+            rows,
+            spans: None,
+            bound,
+            drives: Vec::new(),
+            jobs: None,
+            quantum: None,
+        };
         for drive in drives {
             writer.add_drive(drive);
         }
@@ -149,6 +160,31 @@ impl ResultsWriter {
         result
     }
 
+    /// Keeps what happens inside as well, in [`crate::TIMELINE_FILE`].
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn keep_timeline(&mut self) -> Result<(), ReportError> {
+        self.spans = Some(SpanFile::create(self.folder.file(crate::TIMELINE_FILE)?)?);
+        Ok(())
+    }
+
+    /// More tracks, which spans name by their place among all.
+    pub fn add_tracks(&mut self, tracks: Vec<Track>) {
+        if let Some(spans) = &mut self.spans {
+            tracks.into_iter().for_each(|track| spans.add_track(track));
+        }
+    }
+
+    /// Takes what tracks did.
+    ///
+    /// # Errors
+    /// Where the file cannot be written, or a span names a track that is not there.
+    pub fn record_spans(&mut self, spans: &[Span]) -> Result<(), ReportError> {
+        let Some(file) = &mut self.spans else { return Ok(()) };
+        spans.iter().try_for_each(|span| file.row(span))
+    }
+
     /// Writes `summary.json` and `report.html`, and returns the summary.
     ///
     /// `wall` is the wall-clock time of the command by this machine's clock.
@@ -166,15 +202,22 @@ impl ResultsWriter {
         wall: Duration,
         extra: Map<String, Value>,
     ) -> Result<Summary, ReportError> {
+        // The same I/Os are the same bytes: when and where they were made stands in the summary.
+        let repeats = |name: &String| !SURROUNDINGS.contains(&name.as_str());
+        let footer: Footer = extra.clone().into_iter().filter(|(name, _)| repeats(name)).collect();
         if let Some(rows) = self.rows.take() {
-            // The same I/Os are the same bytes: when and where they were made stands in the summary.
-            let repeats = |name: &String| !SURROUNDINGS.contains(&name.as_str());
-            let footer = extra.clone().into_iter().filter(|(name, _)| repeats(name)).collect();
             rows.finish(&footer)?;
         }
+        let timeline = match self.spans.take() {
+            Some(spans) => Some(spans.finish(footer, outcome)?),
+            None => None,
+        };
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let mut summary = Summary::new(outcome, engine, wall, drives, extra);
+        if let Some(timeline) = timeline {
+            summary.extra.insert("timeline".into(), timeline);
+        }
         summary.jobs = self.jobs.as_mut().map(Jobs::summaries).unwrap_or_default();
         if let Some(quantum) = self.quantum {
             summary.warnings = trust::warnings(&summary, quantum);

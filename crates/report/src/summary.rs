@@ -434,6 +434,7 @@ mod tests {
             machines: Vec::new(),
             processors: Default::default(),
             shared: Vec::new(),
+            lost_spans: 0,
         };
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let mut summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);

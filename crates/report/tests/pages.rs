@@ -34,6 +34,7 @@ fn outcome() -> Outcome {
         machines: Vec::new(),
         processors: Default::default(),
         shared: Vec::new(),
+        lost_spans: 0,
         tsc_khz: 1,
     }
 }

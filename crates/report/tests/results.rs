@@ -47,6 +47,7 @@ fn outcome(wall_ns: u64) -> Outcome {
         machines: Vec::new(),
         processors: Default::default(),
         shared: Vec::new(),
+        lost_spans: 0,
         tsc_khz: 5_000_000,
     }
 }
@@ -335,6 +336,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     });
     let outcome = Outcome {
         shared: vec![shared.to_string()],
+        lost_spans: 0,
         machines: vec![MachineOutcome {
             name: "desk".into(),
             ending: None,

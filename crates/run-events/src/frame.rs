@@ -1,11 +1,13 @@
 //! Entries as a stream of bytes: kind (1 byte), length (4 bytes, little
 //! endian), payload.
 
-use crate::{IoRecord, RunEvent, Stage};
+use crate::{span, IoRecord, RunEvent, Stage};
 
 /// Longest payload of a frame; longer entries go out as several frames.
 const LIMIT: usize = 1 << 20;
 const HEADER: usize = 5;
+/// Tracks of a frame at most; the name of each is bounded by its experiment's.
+const TRACKS: usize = 256;
 
 /// A stream that is not a events, or a damaged one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -50,6 +52,18 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
                 record.encode(&mut payload);
             }
             frames(b'i', &payload, LIMIT / IoRecord::ENCODED * IoRecord::ENCODED);
+        }
+        RunEvent::Tracks(tracks) => {
+            // Few at a time, so that no frame is too long.
+            for some in tracks.chunks(TRACKS) {
+                let json = serde_json::to_vec(some).expect("tracks are plain data");
+                frames(b't', &json, LIMIT);
+            }
+        }
+        RunEvent::Spans(spans) => {
+            let mut payload = Vec::with_capacity(spans.len() * span::ENCODED);
+            spans.iter().for_each(|one| span::encode(one, &mut payload));
+            frames(b'w', &payload, LIMIT / span::ENCODED * span::ENCODED);
         }
         RunEvent::Results(bytes) => frames(b'r', bytes, LIMIT),
         RunEvent::Trace(bytes) => frames(b'd', bytes, LIMIT),
@@ -138,6 +152,19 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
                 .collect();
             RunEvent::Ios(records.ok_or(FrameError::Payload("ios"))?)
         }
+        b't' => RunEvent::Tracks(
+            serde_json::from_slice(payload).map_err(|_| FrameError::Payload("tracks"))?,
+        ),
+        b'w' => {
+            let chunks = payload.chunks_exact(span::ENCODED);
+            if !chunks.remainder().is_empty() {
+                return Err(FrameError::Payload("spans"));
+            }
+            let spans: Option<Vec<_>> = chunks
+                .map(|chunk| span::decode(chunk.try_into().expect("an exact chunk")))
+                .collect();
+            RunEvent::Spans(spans.ok_or(FrameError::Payload("spans"))?)
+        }
         b'r' => RunEvent::Results(payload.to_vec()),
         b'd' => RunEvent::Trace(payload.to_vec()),
         b'e' => RunEvent::Outcome(
@@ -152,6 +179,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
     use stasis_block::Operation;
 
     fn entries() -> impl Strategy<Value = RunEvent> {
@@ -184,7 +212,27 @@ mod tests {
                 }
             },
         );
+        let span = (any::<[u32; 3]>(), any::<u16>(), any::<[u64; 4]>(), any::<[u8; 3]>()).prop_map(
+            |([track, block, page], lane, [begin, end, number, bytes], [what, step, cause])| Span {
+                lane,
+                step: Step::ALL[usize::from(step) % Step::ALL.len()],
+                cause: Cause::ALL[usize::from(cause) % Cause::ALL.len()],
+                number,
+                block,
+                page,
+                bytes,
+                ..Span::new(track, What::ALL[usize::from(what) % What::ALL.len()], begin, end)
+            },
+        );
+        let track = (0..TrackKind::ALL.len(), ".*", ".*", any::<Option<u32>>()).prop_map(
+            |(kind, owner, name, lun)| Track {
+                lun,
+                ..Track::new(TrackKind::ALL[kind], &owner, name)
+            },
+        );
         prop_oneof![
+            prop::collection::vec(span, 0..9).prop_map(RunEvent::Spans),
+            prop::collection::vec(track, 1..9).prop_map(RunEvent::Tracks),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Output),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Results),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Trace),

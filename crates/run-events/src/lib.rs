@@ -9,6 +9,7 @@
 mod frame;
 mod outcome;
 mod record;
+mod span;
 
 pub use frame::{encode, Decoder, FrameError};
 pub use outcome::{
@@ -16,6 +17,7 @@ pub use outcome::{
 };
 pub use record::IoRecord;
 
+use stasis_block::timeline::{Span, Track};
 use stasis_clock::Nanos;
 
 /// One thing that a run tells.
@@ -36,6 +38,10 @@ pub enum RunEvent {
     Progress(Nanos),
     /// I/Os that have completed.
     Ios(Vec<IoRecord>),
+    /// The tracks of the spans that follow; comes once, where spans are told.
+    Tracks(Vec<Track>),
+    /// What tracks did, of each track in the order of time.
+    Spans(Vec<Span>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
     /// A piece of the trace of what the drives were asked, where there is one.

@@ -106,6 +106,9 @@ pub struct Outcome {
     /// What those who share a drive got of it, as JSON, for each such drive.
     #[serde(default)]
     pub shared: Vec<String>,
+    /// How many spans were not told because too many came at once.
+    #[serde(default)]
+    pub lost_spans: u64,
 }
 
 /// What the processors of a run did while the command ran.

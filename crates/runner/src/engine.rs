@@ -56,5 +56,6 @@ pub fn unfinished(ending: Ending, virtual_ns: u64, wall: Duration) -> Outcome {
         machines: Vec::new(),
         processors: Default::default(),
         shared: Vec::new(),
+        lost_spans: 0,
     }
 }

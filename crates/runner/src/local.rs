@@ -11,7 +11,7 @@ use stasis_channel::{Job, Keyboard};
 use stasis_crash::TraceStream;
 use stasis_experiment::CpuSpeed;
 use stasis_guest_image::Guest;
-use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop};
+use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
 use stasis_run_events::{EventSink, Outcome};
 
 use crate::drives::Drives;
@@ -189,6 +189,8 @@ pub fn run(
             threads,
             keyboard,
             virtual_limit: plan.virtual_limit,
+            // What a run repeats does not depend on the wall clock.
+            timeline: plan.timeline.then_some(TimelineConfig { wall_clock: !plan.repeatable }),
             stop,
         },
         &mut events,

@@ -44,6 +44,9 @@ pub struct RunPlan {
     /// Whether it reports what the drives are asked.
     #[serde(default)]
     pub trace: bool,
+    /// Whether it reports what happens inside.
+    #[serde(default)]
+    pub timeline: bool,
     /// A fault to inject below what the guest sees.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,

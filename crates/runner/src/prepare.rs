@@ -47,6 +47,8 @@ pub struct RunSetup<'a> {
     pub terminal: Option<&'a Attended>,
     /// Whether and where the drives are traced.
     pub trace: Option<&'a TraceOptions>,
+    /// Whether the run reports what happens inside.
+    pub timeline: bool,
     /// Who hears of what is odd about them.
     pub tell: &'a SharedObserver<'a>,
 }
@@ -135,6 +137,7 @@ impl<'a> RunSetup<'a> {
             seed: experiment.seed,
             virtual_limit: experiment.virtual_limit,
             trace: self.trace.is_some(),
+            timeline: self.timeline,
             fault: self.trace.and_then(|trace| trace.fault),
             shared: sharing.into_drives(),
             workloads,

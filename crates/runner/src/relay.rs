@@ -267,6 +267,10 @@ impl EventSink for Relay<'_> {
                 self.tell.event(Event::VirtualTime(now))?;
             }
             RunEvent::Ios(records) => self.ios(&records)?,
+            RunEvent::Tracks(tracks) => self.writer.add_tracks(tracks),
+            RunEvent::Spans(spans) => {
+                self.writer.record_spans(&spans).map_err(io::Error::other)?;
+            }
             RunEvent::Results(bytes) => {
                 let results = &mut self.results[self.from];
                 if results.is_none() {

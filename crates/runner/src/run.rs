@@ -35,6 +35,7 @@ pub struct Runner<'a> {
     stop: Arc<AtomicBool>,
     ios: Ios,
     keeps_output: bool,
+    timeline: bool,
     trace: Option<&'a TraceOptions>,
     terminal: Option<&'a Attended>,
 }
@@ -64,6 +65,7 @@ impl<'a> Runner<'a> {
             stop: Arc::default(),
             ios: Ios::Csv,
             keeps_output: false,
+            timeline: false,
             trace: None,
             terminal: None,
         }
@@ -82,6 +84,12 @@ impl<'a> Runner<'a> {
     /// How the I/Os are kept.
     pub fn ios(self, ios: Ios) -> Self {
         Self { ios, ..self }
+    }
+
+    /// What happens inside goes to [`stasis_report::TIMELINE_FILE`]: what processors, flash
+    /// drives and the schedulers of shared drives do when.
+    pub fn timeline(self, timeline: bool) -> Self {
+        Self { timeline, ..self }
     }
 
     /// What the command prints goes to [`OUTPUT_FILE`] in place of the observer.
@@ -122,12 +130,16 @@ impl<'a> Runner<'a> {
             engine,
             terminal: self.terminal,
             trace: self.trace,
+            timeline: self.timeline,
             tell: &tell,
         };
         let prepared = setup.prepare()?;
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
         writer.of_guest(quantum.unwrap_or_default());
+        if self.timeline {
+            writer.keep_timeline()?;
+        }
         let paths = prepared.paths();
         let mut relay = Relay::new(writer, &tell, self.keeps_output, prepared.machines())?;
         if let Some(trace) = self.trace {

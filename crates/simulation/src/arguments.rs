@@ -34,8 +34,9 @@ pub struct Arguments {
     #[arg(long, value_name = "JOB.fio")]
     pub workload: Vec<PathBuf>,
     /// A trace: blktrace's events, blkparse's text, CSV of MSR Cambridge, Alibaba or Tencent,
-    /// or the ios.csv of a run, compressed by zstd or not; of blktrace's files sda.blktrace.0,
-    /// sda.blktrace.1 and so on also sda; - reads standard input; again for another
+    /// compressed by zstd or not, or the I/Os of a run: its folder, or its ios.parquet or
+    /// ios.csv; of blktrace's files sda.blktrace.0, sda.blktrace.1 and so on also sda; - reads
+    /// standard input; again for another
     #[arg(long, value_name = "FILE")]
     pub trace: Vec<PathBuf>,
     /// The drive to replay, of a trace of several: 8,0, or host.1, or a number, or a name
@@ -48,7 +49,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DEPTH", conflicts_with_all = ["workload", "scale", "exact_times"],
           value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub closed: Option<u32>,
-    /// Submit at the very times of a run's ios.csv, its boot included
+    /// Submit at the very times of a run's I/Os, its boot included
     #[arg(long, conflicts_with_all = ["workload", "scale"])]
     pub exact_times: bool,
     /// Bring I/Os beyond the drive back to its beginning
@@ -78,6 +79,9 @@ pub struct Arguments {
     /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), parquet (ios.parquet), or none
     #[arg(long, value_name = "FORM", default_value = "csv")]
     pub ios: Ios,
+    /// Keep in timeline.parquet what the channels and LUNs of a flash drive do when
+    #[arg(long)]
+    pub timeline: bool,
 }
 
 /// A factor above 0.

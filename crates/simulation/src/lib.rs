@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use serde_json::Value;
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
 use stasis_models::{BuildContext, ModelSpec};
@@ -34,8 +35,12 @@ pub use self::arguments::Arguments;
 
 /// The engine's name in results.
 const ENGINE: &str = "sim";
+/// The drive's name in results.
+const DRIVE: &str = "drive0";
 /// Completions that are recorded together.
 const BATCH: usize = 4096;
+/// Fewer where what happens inside is kept: between two of them the model keeps some of it.
+const WATCHED_BATCH: usize = 64;
 /// How often the terminal is told how far it is.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -82,6 +87,7 @@ struct SimulationSetup {
     limit: Option<Nanos>,
     results: PathBuf,
     ios: Ios,
+    timeline: bool,
 }
 
 /// A simulation that can begin.
@@ -145,6 +151,7 @@ impl SimulationSetup {
             limit,
             results: point.results.clone(),
             ios: arguments.ios,
+            timeline: arguments.timeline,
         })
     }
 
@@ -159,7 +166,7 @@ impl Ready {
     fn run(self, stop: &AtomicBool, tell: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
         let Self { setup, model } = self;
         let drive = Drive {
-            name: "drive0".into(),
+            name: DRIVE.into(),
             model: setup.label.clone(),
             parameters: stasis_runner::parameters(&setup.spec),
             interface: ENGINE.into(),
@@ -174,9 +181,18 @@ impl Ready {
         let source = setup.source.display().to_string();
         let begun = Instant::now();
         let mut simulation = Simulation::new(model, setup.work);
+        let mut spans = None;
+        if setup.timeline {
+            writer.keep_timeline()?;
+            let mut tracks = Tracks::default();
+            simulation.watch(DRIVE, &mut tracks);
+            writer.add_tracks(tracks.into_vec());
+            spans = Some(Spans::default());
+        }
         let until = setup.limit.unwrap_or(Nanos::MAX);
         let (ending, measured) =
-            go(&mut simulation, until, &mut writer, stop, tell).with_context(|| source.clone())?;
+            go(&mut simulation, until, (&mut writer, spans.as_mut()), stop, tell)
+                .with_context(|| source.clone())?;
         let wall = begun.elapsed();
 
         let end = match ending {
@@ -200,6 +216,7 @@ impl Ready {
         let mut outcome = engine::unfinished(ending, end - measured, wall);
         outcome.boot_virtual_ns = measured;
         outcome.skipped_ns = outcome.virtual_ns;
+        outcome.lost_spans = spans.map_or(0, |spans| spans.lost());
         outcome.inside = vec![simulation.model().inside(end)];
         let summary = finish(
             writer,
@@ -266,7 +283,7 @@ impl RunProgress {
 fn go<W: Workload>(
     simulation: &mut Simulation<W>,
     until: Nanos,
-    writer: &mut ResultsWriter,
+    (writer, mut spans): (&mut ResultsWriter, Option<&mut Spans>),
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&RunProgress),
 ) -> Result<(Ending, Option<Nanos>)> {
@@ -276,8 +293,9 @@ fn go<W: Workload>(
     let mut last = begun;
     let mut measured: Option<Nanos> = None;
     let (mut early, mut total) = (false, 0u64);
+    let batch = if spans.is_some() { WATCHED_BATCH } else { BATCH };
     loop {
-        let pause = simulation.run(until, BATCH, &mut done)?;
+        let pause = simulation.run(until, batch, &mut done)?;
         for io in &done {
             if io.io.early {
                 early = true;
@@ -289,6 +307,11 @@ fn go<W: Workload>(
         records.extend(done.drain(..).map(|io| record(&io)));
         writer.record(&records)?;
         records.clear();
+        if let Some(spans) = &mut spans {
+            simulation.take_spans(spans);
+            writer.record_spans(spans.kept())?;
+            spans.clear();
+        }
         let measured = || if early { measured } else { Some(0) };
         match pause {
             Pause::Over => return Ok((Ending::Exited(0), measured())),

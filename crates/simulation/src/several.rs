@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use stasis_report::{
     units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE, LIST_FILE,
-    PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE,
+    PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_runner::failure;
 use stasis_terminal::progress::Steps;
@@ -24,11 +24,12 @@ use crate::{Run, RunProgress, SimulationSetup, PROGRESS};
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
 /// What a simulation may leave in its folder.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     LIST_FILE,
     IOS_FILE,
     COMPRESSED_IOS_FILE,
     PARQUET_IOS_FILE,
+    TIMELINE_FILE,
     SUMMARY_FILE,
     REPORT_FILE,
     FIGURES_FILE,

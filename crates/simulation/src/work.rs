@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{json, Value};
 use stasis_clock::Nanos;
 use stasis_report::units::count;
-use stasis_report::{Summary, SUMMARY_FILE};
+use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
 use stasis_workload::trace::{
     Format, LeftOut, Merged, Pace, Placed, Reader, Replay, ReplayOptions,
 };
@@ -208,6 +208,10 @@ fn trace(path: &Path, drive: Option<&str>) -> Result<(Merged<Input>, Option<u64>
         let (input, length) = plain(input, None).context("cannot read it")?;
         return Ok((Reader::new(input, drive)?.into(), length));
     }
+    if path.is_dir() || path.extension().is_some_and(|extension| extension == "parquet") {
+        let input: Input = Box::new(KeptIos::open(path)?.into_csv());
+        return Ok((Reader::new(input, drive)?.into(), None));
+    }
     // As blkparse does of the name that it is given.
     let parts = if path.exists() { Vec::new() } else { processors(path).unwrap_or_default() };
     if parts.is_empty() {
@@ -227,7 +231,7 @@ fn trace(path: &Path, drive: Option<&str>) -> Result<(Merged<Input>, Option<u64>
 fn replay(path: &Path, arguments: &Arguments, place: Place) -> Result<Replay<Input>> {
     let (reader, length) = trace(path, arguments.trace_drive.as_deref())?;
     if arguments.exact_times && reader.format() != Format::Ios {
-        bail!("--exact-times is for the ios.csv of a run");
+        bail!("--exact-times is for the I/Os of a run: its folder, or its ios.parquet or ios.csv");
     }
     let pace = match (arguments.exact_times, arguments.closed) {
         (true, _) => Pace::Exact,
@@ -243,11 +247,14 @@ fn replay(path: &Path, arguments: &Arguments, place: Place) -> Result<Replay<Inp
 }
 
 /// The place of the traced drive in its run, on which its seed depends: told by
-/// the `summary.json` beside the `ios.csv`; 0 where there is none.
+/// the `summary.json` beside its I/Os; 0 where there is none.
 pub fn drive_index(arguments: &Arguments, point: &Point) -> u16 {
     let place = || {
         let name = arguments.trace_drive.as_ref()?;
-        let path = point.source.with_file_name(SUMMARY_FILE);
+        let path = match point.source.is_dir() {
+            true => point.source.join(SUMMARY_FILE),
+            false => point.source.with_file_name(SUMMARY_FILE),
+        };
         let summary: Summary = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
         let place = summary.drives.iter().position(|drive| drive.name == *name)?;
         u16::try_from(place).ok()

@@ -270,6 +270,9 @@ pub struct RunArguments {
     /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), parquet (ios.parquet), or none
     #[arg(long, value_name = "FORM", default_value = "csv")]
     pub ios: Ios,
+    /// Keep in timeline.parquet what processors, flash drives and schedulers do when
+    #[arg(long, conflicts_with = "power_cut")]
+    pub timeline: bool,
     /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<Engine>,

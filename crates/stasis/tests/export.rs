@@ -89,7 +89,8 @@ fn a_trace_that_was_exported_is_the_same_ios_when_it_is_read() {
     assert_eq!(first.len(), IOS);
     // By the file, and by the name that blkparse would be given.
     for trace in ["trace/drive0.blktrace.0", "trace/drive0"] {
-        let words = ["sim", "fixed:10us", "--trace", trace, "--results", "again", "--quiet"];
+        let words =
+            ["sim", "fixed:10us", "--trace", trace, "--results", "again", "--quiet", "--ios=csv"];
         stasis(folder.path(), &words);
         assert_eq!(submitted(&folder.path().join("again")), first, "{trace}");
     }
@@ -114,7 +115,7 @@ fn a_trace_is_read_as_blkparse_reads_it() {
     let rows = ["trace/drive0", "parsed.txt"].map(|trace| {
         stasis(
             folder.path(),
-            &["sim", "fixed:10us", "--trace", trace, "--quiet", "--results", "r"],
+            &["sim", "fixed:10us", "--trace", trace, "--quiet", "--results", "r", "--ios=csv"],
         );
         fs::read_to_string(folder.path().join("r/ios.csv")).unwrap()
     });
@@ -148,6 +149,44 @@ fn fios_log_has_each_latency() {
         let fields: Vec<u64> = line.split(", ").map(|field| field.parse().unwrap()).collect();
         assert!(fields.len() == 6 && fields[1] > 0 && fields[2] < 2 && fields[3] == 4096, "{line}");
     }
+}
+
+/// The spans that a simulation keeps are in the trace, beside the I/Os.
+#[test]
+fn perfetto_gets_what_happened_inside() {
+    let folder = simulated("none");
+    let words = ["sim", "flash-tlc", "--workload", "job.fio", "--timeline", "--results", "r"];
+    stasis(folder.path(), &words);
+    let summary = fs::read(folder.path().join("r/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&summary).unwrap();
+    let spans = summary["timeline"]["spans"].as_u64().unwrap();
+    // A read of 4 KiB is at the cells and on the channel.
+    assert!(spans > 4000 && summary["timeline"]["lost"] == 0, "{}", summary["timeline"]);
+    let said = stasis(folder.path(), &["export", "r", "--perfetto", "r.perfetto-trace"]);
+    let all = format!("{IOS} I/Os, {spans} spans of what happened inside");
+    assert!(said.contains(&all), "{said}: not {all}");
+    let said = stasis(folder.path(), &["export", "r", "--perfetto", "x", "--drive", "drive0"]);
+    assert!(said.contains(&all), "{said}");
+
+    // Looking changes no I/O, and the same again is the same bytes.
+    let again = ["sim", "flash-tlc", "--workload", "job.fio", "--results", "plain"];
+    stasis(folder.path(), &again);
+    let files = fs::read_dir(folder.path().join("plain")).unwrap();
+    for name in files.map(|file| file.unwrap().file_name()) {
+        let read = |of: &str| fs::read(folder.path().join(of).join(&name)).unwrap();
+        assert!(!name.to_string_lossy().starts_with("ios.") || read("plain") == read("r"));
+        assert_ne!(name, "timeline.parquet");
+    }
+    let timeline = || fs::read(folder.path().join("r/timeline.parquet")).unwrap();
+    let first = timeline();
+    stasis(folder.path(), &words);
+    assert!(timeline() == first);
+    fs::write(folder.path().join("r/timeline.parquet"), &first[..first.len() / 2]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+    command.args(["export", "r", "--perfetto", "x"]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("no whole Parquet file"), "{said}");
 }
 
 #[test]

@@ -196,7 +196,9 @@ fn mistakes_are_told_at_once_and_in_plain_words() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    for made in ["new.qcow2", "no.img", "sockets/control.sock", "results/ios.csv"] {
+    for made in
+        ["new.qcow2", "no.img", "sockets/control.sock", "results/ios.csv", "results/ios.parquet"]
+    {
         assert!(!folder.path().join(made).exists(), "{made} was left");
     }
 }

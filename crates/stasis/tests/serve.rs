@@ -140,7 +140,7 @@ fn each_io_is_in_its_results() {
     // What it had to do can be done again by the model alone, to the nanosecond.
     let sim = Command::new(env!("CARGO_BIN_EXE_stasis"))
         .args(["sim", "fixed:1ms", "--trace", "results/ios.csv", "--exact-times"])
-        .args(["--trace-drive", "t", "--results", "again"])
+        .args(["--trace-drive", "t", "--results", "again", "--ios=csv"])
         .current_dir(folder.path())
         .output()
         .unwrap();

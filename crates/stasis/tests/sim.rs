@@ -28,10 +28,13 @@ impl Bench {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
+    /// A simulation, whose I/Os are kept as text if the words do not say how.
     fn call(&self, words: &[&str]) -> Output {
+        let said = words.iter().any(|word| word.starts_with("--ios"));
         Command::new(env!("CARGO_BIN_EXE_stasis"))
             .arg("sim")
             .args(words)
+            .args((!said).then_some("--ios=csv"))
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .output()
@@ -242,7 +245,7 @@ fn msr_traces_and_standard_input_are_taken() {
     assert_eq!(seconds(&summary), 1e-3 + 100e-6);
     let first = bench.text("results/ios.csv");
     let status = Command::new(env!("CARGO_BIN_EXE_stasis"))
-        .args(["sim", "fixed:100us", "--trace", "-", "--quiet"])
+        .args(["sim", "fixed:100us", "--trace", "-", "--quiet", "--ios=csv"])
         .current_dir(bench.folder.path())
         .stdin(std::fs::File::open(bench.path("hm.csv")).unwrap())
         .status();
@@ -289,7 +292,7 @@ fn wrong_traces_are_named() {
         (vec!["--trace", "text"], 125, "is no trace"),
         (vec!["--trace", "bad.csv"], 125, "line 2: the type `Raed`"),
         (vec!["--trace", "two.csv"], 125, "--trace-drive h.0"),
-        (vec!["--trace", &trace, "--exact-times"], 125, "ios.csv of a run"),
+        (vec!["--trace", &trace, "--exact-times"], 125, "is for the I/Os of a run"),
         (vec!["--trace", &trace, "--wrap"], 125, "give --size"),
         (vec!["--trace", &trace, "--size", "64KiB"], 125, "--wrap brings it back"),
         (vec!["--trace", &trace, "--scale", "0"], 2, "above 0"),
@@ -320,7 +323,7 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
     let bench = Bench::new();
     bench.file("job.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
     let mut child = Command::new(env!("CARGO_BIN_EXE_stasis"))
-        .args(["sim", "fixed:100us", "--workload", "job.fio"])
+        .args(["sim", "fixed:100us", "--workload", "job.fio", "--ios=csv"])
         .current_dir(bench.folder.path())
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
@@ -441,7 +444,7 @@ fn several_simulations_that_are_stopped_keep_what_is_finished() {
     bench.file("long.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
     let child = Command::new(env!("CARGO_BIN_EXE_stasis"))
         .args(["sim", "fixed:100us", "--workload", "short.fio", "--workload", "long.fio"])
-        .args(["--jobs", "1", "--seed", "1,2"])
+        .args(["--jobs", "1", "--seed", "1,2", "--ios=csv"])
         .current_dir(bench.folder.path())
         .stdin(Stdio::null())
         .stderr(Stdio::piped())

@@ -30,7 +30,7 @@ const BANDWIDTH_STEP: u64 = 2_000_000_000;
 pub fn counters(summary: &Summary, wanted: impl Fn(&str) -> bool) -> Vec<Counter> {
     let begin = (summary.boot_virtual_seconds * SECOND) as u64;
     let processors = summary.processors.iter().map(|processor| Counter {
-        group: format!("Processors of machine {}", processor.machine),
+        group: format!("Processors of {}", machine(summary, processor.machine)),
         name: format!("vCPU {} running", processor.number),
         unit: "%",
         begin,
@@ -45,6 +45,13 @@ pub fn counters(summary: &Summary, wanted: impl Fn(&str) -> bool) -> Vec<Counter
     });
     let shared = summary.extra.get("shared").and_then(Value::as_array).into_iter().flatten();
     processors.chain(flash).chain(shared.flat_map(workloads)).collect()
+}
+
+/// A machine's name; of one that is alone, which has none, the word that tracks have too.
+fn machine(summary: &Summary, number: u16) -> &str {
+    let name =
+        summary.extra.get("machines").and_then(|all| all[usize::from(number)]["name"].as_str());
+    name.unwrap_or("machine")
 }
 
 /// Of a flash drive's resources; time begins with the machine.

@@ -5,7 +5,7 @@
 //! * [`fio_log`]: a completion latency log as fio's `write_lat_log` leaves it, for
 //!   fio_generate_plots and fiologparser.
 //! * [`perfetto`]: tracks for the Perfetto UI, with a slice for each I/O from its submission
-//!   to its interrupt.
+//!   to its interrupt, and for each thing that happened inside the run where it kept that.
 //!
 //! Promises:
 //! * Times are those of `ios.csv`: nothing is rounded but where a format has a coarser unit,
@@ -22,7 +22,7 @@ mod perfetto;
 pub use blktrace::blktrace;
 pub use counters::{counters, Counter};
 pub use fio_log::fio_log;
-pub use perfetto::perfetto;
+pub use perfetto::{perfetto, Inside};
 
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,4 +31,6 @@ pub struct Exported {
     pub ios: u64,
     /// I/Os that its format has no way to say.
     pub left_out: u64,
+    /// Spans of what happened inside the run.
+    pub spans: u64,
 }

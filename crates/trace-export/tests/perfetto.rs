@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use serde_json::json;
+use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 use stasis_block::Operation;
-use stasis_report::Summary;
+use stasis_report::{KeptSpans, ResultsWriter, Summary};
 use stasis_run_events::IoRecord;
-use stasis_trace_export::{counters, perfetto, Counter};
+use stasis_trace_export::{counters, perfetto, Counter, Inside};
 
 /// A field of a message: its number, and what it holds.
 #[derive(Debug, Clone)]
@@ -139,7 +140,7 @@ fn each_io_is_a_slice_on_a_track_of_its_own_time() {
     // The second begins within the first, the third after both.
     let ios = vec![vec![io(0, 100, 400), io(1, 200, 300), io(2, 500, 600)]];
     let mut out = Vec::new();
-    let exported = perfetto(&["fast".to_owned()], &ios, &[], &mut out).unwrap();
+    let exported = perfetto(&["fast".to_owned()], &ios, &[], None, &mut out).unwrap();
     assert_eq!(exported.ios, 3);
     let trace = read(&out);
     let named = |name: &str| *trace.tracks.iter().find(|(_, track)| track.0 == name).unwrap().0;
@@ -166,12 +167,105 @@ fn what_is_sampled_is_a_counter_wherever_it_changes() {
     };
     let other = Counter { name: "channel 1 in use".into(), values: vec![1.5], ..counter.clone() };
     let mut out = Vec::new();
-    perfetto(&[], &[], &[counter, other], &mut out).unwrap();
+    perfetto(&[], &[], &[counter, other], None, &mut out).unwrap();
     let trace = read(&out);
     let parents: Vec<_> = trace.tracks.values().filter(|track| track.1.is_none()).collect();
     assert_eq!(parents, [&("Inside fast".to_owned(), None)], "one process for the group");
     let told: Vec<_> = trace.events.iter().map(|event| (event.1, event.3.unwrap())).collect();
     assert_eq!(told, [(1000, 25.0), (1020, 50.0), (1030, 0.0), (1000, 1.5), (1010, 0.0)]);
+}
+
+/// What happened inside a run, kept as a run keeps it.
+fn kept(tracks: Vec<Track>, spans: &[Span]) -> KeptSpans {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();
+    writer.keep_timeline().unwrap();
+    writer.add_tracks(tracks);
+    writer.record_spans(spans).unwrap();
+    let outcome = serde_json::from_value(
+        json!({ "ending": { "exited": 0 }, "virtual_ns": 1, "boot_virtual_ns": 0,
+        "boot_wall_ns": 0, "wall_ns": 0, "frozen_ns": 0, "skipped_ns": 0, "exits": summary().exits_by_reason,
+        "overshoot": { "p50": 0, "p99": 0, "max": 0 }, "calibration": [], "tsc_khz": 1, "lost_spans": 3 }),
+    );
+    writer.finish(&outcome.unwrap(), "exact", Default::default(), Default::default()).unwrap();
+    let kept = KeptSpans::open(folder.path()).unwrap().unwrap();
+    assert_eq!(kept.lost(), 3);
+    kept
+}
+
+#[test]
+fn what_happened_inside_is_on_tracks_of_its_own() {
+    let lun = |kind, lun| Track {
+        channel: Some(lun / 2),
+        lun: Some(lun),
+        ..Track::new(kind, "fast", format!("channel {}, LUN {lun}", lun / 2))
+    };
+    let tracks = vec![
+        lun(TrackKind::Nand, 2),
+        lun(TrackKind::Collection, 2),
+        Track::new(TrackKind::Request, "disk", "web".into()),
+        Track::new(TrackKind::Vcpu, "machine", "vCPU 0".into()),
+        Track::new(TrackKind::Freeze, "machine", "frozen".into()),
+        Track::new(TrackKind::Turn, "other", "web".into()),
+    ];
+    let program = Span {
+        step: Step::Cells,
+        cause: Cause::Housekeeping,
+        block: 7,
+        page: 9,
+        ..Span::new(0, What::Program, 100, 400)
+    };
+    let spans = [
+        // Over by the time from which on spans are wanted.
+        Span::new(3, What::Running, 0, 50),
+        program,
+        Span { step: Step::Suspend, ..Span::new(0, What::Program, 400, 450) },
+        Span { block: 7, ..Span::new(1, What::Collection, 20, 900) },
+        Span { lane: 0, ..Span::new(2, What::Read, 60, 90) },
+        Span { lane: 1, ..Span::new(2, What::Write, 70, 80) },
+        Span::new(3, What::Idle, 50, 60),
+        Span { number: 5, ..Span::new(4, What::Frozen, 60, 60) },
+        Span::new(5, What::Turn, 60, 90),
+    ];
+    let mut inside = Inside {
+        kept: kept(tracks, &spans),
+        from: 50,
+        wanted: &|track: &Track| track.owner != "other",
+    };
+    let mut out = Vec::new();
+    let exported = perfetto(&[], &[], &[], Some(&mut inside), &mut out).unwrap();
+    assert_eq!((exported.ios, exported.spans), (0, 7));
+    let trace = read(&out);
+    let process = |track: u64| {
+        let parent = trace.tracks[&track].1.unwrap();
+        format!("{}: {}", trace.tracks[&parent].0, trace.tracks[&track].0)
+    };
+    let told: Vec<_> =
+        trace.events.iter().map(|event| (process(event.0), event.1, event.2)).collect();
+    let told: Vec<_> =
+        told.iter().map(|(track, time, kind)| (track.as_str(), *time, *kind)).collect();
+    let (lun, collection) =
+        ("Inside fast: channel 1, LUN 2", "Inside fast: channel 1, LUN 2: collection");
+    let [one, other] = ["Scheduler of disk: web: request 1", "Scheduler of disk: web: request 2"];
+    let processors = ["Processors of machine: vCPU 0", "Processors of machine: frozen"];
+    assert_eq!(
+        told,
+        [
+            (lun, 100, 1),
+            (lun, 400, 2),
+            (lun, 400, 1),
+            (lun, 450, 2),
+            (collection, 20, 1),
+            (collection, 900, 2),
+            (one, 60, 1),
+            (one, 90, 2),
+            (other, 70, 1),
+            (other, 80, 2),
+            (processors[0], 50, 1),
+            (processors[0], 60, 2),
+            (processors[1], 60, 3),
+        ]
+    );
 }
 
 /// A summary with what is left out of others.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Completion, Fate, Model, Operation, Status};
 use stasis_clock::Nanos;
 
@@ -84,6 +85,16 @@ impl<W: Workload> Simulation<W> {
     /// The model.
     pub fn model(&self) -> &dyn Model {
         self.model.as_ref()
+    }
+
+    /// As [`Model::watch`].
+    pub fn watch(&mut self, owner: &str, tracks: &mut Tracks) {
+        self.model.watch(owner, tracks);
+    }
+
+    /// As [`Model::take_spans`].
+    pub fn take_spans(&mut self, spans: &mut Spans) {
+        self.model.take_spans(spans);
     }
 
     /// The source.

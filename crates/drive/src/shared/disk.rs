@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Health, Operation, PowerLoss, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
@@ -188,6 +189,14 @@ impl Layer for VirtualDisk {
     fn inside(&self, _now: Nanos) -> Option<String> {
         // The drive's, which is told once for all who share it.
         None
+    }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        self.shared.watch(tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        self.shared.0.borrow_mut().scheduled.take_spans(spans);
     }
 }
 

@@ -65,6 +65,18 @@ impl HostLoad {
         self.threads.push(tenant);
     }
 
+    /// Its threads, each with a name.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = (Tenant, String)> + '_ {
+        self.threads.iter().enumerate().map(|(number, &tenant)| {
+            let alone = self.threads.len() == 1;
+            let name = match alone {
+                true => self.name.clone(),
+                false => format!("{}, thread {}", self.name, number + 1),
+            };
+            (tenant, name)
+        })
+    }
+
     pub(super) fn start(&mut self, now: Nanos) {
         self.started.get_or_insert(now);
     }

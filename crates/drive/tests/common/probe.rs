@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     CacheKind, Command, Health, Operation, PowerLoss, Status, VendorCommand, VendorError,
 };
@@ -127,6 +128,14 @@ impl Layer for Probe {
         self.note("inside");
         Some("{}".into())
     }
+
+    fn watch(&mut self, _: &mut Tracks) {
+        self.note("watch");
+    }
+
+    fn take_spans(&mut self, _: &mut Spans) {
+        self.note("take_spans");
+    }
 }
 
 /// Calls every method of `layer`, which stands on a [`Probe`], and checks that the probe was
@@ -163,4 +172,8 @@ pub fn every_method_reaches_the_layer_below(layer: &mut dyn Layer, asked: &Asked
     reached("urge");
     layer.instant(read(), vec![0; 512]);
     reached("instant");
+    layer.watch(&mut Tracks::default());
+    reached("watch");
+    layer.take_spans(&mut Spans::default());
+    reached("take_spans");
 }

@@ -3,15 +3,19 @@
 
 use std::time::Instant;
 
+use stasis_block::timeline::Tracks;
 use stasis_block::{splitmix, Link};
 use stasis_nvme::ShadowPolicy;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::{NotifyPolicy, PciDevice};
 
-use super::config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed};
+use super::config::{
+    Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
+};
 use super::timeline::{Timeline, BATCH};
 use super::typing::Typing;
 use super::vm::{Machine, RewindState};
+use super::watch::Watch;
 use super::Run;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
@@ -95,7 +99,7 @@ impl<'j> Run<'j> {
         }
         events.event(RunEvent::Stage(Stage::Booting)).map_err(Error::EventSink)?;
         let window = |rewind: Rewind| scale.to_ticks(rewind.window);
-        let machines: Vec<Machine> = machines
+        let mut machines: Vec<Machine> = machines
             .into_iter()
             .map(|(machine, rewind)| {
                 let state = |window| RewindState { window, hold_until: 0, floor: 0 };
@@ -104,6 +108,10 @@ impl<'j> Run<'j> {
             .collect();
         let all = machines.iter().flat_map(|machine| &machine.vcpus);
         let lateness = all.map(|vcpu| vcpu.lateness()).max().unwrap_or(0);
+        let watch = match config.timeline {
+            Some(timeline) => Some(Box::new(watch(&mut machines, timeline, scale, events)?)),
+            None => None,
+        };
         let timeline = Timeline {
             clock,
             quantum: scale.to_ticks(config.quantum).max(LATENESS_IN_QUANTUM * lateness).max(1),
@@ -114,6 +122,7 @@ impl<'j> Run<'j> {
             records: Vec::with_capacity(BATCH),
             recorded_bytes: 0,
             statistics: Statistics::new(born, processors.len()),
+            watch,
             typing: Typing::new(config.keyboard),
         };
         let pool = match config.threads.min(processors.len()) {
@@ -135,6 +144,24 @@ impl<'j> Run<'j> {
             stop: config.stop,
         })
     }
+}
+
+/// Lets everything tell what it does, and says of what that will be.
+fn watch(
+    machines: &mut [Machine],
+    timeline: TimelineConfig,
+    scale: Scale,
+    events: &mut dyn EventSink,
+) -> Result<Watch, Error> {
+    let mut tracks = Tracks::default();
+    let named: Vec<_> =
+        machines.iter().map(|machine| (machine.name.clone(), machine.processors.len())).collect();
+    let watch = Watch::new(&named, scale, timeline.wall_clock, &mut tracks);
+    for drive in machines.iter_mut().flat_map(|machine| &mut machine.drives) {
+        drive.drive_mut().watch(&mut tracks);
+    }
+    events.event(RunEvent::Tracks(tracks.into_vec())).map_err(Error::EventSink)?;
+    Ok(watch)
 }
 
 fn check(config: &MachineConfig) -> Result<(), String> {

@@ -86,8 +86,17 @@ pub struct Config<'a> {
     pub virtual_limit: Option<Nanos>,
     /// Who types where a command runs on a terminal.
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
+    /// Whether it is told what happens inside, and how.
+    pub timeline: Option<TimelineConfig>,
     /// When the run is to end before its end.
     pub stop: Stop,
+}
+
+/// How it is told what happens inside a run ([`stasis_run_events::RunEvent::Spans`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimelineConfig {
+    /// Whether a freeze says how long it took by the wall clock, which no run repeats.
+    pub wall_clock: bool,
 }
 
 /// What ends a run from outside.

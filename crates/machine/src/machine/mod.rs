@@ -13,6 +13,7 @@ mod slice;
 mod timeline;
 mod typing;
 mod vm;
+mod watch;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,7 +30,9 @@ use slice::{Begun, Slice};
 use timeline::Timeline;
 use vm::{After, Machine};
 
-pub use config::{Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop};
+pub use config::{
+    Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
+};
 
 /// How often progress is told.
 const PROGRESS: Duration = Duration::from_millis(200);

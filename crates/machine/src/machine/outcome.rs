@@ -9,6 +9,13 @@ impl Run<'_> {
     pub(super) fn outcome(mut self, ending: Ending) -> Result<Outcome, Error> {
         let frozen = self.frozen();
         self.timeline.statistics.finish(&self.timeline.clock, frozen);
+        let mut lost_spans = 0;
+        if let Some(watch) = &mut self.timeline.watch {
+            watch.finish(self.timeline.clock.now());
+            let drives = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
+            drives.for_each(|drive| drive.drive_mut().take_spans(&mut watch.spans));
+            lost_spans = watch.spans.lost();
+        }
         self.timeline.flush_records()?;
         // The last that is told of the drives: what their end does is not a guest's.
         self.timeline.emit(RunEvent::Progress(self.timeline.clock.now_ns()))?;
@@ -28,6 +35,7 @@ impl Run<'_> {
         let (clock, processors) = (&self.timeline.clock, &self.processors);
         let mut outcome =
             self.timeline.statistics.outcome(ending, clock, frozen, inside, processors);
+        outcome.lost_spans = lost_spans;
         if self.machines.len() > 1 {
             let of = |machine: &super::Machine| MachineOutcome {
                 name: machine.name.clone(),

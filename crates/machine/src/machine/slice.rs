@@ -54,7 +54,13 @@ impl Machine {
         if until <= now.saturating_add(self.vcpus[index].shortest()) {
             // The clock is set forward to the event.
             processor.time = until.max(now);
+            if let (Some(watch), true) = (&mut timeline.watch, until > now) {
+                watch.ran(slice.place, (now, until));
+            }
             return Ok(None);
+        }
+        if let Some(watch) = &mut timeline.watch {
+            watch.froze(usize::from(self.number), self.frozen(), timeline.clock.now_ns());
         }
         let injecting = self.inject(timeline, index)?;
         let processor = &mut self.processors[index];
@@ -92,6 +98,9 @@ impl Machine {
         processor.eoi.take(&mut processor.apic, &self.memory);
         let ahead = left.saturating_sub(others.unwrap_or(left));
         timeline.statistics.slice(place, (entered, left), ahead);
+        if let Some(watch) = &mut timeline.watch {
+            watch.ran(place, (entered, left));
+        }
         match exit {
             Exit::Interrupted => Ok(After::Continue),
             Exit::Halt => {

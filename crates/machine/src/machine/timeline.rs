@@ -4,6 +4,7 @@
 use stasis_run_events::{EventSink, IoRecord, RunEvent};
 
 use super::typing::Typing;
+use super::watch::Watch;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::statistics::Statistics;
@@ -28,12 +29,20 @@ pub(super) struct Timeline<'j> {
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
     pub(super) statistics: Statistics,
+    /// What happens inside, where that is told.
+    pub(super) watch: Option<Box<Watch>>,
     /// Who sits at the terminal of a guest's command.
     pub(super) typing: Typing,
 }
 
 impl Timeline<'_> {
     pub(super) fn flush_records(&mut self) -> Result<(), Error> {
+        if let Some(watch) = &mut self.watch {
+            let spans = watch.take();
+            if !spans.is_empty() {
+                self.emit(RunEvent::Spans(spans))?;
+            }
+        }
         if self.records.is_empty() {
             return Ok(());
         }

@@ -122,7 +122,11 @@ impl Machine {
             }
             self.interrupts(timeline, index)?;
         }
-        if timeline.records.len() >= BATCH || timeline.recorded_bytes >= BATCH_BYTES {
+        if let Some(watch) = &mut timeline.watch {
+            self.drives.iter_mut().for_each(|drive| drive.drive_mut().take_spans(&mut watch.spans));
+        }
+        let told = timeline.watch.as_ref().is_some_and(|watch| watch.is_full());
+        if told || timeline.records.len() >= BATCH || timeline.recorded_bytes >= BATCH_BYTES {
             timeline.flush_records()?;
         }
         Ok(())

@@ -81,35 +81,8 @@ impl Rows for IoCsv {
             let drives = self.names.len();
             return Err(ReportError::NoSuchDrive { index: record.drive, drives });
         };
-        let out = &mut self.buffer;
-        out.extend_from_slice(name);
-        out.extend_from_slice(if record.boot { b",boot," } else { b",command," });
-        out.extend_from_slice(record.operation.name().as_bytes());
-        for field in [
-            record.offset / BLOCK,
-            record.bytes,
-            u64::from(record.queue),
-            record.submit,
-            record.target,
-            record.delivered,
-        ] {
-            out.push(b',');
-            out.extend_from_slice(self.numbers.format(field).as_bytes());
-        }
-        out.extend_from_slice(match (record.refused, record.failed) {
-            (true, _) => b",refused".as_slice(),
-            (_, true) => b",error",
-            _ => b",ok",
-        });
-        let IoRecord { fua, stream, priority, source, order, .. } = *record;
-        let last = [fua.into(), stream.into(), priority.into(), source / BLOCK, order];
-        for field in last {
-            out.push(b',');
-            out.extend_from_slice(self.numbers.format(field).as_bytes());
-        }
-        // Writing to a vector does not fail.
-        let _ = writeln!(out, ",{:#x}", record.code);
-        if out.len() >= PIECE {
+        append(record, name, &mut self.numbers, &mut self.buffer);
+        if self.buffer.len() >= PIECE {
             self.write()?;
         }
         Ok(())
@@ -135,8 +108,44 @@ impl Rows for IoCsv {
     }
 }
 
+/// Appends the row of a record, whose drive's name is quoted already.
+pub(super) fn append(
+    record: &IoRecord,
+    name: &[u8],
+    numbers: &mut itoa::Buffer,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(if record.boot { b",boot," } else { b",command," });
+    out.extend_from_slice(record.operation.name().as_bytes());
+    for field in [
+        record.offset / BLOCK,
+        record.bytes,
+        u64::from(record.queue),
+        record.submit,
+        record.target,
+        record.delivered,
+    ] {
+        out.push(b',');
+        out.extend_from_slice(numbers.format(field).as_bytes());
+    }
+    out.extend_from_slice(match (record.refused, record.failed) {
+        (true, _) => b",refused".as_slice(),
+        (_, true) => b",error",
+        _ => b",ok",
+    });
+    let IoRecord { fua, stream, priority, source, order, .. } = *record;
+    let last = [fua.into(), stream.into(), priority.into(), source / BLOCK, order];
+    for field in last {
+        out.push(b',');
+        out.extend_from_slice(numbers.format(field).as_bytes());
+    }
+    // Writing to a vector does not fail.
+    let _ = writeln!(out, ",{:#x}", record.code);
+}
+
 /// A field as RFC 4180, section 2, rules 5 to 7 want it.
-fn quoted(field: &str) -> String {
+pub(super) fn quoted(field: &str) -> String {
     if field.contains(['"', ',', '\n', '\r']) || field.starts_with(' ') || field.ends_with(' ') {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

@@ -1,6 +1,6 @@
 //! One row per I/O, written while the run goes on, in one of several formats.
 
-mod columns;
+mod as_csv;
 mod csv;
 mod parquet;
 mod read;
@@ -11,6 +11,7 @@ use stasis_run_events::IoRecord;
 use crate::folder::ResultsFolder;
 use crate::{Drive, ReportError};
 
+pub use as_csv::IosAsCsv;
 pub use csv::HEADER;
 pub use read::KeptIos;
 

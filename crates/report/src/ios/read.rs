@@ -1,14 +1,15 @@
 //! Reads the I/Os that a run has kept, in whichever format.
 
 use std::fs::File;
-use std::io::{BufReader, Error, Read};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use stasis_block::Operation;
 use stasis_run_events::IoRecord;
 
-use super::parquet::Groups;
+use super::parquet::{record, COLUMNS};
 use super::BLOCK;
+use crate::columnar::Groups;
 use crate::{ReportError, IOS_FILES};
 
 /// The I/Os of a run, in the order in which they are kept: that of completion.
@@ -41,22 +42,27 @@ impl KeptIos {
     /// If there is no such file, or it is none of these.
     pub fn open(path: &Path) -> Result<Self, ReportError> {
         let path = if path.is_dir() { within(path)? } else { path.to_owned() };
-        let file = File::open(&path).map_err(read(&path))?;
+        let file = File::open(&path).map_err(ReportError::read(&path))?;
         let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
         let rows = if is("parquet") {
-            let groups = Groups::open(file)
-                .map_err(|error| damaged(&path, format!("it is no whole Parquet file: {error}")))?;
+            let groups = Groups::open(file, crate::PARQUET_IOS_FILE, COLUMNS).map_err(|error| {
+                ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
+            })?;
             Rows::Parquet(Box::new(groups), 0)
         } else {
             let input: Box<dyn Read> = if is("zst") {
-                Box::new(zstd::Decoder::new(file).map_err(read(&path))?)
+                Box::new(zstd::Decoder::new(file).map_err(ReportError::read(&path))?)
             } else {
                 Box::new(BufReader::new(file))
             };
             let mut reader = csv::Reader::from_reader(input);
-            let found = reader.headers().map_err(|error| damaged(&path, error.to_string()))?;
+            let found =
+                reader.headers().map_err(|error| ReportError::damaged(&path, error.to_string()))?;
             if !found.iter().eq(super::HEADER.split(',')) {
-                return Err(damaged(&path, "its columns are not those of ios.csv".into()));
+                return Err(ReportError::damaged(
+                    &path,
+                    "its columns are not those of ios.csv".into(),
+                ));
             }
             Rows::Csv(reader, csv::StringRecord::new())
         };
@@ -85,26 +91,31 @@ impl KeptIos {
         self.line += 1;
         let record = match &mut self.rows {
             Rows::Csv(reader, row) => {
-                if !reader.read_record(row).map_err(|e| damaged(&self.path, e.to_string()))? {
+                if !reader
+                    .read_record(row)
+                    .map_err(|e| ReportError::damaged(&self.path, e.to_string()))?
+                {
                     return Ok(None);
                 }
                 from_csv(row, &mut self.drives)
             }
             Rows::Parquet(groups, next) => {
-                if *next >= groups.columns().rows() {
+                if *next >= groups.rows().len() {
                     match groups.more() {
                         Ok(true) => *next = 0,
                         Ok(false) => return Ok(None),
-                        Err(error) => return Err(damaged(&self.path, error.to_string())),
+                        Err(error) => {
+                            return Err(ReportError::damaged(&self.path, error.to_string()))
+                        }
                     }
                 }
                 let row = *next;
                 *next += 1;
-                groups.columns().record(row, |name| Self::drive(&mut self.drives, name))
+                record(groups.rows(), row, |name| Self::drive(&mut self.drives, name))
             }
         };
         let message = || format!("line {}: it is not a row of ios.csv", self.line);
-        record.map(Some).ok_or_else(|| damaged(&self.path, message()))
+        record.map(Some).ok_or_else(|| ReportError::damaged(&self.path, message()))
     }
 }
 
@@ -118,15 +129,9 @@ impl Iterator for KeptIos {
 
 fn within(folder: &Path) -> Result<PathBuf, ReportError> {
     let found = IOS_FILES.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
-    found.ok_or_else(|| damaged(folder, format!("it has none of {}", IOS_FILES.join(", "))))
-}
-
-fn read(path: &Path) -> impl FnOnce(Error) -> ReportError + '_ {
-    move |source| ReportError::Read { path: path.to_owned(), source }
-}
-
-fn damaged(path: &Path, message: String) -> ReportError {
-    read(path)(Error::other(message))
+    found.ok_or_else(|| {
+        ReportError::damaged(folder, format!("it has none of {}", IOS_FILES.join(", ")))
+    })
 }
 
 fn from_csv(row: &csv::StringRecord, drives: &mut Vec<String>) -> Option<IoRecord> {

@@ -63,6 +63,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         engine: Engine::Exact,
         terminal: None,
         trace: None,
+        timeline: false,
         tell: &tell,
     };
     setup.prepare().map(then)

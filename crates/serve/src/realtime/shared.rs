@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Health, PowerLoss, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Statistics, Submission};
@@ -121,5 +122,13 @@ impl Layer for SharedLayer {
 
     fn inside(&self, now: Nanos) -> Option<String> {
         self.shared.lock().inside(now)
+    }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        self.shared.lock().watch(tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        self.shared.lock().take_spans(spans);
     }
 }

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
-use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
+use stasis_block::timeline::{Track, TrackKind};
+use stasis_report::{KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE};
 use stasis_run_events::IoRecord;
-use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Counter, Exported};
+use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Inside};
 
 /// What `stasis export` writes.
 #[derive(Debug, clap::Args)]
@@ -19,7 +20,8 @@ use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Counter, Export
 
 Times are virtual, from the start of the machine on; I/Os of the guest's boot are left out
 unless --boot is given. btt, iowatcher, btreplay and fio's read_iolog read what --blktrace
-leaves; ui.perfetto.dev shows what --perfetto leaves.")]
+leaves; ui.perfetto.dev shows what --perfetto leaves: the I/Os, and of a run with --timeline
+what its processors, flash drives and schedulers did meanwhile.")]
 pub struct Arguments {
     /// A folder of results, or its ios.csv, ios.csv.zst or ios.parquet
     #[arg(value_name = "RESULTS")]
@@ -55,7 +57,11 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
                 0 => String::new(),
                 count => format!(", {count} left out, which the format has no way to say"),
             };
-            eprintln!("{}: {} I/Os{left_out}", path.display(), exported.ios);
+            let inside = match exported.spans {
+                0 => String::new(),
+                count => format!(", {count} spans of what happened inside"),
+            };
+            eprintln!("{}: {} I/Os{inside}{left_out}", path.display(), exported.ios);
         }
     };
     if let Some(folder) = blktrace_to {
@@ -66,8 +72,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         }
     }
     if let Some(path) = perfetto_to {
-        let counters = sampled(from, &drives);
-        tell(path, written(path, |out| perfetto(&drives, &ios, &counters, out))?);
+        tell(path, to_perfetto(arguments, &drives, &ios, path)?);
     }
     if let Some(folder) = fio_to {
         let begin = ios.iter().flatten().map(|record| record.submit).min().unwrap_or_default();
@@ -110,13 +115,36 @@ fn read(arguments: &Arguments) -> Result<(Vec<String>, Vec<Vec<IoRecord>>)> {
     Ok((drives.to_vec(), ios))
 }
 
-/// What the summary beside the I/Os has by steps of time: nothing where there is none.
-fn sampled(from: &Path, drives: &[String]) -> Vec<Counter> {
-    let folder = if from.is_dir() { Some(from) } else { from.parent() };
-    let summary = folder.and_then(|folder| std::fs::read(folder.join(SUMMARY_FILE)).ok());
+/// Writes the I/Os with what the summary and the timeline beside them have: nothing of that
+/// where there is none.
+fn to_perfetto(
+    arguments: &Arguments,
+    drives: &[String],
+    ios: &[Vec<IoRecord>],
+    path: &Path,
+) -> Result<Exported> {
+    let from = &arguments.from;
+    let folder = if from.is_dir() { from } else { from.parent().unwrap_or(Path::new(".")) };
+    let summary = std::fs::read(folder.join(SUMMARY_FILE)).ok();
     let summary = summary.and_then(|json| serde_json::from_slice::<Summary>(&json).ok());
-    let wanted = |name: &str| drives.iter().any(|drive| drive == name);
-    summary.map_or(Vec::new(), |summary| counters(&summary, wanted))
+    let named = |name: &str| drives.iter().any(|drive| drive == name);
+    let counters = summary.as_ref().map_or(Vec::new(), |summary| counters(summary, named));
+    let boot = summary.map_or(0, |summary| (summary.boot_virtual_seconds * 1e9).round() as u64);
+    let wanted = |track: &Track| {
+        let drive = arguments.drive.as_ref();
+        let machine = matches!(track.kind, TrackKind::Vcpu | TrackKind::Freeze);
+        machine || drive.is_none_or(|drive| *drive == track.owner)
+    };
+    let mut inside = KeptSpans::open(folder)?.map(|kept| Inside {
+        kept,
+        from: if arguments.boot { 0 } else { boot },
+        wanted: &wanted,
+    });
+    let lost = inside.as_ref().map_or(0, |inside| inside.kept.lost());
+    if lost > 0 {
+        eprintln!("{}: {lost} spans are missing: too many came at once", TIMELINE_FILE);
+    }
+    written(path, |out| perfetto(drives, ios, &counters, inside.as_mut(), out))
 }
 
 /// A drive's name as a file's.

@@ -30,6 +30,7 @@ pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
         seed: arguments.seed,
         results: arguments.results.clone(),
         ios: Ios::Csv,
+        timeline: false,
         engine: arguments.engine,
         rewind: false,
         virtual_limit: None,

@@ -77,6 +77,7 @@ fn flash_drives_in_a_guest_are_their_simulation() {
         "--size=32MiB",
         "--seed=5",
         "--results=s",
+        "--ios=csv",
     ]);
     bench.finish(sim).expect(0);
     // Without their numbers: those of I/Os that never completed are missing in the run.

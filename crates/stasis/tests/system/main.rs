@@ -22,5 +22,6 @@ mod shell;
 mod suite;
 mod support;
 mod tenants;
+mod timeline;
 mod virtio;
 mod zoned;

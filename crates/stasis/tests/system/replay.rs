@@ -42,6 +42,7 @@ fn a_simulation_of_a_runs_ios_gives_its_targets_to_the_nanosecond() {
             size,
             "--seed=11",
             "--results=s",
+            "--ios=csv",
         ]);
         bench.finish(sim).expect(0);
         let (run, sim) = (rows(&bench, "r/ios.csv", name), rows(&bench, "s/ios.csv", "drive0"));
@@ -67,6 +68,7 @@ fn a_simulation_of_a_runs_ios_gives_its_targets_to_the_nanosecond() {
         "--trace-drive=other",
         "--seed=12",
         "--results=s",
+        "--ios=csv",
     ]);
     bench.finish(sim).expect(0);
     assert_ne!(rows(&bench, "r/ios.csv", "other"), rows(&bench, "s/ios.csv", "drive0"));

@@ -34,6 +34,17 @@ pub struct Finished {
     pub wall: Duration,
 }
 
+/// The words, with the form of the I/O records that tests can look at, before the command.
+fn as_text<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    let said = words[..end].iter().any(|word| word.starts_with("--ios"));
+    let mut all = words.to_vec();
+    if !said {
+        all.insert(end, "--ios=csv");
+    }
+    all
+}
+
 impl Bench {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -68,9 +79,9 @@ impl Bench {
         command
     }
 
-    /// `stasis run` with `words` to its end.
+    /// `stasis run` with `words` to its end. I/Os are kept as text if the words do not say how.
     pub fn run(&self, words: &[&str]) -> Finished {
-        self.finish(self.command(&[&["run"], words].concat()))
+        self.finish(self.command(&as_text(&[&["run"], words].concat())))
     }
 
     pub fn finish(&self, mut command: Command) -> Finished {
@@ -87,7 +98,7 @@ impl Bench {
 
     /// `stasis run` with `words`, to be interfered with.
     pub fn start(&self, words: &[&str]) -> Running<'_> {
-        let mut child = self.command(&[&["run"], words].concat()).spawn().unwrap();
+        let mut child = self.command(&as_text(&[&["run"], words].concat())).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Running { bench: self, child, lines }
     }

@@ -16,7 +16,7 @@ use crate::cli::RunArguments;
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
-    let (show_console, ios) = (arguments.console, arguments.ios);
+    let (show_console, ios, timeline) = (arguments.console, arguments.ios, arguments.timeline);
     let power_cut = arguments.power_cut;
     let (mut experiment, base) = experiment(arguments)?;
     let stop = stop_on_signals()?;
@@ -30,7 +30,10 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     let terminal = &mut Terminal::new(show_console);
     let run = match power_cut {
         Some(when) => power_cut::run(&experiment, &base, &stop, ios, when, terminal)?,
-        None => Runner::new(&experiment).base(&base).stop(&stop).ios(ios).run(terminal)?,
+        None => {
+            let runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
+            runner.timeline(timeline).run(terminal)?
+        }
     };
     if !quiet {
         eprint!("{}", stasis_report::text_summary(&run.summary));

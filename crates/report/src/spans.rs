@@ -1,0 +1,219 @@
+//! `timeline.parquet`: what happened inside a run, one row a span ([`stasis_block::timeline`]).
+//!
+//! Rows are in the order in which they were told: those of one track in the order of time, and
+//! those of a lane one after the other.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::data_type::ByteArray;
+use serde_json::{json, Value};
+use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
+use stasis_run_events::Outcome;
+
+use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind, Rows};
+use crate::ios::Footer;
+use crate::{ReportError, TIMELINE_FILE};
+
+const COLUMNS: &[Column] = &[
+    Column::new("kind", Kind::Word, ""),
+    Column::new("owner", Kind::Word, ""),
+    Column::new("track", Kind::Int, ""),
+    Column::new("name", Kind::Word, ""),
+    Column::new("lane", Kind::Short, ""),
+    Column::new("what", Kind::Word, ""),
+    Column::new("step", Kind::Word, ""),
+    Column::new("cause", Kind::Word, ""),
+    Column::new("begin_ns", Kind::Long, "ns"),
+    Column::new("end_ns", Kind::Long, "ns"),
+    Column::new("number", Kind::Long, ""),
+    Column::new("bytes", Kind::Long, "B"),
+    Column::optional("channel", Kind::Int, ""),
+    Column::optional("lun", Kind::Int, ""),
+    Column::optional("plane", Kind::Int, ""),
+    Column::optional("block", Kind::Int, ""),
+    Column::optional("page", Kind::Int, ""),
+];
+
+/// The file, with the words that its rows refer to.
+pub(crate) struct SpanFile {
+    file: ColumnFile,
+    /// Each track, with its owner and its name.
+    tracks: Vec<(Track, ByteArray, ByteArray)>,
+    kinds: [ByteArray; TrackKind::ALL.len()],
+    whats: [ByteArray; What::ALL.len()],
+    steps: [ByteArray; Step::ALL.len()],
+    causes: [ByteArray; Cause::ALL.len()],
+    rows: u64,
+}
+
+impl SpanFile {
+    /// A file of no tracks yet.
+    pub(crate) fn create(path: PathBuf) -> Result<Self, ReportError> {
+        Ok(Self {
+            file: ColumnFile::create(path, "timeline", COLUMNS)?,
+            tracks: Vec::new(),
+            kinds: TrackKind::ALL.map(|kind| ByteArray::from(kind.name())),
+            whats: What::ALL.map(|what| ByteArray::from(what.name())),
+            steps: Step::ALL.map(|step| ByteArray::from(step.name())),
+            causes: Cause::ALL.map(|cause| ByteArray::from(cause.name())),
+            rows: 0,
+        })
+    }
+
+    /// One more track; a span's [`Span::track`] counts them.
+    pub(crate) fn add_track(&mut self, track: Track) {
+        let [owner, name] = [&track.owner, &track.name].map(|word| ByteArray::from(word.as_str()));
+        self.tracks.push((track, owner, name));
+    }
+
+    /// Appends a row.
+    pub(crate) fn row(&mut self, span: &Span) -> Result<(), ReportError> {
+        let tracks = self.tracks.len();
+        let Some((track, owner, name)) = self.tracks.get(span.track as usize) else {
+            return Err(ReportError::NoSuchTrack { number: span.track, tracks });
+        };
+        let nand = matches!(track.kind, TrackKind::Channel | TrackKind::Nand);
+        let block = nand || track.kind == TrackKind::Collection;
+        let page = nand && span.what != What::Erase;
+        let or_none = |number: Option<u32>| number.map_or(Cell::Missing, Cell::Int);
+        self.rows += 1;
+        self.file.push(&[
+            Cell::Word(&self.kinds[track.kind as usize]),
+            Cell::Word(owner),
+            Cell::Int(span.track),
+            Cell::Word(name),
+            Cell::Short(span.lane),
+            Cell::Word(&self.whats[span.what as usize]),
+            Cell::Word(&self.steps[span.step as usize]),
+            Cell::Word(&self.causes[span.cause as usize]),
+            Cell::Long(span.begin),
+            Cell::Long(span.end),
+            Cell::Long(span.number),
+            Cell::Long(span.bytes),
+            or_none(track.channel),
+            or_none(track.lun),
+            or_none(track.plane),
+            or_none(block.then_some(span.block)),
+            or_none(page.then_some(span.page)),
+        ])
+    }
+
+    /// Nothing more comes. What the summary says of it.
+    pub(crate) fn finish(
+        self,
+        mut footer: Footer,
+        outcome: &Outcome,
+    ) -> Result<Value, ReportError> {
+        footer.insert("lost_spans".into(), outcome.lost_spans.into());
+        self.file.finish(&footer)?;
+        Ok(json!({ "tracks": self.tracks.len(), "spans": self.rows, "lost": outcome.lost_spans }))
+    }
+}
+
+/// What happened inside a run that is over, in the order in which it was told.
+pub struct KeptSpans {
+    path: PathBuf,
+    tracks: BTreeMap<u32, Track>,
+    groups: Groups,
+    next: usize,
+}
+
+impl std::fmt::Debug for KeptSpans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptSpans").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl KeptSpans {
+    /// Opens the [`TIMELINE_FILE`] of a folder of results; `None` where there is none.
+    ///
+    /// # Errors
+    /// If it is no such file.
+    pub fn open(folder: &Path) -> Result<Option<Self>, ReportError> {
+        let path = folder.join(TIMELINE_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ReportError::read(&path)(error)),
+        };
+        let groups = Groups::open(file, TIMELINE_FILE, COLUMNS).map_err(|error| {
+            ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
+        })?;
+        Ok(Some(Self { path, tracks: BTreeMap::new(), groups, next: 0 }))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many spans were not kept because too many came at once.
+    pub fn lost(&self) -> u64 {
+        self.groups.said("lost_spans").and_then(|lost| lost.parse().ok()).unwrap_or_default()
+    }
+
+    /// The next span, with its track; `None` at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read on, or a row is none of a run's.
+    pub fn next_span(&mut self) -> Result<Option<(&Track, Span)>, ReportError> {
+        if self.next >= self.groups.rows().len() {
+            match self.groups.more() {
+                Ok(true) => self.next = 0,
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(ReportError::damaged(&self.path, error.to_string())),
+            }
+        }
+        let row = self.next;
+        self.next += 1;
+        let rows = self.groups.rows();
+        let wrong =
+            || ReportError::damaged(&self.path, format!("a row is none of a {TIMELINE_FILE}"));
+        let span = span(rows, row).ok_or_else(wrong)?;
+        let track = match self.tracks.entry(span.track) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(track(rows, row).ok_or_else(wrong)?),
+        };
+        Ok(Some((track, span)))
+    }
+}
+
+/// The span of a row; `None` if it cannot be one of a run's.
+fn span(rows: &Rows, row: usize) -> Option<Span> {
+    let word = |column| rows.word(column, row);
+    let what = word(5)?;
+    let step = word(6)?;
+    let cause = word(7)?;
+    let (begin, end) = (rows.long(8, row)?, rows.long(9, row)?);
+    Some(Span {
+        lane: rows.short(4, row)?,
+        step: Step::ALL.into_iter().find(|one| one.name() == step)?,
+        cause: Cause::ALL.into_iter().find(|one| one.name() == cause)?,
+        number: rows.long(10, row)?,
+        bytes: rows.long(11, row)?,
+        block: rows.int(15, row).unwrap_or_default(),
+        page: rows.int(16, row).unwrap_or_default(),
+        ..Span::new(
+            rows.int(2, row)?,
+            What::ALL.into_iter().find(|one| one.name() == what)?,
+            begin,
+            end,
+        )
+    })
+    .filter(|_| begin <= end)
+}
+
+/// The track of a row.
+fn track(rows: &Rows, row: usize) -> Option<Track> {
+    let kind = rows.word(0, row)?;
+    Some(Track {
+        kind: TrackKind::ALL.into_iter().find(|one| one.name() == kind)?,
+        owner: rows.word(1, row)?.to_owned(),
+        name: rows.word(3, row)?.to_owned(),
+        channel: rows.int(12, row),
+        lun: rows.int(13, row),
+        plane: rows.int(14, row),
+    })
+}

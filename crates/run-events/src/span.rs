@@ -1,0 +1,44 @@
+//! Spans as event streams have them.
+
+use stasis_block::timeline::{Cause, Span, Step, What};
+
+/// Length of a span in an event stream's frames.
+pub(crate) const ENCODED: usize = 49;
+
+/// Appends a span.
+pub(crate) fn encode(span: &Span, out: &mut Vec<u8>) {
+    let Span { track, lane, what, step, cause, begin, end, number, block, page, bytes } = *span;
+    for field in [begin, end, number, bytes] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    for field in [track, block, page] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    out.extend_from_slice(&lane.to_le_bytes());
+    out.extend_from_slice(&[what as u8, step as u8, cause as u8]);
+}
+
+/// The span of these bytes; `None` if a number in it names nothing.
+pub(crate) fn decode(bytes: &[u8; ENCODED]) -> Option<Span> {
+    let long = |index: usize| {
+        let at = 8 * index;
+        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let word = |index: usize| {
+        let at = 32 + 4 * index;
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    };
+    Some(Span {
+        track: word(0),
+        lane: u16::from_le_bytes([bytes[44], bytes[45]]),
+        what: What::ALL.get(usize::from(bytes[46])).copied()?,
+        step: Step::ALL.get(usize::from(bytes[47])).copied()?,
+        cause: Cause::ALL.get(usize::from(bytes[48])).copied()?,
+        begin: long(0),
+        end: long(1),
+        number: long(2),
+        block: word(1),
+        page: word(2),
+        bytes: long(3),
+    })
+}

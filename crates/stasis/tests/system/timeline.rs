@@ -1,0 +1,103 @@
+//! What happens inside a run, as `--timeline` keeps it.
+
+use std::collections::BTreeMap;
+
+use stasis_block::timeline::{Span, Track, TrackKind, What};
+use stasis_report::KeptSpans;
+
+use crate::support::Bench;
+
+const EXPERIMENT: &str = r#"
+engine  = "exact"
+seed    = 3
+command = ["sh", "-c", "dd if=/dev/zero of=/dev/vda bs=64k count=80 oflag=direct 2>/dev/null"]
+
+[[drive]]
+name      = "disk"
+model     = { base = "flash-tlc", buffer = "0" }
+medium    = "ram:32MiB"
+scheduler = { kind = "bfq", depth = 2 }
+
+[[machine]]
+name   = "desk"
+memory = "256MiB"
+vcpus  = 2
+[[machine.disk]]
+on   = "disk"
+size = "16MiB"
+
+[[workload]]
+name    = "readers"
+pattern = "1r-seq"
+offset  = "16MiB"
+"#;
+
+fn spans(bench: &Bench, folder: &str) -> Vec<(Track, Span)> {
+    let mut kept = KeptSpans::open(&bench.path(folder)).unwrap().expect("it was asked for");
+    let mut all = Vec::new();
+    while let Some((track, span)) = kept.next_span().unwrap() {
+        all.push((track.clone(), span));
+    }
+    all
+}
+
+#[test]
+fn what_happens_inside_is_told_and_changes_nothing() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("shared.toml"), EXPERIMENT).unwrap();
+    for (results, more) in
+        [("plain", None), ("one", Some("--timeline")), ("two", Some("--timeline"))]
+    {
+        let results = format!("--results={results}");
+        let words: Vec<_> = ["shared.toml", &results].into_iter().chain(more).collect();
+        bench.run(&words).expect(0);
+    }
+    assert!(!bench.path("plain/timeline.parquet").exists());
+    for name in
+        ["ios.csv", "ios.parquet"].iter().filter(|name| bench.path("plain").join(name).exists())
+    {
+        let of = |folder: &str| bench.bytes(&format!("{folder}/{name}"));
+        assert!(of("plain") == of("one"), "to be told changes an I/O");
+    }
+    assert!(bench.bytes("one/timeline.parquet") == bench.bytes("two/timeline.parquet"));
+
+    let summary = bench.json("one/summary.json");
+    let all = spans(&bench, "one");
+    assert_eq!(summary["timeline"]["spans"], all.len());
+    assert_eq!(summary["timeline"]["lost"], 0);
+    let mut until: BTreeMap<(u32, u16), u64> = BTreeMap::new();
+    for (track, span) in &all {
+        let last = until.insert((span.track, span.lane), span.end).unwrap_or(0);
+        assert!(last <= span.begin && span.begin <= span.end, "{track:?}: {span:?} after {last}");
+        // A processor's time has no gap.
+        assert!(track.kind != TrackKind::Vcpu || last == span.begin, "{span:?} after {last}");
+    }
+    let of = |kind: TrackKind| all.iter().filter(move |(track, _)| track.kind == kind);
+    let programs = of(TrackKind::Nand).filter(|(_, span)| span.what == What::Program).count();
+    assert!(programs > 100, "{programs} programs");
+    assert!(of(TrackKind::Channel).count() >= programs);
+    for name in ["desk.disk", "readers"] {
+        let named = |kind| of(kind).filter(|(track, _)| track.name.contains(name)).count();
+        let (turns, requests) = (named(TrackKind::Turn), named(TrackKind::Request));
+        let known =
+            all.iter().map(|(track, _)| &track.name).collect::<std::collections::BTreeSet<_>>();
+        assert!(turns > 1 && requests >= turns, "{name}: {turns}, {requests} of {known:?}");
+    }
+
+    // As long as the summary says, from the command on.
+    let begin = (summary["boot_virtual_seconds"].as_f64().unwrap() * 1e9).round() as u64;
+    let running = |number: u64| -> u64 {
+        let name = format!("vCPU {number}");
+        let runs = of(TrackKind::Vcpu).filter(|(track, span)| {
+            track.name == name && span.what == What::Running && span.end > begin
+        });
+        runs.map(|(_, span)| span.end - span.begin.max(begin)).sum()
+    };
+    for processor in summary["processors"].as_array().unwrap() {
+        let told = processor["running_seconds"].as_f64().unwrap() * 1e9;
+        let number = processor["number"].as_u64().unwrap();
+        // The agent goes on for a while after the command's end.
+        let kept = running(number) as f64;
+        assert!(kept >= told * 0.999, "vCPU {number}: {kept} ns, but {told} ns in the summary");
+    }
+}

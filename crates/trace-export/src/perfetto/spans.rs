@@ -1,0 +1,103 @@
+//! What happened inside a run as slices: on its own track, or where a track has several lanes
+//! on one of each.
+
+use std::collections::HashMap;
+use std::io;
+
+use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind};
+use stasis_report::KeptSpans;
+
+use super::packets::{Note, Trace};
+
+/// The LUNs of a drive come after its channels, of which it has at most so many.
+const CHANNELS: u64 = 256;
+/// Planes of a LUN at most.
+const PLANES: u64 = 16;
+
+/// Which of the spans of a run are wanted.
+pub struct Inside<'a> {
+    /// The spans.
+    pub kept: KeptSpans,
+    /// Those that end by this time are left out (ns).
+    pub from: u64,
+    /// Whether those of a drive or machine of this name are wanted, which is part of it.
+    pub wanted: &'a dyn Fn(&Track) -> bool,
+}
+
+/// Writes them; how many there were.
+pub(super) fn write(inside: &mut Inside<'_>, trace: &mut Trace<'_>) -> io::Result<u64> {
+    let Inside { kept, from, wanted } = inside;
+    let (mut tracks, mut written) = (HashMap::new(), 0);
+    while let Some((track, span)) = kept.next_span().map_err(io::Error::other)? {
+        if span.end < *from || span.end == *from && span.begin < span.end || !wanted(track) {
+            continue;
+        }
+        let key = (span.track, span.lane);
+        let uuid = match tracks.get(&key) {
+            Some(uuid) => *uuid,
+            None => {
+                let (process, name, rank) = place(track, &span);
+                let uuid = trace.track(&process, &name, rank)?;
+                tracks.insert(key, uuid);
+                uuid
+            }
+        };
+        slice(track, &span, uuid, trace)?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+/// Where a span's track is: its process, its name there, and its rank among the others.
+fn place(track: &Track, span: &Span) -> (String, String, u64) {
+    let Track { kind, owner, name, .. } = track;
+    let number = |number: Option<u32>| u64::from(number.unwrap_or_default());
+    let plane = number(track.lun) * PLANES + number(track.plane);
+    let (group, name, rank) = match kind {
+        TrackKind::Channel => ("Inside", name.clone(), number(track.channel)),
+        TrackKind::Nand => ("Inside", name.clone(), CHANNELS + 2 * plane),
+        TrackKind::Collection => {
+            ("Inside", format!("{name}: collection"), CHANNELS + 2 * plane + 1)
+        }
+        TrackKind::Turn => ("Scheduler of", format!("{name}: turns"), span.track.into()),
+        TrackKind::Request => {
+            let name = format!("{name}: request {}", u32::from(span.lane) + 1);
+            ("Scheduler of", name, span.track.into())
+        }
+        TrackKind::Vcpu | TrackKind::Freeze => ("Processors of", name.clone(), span.track.into()),
+    };
+    (format!("{group} {owner}"), name, rank)
+}
+
+fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Result<()> {
+    let (kind, what) = (track.kind, span.what.name());
+    let name = match span.step {
+        Step::None | Step::Cells => what.to_owned(),
+        step => format!("{what}: {}", step.name()),
+    };
+    let mut notes = Vec::with_capacity(5);
+    let nand = matches!(kind, TrackKind::Channel | TrackKind::Nand);
+    if span.cause != Cause::None {
+        notes.push(Note::Text("cause", span.cause.name()));
+    }
+    if nand || kind == TrackKind::Request {
+        notes.push(Note::Number("number", span.number));
+    }
+    if nand || kind == TrackKind::Collection {
+        notes.push(Note::Number("block", span.block.into()));
+    }
+    if nand && span.what != stasis_block::timeline::What::Erase {
+        notes.push(Note::Number("page", span.page.into()));
+    }
+    if span.bytes > 0 {
+        notes.push(Note::Number("bytes", span.bytes));
+    }
+    if kind == TrackKind::Freeze {
+        if span.number > 0 {
+            notes.push(Note::Number("wall_ns", span.number));
+        }
+        return trace.instant((uuid, span.begin), kind.name(), &name, &notes);
+    }
+    trace.begin((uuid, span.begin), kind.name(), &name, &notes)?;
+    trace.end(uuid, span.end)
+}
