@@ -1,20 +1,21 @@
-//! Runs a list of experiments, each in its own folder. One that is complete there,
-//! from the same program and settings, is not run again.
+//! Runs a list of experiments, each in its own folder, several at a time where nothing of
+//! theirs is measured by the wall clock. One that is complete there, from the same program and
+//! settings, is not run again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use stasis_experiment::Experiment;
+use stasis_experiment::{Engine, Experiment};
 use stasis_media::MediumSpec;
 use stasis_qcow2::CreateOptions;
 use stasis_report::{Summary, SUMMARY_FILE};
-use stasis_runner::{failure, Runner, OUTPUT_FILE};
-use stasis_terminal::Terminal;
+use stasis_runner::{failure, guest, Event, Observer, Runner, OUTPUT_FILE};
+use stasis_terminal::{ensure_guest, Terminal};
 
 use crate::fio::{self, Latencies};
 use crate::publication::Request;
@@ -22,7 +23,7 @@ use crate::{announce, ios};
 
 /// The file that says that a folder's results are whole, and of what.
 pub const COMPLETE_FILE: &str = "complete.json";
-/// Folder of the images behind slow drives, gone at the end.
+/// Folder of the images behind drives: in a folder for each experiment, gone after it.
 const MEDIA: &str = "media";
 /// How much of a failed command's output a message repeats (bytes).
 const LAST_WORDS: usize = 600;
@@ -53,15 +54,13 @@ pub struct Trial {
     pub id: &'static str,
     /// What it is, in a line.
     pub what: String,
-    /// The experiment. Media that are files stand in the folder [`image`] names.
+    /// The experiment. Its media that are files have a relative path: they stand in a folder of
+    /// its own.
     pub experiment: Experiment,
     /// Size of the disks whose images are made for it, and removed after it (bytes).
     pub disk_size: Option<u64>,
-}
-
-/// Where an image behind a drive stands, for an experiment's medium.
-pub fn image(name: &str) -> PathBuf {
-    Path::new(MEDIA).join(name)
+    /// Whether its wall-clock time is one of the figures: nothing else runs beside it.
+    pub timed: bool,
 }
 
 /// Everything was to stop.
@@ -92,15 +91,23 @@ pub struct Bench {
     folder: PathBuf,
     force: bool,
     program: String,
+    /// How many run at a time.
+    jobs: usize,
     stop: Arc<AtomicBool>,
 }
 
 impl Bench {
-    /// Runs in the folder that the request names.
+    /// Runs on an engine in the folder that the request names. Machines that run in real time
+    /// would disturb one another: without a number in the request, only those of `exact` run
+    /// side by side, one on each core.
     ///
     /// # Errors
     /// If this program cannot be read.
-    pub fn new(request: &Request) -> Result<Self> {
+    pub fn new(request: &Request, engine: Engine) -> Result<Self> {
+        let usual = || match engine {
+            Engine::Exact => std::thread::available_parallelism().map_or(1, usize::from),
+            _ => 1,
+        };
         let program = stasis_runner::program::own()?;
         let bytes = std::fs::read(&program)
             .with_context(|| format!("cannot read {}", program.display()))?;
@@ -108,71 +115,116 @@ impl Bench {
             folder: request.folder.clone(),
             force: request.force,
             program: digest(&bytes),
+            jobs: request.jobs.unwrap_or_else(usual).max(1),
             stop: Arc::clone(&request.stop),
         })
     }
 
-    /// Runs all, and goes on where one fails.
+    /// Runs all, and goes on where one fails: first those that can run side by side, then one
+    /// after the other those that are timed.
     ///
     /// # Errors
-    /// [`Stopped`], and where the folder cannot be written.
-    pub fn run_all(&mut self, trials: Vec<Trial>) -> Result<Runs> {
+    /// [`Stopped`], and where the folder or a guest cannot be made.
+    pub fn run_all(&self, trials: Vec<Trial>) -> Result<Runs> {
         let media = self.folder.join(MEDIA);
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
-        let mut runs = Runs { done: BTreeMap::new(), failed: Vec::new() };
-        let of = trials.len();
-        for (index, trial) in trials.into_iter().enumerate() {
-            let key = self.key(&trial.experiment)?;
-            let folder = self.folder.join(trial.id);
-            let before = if self.force { None } else { completed(&folder, &key) };
-            announce(index + 1, of, trial.id, &trial.what, before.is_some());
-            let done = match before {
-                Some(done) => Ok(done),
-                None => self
-                    .make_disks(&trial)
-                    .and_then(|disks| Ok((disks, self.run(trial.experiment, &folder, key)?)))
-                    .map(|(disks, done)| {
-                        // The next needs the room.
-                        disks.iter().for_each(|path| drop(std::fs::remove_file(path)));
-                        done
-                    }),
-            };
-            if self.stop.load(Ordering::Relaxed) {
-                bail!(Stopped);
+        let several = trials.iter().filter(|trial| !trial.timed).count().min(self.jobs) > 1;
+        let (timed, beside): (Vec<_>, Vec<_>) =
+            (0..trials.len()).partition(|&place| trials[place].timed || !several);
+        let (next, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let all = Mutex::new(Runs { done: BTreeMap::new(), failed: Vec::new() });
+        let run = |place: usize, observer: &mut dyn Observer| {
+            let trial = &trials[place];
+            let done = self.trial(trial, (&begun, trials.len()), observer);
+            // What was stopped is not a failure: it goes on next time.
+            if !self.stop.load(Ordering::Relaxed) {
+                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                match done {
+                    Ok(done) => drop(all.done.insert(trial.id, (place, done))),
+                    Err(error) => all.failed.push((trial.id.to_owned(), failure::told(&error))),
+                }
             }
-            match done {
-                Ok(done) => drop(runs.done.insert(trial.id, (index, done))),
-                Err(error) => runs.failed.push((trial.id.to_owned(), failure::told(&error))),
+        };
+        if several {
+            self.make_guests(beside.iter().map(|&place| &trials[place]))?;
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.min(beside.len()) {
+                scope.spawn(|| {
+                    while !self.stop.load(Ordering::Relaxed) {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(&place) = beside.get(number) else { break };
+                        // Several lines of progress would be in one another's way.
+                        run(place, &mut |_: Event<'_>| Ok(()));
+                    }
+                });
+            }
+        });
+        for place in timed.into_iter().take_while(|_| !self.stop.load(Ordering::Relaxed)) {
+            run(place, &mut Terminal::new(false));
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            bail!(Stopped);
+        }
+        // Empty, unless somebody has put something there.
+        let _ = std::fs::remove_dir(media);
+        let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let order = |id: &str| trials.iter().position(|trial| trial.id == id);
+        all.failed.sort_by_key(|(id, _)| order(id));
+        Ok(all)
+    }
+
+    /// Makes the guests of those that are not complete, so that not each makes its own.
+    fn make_guests<'a>(&self, trials: impl Iterator<Item = &'a Trial>) -> Result<()> {
+        for trial in trials {
+            let known = completed(&self.folder.join(trial.id), &self.key(&trial.experiment)?);
+            if self.force || known.is_none() {
+                ensure_guest(&guest::recipe(&trial.experiment.guest))?;
             }
         }
-        // The images hold nothing that anyone wants; failing to remove them harms nobody.
+        Ok(())
+    }
+
+    /// Runs one, if it is not complete.
+    fn trial(
+        &self,
+        trial: &Trial,
+        (begun, of): (&AtomicUsize, usize),
+        observer: &mut dyn Observer,
+    ) -> Result<Done> {
+        let key = self.key(&trial.experiment)?;
+        let folder = self.folder.join(trial.id);
+        let before = if self.force { None } else { completed(&folder, &key) };
+        let number = begun.fetch_add(1, Ordering::Relaxed) + 1;
+        announce(number, of, trial.id, &trial.what, before.is_some());
+        if let Some(done) = before {
+            return Ok(done);
+        }
+        let media = self.folder.join(MEDIA).join(trial.id);
+        gone(&media, std::fs::remove_dir_all(&media))?;
+        std::fs::create_dir_all(&media)
+            .with_context(|| format!("cannot create the folder {}", media.display()))?;
+        let done = make_disks(trial, &media)
+            .and_then(|()| self.run(trial.experiment.clone(), (&folder, &media), key, observer));
+        // The images hold nothing that anyone wants, and the next needs the room.
         let _ = std::fs::remove_dir_all(media);
-        Ok(runs)
+        done
     }
 
-    /// Makes the disk images of an experiment anew.
-    fn make_disks(&self, trial: &Trial) -> Result<Vec<PathBuf>> {
-        let Some(size) = trial.disk_size else { return Ok(Vec::new()) };
-        let options = CreateOptions { size: Some(size), ..CreateOptions::default() };
-        let mut disks = Vec::new();
-        for drive in &trial.experiment.drives {
-            let MediumSpec::Qcow2 { path, .. } = &drive.medium else { continue };
-            let path = self.folder.join(path);
-            gone(&path, std::fs::remove_file(&path))?;
-            stasis_qcow2::create(&path, &options)?;
-            disks.push(path);
-        }
-        Ok(disks)
-    }
-
-    fn run(&self, mut experiment: Experiment, folder: &Path, key: Key) -> Result<Done> {
+    fn run(
+        &self,
+        mut experiment: Experiment,
+        (folder, media): (&Path, &Path),
+        key: Key,
+        observer: &mut dyn Observer,
+    ) -> Result<Done> {
         let path = folder.join(COMPLETE_FILE);
         gone(&path, std::fs::remove_file(&path))?;
         experiment.results = Some(folder.to_owned());
         experiment.finish()?;
-        let runner = Runner::new(&experiment).base(&self.folder).stop(&self.stop).keep_output();
-        let run = runner.run(&mut Terminal::new(false))?;
+        let runner = Runner::new(&experiment).base(media).stop(&self.stop).keep_output();
+        let run = runner.run(observer)?;
         if run.status != 0 {
             let said = last_words(&folder.join(OUTPUT_FILE));
             let message = run.message.unwrap_or_else(|| {
@@ -194,6 +246,18 @@ impl Bench {
         let json = serde_json::to_vec(experiment).context("cannot write the experiment")?;
         Ok(Key { program: self.program.clone(), experiment: digest(&json) })
     }
+}
+
+/// Makes the disk images of an experiment anew.
+fn make_disks(trial: &Trial, media: &Path) -> Result<()> {
+    let Some(size) = trial.disk_size else { return Ok(()) };
+    let options = CreateOptions { size: Some(size), ..CreateOptions::default() };
+    for drive in &trial.experiment.drives {
+        if let MediumSpec::Qcow2 { path, .. } = &drive.medium {
+            stasis_qcow2::create(&media.join(path), &options)?;
+        }
+    }
+    Ok(())
 }
 
 /// SHA-256 in hexadecimal.
@@ -287,6 +351,7 @@ mod tests {
             folder: folder.path().to_owned(),
             force: false,
             program: program.into(),
+            jobs: 1,
             stop: Arc::default(),
         };
         let experiment = Experiment { seed: 1, ..Experiment::default() };

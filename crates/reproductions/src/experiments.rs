@@ -32,18 +32,47 @@ pub struct Evaluation {
     pub figures: Vec<Figure>,
 }
 
+/// The experiments of a publication.
+type Trials = fn(&Settings) -> Result<Vec<Trial>>;
+
+impl Settings {
+    fn of(request: &Request) -> Result<Self> {
+        let engine = engine::choose(request.engine)?;
+        Ok(Self { engine, quick: request.quick, full: request.full })
+    }
+}
+
+/// The experiments that `trials` lists, by name and in a line.
+///
+/// # Errors
+/// If they cannot be made of the settings.
+pub fn list(request: &Request, trials: Trials) -> Result<Vec<(String, String)>> {
+    let trials = trials(&Settings::of(request)?)?;
+    Ok(trials.into_iter().map(|trial| (trial.id.to_owned(), trial.what)).collect())
+}
+
+/// Runs those of them that are named; what failed, and why.
+///
+/// # Errors
+/// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
+pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(String, String)>> {
+    let settings = Settings::of(request)?;
+    let mut trials = trials(&settings)?;
+    trials.retain(|trial| names.iter().any(|name| name == trial.id));
+    Ok(Bench::new(request, settings.engine)?.run_all(trials)?.failed)
+}
+
 /// Runs the experiments that `trials` lists; `tell` says what the runs say.
 ///
 /// # Errors
 /// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
 pub fn run(
     request: &Request,
-    trials: fn(&Settings) -> Result<Vec<Trial>>,
+    trials: Trials,
     tell: impl FnOnce(&Settings, &Runs) -> Result<Evaluation>,
 ) -> Result<Findings> {
-    let engine = engine::choose(request.engine)?;
-    let settings = Settings { engine, quick: request.quick, full: request.full };
-    let runs = Bench::new(request)?.run_all(trials(&settings)?)?;
+    let settings = Settings::of(request)?;
+    let runs = Bench::new(request, settings.engine)?.run_all(trials(&settings)?)?;
     let Evaluation { title, mut sections, figures } = tell(&settings, &runs)?;
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
     let subtitle =

@@ -60,6 +60,7 @@ Examples:
   stasis reproduce coordination --quick
   stasis reproduce coordination --device mk6006gah,sem16g
   stasis reproduce controller --quick
+  stasis reproduce barrier --only flush --results shared
 
 Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
 )]
@@ -82,12 +83,20 @@ pub struct Arguments {
     /// Drives to measure; coordination only
     #[arg(long, value_delimiter = ',', value_name = "MODEL,...")]
     device: Vec<String>,
-    /// Experiments at a time; coordination, and the simulations of femu [default: one for each core]
+    /// Experiments at a time, but those whose wall-clock time is a figure; all but controller
+    /// [default: one for each core, and one where machines run in real time]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
+    /// Print the experiments in place of running them: a name and what it is, a line each
+    #[arg(long)]
+    list: bool,
+    /// Run only these experiments and make nothing of them, such as on one machine of several that
+    /// share DIR; the same without --only makes the figures of what is complete
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...", conflicts_with = "list")]
+    only: Vec<String>,
 }
 
 fn names() -> PossibleValuesParser {
@@ -134,6 +143,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         jobs: arguments.jobs,
         stop: stop_on_signals()?,
     };
+    if arguments.list || !arguments.only.is_empty() {
+        return experiments_alone(arguments, publication, &request);
+    }
     let provenance = Provenance::begin(true);
     let findings = match publication.measure(&request) {
         Err(error) if error.is::<Stopped>() => {
@@ -150,6 +162,38 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     stasis_terminal::print(&figures::figures_table(&figures).to_text())?;
     eprintln!("figures: {}", folder.join(FIGURES_FILE).display());
     eprintln!("report: {}", folder.join(REPORT_FILE).display());
+    for (id, message) in &failed {
+        eprintln!("stasis: {id} failed: {message}");
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURE) })
+}
+
+/// `--list` and `--only`: the experiments without the figures.
+fn experiments_alone(
+    arguments: &Arguments,
+    publication: &dyn Publication,
+    request: &Request,
+) -> Result<ExitCode> {
+    let all = publication.experiments(request)?;
+    if all.is_empty() {
+        bail!("{}: its measurements are no list of experiments: run it whole", publication.name());
+    }
+    if arguments.list {
+        let lines: String = all.iter().map(|(name, what)| format!("{name}\t{what}\n")).collect();
+        stasis_terminal::print(&lines)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(name) = arguments.only.iter().find(|name| all.iter().all(|(one, _)| one != *name)) {
+        let size = request.size();
+        bail!("--only {name}: no such experiment in {size}; --list prints them");
+    }
+    let failed = match publication.run(request, &arguments.only) {
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("stasis: {error}; the same command goes on from here");
+            return Ok(ExitCode::from(STOPPED));
+        }
+        other => other?,
+    };
     for (id, message) in &failed {
         eprintln!("stasis: {id} failed: {message}");
     }

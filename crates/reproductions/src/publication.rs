@@ -26,6 +26,24 @@ pub trait Publication: Sync {
         &[]
     }
 
+    /// The experiments that each run on their own, by name and in a line. None where the
+    /// publication's are not a list.
+    ///
+    /// # Errors
+    /// If the request's settings make no sense.
+    fn experiments(&self, _request: &Request) -> Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
+
+    /// Runs those of [`Publication::experiments`] that are named, and makes nothing of them:
+    /// [`Publication::measure`] finds them complete. What failed, and why.
+    ///
+    /// # Errors
+    /// As [`Publication::measure`].
+    fn run(&self, _request: &Request, _names: &[String]) -> Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
+
     /// Repeats the experiments.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
 use stasis_report::{Column, Table};
 
-use crate::bench::{image, Runs, Trial};
+use crate::bench::{Runs, Trial};
 use crate::experiments::{self, Evaluation, Settings};
 use crate::figure;
 use crate::publication::{Extra, Findings, Publication, Request};
@@ -51,7 +51,15 @@ impl Publication for Barrier {
     }
 
     fn takes(&self) -> &'static [Extra] {
-        &[Extra::Full]
+        &[Extra::Full, Extra::Jobs]
+    }
+
+    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
+        experiments::list(request, trials)
+    }
+
+    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+        experiments::some(request, trials, names)
     }
 
     fn measure(&self, request: &Request) -> Result<Findings> {
@@ -68,7 +76,7 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             let drives = drives().into_iter().map(|drive| {
                 let mut spec =
                     DriveSpec::parse(&format!("name={drive},model={MODEL},medium=ram:1MiB"))?;
-                let path = image(&format!("{id}-{drive}.qcow2"));
+                let path = format!("{drive}.qcow2").into();
                 let settings = ImageSettings { durability, ..ImageSettings::default() };
                 spec.medium = MediumSpec::Qcow2 { path, settings };
                 spec.interface = Interface::VirtioBlk;
@@ -82,7 +90,7 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
                 ..Experiment::default()
             };
             let what = format!("section 5: {name}, five workloads on ext4");
-            Ok(Trial { id, what, experiment, disk_size: Some(sizes.disk) })
+            Ok(Trial { id, what, experiment, disk_size: Some(sizes.disk), timed: false })
         })
         .collect()
 }

@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn what_was_there_before_is_not_counted() {
-        let io = |drive: &str, operation: &str, bytes, submit, latency| Io {
+        let io = |drive: &str, operation: &'static str, bytes, submit, latency| Io {
             drive: drive.into(),
-            operation: operation.into(),
+            operation,
             bytes,
             submit,
             latency,

@@ -13,9 +13,29 @@ use stasis_report::page::{Block, Section};
 use crate::publication::{Extra, Findings, Publication, Request};
 use crate::suite::applications::Applications;
 use crate::suite::measured::Measurement;
+use crate::suite::plan::Boot;
 use crate::suite::{self, tables, Running};
 use figures::Results;
 use grid::Extent;
+
+/// What is measured, with which applications, in which boots.
+fn plan(request: &Request) -> Result<(Extent, Applications, Vec<Boot>)> {
+    let extent = Extent::new(&request.devices, request.quick, request.full);
+    let names: Vec<String> = extent.applications.iter().map(|name| (*name).to_owned()).collect();
+    let applications = Applications::new(&names, &[], &[]).map_err(|error| anyhow!(error))?;
+    let boots = extent.boots(&applications);
+    Ok((extent, applications, boots))
+}
+
+fn running(request: &Request) -> Running<'_> {
+    Running {
+        folder: &request.folder,
+        engine: request.engine,
+        force: request.force,
+        jobs: request.jobs,
+        beside_others: false,
+    }
+}
 
 /// vIrtical, deliverable D3.6: "I/O Scheduler for virtualized systems", 2014
 pub struct Coordination;
@@ -33,18 +53,24 @@ impl Publication for Coordination {
         &[Extra::Full, Extra::Device, Extra::Jobs]
     }
 
+    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
+        let (_, _, boots) = plan(request)?;
+        let what =
+            |boot: &Boot| format!("a boot, and what is measured in it {} times", boot.phases.len());
+        Ok(boots.iter().map(|boot| (boot.setup.name(), what(boot))).collect())
+    }
+
+    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+        let (_, applications, mut boots) = plan(request)?;
+        boots.retain(|boot| names.contains(&boot.setup.name()));
+        let running = Running { beside_others: true, ..running(request) };
+        let outcomes = suite::run_boots(&running, &boots, &applications, &request.stop)?;
+        Ok(suite::failed(&boots, &outcomes))
+    }
+
     fn measure(&self, request: &Request) -> Result<Findings> {
-        let extent = Extent::new(&request.devices, request.quick, request.full);
-        let names: Vec<String> =
-            extent.applications.iter().map(|name| (*name).to_owned()).collect();
-        let applications = Applications::new(&names, &[], &[]).map_err(|error| anyhow!(error))?;
-        let boots = extent.boots(&applications);
-        let running = Running {
-            folder: &request.folder,
-            engine: request.engine,
-            force: request.force,
-            jobs: request.jobs,
-        };
+        let (extent, applications, boots) = plan(request)?;
+        let running = running(request);
         let outcomes = suite::run_boots(&running, &boots, &applications, &request.stop)?;
         let measurements: Vec<Measurement> = outcomes.iter().flatten().flatten().cloned().collect();
         suite::write_scenarios(&request.folder, &measurements)?;

@@ -43,6 +43,14 @@ impl Publication for Femu {
         &[Extra::Jobs]
     }
 
+    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
+        experiments::list(request, trials)
+    }
+
+    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+        experiments::some(request, trials, names)
+    }
+
     fn measure(&self, request: &Request) -> Result<Findings> {
         let simulator = Simulator::new(Arc::clone(&request.stop), request.jobs);
         experiments::run(request, trials, |settings, runs| findings(settings, runs, &simulator))

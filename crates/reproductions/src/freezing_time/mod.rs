@@ -17,9 +17,9 @@ use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
 use stasis_media::MediumSpec;
 use stasis_report::page::Block;
 
-use crate::bench::{image, Runs, Trial};
+use crate::bench::{Runs, Trial};
 use crate::experiments::{self, Evaluation, Settings};
-use crate::publication::{Findings, Publication, Request};
+use crate::publication::{Extra, Findings, Publication, Request};
 use crate::{figure, fio};
 
 /// Real time that each I/O on the slow medium takes, about a random access of the
@@ -48,6 +48,18 @@ impl Publication for FreezingTime {
          \"Freezing time: emulating new and faster devices with virtual machines\", 2020"
     }
 
+    fn takes(&self) -> &'static [Extra] {
+        &[Extra::Jobs]
+    }
+
+    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
+        experiments::list(request, trials)
+    }
+
+    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+        experiments::some(request, trials, names)
+    }
+
     fn measure(&self, request: &Request) -> Result<Findings> {
         experiments::run(request, trials, findings)
     }
@@ -59,6 +71,12 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
     for part in parts {
         trials.extend(part(settings)?);
+    }
+    // Section 5.5 compares their wall-clock times.
+    let compared = ssd::RUNS.iter().chain(&overhead::RUNS);
+    let compared: Vec<_> = compared.flat_map(|(_, one, other)| [*one, *other]).collect();
+    for trial in &mut trials {
+        trial.timed |= compared.contains(&trial.id);
     }
     Ok(trials)
 }
@@ -104,6 +122,7 @@ fn fio_trial(
         what: what.to_owned(),
         experiment: experiment(settings, vcpus, drive, command),
         disk_size: None,
+        timed: false,
     }
 }
 
@@ -131,7 +150,7 @@ fn on_ram(model: &str) -> Result<DriveSpec> {
 fn on_slow(model: &str) -> Result<DriveSpec> {
     let mut drive = on_ram(model)?;
     let size = units::parse_size(SIZE).context("a size of this program's own")?;
-    drive.medium = MediumSpec::File { path: image("slow.img"), size: Some(size), direct: false };
+    drive.medium = MediumSpec::File { path: "slow.img".into(), size: Some(size), direct: false };
     drive.delay = units::parse_duration(SLOW).context("a time of this program's own")?;
     Ok(drive)
 }
@@ -139,7 +158,7 @@ fn on_slow(model: &str) -> Result<DriveSpec> {
 /// A drive of the size of the publication's data, on an image with holes.
 fn on_image(model: &str) -> Result<DriveSpec> {
     let mut drive = on_ram(model)?;
-    let medium = MediumSpec::File { path: image("disk.img"), size: Some(DISK_SIZE), direct: false };
+    let medium = MediumSpec::File { path: "disk.img".into(), size: Some(DISK_SIZE), direct: false };
     drive.medium = medium;
     Ok(drive)
 }

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The drive without latency in memory, by vCPUs: (vCPUs, in memory, on the slow disk).
-const RUNS: [(u32, &str, &str); 2] =
+pub const RUNS: [(u32, &str, &str); 2] =
     [(1, fastest::RUN, "overhead-1"), (MANY, "fastest-4", "overhead-4")];
 
 pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {

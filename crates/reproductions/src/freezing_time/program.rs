@@ -40,6 +40,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             what: format!("5.4: ffmpeg on {what}"),
             experiment,
             disk_size: None,
+            timed: true,
         });
     }
     Ok(trials)

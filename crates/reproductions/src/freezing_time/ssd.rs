@@ -18,7 +18,8 @@ use crate::statistics::{histogram, mean, percentile};
 /// The disk alone.
 const DISK: &str = "hdd-1";
 /// (vCPUs, the SSD alone, the SSD played by the slow disk).
-const RUNS: [(u32, &str, &str); 2] = [(1, "ssd-1", "emulated-1"), (MANY, "ssd-4", "emulated-4")];
+pub const RUNS: [(u32, &str, &str); 2] =
+    [(1, "ssd-1", "emulated-1"), (MANY, "ssd-4", "emulated-4")];
 
 /// Models of the publication's drives.
 const DISK_MODEL: &str = "jpt39c";

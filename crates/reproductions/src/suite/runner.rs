@@ -37,6 +37,8 @@ pub struct Runner {
     pub force: bool,
     /// How many at a time.
     pub jobs: usize,
+    /// Whether other processes run other boots in this folder: then an image is one boot's.
+    pub beside_others: bool,
     /// The root file system with the applications.
     pub root: PathBuf,
     /// What it is made of.
@@ -98,7 +100,10 @@ impl Runner {
             bail!(Stopped);
         }
         // The images hold nothing that anyone wants; failing to remove them harms nobody.
-        let _ = std::fs::remove_dir_all(media);
+        let _ = match self.beside_others {
+            true => std::fs::remove_dir(media),
+            false => std::fs::remove_dir_all(media),
+        };
         let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(outcomes.into_iter().map(|o| o.unwrap_or_else(|| Err("not run".into()))).collect())
     }
@@ -135,15 +140,24 @@ impl Runner {
         };
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-        let image = format!("drive-{slot}.img");
+        let image = match self.beside_others {
+            true => format!("{}.img", boot.setup.name()),
+            false => format!("drive-{slot}.img"),
+        };
         let path = self.folder.join(MEDIA).join(&image);
         disk::make(&path, &boot.setup.device, &layout, &self.root, *fresh)?;
-        *fresh = false;
+        *fresh = self.beside_others;
         write(EXPERIMENT, text(&format!("../{MEDIA}/{image}"))?.as_bytes())?;
-        self.execute(&folder, &program.0)?;
+        let executed = self.execute(&folder, &program.0);
+        if self.beside_others {
+            gone(&path, std::fs::remove_file(&path))?;
+        }
+        executed?;
         let measurements = measured::read(&folder, boot)?;
         // Large, and nothing here reads it.
-        let _ = std::fs::remove_file(folder.join(stasis_report::IOS_FILE));
+        for name in stasis_report::IOS_FILES {
+            let _ = std::fs::remove_file(folder.join(name));
+        }
         write(COMPLETE_FILE, &serde_json::to_vec_pretty(&key)?)?;
         Ok(measurements)
     }
