@@ -57,7 +57,7 @@ pub fn text_summary(summary: &Summary) -> String {
     if refused > 0 {
         let what = units::count(refused);
         out.push_str(&format!(
-            "Commands that drives refused: {what} (status `refused` in ios.csv).\n"
+            "Commands that drives refused: {what} (their I/Os have the status `refused`).\n"
         ));
     }
     let failed = summary.drives.iter().filter_map(crate::failed::failed);

@@ -57,13 +57,13 @@ pub struct Results {
 
 impl<'a> Runner<'a> {
     /// Of an experiment that is finished ([`Experiment::finish`]). Relative paths start at
-    /// the current folder, I/Os are kept as `ios.csv`.
+    /// the current folder, I/Os are kept as `ios.parquet`.
     pub fn new(experiment: &'a Experiment) -> Self {
         Self {
             experiment,
             base: Path::new("."),
             stop: Arc::default(),
-            ios: Ios::Csv,
+            ios: Ios::Parquet,
             keeps_output: false,
             timeline: false,
             trace: None,

@@ -76,8 +76,8 @@ pub struct Arguments {
     /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
-    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), parquet (ios.parquet), or none
-    #[arg(long, value_name = "FORM", default_value = "csv")]
+    /// How the I/Os are kept: parquet (ios.parquet), csv (ios.csv, which a killed run keeps, too), zst (ios.csv.zst), or none
+    #[arg(long, value_name = "FORM", default_value = "parquet")]
     pub ios: Ios,
     /// Keep in timeline.parquet what the channels and LUNs of a flash drive do when
     #[arg(long)]

@@ -267,8 +267,8 @@ pub struct RunArguments {
     /// Folder for the results [default: results]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// How the I/Os are kept: csv, zst (ios.csv.zst, a sixth of the size), parquet (ios.parquet), or none
-    #[arg(long, value_name = "FORM", default_value = "csv")]
+    /// How the I/Os are kept: parquet (ios.parquet), csv (ios.csv, which a killed run keeps, too), zst (ios.csv.zst), or none
+    #[arg(long, value_name = "FORM", default_value = "parquet")]
     pub ios: Ios,
     /// Keep in timeline.parquet what processors, flash drives and schedulers do when
     #[arg(long, conflicts_with = "power_cut")]

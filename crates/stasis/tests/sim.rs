@@ -274,6 +274,16 @@ fn a_simulation_of_its_own_ios_repeats_them() {
     let small = ["jpt39c", "--trace", "small/ios.csv.zst", "--exact-times", "--seed", "5"];
     bench.sim(&small);
     assert_eq!(bench.text("results/ios.csv"), first);
+    // By column, which is what is kept without a word, they are the same too: the file, and the
+    // folder that it is in.
+    let folder = bench.folder.path();
+    let columns = ["sim", "jpt39c", "--workload", "job.fio", "--seed=5", "--results=columns"];
+    let run = Command::new(env!("CARGO_BIN_EXE_stasis")).args(columns).current_dir(folder).status();
+    assert!(run.unwrap().success() && !bench.path("columns/ios.csv").exists());
+    for trace in ["columns", "columns/ios.parquet"] {
+        bench.sim(&["jpt39c", "--trace", trace, "--exact-times", "--seed", "5"]);
+        assert_eq!(bench.text("results/ios.csv"), first, "{trace}");
+    }
     // Without the ramp's I/Os the head is elsewhere.
     bench.sim(&["jpt39c", "--trace", "first/ios.csv", "--seed", "5"]);
     assert!(bench.column("order").len() < first.lines().count() - 1);

@@ -36,7 +36,7 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
         ),
         (
             "Files",
-            "ios.csv has every I/O, boot included; summary.json has the figures of this page.",
+            "The file of the I/Os, ios.parquet or ios.csv, has each, boot included; summary.json has the figures of this page.",
         ),
         (
             "Plots",

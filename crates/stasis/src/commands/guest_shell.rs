@@ -29,7 +29,7 @@ pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
         cpu_speed: None,
         seed: arguments.seed,
         results: arguments.results.clone(),
-        ios: Ios::Csv,
+        ios: Ios::Parquet,
         timeline: false,
         engine: arguments.engine,
         rewind: false,
@@ -49,7 +49,7 @@ pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
     // A session is kept only where someone says where.
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let keeps = arguments.results.is_some();
-    let ios = if keeps { Ios::Csv } else { Ios::None };
+    let ios = if keeps { Ios::Parquet } else { Ios::None };
     if !keeps {
         experiment.results = Some(folder.path().join("results"));
     }
