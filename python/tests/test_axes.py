@@ -41,10 +41,11 @@ def test_values_of_an_axis(said: Any, values: list[Any]) -> None:
     ("said", "message"),
     [
         ([], "no values"),
-        ("4..1", "FIRST..LAST"),
-        ("1..9..0", "FIRST..LAST"),
-        ("1..99999999999", "FIRST..LAST"),
+        ("4..1", r"4\.\.1, which ends before it begins; write FIRST..LAST"),
+        ("1..9..0", "has the step 0; write FIRST..LAST"),
+        ("1..99999999999", "has more than 1,000,000 values"),
         ([1, 2, 1], "value 1 twice"),
+        ([1, "1"], "value '1' twice"),
         ({"files": "none/*.fio"}, r"`none/\*.fio`, but there is none"),
     ],
 )
@@ -78,8 +79,9 @@ def test_points_are_the_grid_with_each_listed_point(here: Path) -> None:
     ("text", "message"),
     [
         ("seed\n", "no points"),
-        ("seed,seed\n1,2\n", "`seed`"),
-        ("seed,size\n1\n", "row 2 has 1 values for 2 keys"),
+        ("seed,seed\n1,2\n", "has the key `seed` twice"),
+        ("seed,\n1,2\n", "has an empty key"),
+        ("seed,size\n1\n", "row 2 has 1 of the 2 values"),
         ("seed,size\n1,1GiB\n1,1GiB\n", "point 2 is point 1 again"),
     ],
 )
@@ -90,7 +92,7 @@ def test_a_csv_of_points_that_is_wrong(here: Path, text: str, message: str) -> N
 
 
 def test_points_that_contradict_each_other(here: Path) -> None:
-    with pytest.raises(StudyError, match=r"give `seed` the value 1, and the axis `seed` gives it \[2, 3\]"):
+    with pytest.raises(StudyError, match=r"`seed` is 1 in the points, and one of \[2, 3\] by the axis `seed`"):
         study(axes={"seed": "2..3"}, points=[{"seed": 1}]).values()
     with pytest.raises(StudyError, match="point 2 and point 1 do not both have `s"):
         study(points=[{"seed": 1}, {"size": "1GiB"}]).values()
@@ -216,6 +218,16 @@ def test_a_study_file_that_is_wrong(here: Path) -> None:
         ("", r"s\.toml: .*either an `experiment` or a `simulate`"),
         ("[simulate]\nmodle = 'null'\n", r"s\.toml: \[simulate\] has no key `modle`; did you mean `model`"),
         ("ios = 'csv'\n[simulate]\n", r"s\.toml: ios is 'csv'"),
+        ("name = 3\n[simulate]\n", r"s\.toml: `name` is 3; write a text"),
+        ("axes = 3\n[simulate]\n", r"s\.toml: `axes` is 3; write a table"),
+        ("simulate = 3\n", r"s\.toml: `simulate` is 3"),
+        ("experiment = 3\n", r"s\.toml: `experiment` is 3"),
+        ("where = true\n[simulate]\n", r"s\.toml: `where` is True; write a condition"),
+        ("memory = true\n[simulate]\n", r"s\.toml: `memory` is True"),
+        ("report = 'yes'\n[simulate]\n", r"s\.toml: `report` is 'yes'; write true or false"),
+        ("points = 3\n[simulate]\n", r"s\.toml: `points` is 3"),
+        ("points = [{seed = 1}, 3]\n[simulate]\n", r"s\.toml: `points` lists 3; each point is a table"),
+        ("[simulate]\nwhere = 'x'\n", r"s\.toml: `where` is a key of the study, not of \[simulate\]: write it above"),
         ("experiment = 'none.toml'\n", r"s\.toml: cannot read .*none\.toml"),
         ("[", r"s\.toml: "),
     ]:
@@ -224,6 +236,10 @@ def test_a_study_file_that_is_wrong(here: Path) -> None:
             Study.read("s.toml")
     with pytest.raises(StudyError, match=r"cannot read no\.toml"):
         Study.read("no.toml")
+    with pytest.raises(StudyError, match="`where` is a key of the study, and no axis"):
+        study(axes={"seed": [1], "where": "seed > 0"}).values()
+    with pytest.raises(StudyError, match=r"cannot read the points in .*no\.csv: No such file"):
+        study(points="no.csv").values()
 
 
 def test_inputs_that_are_missing_are_named(here: Path, program: Path) -> None:

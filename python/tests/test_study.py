@@ -177,7 +177,10 @@ def test_an_axis_that_the_program_does_not_know_stops_the_study(
     here: Path, executor: concurrent.futures.Executor
 ) -> None:
     made = Study("s", simulate={"model": "flash-tlc", "workload": "job.fio"}, axes={"model.gc.polcy": ["greedy"]})
-    with pytest.raises(StudyError, match=r"the axis `model\.gc\.polcy` names no key: .*unknown (field|key) `polcy`"):
+    with pytest.raises(StudyError, match=r"the axis `model\.gc\.polcy` names no key: unknown key `polcy`"):
+        sweep(made, on=executor)
+    made = Study("s", simulate={"model": "flash-tlc", "workload": "job.fio"}, axes={"model.gx.policy": ["greedy"]})
+    with pytest.raises(StudyError, match=r"the axis `model\.gx\.policy` names no key: unknown key `gx`"):
         sweep(made, on=executor)
     drives = [stasis.Drive("flash-tlc", "ram:1GiB")]
     guest = Study("s", experiment=stasis.Experiment(drives=drives, command=["true"]), axes={"drive.0.model.gx": [1]})
@@ -199,6 +202,8 @@ def test_a_folder_that_is_not_this_study_s_is_refused(study: Path, executor: con
         sweep(other, on=executor)
     with pytest.raises(StudyError, match="is not empty, and is no study's folder"):
         sweep(study, on=executor, results=".")
+    with pytest.raises(StudyError, match=r"gc\.toml is a file, and no folder"):
+        sweep(study, on=executor, results="gc.toml")
     (Path("gc-study") / "study.json").write_text("{")
     with pytest.raises(StudyError, match=r"study\.json cannot be read"):
         sweep(study, on=executor)
@@ -218,12 +223,28 @@ def test_a_data_set_that_is_cut_off_is_named_and_made_anew(study: Path, executor
     result = sweep(study, on=executor)
     path = next((result.folder / "figures").rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(stasis.ResultsError, match=r"figures: .*run the study again"):
+    with pytest.raises(stasis.ResultsError, match=r"figures: .*parquet is cut off or damaged; run the study again"):
         read_dataset(result.folder / "figures")
     assert sweep(study, on=executor).figures.num_rows == 6
+    # The same length, so that the point is taken for whole: the message says what to remove.
+    damaged = result.folder / "points" / result.finished[0].key / "ios.parquet"
+    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    with pytest.raises(stasis.ResultsError, match=rf"remove .*points/{result.finished[0].key[:16]}\*, and run"):
+        read_dataset(result.folder / "ios")
+    shutil.rmtree(damaged.parent)
+    again = sweep(study, on=executor)
+    assert (again.computed, len(again.ios)) == (1, 6000)
     shutil.rmtree(result.folder / "ios")
     with pytest.raises(stasis.ResultsError, match="ios is missing"):
         read_dataset(result.folder / "ios")
+
+
+def test_a_script_that_calls_sweep_when_it_is_imported(here: Path, study: Path) -> None:
+    script = here / "script.py"
+    script.write_text(f"import stasis\nstasis.sweep({str(study)!r}, workers=1, progress=False)\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert 'call `sweep` below `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
 def test_workers_in_other_processes(study: Path) -> None:
@@ -378,6 +399,10 @@ def test_a_study_on_slurm(here: Path, study: Path, monkeypatch: pytest.MonkeyPat
 def test_the_command_line(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(study), "--list"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "seed = 1, model.gc.policy = 'greedy'"
+    for words in (["--workers", "0"], ["--workers", "x"], ["--verify", "-1"]):
+        with pytest.raises(SystemExit, match="2"):
+            main([str(study), *words])
+        assert "is no number from" in capsys.readouterr().err
     assert main(["none.toml"]) == 125
     assert "cannot read none.toml" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -34,6 +34,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PROGRESS = re.compile(r"progress: (?P<what>.*?)(?:, (?P<percent>\d+) %)?(?:, [^,]* left)?\s*")
 
 
+#: Where a message about the command line's words ends and its usage begins.
+_HELP = re.compile(r"\n\n(?:Usage: |For more information)")
+
+
 @dataclass
 class Completed:
     """A program that has ended."""
@@ -51,7 +55,10 @@ class Completed:
         lines = self.errors.strip().splitlines()
         starts = [index for index, line in enumerate(lines) if line.startswith(("stasis: ", "error: "))]
         text = "\n".join(lines[starts[-1] :] if starts else lines[-20:])
-        text = text[len("stasis: ") :] if text.startswith("stasis: ") else text
+        for prefix in ("stasis: ", "error: "):
+            text = text[len(prefix) :] if text.startswith(prefix) else text
+        # What the command line says of its own help is of no use here.
+        text = _HELP.split(text, maxsplit=1)[0].rstrip()
         if text:
             return text
         if self.status < 0:

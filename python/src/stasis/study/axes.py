@@ -49,7 +49,9 @@ def values_of(name: str, said: Any, base: Path) -> list[Any]:
         values = [each for one in said for each in _one(name, one, base)]
         if not values:
             raise StudyError(f"the axis `{name}` has no values; give it some, or leave it out")
-        twice = [each for index, each in enumerate(values) if each in values[:index]]
+        # As texts: the words of a command line, and names of partitions, tell 1 and "1" as the same.
+        texts = [str(each) for each in values]
+        twice = [each for index, each in enumerate(values) if each in values[:index] or texts[index] in texts[:index]]
         if twice:
             raise StudyError(f"the axis `{name}` has the value {twice[0]!r} twice")
         return values
@@ -66,8 +68,16 @@ def _range(name: str, first: str, last: str, step: str | None) -> list[Any]:
     whole = all("." not in each for each in (first, last, step or "1"))
     kind: Any = int if whole else float
     low, high, by = kind(first), kind(last), kind(step or "1")
-    if by <= 0 or high < low or (high - low) / by > _MOST:
-        raise StudyError(f"the axis `{name}` has the range {first}..{last}; write FIRST..LAST or FIRST..LAST..STEP")
+    wrong = (
+        "ends before it begins" if high < low
+        else f"has the step {by}" if by <= 0
+        else f"has more than {_MOST:,} values" if (high - low) / by > _MOST
+        else ""
+    )  # fmt: skip
+    if wrong:
+        raise StudyError(
+            f"the axis `{name}` has the range {first}..{last}, which {wrong}; write FIRST..LAST or FIRST..LAST..STEP"
+        )
     count = int((high - low) / by + 1e-9) + 1
     return [low + index * by if whole else round(low + index * by, 12) for index in range(count)]
 
@@ -94,18 +104,21 @@ def read_csv(path: Path) -> list[Values]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise StudyError(f"cannot read the points in {path}: {error}") from error
+    except OSError as error:
+        raise StudyError(f"cannot read the points in {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise StudyError(f"{path} is no CSV of points: {error}") from error
     rows = [row for row in rows if row]
     if len(rows) < 2:
         raise StudyError(f"{path} has no points: its first row is keys, each other row a point")
     header = [name.strip() for name in rows[0]]
     twice = [name for index, name in enumerate(header) if name in header[:index]]
     if twice or "" in header:
-        raise StudyError(f"{path}: the first row must have keys that differ, but has `{twice[0] if twice else ''}`")
+        wrong = f"has the key `{twice[0]}` twice" if twice else "has an empty key"
+        raise StudyError(f"{path}: the first row {wrong}; it names each column's key once")
     for line, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
-            raise StudyError(f"{path}: row {line} has {len(row)} values for {len(header)} keys")
+            raise StudyError(f"{path}: row {line} has {len(row)} of the {len(header)} values that the first row names")
     return [dict(zip(header, map(_value, row))) for row in rows[1:]]
 
 
@@ -135,8 +148,8 @@ def points_of(
         both = sorted(set(point) & set(axes))
         if both:
             raise StudyError(
-                f"{source} give `{both[0]}` the value {point[both[0]]!r}, and the axis `{both[0]}` gives it "
-                f"{list(axes[both[0]])!r}; take one of the two away"
+                f"`{both[0]}` is {point[both[0]]!r} in {source}, and one of {list(axes[both[0]])!r} by the axis "
+                f"`{both[0]}`; take one of the two away"
             )
         if point in listed[: number - 1]:
             raise StudyError(f"{source}: point {number} is point {list(listed).index(point) + 1} again; take one away")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Optional
+from typing import Callable, Optional
 
 from ..errors import StasisError
 from .definition import Study
@@ -47,12 +47,23 @@ def parser() -> argparse.ArgumentParser:
     )
     words.add_argument("study", metavar="STUDY.toml", help="the study")
     words.add_argument("--on", metavar="WHERE", help="tcp://HOST:PORT of a Dask scheduler, or slurm [default: here]")
-    words.add_argument("--workers", type=int, metavar="N", help="how many [default: one for each core]")
-    words.add_argument("--verify", type=int, default=0, metavar="N", help="compute N points again, and compare")
+    words.add_argument("--workers", type=_from(1), metavar="N", help="how many [default: one for each core]")
+    words.add_argument("--verify", type=_from(0), default=0, metavar="N", help="compute N points again, and compare")
     words.add_argument("--results", metavar="DIR", help="folder for the results [default: the study's, or NAME-study]")
     words.add_argument("--list", action="store_true", help="list the points, and run none")
     words.add_argument("-q", "--quiet", action="store_true", help="show no progress, and no summary at the end")
     return words
+
+
+def _from(least: int) -> Callable[[str], int]:
+    """A number from the command line that is not less."""
+
+    def number(word: str) -> int:
+        if not word.isdecimal() or int(word) < least:
+            raise argparse.ArgumentTypeError(f"`{word}` is no number from {least} on")
+        return int(word)
+
+    return number
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -73,6 +84,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         )
     except StasisError as error:
         print(f"stasis sweep: {error}", file=sys.stderr)
+        return 125
+    except OSError as error:
+        # A full disk, say.
+        print(f"stasis sweep: {error}. What is finished stays, and the same command goes on", file=sys.stderr)
         return 125
     except KeyboardInterrupt:
         print("stasis sweep: stopped; what is finished stays, and the same command goes on", file=sys.stderr)

@@ -140,7 +140,18 @@ def read_dataset(folder: Path) -> pa.Table:
     try:
         return pa.dataset.dataset(folder, partitioning="hive").to_table()
     except (pa.ArrowException, OSError) as error:
-        raise ResultsError(
-            f"cannot read {folder}: {error}. A file is cut off or damaged; run the study again: what is finished "
-            "stays, and the data set is made anew"
-        ) from error
+        raise ResultsError(f"cannot read {folder}: {_damaged(folder) or error}") from error
+
+
+def _damaged(folder: Path) -> str:
+    """Which file of a data set is cut off or damaged, and what to do; empty where none is."""
+    for path in sorted(folder.rglob("*.parquet")):
+        try:
+            pa.parquet.ParquetFile(path).read()
+        except (pa.ArrowException, OSError):
+            what = f"{path.relative_to(folder)} is cut off or damaged"
+            if folder.name == "figures":
+                return f"{what}; run the study again: what is finished stays, and the data set is made anew"
+            point = f"{folder.parent / 'points' / path.stem}*"
+            return f"{what}, and so is the point: remove {point}, and run the study again. All others stay"
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,17 @@ from .jobs import SIMULATE, with_value
 
 __all__ = ["Study"]
 
+#: What the keys of a study are.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "name": ((str,), "a text"),
+    "results": ((str, os.PathLike), "a folder's name"),
+    "simulate": ((Mapping,), "a table of options of `stasis sim`"),
+    "axes": ((Mapping,), "a table of keys and their values"),
+    "points": ((str, os.PathLike, Sequence), "a CSV's name, or a list of tables"),
+    "where": ((str,), "a condition in quotes"),
+    "memory": ((int, str), 'a size such as "2GiB"'),
+    "report": ((bool,), "true or false"),
+}
 _KEYS = ("name", "results", "experiment", "simulate", "axes", "points", "where", "ios", "memory", "report")
 
 
@@ -66,23 +78,29 @@ class Study:
         for key in values:
             if key not in _KEYS:
                 raise StudyError(unknown_key(key, dict.fromkeys(_KEYS), "a study"))
+        _check_types(values)
         base = path.resolve().parent
         experiment = values.pop("experiment", None)
         if isinstance(experiment, str):
             experiment = Experiment.read(base / experiment)
-        elif experiment is not None:
+        elif isinstance(experiment, Mapping):
             experiment = Experiment.from_dict(experiment)
             experiment.base = base
+        elif experiment is not None:
+            raise StudyError(f"`experiment` is {experiment!r}; write a file's name, or a table")
         values["axes"] = flattened(values.get("axes", {}))
         values.setdefault("name", path.stem)
         return cls(experiment=experiment, base=base, **values)
 
     def __post_init__(self) -> None:
+        _check_types(vars(self))
         if (self.experiment is None) == (self.simulate is None):
             raise StudyError("a study has either an `experiment` or a `simulate`; give one of the two")
         if self.ios not in ("none", "parquet"):
             raise StudyError(f'ios is {self.ios!r}, but must be "none" or "parquet"')
         for key in self.simulate or ():
+            if key in _KEYS:
+                raise StudyError(f"`{key}` is a key of the study, not of [simulate]: write it above the first [table]")
             if key not in (*SIMULATE, "variable"):
                 raise StudyError(unknown_key(key, dict.fromkeys(SIMULATE), "[simulate]"))
 
@@ -106,6 +124,9 @@ class Study:
     def values(self) -> list[Values]:
         """Every point of the study, as the values of its axes."""
         flat = flattened(self.axes)
+        misplaced = [key for key in flat if key in _KEYS]
+        if misplaced:
+            raise StudyError(f"`{misplaced[0]}` is a key of the study, and no axis: write it above the first [table]")
         axes = {name: values_of(name, said, self.job_base) for name, said in flat.items()}
         source = "the points"
         listed: list[Values] = []
@@ -143,6 +164,20 @@ class Study:
             if place in places:
                 raise StudyError(f"the axes `{places[place]}` and `{key}` set the same; take one of the two away")
             places[place] = key
+
+
+def _check_types(values: Mapping[str, Any]) -> None:
+    """Raises `StudyError` for a key whose value is something else."""
+    for key, (kinds, meant) in _TYPES.items():
+        value = values.get(key)
+        odd = isinstance(value, bool) and bool not in kinds
+        if value is not None and (odd or not isinstance(value, kinds)):
+            raise StudyError(f"`{key}` is {value!r}; write {meant}")
+    points = values.get("points")
+    if isinstance(points, Sequence) and not isinstance(points, str):
+        wrong = [each for each in points if not isinstance(each, Mapping)]
+        if wrong:
+            raise StudyError(f"`points` lists {wrong[0]!r}; each point is a table, such as {{ seed = 1 }}")
 
 
 #: A value that nothing has.

@@ -60,6 +60,8 @@ class StudyFolder:
 
     def _claim(self) -> str:
         path = self.folder / "study.json"
+        if self.folder.exists() and not self.folder.is_dir():
+            raise StudyError(f"{self.folder} is a file, and no folder; name another one with `results`")
         if not path.exists():
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise StudyError(

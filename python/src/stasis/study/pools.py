@@ -293,17 +293,24 @@ def _local(stack: contextlib.ExitStack, workers: Optional[int], memory: int) -> 
             "say `memory` in the study if that is wrong, or run it --on a cluster"
         )
     count = workers or max(1, min(cores, has // memory))
-    cluster = stack.enter_context(
-        distributed.LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=True,
-            # The program's memory is not the worker's, which would watch its own only.
-            memory_limit=0,
-            dashboard_address=None,
-            silence_logs="CRITICAL",
+    try:
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                # The program's memory is not the worker's, which would watch its own only.
+                memory_limit=0,
+                dashboard_address=None,
+                silence_logs="CRITICAL",
+            )
         )
-    )
+    except RuntimeError as error:
+        # Python starts a worker by importing the script that starts it.
+        raise StudyError(
+            f"the workers do not start ({error}); in a script of your own, call `sweep` below "
+            '`if __name__ == "__main__":`'
+        ) from error
     return stack.enter_context(distributed.Client(cluster))
 
 

@@ -28,9 +28,9 @@ def check_keys(study: Study, program: Path, points: Sequence[Point]) -> None:
     message = _unknown(study.kind, program, points[0])
     if message is None:
         return
-    # Whose key it is: the axis whose last part the message names.
+    # Whose key it is: the axis of which the message names a part.
     named = _UNKNOWN.findall(message)
-    owners = [axis for axis in points[0].values if axis.rsplit(".", 1)[-1] in named]
+    owners = [axis for axis in points[0].values if set(axis.split(".")) & set(named)]
     if owners:
         raise StudyError(f"the axis `{owners[0]}` names no key: {message}")
     raise StudyError(f"what the study asks cannot be: {message}")
@@ -56,5 +56,6 @@ def _unknown(kind: str, program: Path, point: Point) -> str | None:
             (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
             words = ["run", "experiment.toml"]
         done = run_program([str(program), "--quiet", *words], cwd=folder, env=point.variables)
-    message = done.message()
+    # The files are of this function's making.
+    message = re.sub(r"^(model|experiment)\.toml: ", "", done.message())
     return message if done.status not in (0, 124) and _UNKNOWN.search(message) else None
