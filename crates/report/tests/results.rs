@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use parquet::basic::Encoding;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use proptest::prelude::*;
@@ -503,6 +504,33 @@ fn rows_by_column_are_the_same_rows() {
     assert_eq!(rows.len(), records.len());
     for (line, row) in reader.records().zip(&rows) {
         assert!(line.unwrap().iter().eq(row.iter()), "{row:?}");
+    }
+}
+
+#[test]
+fn columns_that_are_kept_as_differences_may_jump() {
+    let folder = tempfile::tempdir().unwrap();
+    let claimed = ResultsFolder::claim(folder.path()).unwrap();
+    let mut recorder = Recorder::within(claimed, vec![drive("a")], Ios::Parquet).unwrap();
+    let ends = [0, u64::MAX, 1, 1 << 63, (1 << 63) - 1, u64::MAX - 1];
+    for index in 0..1000 {
+        let submit = ends[index % ends.len()];
+        let order = ends[(index + 1) % ends.len()];
+        let one = IoRecord { drive: 0, submit, target: u64::MAX, order, ..record(index as u64) };
+        recorder.record(&[one]).unwrap();
+    }
+    finish(recorder, 1);
+    let path = folder.path().join("ios.parquet");
+    let file = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    for (index, wanted) in [(2, false), (3, true), (6, true), (14, true), (15, false)] {
+        let column = file.metadata().row_group(0).column(index);
+        let found = column.encodings().any(|one| one == Encoding::DELTA_BINARY_PACKED);
+        assert_eq!(found, wanted, "{:?}", column.column_path());
+    }
+    for (index, row) in rows_of_parquet(&path).iter().enumerate() {
+        let wanted = [index, index + 1].map(|index| ends[index % ends.len()].to_string());
+        assert_eq!([&row[6], &row[14]], [&wanted[0], &wanted[1]]);
+        assert_eq!(row[7], u64::MAX.to_string());
     }
 }
 

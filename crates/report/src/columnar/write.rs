@@ -5,13 +5,13 @@ use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{Compression, Repetition, ZstdLevel};
+use parquet::basic::{Compression, Encoding, Repetition, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::types::{Type, TypePtr};
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use serde_json::{Map, Value};
 
 use super::{Cell, Column, Rows, Values, GROUP};
@@ -33,11 +33,10 @@ impl ColumnFile {
         columns: &'static [Column],
     ) -> std::result::Result<Self, ReportError> {
         let file = File::create(&path).map_err(ReportError::write(&path))?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .build();
         let writer = schema(name, columns)
-            .and_then(|schema| SerializedFileWriter::new(file, schema, Arc::new(properties)))
+            .and_then(|schema| {
+                SerializedFileWriter::new(file, schema, Arc::new(properties(columns)))
+            })
             .map_err(|error| failed(&path, error))?;
         Ok(Self { path, columns, writer, waiting: Rows::new(columns) })
     }
@@ -87,6 +86,18 @@ fn failed(path: &Path, error: ParquetError) -> ReportError {
         error => Error::other(error),
     };
     ReportError::write(path)(source)
+}
+
+fn properties(columns: &[Column]) -> WriterProperties {
+    let all = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
+    let differences = columns.iter().filter(|column| column.differences);
+    let each = differences.fold(all, |properties, column| {
+        let path = ColumnPath::from(column.name);
+        properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+    });
+    each.build()
 }
 
 fn schema(name: &str, columns: &[Column]) -> Result<TypePtr> {
