@@ -1,14 +1,19 @@
 //! The page of a comparison, and its table for the terminal.
 
-use stasis_report::page::{Block, Page, Section};
+use stasis_report::page::{thinned, Block, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Quantity, Scale, Stroke};
 use stasis_report::{units, Column, Table};
 
 use crate::interval::Interval;
 use crate::{Candidate, Comparison, Difference};
 
-/// Points of a drawn distribution at most.
+/// Points of a drawn distribution: evenly, and as many at its upper end; so many together in the
+/// coarsest resolution.
 const POINTS: usize = 1000;
+const LEAST: usize = 24;
+
+/// What all candidates have, with the distribution of each.
+type Curves = Vec<((String, String), Vec<Vec<(f64, f64)>>)>;
 
 impl Comparison {
     /// The differences as a table, those that matter first; all, or the significant ones.
@@ -23,8 +28,18 @@ impl Comparison {
         table
     }
 
-    /// The page.
-    pub fn page(&self) -> Page {
+    /// The page, as HTML.
+    pub fn to_html(&self) -> String {
+        let curves = self.subjects().into_iter().map(|subject| {
+            let curve = |candidate: &Candidate| points(&candidate.together(&subject));
+            let curves = self.candidates.iter().map(curve).collect();
+            (subject, curves)
+        });
+        let curves: Curves = curves.collect();
+        Page::within_limit(|resolution| self.page(&curves, resolution))
+    }
+
+    fn page(&self, curves: &Curves, resolution: Resolution) -> Page {
         let names: Vec<_> = self.candidates.iter().map(|one| one.name.as_str()).collect();
         let (base, others) = (names[0], names[1..].join(", "));
         let mut sections = vec![Section::new("Differences")
@@ -34,10 +49,14 @@ impl Comparison {
                  intervals do not overlap. Those that matter come first. The base is {base}."
             )))
             .with(Block::Table("Delivered latency".into(), self.table(true)))];
-        for (drive, operation) in self.subjects() {
-            let plots = [false, true].map(|tail| self.plot(&drive, &operation, tail).draw());
+        for (number, ((drive, operation), curves)) in curves.iter().enumerate() {
             let section = Section::new(format!("{drive}: {operation}"));
-            sections.push(section.with(Block::Plots(plots.to_vec())));
+            sections.push(section.with(if number < resolution.subjects() {
+                let plots = [false, true].map(|tail| self.plot(curves, tail, resolution).draw());
+                Block::Plots(plots.to_vec())
+            } else {
+                Block::Prose("There are too many plots for one page: compare fewer results.".into())
+            }));
         }
         if !self.apart.is_empty() {
             let mut table =
@@ -66,13 +85,13 @@ impl Comparison {
         all
     }
 
-    fn plot(&self, drive: &str, operation: &str, tail: bool) -> Cdf {
-        let subject = (drive.to_owned(), operation.to_owned());
-        let series = self.candidates.iter().enumerate().map(|(colour, candidate)| CdfSeries {
+    fn plot(&self, curves: &[Vec<(f64, f64)>], tail: bool, resolution: Resolution) -> Cdf {
+        let candidates = self.candidates.iter().zip(curves).enumerate();
+        let series = candidates.map(|(colour, (candidate, curve))| CdfSeries {
             name: candidate.name.clone(),
             colour,
             stroke: if colour == 0 { Stroke::Band } else { Stroke::Thin },
-            points: points(&candidate.together(&subject)),
+            points: thinned(curve, resolution.of(2 * POINTS, LEAST)),
             marks: Vec::new(),
         });
         Cdf {

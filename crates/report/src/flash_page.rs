@@ -2,7 +2,7 @@
 
 use stasis_flash::statistics::{Inside, Usages};
 
-use crate::page::{Block, Section};
+use crate::page::{Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
 use crate::summary::DriveSummary;
 use crate::units;
@@ -10,26 +10,28 @@ use crate::units;
 /// The share of reads of what was never written from which on it is told.
 const NOTABLE: f64 = 0.01;
 
-/// The section of a drive, if its model is a flash SSD's.
-pub(crate) fn section(figures: &DriveSummary) -> Option<Section> {
+/// The section of a drive, if its model is a flash SSD's; without `plots` its figures only.
+pub(crate) fn section(
+    figures: &DriveSummary,
+    resolution: Resolution,
+    plots: bool,
+) -> Option<Section> {
     let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
-    let plots = vec![
-        latency(&inside),
-        operations(&inside),
-        usage("channel", "Channels: share of time in use", &inside.channels),
-        usage("LUN", "LUNs: share of time at work", &inside.luns),
-        wear(&inside),
-    ];
     let mut section = Section::new(format!("Inside {}", figures.name));
     if let Some(text) = unwritten(figures) {
         section = section.with(Block::Prose(text));
     }
-    Some(
-        section
-            .with(Block::Facts(facts(&inside)))
-            .with(Block::Plots(plots))
-            .with(Block::Terms(terms())),
-    )
+    section = section.with(Block::Facts(facts(&inside)));
+    if plots {
+        section = section.with(Block::Plots(vec![
+            latency(&inside),
+            operations(&inside),
+            usage("channel", "Channels: share of time in use", &inside.channels, resolution),
+            usage("LUN", "LUNs: share of time at work", &inside.luns, resolution),
+            wear(&inside),
+        ]));
+    }
+    Some(section.with(Block::Terms(terms())))
 }
 
 /// What the figures of a drive's reads are worth, if many of them met what was
@@ -113,7 +115,7 @@ fn operations(inside: &Inside) -> Markup {
     .draw()
 }
 
-fn usage(row: &str, title: &str, usages: &Usages) -> Markup {
+fn usage(row: &str, title: &str, usages: &Usages, resolution: Resolution) -> Markup {
     Heat {
         title: title.to_owned(),
         row: row.to_owned(),
@@ -121,7 +123,7 @@ fn usage(row: &str, title: &str, usages: &Usages) -> Markup {
         width: usages.bucket as f64,
         values: usages.busy.clone(),
     }
-    .draw()
+    .draw_in(resolution)
 }
 
 fn wear(inside: &Inside) -> Markup {

@@ -2,6 +2,8 @@
 //! that needs nothing else, prints, and follows the reader's choice of light
 //! or dark. Its plots can be pointed at, zoomed, and shown with another scale.
 
+mod resolution;
+
 use std::path::Path;
 
 use crate::figures::{figures_plots, figures_table, Figure};
@@ -10,12 +12,23 @@ use crate::plot::Markup;
 use crate::table::Table;
 use crate::ReportError;
 
+pub use resolution::{thinned, Resolution, LIMIT};
+
 /// What makes plots interactive, one scope together. Without it they are still to be read.
 const SCRIPTS: [&str; 3] = [
     include_str!("interactive/axis.js"),
     include_str!("interactive/marks.js"),
     include_str!("interactive/figure.js"),
 ];
+
+/// Writes a page's HTML into `folder`, which is made if it is not there.
+///
+/// # Errors
+/// Where the folder or the file cannot be written.
+pub fn write(folder: &Path, name: &str, html: &str) -> Result<(), ReportError> {
+    make_folder(folder)?;
+    write_whole(&folder.join(name), html.as_bytes())
+}
 
 /// What a section is made of.
 #[derive(Debug, Clone)]
@@ -76,8 +89,7 @@ impl Page {
     /// # Errors
     /// Where the folder or the file cannot be written.
     pub fn write(&self, folder: &Path, name: &str) -> Result<(), ReportError> {
-        make_folder(folder)?;
-        write_whole(&folder.join(name), self.to_html().as_bytes())
+        write(folder, name, &self.to_html())
     }
 
     /// The page as an HTML file. All texts are escaped.

@@ -13,6 +13,7 @@ use crate::files::write_whole;
 use crate::folder::ResultsFolder;
 use crate::ios::{Footer, Ios, Rows};
 use crate::jobs::Jobs;
+use crate::page::{self, Page};
 use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
@@ -227,8 +228,11 @@ impl ResultsWriter {
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
         json.push(b'\n');
         write_whole(&path, &json)?;
-        let page = run_page::page(&summary, &self.drives, outcome.boot_virtual_ns);
-        page.write(self.folder.path(), REPORT_FILE)?;
+        let begin = outcome.boot_virtual_ns;
+        let html = Page::within_limit(|resolution| {
+            run_page::page(&summary, &self.drives, begin, resolution)
+        });
+        page::write(self.folder.path(), REPORT_FILE, &html)?;
         Ok(summary)
     }
 }

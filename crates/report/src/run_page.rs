@@ -7,7 +7,7 @@ use stasis_block::Operation;
 
 use crate::failed::failed;
 use crate::latency::{carried, error_percent, PERCENTILES};
-use crate::page::{Block, Page, Section};
+use crate::page::{thinned, Block, Page, Resolution, Section, LIMIT};
 use crate::plot::{
     Axis, Bar, Bars, Cdf, CdfSeries, Detail, Heat, Line, Lines, Markup, Quantity, Scale, Scatter,
     ScatterSeries, Segment, Stroke,
@@ -21,9 +21,14 @@ use crate::Latency;
 use crate::{flash_page, jobs_page, shared_page};
 
 /// I/Os that the plots over time of one page have at most, all together, and those of a
-/// series at least.
+/// series at least; in the coarsest resolution as many as [`LEAST`].
 const POINTS: usize = 16 << 10;
 const POINTS_LEAST: usize = 128;
+/// Places of a distribution, and parts of the time, at most.
+const PLACES: usize = 512;
+const PARTS: usize = 128;
+/// What a curve has in the coarsest resolution.
+const LEAST: usize = 12;
 /// Bytes of an LBA.
 const BLOCK: u64 = 512;
 /// The engine of a summary that was made without a guest.
@@ -31,8 +36,13 @@ const SIMULATION: &str = "sim";
 /// The engine of a summary of drives that others used in real time.
 const SERVER: &str = "serve";
 
-/// The page. Its times begin at `begin`, the command's start (ns).
-pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) -> Page {
+/// The page in some resolution. Its times begin at `begin`, the command's start (ns).
+pub(crate) fn page(
+    summary: &Summary,
+    drives: &[DriveStatistics],
+    begin: u64,
+    resolution: Resolution,
+) -> Page {
     let kind = Kind::of(summary);
     let mut sections = Vec::new();
     if !summary.warnings.is_empty() {
@@ -41,16 +51,18 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
     }
     sections.push(Section::new("").with(Block::Facts(facts(summary, kind))));
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
-    let points = (POINTS / series.max(1)).max(POINTS_LEAST);
-    for (figures, statistics) in summary.drives.iter().zip(drives) {
-        sections.push(drive(figures, statistics, Extent { kind, begin, points }));
-        sections.extend(flash_page::section(figures));
+    let points = (resolution.of(POINTS, 0) / series.max(1)).max(resolution.of(POINTS_LEAST, LEAST));
+    let drawn = drawn(summary, resolution);
+    for ((figures, statistics), drawn) in summary.drives.iter().zip(drives).zip(drawn) {
+        let extent = Extent { kind, begin, points, resolution, drawn };
+        sections.push(drive(figures, statistics, extent));
+        sections.extend(flash_page::section(figures, resolution, drawn));
     }
     sections.extend(jobs_page::section(summary));
     sections.extend(shared_page::sections(summary));
     if kind == Kind::Guest {
         sections.push(costs(summary));
-        sections.extend(processors(summary));
+        sections.extend(processors(summary, resolution));
     }
     sections.push(Section::new("How to read this").with(Block::Terms(terms::terms(summary, kind))));
     sections.extend(provenance(summary));
@@ -68,6 +80,16 @@ pub(crate) fn page(summary: &Summary, drives: &[DriveStatistics], begin: u64) ->
     Page { title: title(summary), subtitle: ended, sections }
 }
 
+/// Which drives have plots: those with the most I/Os, where the page has no room for all.
+fn drawn(summary: &Summary, resolution: Resolution) -> Vec<bool> {
+    let ios = |drive: &DriveSummary| drive.used().map(|(_, used)| used.count).sum::<u64>();
+    let mut busiest: Vec<usize> = (0..summary.drives.len()).collect();
+    busiest.sort_by_key(|drive| std::cmp::Reverse(ios(&summary.drives[*drive])));
+    let mut drawn = vec![false; busiest.len()];
+    busiest.iter().take(resolution.subjects()).for_each(|drive| drawn[*drive] = true);
+    drawn
+}
+
 /// How a drive is drawn.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
@@ -76,6 +98,9 @@ struct Extent {
     begin: u64,
     /// I/Os over time of a series at most.
     points: usize,
+    resolution: Resolution,
+    /// Whether it has plots.
+    drawn: bool,
 }
 
 /// Who used the drives.
@@ -213,7 +238,13 @@ fn drive(figures: &DriveSummary, statistics: &DriveStatistics, extent: Extent) -
             .to_owned(),
             percentiles(&used, kind),
         ))
-        .with(Block::Plots(plots(&used, statistics, extent)))
+        .with(match extent.drawn {
+            true => Block::Plots(plots(&used, statistics, extent)),
+            false => Block::Prose(format!(
+                "Its plots are left out, so that the page stays within {} MB; drives with more I/Os have theirs.",
+                LIMIT / 1_000_000
+            )),
+        })
 }
 
 type Used<'a> = (Operation, &'a OperationSummary);
@@ -288,7 +319,7 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
 }
 
 fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec<Markup> {
-    let Extent { kind, begin, points } = extent;
+    let Extent { kind, begin, points, resolution, .. } = extent;
     let of = |operation: Operation| &statistics.operations[operation as usize];
     let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
     let time = || Axis::new(kind.time(), Scale::Linear, Quantity::Time);
@@ -296,7 +327,7 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec
     let curves: Vec<_> = used
         .iter()
         .flat_map(|(operation, figures)| {
-            let [target, mut delivered] = curves(*operation, figures, of(*operation));
+            let [target, mut delivered] = curves(*operation, figures, of(*operation), resolution);
             let alone = kind == Kind::Simulation;
             if alone {
                 delivered.name = operation.name().to_owned();
@@ -325,8 +356,9 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec
     };
     let mut plots =
         vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
+    let parts = resolution.of(PARTS, LEAST);
     let courses: Vec<_> =
-        used.iter().map(|(operation, _)| of(*operation).timeline.course()).collect();
+        used.iter().map(|(operation, _)| of(*operation).timeline.course(parts)).collect();
     let mut course = |title: &str, y: Axis, curve: fn(&Course) -> &Curve| {
         let line = |((operation, _), course): (&Used<'_>, &Course)| Line {
             name: operation.name().to_owned(),
@@ -379,28 +411,30 @@ fn curves(
     operation: Operation,
     figures: &OperationSummary,
     statistics: &OperationStatistics,
+    resolution: Resolution,
 ) -> [CdfSeries; 2] {
     let marks = |latency: &Latency| {
         let named = latency.percentiles().into_iter().zip(PERCENTILES);
-        // A mark stands for a percentile that the I/Os carry.
-        let named = named.filter(|(_, (_, rank))| carried(figures.count, *rank));
+        // A mark stands for a percentile that the I/Os carry. The script tells them without marks.
+        let shown = |rank| resolution.is_fine() && carried(figures.count, rank);
+        let named = named.filter(|(_, (_, rank))| shown(*rank));
         named
             .map(|((name, value), (_, rank))| (name.to_owned(), value as f64, rank as f64 / 1e4))
             .collect()
     };
-    let curve = |kind: &str, stroke, points, marks| CdfSeries {
+    let curve = |kind: &str, stroke, points: &[(f64, f64)], marks| CdfSeries {
         name: format!("{} {kind}", operation.name()),
         colour: operation as usize,
         stroke,
-        points,
+        points: thinned(points, resolution.of(PLACES, LEAST)),
         marks,
     };
     [
-        curve("target", Stroke::Band, statistics.target.curve(), marks(&figures.target_ns)),
+        curve("target", Stroke::Band, &statistics.target.curve(), marks(&figures.target_ns)),
         curve(
             "delivered",
             Stroke::Thin,
-            statistics.delivered.curve(),
+            &statistics.delivered.curve(),
             marks(&figures.delivered_ns),
         ),
     ]
@@ -421,7 +455,7 @@ fn provenance(summary: &Summary) -> Option<Section> {
 }
 
 /// What several processors did, over virtual time.
-fn processors(summary: &Summary) -> Option<Section> {
+fn processors(summary: &Summary, resolution: Resolution) -> Option<Section> {
     if summary.processors.len() < 2 {
         return None;
     }
@@ -451,7 +485,7 @@ fn processors(summary: &Summary) -> Option<Section> {
         units::duration(summary.clock_skew_max_ns as f64),
     );
     let section = Section::new("Processors").with(Block::Prose(text));
-    Some(section.with(Block::Plots(vec![busy.draw()])))
+    Some(section.with(Block::Plots(vec![busy.draw_in(resolution)])))
 }
 
 fn costs(summary: &Summary) -> Section {

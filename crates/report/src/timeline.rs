@@ -240,17 +240,16 @@ impl Timeline {
         self.flights.iter().map(area).collect()
     }
 
-    /// How the I/Os went, in at most 128 parts of time that hold 20 I/Os each on the
+    /// How the I/Os went, in at most so many parts of time that hold 20 I/Os each on the
     /// average; empty where that gives fewer than four parts, too few to say anything.
-    pub(crate) fn course(&self) -> Course {
-        const PARTS: u64 = 128;
+    pub(crate) fn course(&self, most: usize) -> Course {
         const PER_PART: u64 = 20;
         let mut course = Course::default();
         let Some(last) = self.slices.iter().rposition(Option::is_some) else {
             return course;
         };
         let used = last + 1;
-        let parts = (self.count / PER_PART).min(PARTS).min(used as u64) as usize;
+        let parts = (self.count / PER_PART).min(most as u64).min(used as u64) as usize;
         if parts < 4 {
             return course;
         }
@@ -317,7 +316,7 @@ mod tests {
             let at = 5_000_000_000 + index * 100_000;
             timeline.record(Point { at, latency: 390_000, bytes: 4096, ..Point::default() });
         }
-        let course = timeline.course();
+        let course = timeline.course(128);
         for curve in [&course.rate, &course.bandwidth, &course.depth] {
             assert!(curve.len() >= 64, "{}", curve.len());
             assert!(curve.iter().all(|(at, _)| (4.9e9..15e9).contains(at)));
@@ -368,6 +367,6 @@ mod tests {
             timeline.record(Point { at, latency: at, bytes: u64::MAX, ..Point::default() });
         }
         assert_eq!(timeline.points().len(), 4);
-        assert!(timeline.course().rate.is_empty());
+        assert!(timeline.course(128).rate.is_empty());
     }
 }

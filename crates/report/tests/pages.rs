@@ -77,6 +77,18 @@ fn mixed(index: u64) -> IoRecord {
     IoRecord { drive: (index % 7 % 4) as u16, operation, ..record(index) }
 }
 
+/// The same on 64 drives, of which some have more I/Os than others.
+fn wide(index: u64) -> IoRecord {
+    let drive = (index / 5 % 64).min(index / 320 % 64) as u16;
+    IoRecord { drive, ..mixed(index) }
+}
+
+fn drive() -> Drive {
+    let text = str::to_owned;
+    let (name, model, parameters) = (text("fast"), text("some-ssd"), Value::Null);
+    Drive { name, model, parameters, interface: text("nvme"), medium: text("ram") }
+}
+
 /// The results of a run of `ios` I/Os.
 fn run(ios: u64) -> tempfile::TempDir {
     run_of(ios, 1, record)
@@ -85,12 +97,7 @@ fn run(ios: u64) -> tempfile::TempDir {
 /// The same on several drives.
 fn run_of(ios: u64, drives: usize, record: fn(u64) -> IoRecord) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let text = str::to_owned;
-    let parameters = Value::Null;
-    let (name, model) = (text("fast"), text("some-ssd"));
-    let drive = Drive { name, model, parameters, interface: text("nvme"), medium: text("ram") };
-    let drives = vec![drive; drives];
-    let mut writer = ResultsWriter::create(folder.path(), drives).unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive(); drives]).unwrap();
     let mut batch = Vec::new();
     for index in 0..ios {
         batch.push(record(index));
@@ -99,8 +106,17 @@ fn run_of(ios: u64, drives: usize, record: fn(u64) -> IoRecord) -> tempfile::Tem
             batch.clear();
         }
     }
-    writer.finish(&outcome(), "exact", Duration::from_secs(1), Map::new()).unwrap();
+    finish(writer, outcome());
     folder
+}
+
+fn finish(writer: ResultsWriter, outcome: Outcome) {
+    writer.finish(&outcome, "exact", Duration::from_secs(1), Map::new()).unwrap();
+}
+
+/// How long the page of some results is.
+fn length(folder: &tempfile::TempDir) -> u64 {
+    std::fs::metadata(folder.path().join(REPORT_FILE)).unwrap().len()
 }
 
 /// A place that a reader may point at is at most this far from where it was (units of the drawing).
@@ -162,11 +178,19 @@ fn pages_are_light_or_dark_as_the_reader_likes() {
 /// Without a browser: what the page holds for one, and how large it is.
 #[test]
 fn a_million_ios_make_a_page_of_less_than_two_megabytes() {
-    for (drives, record) in [(1, record as fn(u64) -> IoRecord), (4, mixed)] {
+    for (drives, record) in [(1, record as fn(u64) -> IoRecord), (4, mixed), (64, wide)] {
         let folder = run_of(1_000_000, drives, record);
-        let length = std::fs::metadata(folder.path().join(REPORT_FILE)).unwrap().len();
+        let length = length(&folder);
         println!("{drives} drives: {length} bytes");
         assert!(length < 2_000_000, "{drives} drives: {length} bytes");
+        let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
+        // Each drive has its tables; plots as far as there is room, the busiest first.
+        assert_eq!(page.matches("Latency by percentile").count(), drives);
+        let plots = page.matches("<figcaption>Distribution of latency").count();
+        let without = page.matches("Its plots are left out").count();
+        println!("{drives} drives: {plots} have plots");
+        assert_eq!(plots + without, drives);
+        assert!(plots >= drives.min(8), "{plots} of {drives}");
     }
     let folder = run(1000);
     let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
@@ -175,4 +199,24 @@ fn a_million_ios_make_a_page_of_less_than_two_megabytes() {
     assert!(fetched.iter().all(|word| !page.contains(word)));
     // The colours of a dark screen are not printed.
     assert!(page.contains("@media screen and (prefers-color-scheme: dark)"));
+}
+
+/// Every cell of the maps of channels and LUNs has another shade than its neighbours.
+#[test]
+fn a_flash_array_with_much_to_show_makes_no_larger_page() {
+    let mut inside: Value = serde_json::from_str(INSIDE).unwrap();
+    for of in ["channels", "luns"] {
+        let share = |row: u64, column: u64| (row * 7 + column * 3) % 20;
+        let row = |row| (0..256).map(|column| share(row, column) as f64 / 20.0).collect();
+        inside[of]["busy"] = (0..256).map(row).collect::<Vec<Vec<f64>>>().into();
+    }
+    let inside = inside.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive(); 4]).unwrap();
+    (0..10_000).for_each(|index| writer.record(&[mixed(index)]).unwrap());
+    finish(writer, Outcome { inside: vec![Some(inside); 4], ..outcome() });
+    let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    assert_eq!(page.matches("<figcaption>LUNs: share of time at work").count(), 4);
+    assert!(page.matches("LUN 0, ").count() >= 4 * 8, "maps have columns");
 }

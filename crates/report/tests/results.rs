@@ -511,15 +511,15 @@ fn rows_by_column_are_the_same_rows() {
 fn columns_that_are_kept_as_differences_may_jump() {
     let folder = tempfile::tempdir().unwrap();
     let claimed = ResultsFolder::claim(folder.path()).unwrap();
-    let mut recorder = Recorder::within(claimed, vec![drive("a")], Ios::Parquet).unwrap();
+    let mut writer = ResultsWriter::within(claimed, vec![drive("a")], Ios::Parquet).unwrap();
     let ends = [0, u64::MAX, 1, 1 << 63, (1 << 63) - 1, u64::MAX - 1];
     for index in 0..1000 {
         let submit = ends[index % ends.len()];
         let order = ends[(index + 1) % ends.len()];
         let one = IoRecord { drive: 0, submit, target: u64::MAX, order, ..record(index as u64) };
-        recorder.record(&[one]).unwrap();
+        writer.record(&[one]).unwrap();
     }
-    finish(recorder, 1);
+    finish(writer, 1);
     let path = folder.path().join("ios.parquet");
     let file = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
     for (index, wanted) in [(2, false), (3, true), (6, true), (14, true), (15, false)] {

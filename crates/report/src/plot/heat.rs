@@ -4,10 +4,13 @@
 use super::axis::Axis;
 use super::canvas::{Canvas, Span};
 use super::Markup;
+use crate::page::Resolution;
 
-/// The most rows and columns that are drawn; of more, means of neighbours.
+/// The most rows and columns that are drawn, and how few in the coarsest resolution; of more, means
+/// of neighbours.
 const ROWS: usize = 64;
 const COLUMNS: usize = 128;
+const LEAST: usize = 8;
 /// Shades that are told apart.
 const SHADES: f64 = 20.0;
 /// Room for the frame above the first row and below the last.
@@ -37,9 +40,15 @@ pub struct Heat {
 impl Heat {
     /// Draws it.
     pub fn draw(&self) -> Markup {
+        self.draw_in(Resolution::default())
+    }
+
+    /// Draws it in some resolution.
+    pub fn draw_in(&self, resolution: Resolution) -> Markup {
         let columns = self.values.iter().map(Vec::len).max().unwrap_or(0);
+        let (most_rows, most_columns) = (resolution.of(ROWS, LEAST), resolution.of(COLUMNS, LEAST));
         let (per_row, per_column) =
-            (self.values.len().div_ceil(ROWS).max(1), columns.div_ceil(COLUMNS).max(1));
+            (self.values.len().div_ceil(most_rows).max(1), columns.div_ceil(most_columns).max(1));
         let rows: Vec<Vec<f64>> = self
             .values
             .chunks(per_row)

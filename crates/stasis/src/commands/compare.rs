@@ -59,7 +59,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);
     let json = serde_json::to_string_pretty(&comparison.differences)?;
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
-    comparison.page().write(&arguments.folder, PAGE)?;
+    stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html())?;
     if !quiet {
         let table = comparison.table(false);
         if table.rows.is_empty() {
