@@ -32,7 +32,7 @@ def shown(notebook: Any) -> list[str]:
 
 def test_the_tail_of_an_ftl(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = executed("tail-latency", here, monkeypatch)
-    assert sum("<svg" in page for page in shown(notebook)) == 2
+    assert sum("&lt;svg" in page for page in shown(notebook)) == 2
     text = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
     assert "4 points were computed, 2 compared, 0 differ" in text
 
@@ -40,7 +40,7 @@ def test_the_tail_of_an_ftl(here: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 def test_a_first_run(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = executed("first-run", here, monkeypatch)
-    assert sum("<svg" in page for page in shown(notebook)) == 2
+    assert sum("&lt;svg" in page for page in shown(notebook)) == 2
 
 
 @pytest.mark.slow

@@ -97,8 +97,9 @@ def test_a_study_gives_one_data_set_and_a_report(study: Path, executor: concurre
     assert len(result.ios) == 6000
     assert "policy" in result._repr_html_()
     page = result.report.read_text()
-    assert page.count("<svg") == 2
-    assert "http" not in page.replace("http://www.w3.org", "")
+    # By seed over its values and as distributions, by policy as distributions.
+    assert page.count("<svg") == 3
+    assert "http" not in page
     one = result.result(seed=2, policy="greedy")
     assert len(one.ios) == 1000
     with pytest.raises(stasis.ResultsError, match="2 finished points"):
@@ -237,6 +238,17 @@ def test_a_data_set_that_is_cut_off_is_named_and_made_anew(study: Path, executor
     shutil.rmtree(result.folder / "ios")
     with pytest.raises(stasis.ResultsError, match="ios is missing"):
         read_dataset(result.folder / "ios")
+
+
+def test_a_study_of_which_no_point_succeeds_has_a_report(here: Path, executor: concurrent.futures.Executor) -> None:
+    made = Study("none", simulate={"model": "null", "workload": "job.fio"}, axes={"seed": [1.5, "x"]})
+    result = sweep(made, on=executor)
+    # As the program says it, without its hint to its own help.
+    assert [each.message.count("\n") for each in result.failures] == [0, 0]
+    assert "invalid value" in result.failures[0].message
+    page = result.report.read_text()
+    assert "seed = 1.5" in page
+    assert "invalid value" in page
 
 
 def test_a_script_that_calls_sweep_when_it_is_imported(here: Path, study: Path) -> None:

@@ -2,6 +2,7 @@
 //! that needs nothing else, prints, and follows the reader's choice of light
 //! or dark. Its plots can be pointed at, zoomed, and shown with another scale.
 
+mod described;
 mod resolution;
 
 use std::path::Path;

@@ -44,6 +44,8 @@ enum Command {
     Compare(commands::compare::Arguments),
     /// Write a run's I/Os as blktrace, Perfetto or fio have them
     Export(commands::export::Arguments),
+    /// Draw tables and interactive plots of figures of your own
+    Page(commands::page::Arguments),
     /// Serve drives in real time to QEMU and Cloud Hypervisor
     Serve(commands::serve::Arguments),
     /// Run storage functions, such as a file server, in virtual machines of their own
@@ -384,6 +386,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Sweep(arguments) => commands::sweep::main(&arguments),
         Command::Compare(arguments) => commands::compare::main(&arguments, quiet),
         Command::Export(arguments) => commands::export::main(&arguments, quiet),
+        Command::Page(arguments) => commands::page::main(&arguments),
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),
         Command::Coordinate(command) => commands::coordinate::main(&command),

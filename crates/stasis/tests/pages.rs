@@ -55,3 +55,31 @@ fn pages_of_simulations_and_comparisons_are_to_be_used() {
     let of = |colour: &str| colours[colour].as_u64().unwrap_or(0);
     assert!(of("#ffffff") * 2 > pixels && of("#d55e00") > 300, "{colours}");
 }
+
+/// The example of docs/reference/results.md, and what is none.
+#[test]
+fn a_page_is_drawn_from_its_description() {
+    let book = include_str!("../../../docs/reference/results.md");
+    let example = book.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let described = folder.path().join("page.json");
+    fs::write(&described, example).unwrap();
+    let draw = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        command.arg("page").args(words).current_dir(folder.path()).output().unwrap()
+    };
+    let drawn = draw(&["page.json"]);
+    assert!(drawn.status.success(), "{}", String::from_utf8_lossy(&drawn.stderr));
+    let page = folder.path().join("page.html");
+    fs::write(&page, &drawn.stdout).unwrap();
+    assert_eq!(fs::read_to_string(&page).unwrap().matches("<svg ").count(), 2);
+    if let Some(browser) = Browser::installed() {
+        used(&browser, &page);
+    }
+    fs::write(&described, example.replace("\"lines\"", "\"wires\"")).unwrap();
+    let refused = draw(&["page.json"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(said.contains("page.json describes no page: unknown variant `wires`"), "{said}");
+    assert!(draw(&["none.json"]).stdout.is_empty());
+}

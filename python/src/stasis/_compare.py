@@ -53,7 +53,7 @@ class Comparison:
         return f"<Comparison of {', '.join(each.label for each in self.results)}>"
 
     def _repr_html_(self) -> str:
-        return plots.page_of(self.results)
+        return plots.shown(self.results)
 
 
 def compare(*results: Union[Result, str, Path], **named: Union[Result, str, Path]) -> Comparison:

@@ -251,8 +251,7 @@ class CrashTest:
         from . import plots
 
         rows = [(key, value) for key, value in self.summary.items() if not isinstance(value, (dict, list))]
-        body = plots.table(["crash test", "something was found" if self.found else "nothing was found"], rows)
-        return f'<style>{plots.STYLE}</style><div class="stasis">{body}</div>'
+        return plots.html_table(["crash test", "something was found" if self.found else "nothing was found"], rows)
 
 
 def crash_test(

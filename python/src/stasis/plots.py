@@ -1,23 +1,19 @@
-"""Plots for notebooks and reports: plain SVG and tables, without a library and without a network."""
+"""What notebooks show of results: plots, and their figures as a table."""
 
 from __future__ import annotations
 
 import html
-import itertools
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from .errors import ResultsError
+from .errors import ProgramError, ProgramNotFound, ResultsError
+from .pages import Axis, Page, Section, Series, distribution, drawn, framed
 
 if TYPE_CHECKING:
     from .result import Result
 
-#: Most bytes of a file of I/Os that a plot reads; beyond, percentiles of the summary do.
-MOST = 200 << 20
-#: Colours that eight in a hundred men can tell apart: Okabe and Ito, "Color universal design", 2008.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#666666")
+#: Most I/Os that a plot reads, some 400 MB; beyond, percentiles of the summary do.
+MOST = 4_000_000
 
 #: The percentiles of the summary, in order.
 PERCENTILES = (
@@ -38,22 +34,8 @@ PERCENTILES = (
 #: How many I/Os carry a percentile (docs/reference/results.md).
 CARRIED = {"p99": 100, "p99.9": 1_000, "p99.99": 10_000}
 
-STYLE = """
-.stasis { font: 13px/1.5 system-ui, sans-serif; color-scheme: light dark; }
-.stasis svg { max-width: 100%; height: auto; }
-.stasis table { border-collapse: collapse; margin: .6em 0; font-variant-numeric: tabular-nums; }
-.stasis th, .stasis td { padding: .15em .7em; text-align: right; border-bottom: 1px solid #8884; }
-.stasis th:first-child, .stasis td:first-child { text-align: left; }
-.stasis text { fill: currentColor; font: 11px system-ui, sans-serif; }
-"""
-
-
-@dataclass
-class Series:
-    """A line of a plot: points in the order of x, and what it is called."""
-
-    name: str
-    points: Sequence[tuple[float, float]]
+#: The axis of latencies.
+LATENCY = Axis("Delivered latency", "time", "log")
 
 
 def nanos(value: float) -> str:
@@ -64,96 +46,25 @@ def nanos(value: float) -> str:
     return f"{value:.4g} ns"
 
 
-def _places(low: float, high: float) -> list[float]:
-    """The powers of ten, and halves and fifths between where these are few."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1,) if len(powers) > 4 else (1, 2, 5)
-    all_of = (step * 10.0**power for power, step in itertools.product(powers, steps))
-    return [place for place in all_of if low <= place <= high]
-
-
-def lines(series: Sequence[Series], *, title: str, x: str, y: str, width: int = 640, height: int = 300) -> str:
-    """Lines over a logarithmic x of times (ns), y from 0 to 1; a series tells its name when
-    the mouse is on it."""
-    points = [point for each in series for point in each.points if point[0] > 0]
-    if not points:
-        return f"<p>{html.escape(title)}: nothing to plot</p>"
-    low, high = min(p[0] for p in points) / 1.1, max(p[0] for p in points) * 1.1
-    left, right, top, bottom = 48, width - 12, 24, height - 40
-
-    def at_x(value: float) -> float:
-        part = math.log(max(value, low) / low) / math.log(high / low)
-        return left + part * (right - left)
-
-    def at_y(value: float) -> float:
-        return bottom - value * (bottom - top)
-
-    parts = [
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">',
-        f'<title>{html.escape(title)}</title><text x="{left}" y="14">{html.escape(title)}</text>',
-    ]
-    for value in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(_grid(left, at_y(value), right, at_y(value)))
-        parts.append(f'<text x="{left - 6}" y="{at_y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
-    for place in _places(low, high):
-        parts.append(_grid(at_x(place), top, at_x(place), bottom))
-        parts.append(f'<text x="{at_x(place):.1f}" y="{bottom + 15}" text-anchor="middle">{nanos(place)}</text>')
-    parts.append(f'<text x="{(left + right) / 2}" y="{height - 6}" text-anchor="middle">{html.escape(x)}</text>')
-    parts.append(f'<text x="4" y="14">{html.escape(y)}</text>')
-    for index, each in enumerate(series):
-        path = " ".join(f"{at_x(px):.1f},{at_y(py):.1f}" for px, py in each.points)
-        parts.append(
-            f'<polyline fill="none" stroke="{COLOURS[index % len(COLOURS)]}" stroke-width="1.8" '
-            f'points="{path}"><title>{html.escape(each.name)}</title></polyline>'
-        )
-    parts.append("</svg>")
-    return "".join(parts) + _legend(series)
-
-
-def _grid(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="currentColor" stroke-opacity=".15"/>'
-
-
-def _legend(series: Sequence[Series]) -> str:
-    if len(series) < 2:
-        return ""
-    entries = (
-        f'<span style="margin-right:1.2em"><b style="color:{COLOURS[index % len(COLOURS)]}">&#9644;</b> '
-        f"{html.escape(each.name)}</span>"
-        for index, each in enumerate(series)
-    )
-    return f"<div>{''.join(entries)}</div>"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; text is escaped."""
-    head = "".join(f"<th>{html.escape(each)}</th>" for each in header)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _distribution(result: Result, drive: str, operation: str, figures: dict[str, Any]) -> Series:
+def _distribution(result: Result, drive: str, operation: str, figures: dict[str, Any], steps: int) -> Series:
     """The delivered latencies' cumulative distribution: of every I/O where these are few enough to read."""
-    found = _quantiles(result, drive, operation)
+    found = _quantiles(result, drive, operation, steps)
     if found is None:
         summary = figures["delivered_ns"]
         shares = [0.0, *(float(name[1:]) / 100 for name in PERCENTILES[1:-1]), 1.0]
-        known = [
+        found = [
             (float(summary[name]), share)
             for name, share in zip(PERCENTILES, shares)
             if summary.get(name) is not None and figures["count"] >= CARRIED.get(name, 1)
         ]
-        found = known
     return Series(f"{result.label} {drive} {operation}", found)
 
 
-def _quantiles(result: Result, drive: str, operation: str) -> Optional[list[tuple[float, float]]]:
+def _quantiles(result: Result, drive: str, operation: str, steps: int) -> Optional[list[tuple[float, float]]]:
     import pyarrow.compute as pc
 
-    from .ios import find_ios
-
     try:
-        if find_ios(result.folder).stat().st_size > MOST:
+        if sum(figures["count"] for _, _, figures in result.operations()) > MOST:
             return None
         ios = result.ios
     except ResultsError:
@@ -165,7 +76,7 @@ def _quantiles(result: Result, drive: str, operation: str) -> Optional[list[tupl
     latencies = pc.filter(ios.latency_ns(), chosen)
     if len(latencies) == 0:
         return None
-    shares = [step / 200 for step in range(201)] + [0.999, 0.9999]
+    shares = [step / steps for step in range(steps + 1)] + [0.999, 0.9999]
     shares.sort()
     values = pc.quantile(latencies, q=shares, interpolation="lower").to_pylist()
     return [(float(value), share) for value, share in zip(values, shares)]
@@ -185,18 +96,33 @@ def figures_table(results: Sequence[Result]) -> str:
                 ]
                 yield [result.label, drive, operation, f"{count:,}", *cells]
 
-    return table(["results", "drive", "operation", "I/Os", "mean", "p50", "p99", "p99.9", "max"], rows())
+    header = ["results", "drive", "operation", "I/Os", "mean", "p50", "p99", "p99.9", "max"]
+    return html_table(header, rows())
 
 
-def page_of(results: Sequence[Result]) -> str:
-    """The distributions of several results over each other, by operation, and their figures."""
+def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table that a notebook shows in its own style; text is escaped."""
+    head = "".join(f"<th>{html.escape(each)}</th>" for each in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _page(results: Sequence[Result], level: int) -> Page:
+    """The distributions of several results over each other, by operation; in less detail with each level."""
     by_operation: dict[str, list[Series]] = {}
     for result in results:
         for drive, operation, figures in result.operations():
-            series = _distribution(result, drive, operation, figures)
+            series = _distribution(result, drive, operation, figures, max(200 >> level, 10))
             by_operation.setdefault(operation, []).append(series)
-    parts = [
-        lines(series, title=f"{operation}: latency", x="delivered latency", y="CDF")
-        for operation, series in by_operation.items()
-    ]
-    return f'<style>{STYLE}</style><div class="stasis">{"".join(parts)}{figures_table(results)}</div>'
+    plots = [distribution(f"{operation}: latency", LATENCY, series) for operation, series in by_operation.items()]
+    title = " and ".join(dict.fromkeys(each.label for each in results))
+    return Page(title, sections=[Section("", [{"plots": plots}])])
+
+
+def shown(results: Sequence[Result]) -> str:
+    """What a notebook shows: plots, and their figures, which stay where plots cannot be shown."""
+    try:
+        plots = framed(drawn(lambda level: _page(results, level)))
+    except (ProgramError, ProgramNotFound) as error:
+        plots = f"<p>No plots: {html.escape(str(error))}</p>"
+    return plots + figures_table(results)

@@ -80,7 +80,7 @@ class Result:
         return f"<Result {self.folder}: {self.ending}, status {self.exit_status}; {counts or 'no I/Os'}>"
 
     def _repr_html_(self) -> str:
-        return plots.page_of([self])
+        return plots.shown([self])
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -41,6 +41,13 @@ function show(axis, value) {
   return `${significant(value / length, DIGITS[axis.quantity])} ${unit}`.trim();
 }
 
+/** A value beside a logarithmic axis: large numbers in few characters. */
+function mark(axis, value) {
+  if (axis.quantity !== "number") return show(axis, value);
+  const [letter, length] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find((each) => value >= each[1]) ?? ["", 1];
+  return significant(value / length, 4) + letter;
+}
+
 const TO = { linear: (value) => value, log: Math.log, tail: (value) => -Math.log10(1 - value) };
 const FROM = { linear: (place) => place, log: Math.exp, tail: (place) => 1 - 10 ** -place };
 const OTHER = { linear: "log", log: "linear", tail: "linear" };
@@ -121,8 +128,8 @@ class Axis {
   ticks() {
     const { low, high } = this;
     const inside = (value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9);
-    const named = (values) => values.filter(inside).map((value) => [value, show(this, value)]);
-    if (this.scale === "log" && high / low >= 4) return named(decades(low, high));
+    const named = (values, name = show) => values.filter(inside).map((value) => [value, name(this, value)]);
+    if (this.scale === "log" && high / low >= 4) return named(decades(low, high), mark);
     if (this.scale === "tail") {
       const shares = named(Array.from({ length: 13 }, (_, nines) => 1 - 10 ** -nines));
       if (shares.length > 1) return shares;
@@ -136,7 +143,7 @@ class Axis {
     const places = Math.min(Math.max(-Math.floor(Math.log10(step / length)), 0), 9);
     const label = (value) => {
       if (this.quantity === "share") return `${decimals(value / length, places)} ${unit}`;
-      return this.scale === "log" ? show(this, value) : decimals(value / length, places);
+      return this.scale === "log" ? mark(this, value) : decimals(value / length, places);
     };
     const ticks = [];
     const first = Math.ceil(low / step - 1e-6);

@@ -78,7 +78,9 @@ impl Axis {
         if low > high {
             (low, high) = (1.0, 1.0);
         }
+        let shares = self.quantity == Quantity::Share && low >= 0.0 && high <= 1.0;
         match self.scale {
+            Scale::Linear | Scale::FromZero if shares => self.whole(),
             Scale::Linear => self.linear(low, high),
             Scale::FromZero => self.linear(low.min(0.0), high.max(0.0)),
             Scale::Log => self.log(low.max(1.0), high.max(1.0)),

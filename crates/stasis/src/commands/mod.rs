@@ -12,6 +12,7 @@ pub mod guest;
 pub mod guest_shell;
 pub mod image;
 pub mod models;
+pub mod page;
 pub mod run;
 pub mod schema;
 pub mod serve;

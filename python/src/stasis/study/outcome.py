@@ -6,15 +6,16 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 import pyarrow as pa
 
-from ..errors import ResultsError
+from ..errors import ProgramError, ProgramNotFound, ResultsError
 from ..ios import Ios
+from ..pages import framed
 from ..result import Result
 from .dataset import read_dataset
-from .page import body_of
+from .page import page_of
 from .points import Point
 
 if TYPE_CHECKING:
@@ -113,5 +114,9 @@ class StudyResult:
         state = f"{len(self.finished):,} of {self.total:,} points"
         return f"<StudyResult {self.name} in {self.folder}: {state}, {len(self.failures):,} failed>"
 
-    def _repr_html_(self) -> str:
-        return body_of(self)
+    def _repr_html_(self) -> Optional[str]:
+        try:
+            return framed(page_of(self))
+        except (ProgramError, ProgramNotFound):
+            # Without a program to draw plots, a notebook shows the line above.
+            return None

@@ -2,78 +2,118 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import plots
+from ..pages import Axis, Page, Section, Series, drawn, lines, table
+from ..plots import CARRIED, LATENCY, nanos
 
 if TYPE_CHECKING:
-    from .outcome import StudyResult
+    from .outcome import Failure, StudyResult
 
-__all__ = ["body_of", "page_of"]
+__all__ = ["page_of"]
 
 #: More lines than this on one plot cannot be told apart.
 _MOST_LINES = 8
+#: Rows of a table, and points of a line, at most.
+_MOST_ROWS = 128
+_MOST_POINTS = 64
 _SHOWN = ("mean", "p50", "p99", "p99.9", "max")
+_SHARES = {"p1": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 
 
 def page_of(result: StudyResult) -> str:
-    """The page."""
-    name = html.escape(result.name)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
-        '<meta name="viewport" content="width=device-width"><style>body { margin: 2em auto; max-width: 70em; '
-        "padding: 0 1em; color-scheme: light dark }</style></head><body>"
-        f"{body_of(result)}</body></html>\n"
-    )
+    """The page, as HTML.
+
+    Raises ``ProgramNotFound`` and ``ProgramError``: the program draws it.
+    """
+    rows = result.figures.to_pylist() if result.finished else []
+    return drawn(lambda level: _page(result, rows, level))
 
 
-def body_of(result: StudyResult) -> str:
-    """What of it a notebook shows."""
-    rows = result.figures.to_pylist()
-    parts = [f"<h2>{html.escape(result.name)}</h2>", _state(result)]
+def _page(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> Page:
+    """The page in less detail with each level."""
+    sections = [Section("", _state(result, level))]
+    # Plots and tables of each axis, as far as there is room.
+    room = 64 >> (level - 4) if level >= 4 else math.inf
+    left_out = 0
     for drive, operation in dict.fromkeys((row["drive"], row["operation"]) for row in rows):
         of = [row for row in rows if (row["drive"], row["operation"]) == (drive, operation)]
-        parts.append(f"<h3>{html.escape(f'{drive}: {operation}')}</h3>")
-        parts += [_effect(of, axis) for axis in result.axes if len({str(row[axis]) for row in of}) > 1]
-    return f'<style>{plots.STYLE}</style><div class="stasis">{"".join(parts)}</div>'
+        section = Section(f"{drive}: {operation}")
+        for axis in (axis for axis in result.axes if len({str(row[axis]) for row in of}) > 1):
+            if room > 0:
+                section.blocks += _effect(of, axis, level)
+            else:
+                left_out += 1
+            room -= 1
+        sections += [section] if section.blocks else []
+    if left_out:
+        sections.append(Section("", [{"prose": f"{left_out:,} more effects are in `figures`."}]))
+    return Page(result.name, subtitle=f"A study of {', '.join(result.axes) or 'one point'}.", sections=sections)
 
 
-def _state(result: StudyResult) -> str:
-    facts = [("points", f"{result.total:,}"), ("finished", f"{len(result.finished):,}")]
+def _state(result: StudyResult, level: int) -> list[dict[str, Any]]:
+    facts = [("Points", f"{result.total:,}"), ("Finished", f"{len(result.finished):,}")]
     if result.verified:
-        facts.append(("computed again on another worker", f"{result.verified:,}"))
-        facts.append(("of these with other bytes", f"{len(result.differences):,}"))
-    parts = [plots.table(["study", ""], facts)]
-    if result.failures:
-        rows = [(each.point, each.message) for each in result.failures]
-        parts.append(plots.table(["failed", "why"], rows))
-    if result.differences:
-        parts.append(plots.table(["differs", "where"], [(each.point, each.message) for each in result.differences]))
-    return "".join(parts)
+        facts.append(("Computed again on another worker", f"{result.verified:,}"))
+        facts.append(("Of these with other bytes", f"{len(result.differences):,}"))
+    blocks: list[dict[str, Any]] = [{"facts": facts}]
+    blocks += _failures("Points that failed", result.failures, level)
+    blocks += _failures("Points that do not repeat", result.differences, level)
+    return blocks
 
 
-def _effect(rows: Sequence[dict[str, Any]], axis: str) -> str:
+def _failures(caption: str, failures: Sequence[Failure], level: int) -> list[dict[str, Any]]:
+    if not failures:
+        return []
+    return _limited(caption, ["point", "why"], [(each.point, each.message) for each in failures], "log.jsonl", level, 2)
+
+
+def _limited(
+    caption: str, header: Sequence[str], rows: Sequence[Sequence[object]], rest: str, level: int, words: int = 1
+) -> list[dict[str, Any]]:
+    """A table of the first rows, and where the others are."""
+    most = max(_MOST_ROWS >> level, 4)
+    blocks = [table(header, rows[:most], caption, words)]
+    if len(rows) > most:
+        blocks.append({"prose": f"{len(rows) - most:,} more are in `{rest}`."})
+    return blocks
+
+
+def _effect(rows: Sequence[dict[str, Any]], axis: str, level: int) -> list[dict[str, Any]]:
     """The effect of one axis: latencies by its values, the geometric mean over all other axes."""
-    values = sorted({row[axis] for row in rows}, key=lambda value: (not isinstance(value, (int, float)), str(value)))
-    if all(isinstance(value, (int, float)) for value in values):
-        values = sorted(values)
-    table = []
-    series = []
-    for value in values:
-        of = [row for row in rows if row[axis] == value]
-        means = {name: _mean(row[f"delivered_{name}_ns"] for row in of) for name in _SHOWN}
-        table.append([value, len(of), *(plots.nanos(means[name]) for name in _SHOWN)])
-        shares = [("p1", 0.01), ("p10", 0.1), ("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99)]
-        points = [(_mean(row[f"delivered_{name}_ns"] for row in of), share) for name, share in shares]
-        series.append(plots.Series(f"{axis} = {value}", points))
-    shown = series if len(series) <= _MOST_LINES else series[:: -(-len(series) // _MOST_LINES)]
-    plot = plots.lines(shown, title=f"latency by {axis}", x="delivered latency, geometric mean of the points", y="CDF")
-    return plot + plots.table([axis, "points", *_SHOWN], table)
+    by_value: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_value.setdefault(row[axis], []).append(row)
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in by_value)
+    values = sorted(by_value) if numeric else sorted(by_value, key=str)
+    # What the points with the fewest I/Os carry.
+    least = min(row["count"] for row in rows)
+    names = [name for name in _SHOWN if least >= CARRIED.get(name, 1)]
+    means = {value: {name: _mean(by_value[value], name) for name in {*names, *_SHARES}} for value in values}
+    plots = []
+    if numeric and len(values) > 2:
+        of = _thinned(values, max(_MOST_POINTS >> level, 8))
+        series = [Series(name, [(float(value), means[value][name]) for value in of]) for name in names]
+        scale = "log" if values[0] >= 1 and values[-1] >= 30 * values[0] else "linear"
+        plots.append(lines(f"Latency by {axis}", Axis(axis, scale=scale), LATENCY, series))
+    shares = [
+        Series(f"{axis} = {value}", [(means[value][name], share) for name, share in _SHARES.items()])
+        for value in _thinned(values, _MOST_LINES)
+    ]
+    plots.append(lines(f"Distribution by {axis}", LATENCY, Axis("Share at or below", "share"), shares))
+    cells = [(value, len(by_value[value]), *(nanos(means[value][name]) for name in names)) for value in values]
+    caption = f"Latency by {axis}, the geometric mean of the points"
+    return [*_limited(caption, [axis, "points", *names], cells, "figures", level), {"plots": plots}]
 
 
-def _mean(values: Iterable[float]) -> float:
-    logs = [math.log(max(value, 1.0)) for value in values]
-    return math.exp(sum(logs) / len(logs))
+def _mean(rows: Iterable[dict[str, Any]], name: str) -> float:
+    logs = [math.log(max(row[f"delivered_{name}_ns"], 1.0)) for row in rows]
+    return round(math.exp(sum(logs) / len(logs)), 3)
+
+
+def _thinned(values: Sequence[Any], most: int) -> list[Any]:
+    """At most so many, from the first to the last."""
+    last = len(values) - 1
+    return list(values) if last < most else [values[index * last // (most - 1)] for index in range(most)]

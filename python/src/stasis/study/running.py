@@ -206,7 +206,7 @@ class _Run:
         result.finished = [point for point in self._points.values() if point.key in done]
         if result.finished:
             write_dataset(self._folder.folder, result.finished, self._study.ios != "none")
-            write_at_once(result.report, page_of(result).encode())
+        write_at_once(result.report, page_of(result).encode())
         busy = result.own_seconds / (result.workers * result.elapsed) if result.elapsed else 0.0
         self._folder.log(
             "end",
