@@ -50,6 +50,10 @@ pub struct Job {
     /// starts, for example `nvme0n1`.
     #[serde(default)]
     pub drives: Vec<String>,
+    /// Where the root is, if it is not in the guest's memory: then what is there is the kernel's
+    /// modules only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<RootDevice>,
     /// How long the command may run, in ms of the guest's time; then it is
     /// killed and ends with status 124. 0: for ever.
     #[serde(default)]
@@ -87,6 +91,15 @@ fn host_name() -> String {
     "stasis".into()
 }
 
+/// The device that a guest's root is on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootDevice {
+    /// Its name below `/dev`, for example `vda`.
+    pub device: String,
+    /// The kernel's name of the file system on it, for example `ext4`.
+    pub file_system: String,
+}
+
 impl Job {
     /// A job with only a command; everything else at its default.
     pub fn new(command: Vec<String>) -> Self {
@@ -102,6 +115,7 @@ impl Job {
             seed: 0,
             vcpus: 0,
             drives: Vec::new(),
+            root: None,
             limit_ms: 0,
             keep_processes: false,
             send_results: true,
@@ -121,6 +135,7 @@ impl Job {
             seed: self.seed,
             vcpus: self.vcpus,
             drives: self.drives.clone(),
+            root: self.root.clone(),
             together: self.together,
             scheduler: self.scheduler.clone(),
             coordinate: self.coordinate,

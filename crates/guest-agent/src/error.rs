@@ -33,6 +33,12 @@ pub enum AgentError {
         /// How long was waited.
         seconds: u64,
     },
+    /// The root's file system is not a Linux's.
+    #[error("the root has no Linux: its file system of {file_system} has neither /bin nor /usr")]
+    NoLinux {
+        /// Its kind.
+        file_system: String,
+    },
     /// The guest has less than the machine.
     #[error(
         "in the guest: {online} of {vcpus} processors came online; the guest's kernel says more \

@@ -14,6 +14,7 @@ pub mod bfq_tracer;
 mod command;
 mod device;
 mod error;
+mod in_place;
 mod kernel;
 mod port;
 mod results;
@@ -85,7 +86,7 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     if job.send_results {
         send_results(&mut client)?;
     }
-    root::unmount_drives();
+    root::unmount_drives(job.root.as_ref());
     nix::unistd::sync();
     client.finished()?;
     Ok(())
@@ -98,7 +99,7 @@ fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentE
     kernel::count_processors(job.vcpus)?;
     let announcements = wait::Announcements::listen()?;
     kernel::load_modules(Path::new("/modules"), &device::vendors())?;
-    root::enter(&announcements)?;
+    root::enter(&announcements, job.root.as_ref())?;
     kernel::loopback_up()?;
     surroundings(client, job, &announcements, Udev::Starts)
 }
@@ -120,7 +121,7 @@ fn surroundings<T: Transport>(
 ) -> Result<(), AgentError> {
     kernel::set_hostname(&job.hostname)?;
     job.drives.iter().try_for_each(|name| announcements.wait_for(name))?;
-    if udev == Udev::Starts && !udev::start()? {
+    if udev == Udev::Starts && !udev::start(job.root.as_ref())? {
         client.log("udevd has not looked at all drives yet; /dev/disk may lack some")?;
     }
     for name in &job.drives {

@@ -23,7 +23,7 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     kernel::load_modules(modules, &device::vendors())?;
     kernel::load_list(modules, "order-port")?;
     let port = Port::find(&announcements)?;
-    root::enter(&announcements)?;
+    root::enter(&announcements, None)?;
     kernel::loopback_up()?;
     let mut client = Client::new(port);
     loop {
@@ -49,7 +49,7 @@ pub(crate) fn serve() -> Result<(), AgentError> {
         }
     }
     let _ = command::kill_the_rest();
-    root::unmount_drives();
+    root::unmount_drives(None);
     Ok(())
 }
 
@@ -58,7 +58,7 @@ fn tidy(client: &mut Client<Port>) -> Result<(), AgentError> {
     if !command::kill_the_rest() {
         client.log("processes of the command do not end")?;
     }
-    for place in root::unmount_drives() {
+    for place in root::unmount_drives(None) {
         client.log(&format!("{} cannot be unmounted", place.display()))?;
     }
     Ok(())

@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 
+use stasis_channel::RootDevice;
+
 use crate::wait::Announcements;
-use crate::AgentError;
+use crate::{in_place, AgentError};
 
 /// Where the machine shows the root file system's image: the first legacy
 /// persistent-memory range.
@@ -34,22 +36,25 @@ pub(crate) fn mount_kernel_files() -> Result<(), AgentError> {
 
 /// Mounts the root file system, read-only and executed in place, below a layer
 /// in memory that takes what is written, and makes it the root of this process
-/// and of the kernel's helpers.
-pub(crate) fn enter(announcements: &Announcements) -> Result<(), AgentError> {
+/// and of the kernel's helpers. `device`: where the root is, if it is not in memory.
+pub(crate) fn enter(
+    announcements: &Announcements,
+    device: Option<&RootDevice>,
+) -> Result<(), AgentError> {
     announcements.wait_for_new(ROOT_NAME)?;
-    mount(
-        Some(ROOT_DEVICE),
-        "/lower",
-        Some("ext4"),
-        MsFlags::MS_RDONLY | MsFlags::MS_NOATIME,
-        Some("dax"),
-    )
-    .map_err(|e| AgentError::new("mount the root file system", ROOT_DEVICE, e))?;
+    match device {
+        None => below(ROOT_DEVICE, "/lower", "ext4", Some("dax"))?,
+        Some(device) => {
+            below(ROOT_DEVICE, "/beside", "ext4", Some("dax"))?;
+            in_place::mount(device, announcements)?;
+        }
+    }
     new("tmpfs", "/upper", MsFlags::MS_NOATIME, "mode=0755")?;
     folder("/upper/files")?;
     folder("/upper/work")?;
     let layers = "lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work";
     new("overlay", "/new", MsFlags::MS_NOATIME, layers)?;
+    let beside = device.map(|_| in_place::make_folders("/new", "/beside")).transpose()?;
     for (from, to) in [("/dev", "/new/dev"), ("/sys", "/new/sys")] {
         move_to(from, to)?;
     }
@@ -77,14 +82,26 @@ pub(crate) fn enter(announcements: &Announcements) -> Result<(), AgentError> {
     for (place, target) in LINKS {
         symlink(target, place).map_err(|e| AgentError::new("make the link", place, e))?;
     }
-    Ok(())
+    beside.map_or(Ok(()), |modules| in_place::complete(&modules))
+}
+
+/// Mounts what is only read.
+pub(crate) fn below(
+    device: &str,
+    place: &'static str,
+    kind: &str,
+    options: Option<&str>,
+) -> Result<(), AgentError> {
+    let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOATIME;
+    let mounted = mount(Some(device), place, Some(kind), flags, options);
+    mounted.map_err(|e| AgentError::new("mount the root file system", device, e))
 }
 
 /// Unmounts every file system that lies on a device, as far as it lets itself:
 /// one still in use is left to `sync`. Gives those.
-pub(crate) fn unmount_drives() -> Vec<PathBuf> {
+pub(crate) fn unmount_drives(root: Option<&RootDevice>) -> Vec<PathBuf> {
     let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
-    let mut places = mounted_devices(&mounts);
+    let mut places = mounted_devices(&mounts, root);
     places.reverse();
     places.retain(|place| umount2(place, MntFlags::empty()).is_err());
     places
@@ -92,13 +109,15 @@ pub(crate) fn unmount_drives() -> Vec<PathBuf> {
 
 /// Where file systems on devices are mounted, in the order of mounting, from
 /// the text of `/proc/self/mounts` (fstab(5): blanks in it are octal escapes).
-fn mounted_devices(mounts: &[u8]) -> Vec<PathBuf> {
+fn mounted_devices(mounts: &[u8], root: Option<&RootDevice>) -> Vec<PathBuf> {
+    let root = root.map(|root| format!("/dev/{}", root.device)).unwrap_or_default();
+    let not_a_drive = [ROOT_DEVICE.as_bytes(), root.as_bytes()];
     mounts
         .split(|byte| *byte == b'\n')
         .filter_map(|line| {
             let mut words = line.split(|byte| *byte == b' ');
             let (source, place) = (words.next()?, words.next()?);
-            let is_drive = source.starts_with(b"/dev/") && source != ROOT_DEVICE.as_bytes();
+            let is_drive = source.starts_with(b"/dev/") && !not_a_drive.contains(&source);
             is_drive.then(|| PathBuf::from(OsString::from_vec(unescape(place))))
         })
         .collect()
@@ -136,7 +155,7 @@ fn move_to(from: &str, to: &str) -> Result<(), AgentError> {
         .map_err(|e| AgentError::new("move the mount", format!("{from} to {to}"), e))
 }
 
-fn folder(path: &str) -> Result<(), AgentError> {
+pub(crate) fn folder(path: &str) -> Result<(), AgentError> {
     match fs::create_dir(path) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(AgentError::new("make the folder", path, e))
@@ -151,10 +170,12 @@ mod tests {
 
     #[test]
     fn only_drives_are_unmounted() {
-        let mounts = b"/dev/pmem0 /lower ext4 ro,dax 0 0\noverlay / overlay rw 0 0\n\
+        let mounts = b"/dev/vdb /lower xfs ro 0 0\n/dev/pmem0 /lower ext4 ro,dax 0 0\noverlay / overlay rw 0 0\n\
             /dev/nvme0n1 /mnt/a\\040b\\134 xfs rw 0 0\nproc /proc proc rw 0 0\n\
             /dev/mapper/x /mnt/a\\040b\\134/c ext4 rw 0 0\n\n/dev/short";
-        let places = mounted_devices(mounts);
-        assert_eq!(places, [PathBuf::from("/mnt/a b\\"), PathBuf::from("/mnt/a b\\/c")]);
+        let root = RootDevice { device: "vdb".into(), file_system: "xfs".into() };
+        let drives = [PathBuf::from("/mnt/a b\\"), PathBuf::from("/mnt/a b\\/c")];
+        assert_eq!(mounted_devices(mounts, Some(&root)), drives);
+        assert_eq!(mounted_devices(mounts, None)[0], PathBuf::from("/lower"));
     }
 }

@@ -22,6 +22,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::socket::{recv, MsgFlags};
 use nix::unistd::Pid;
+use stasis_channel::RootDevice;
 
 use crate::root::ROOT_NAME;
 use crate::wait::listen;
@@ -38,7 +39,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts udevd and waits until it has looked at every block device but the root. A
 /// guest without it goes without it. True unless it took too long.
-pub(crate) fn start() -> Result<bool, AgentError> {
+pub(crate) fn start(root: Option<&RootDevice>) -> Result<bool, AgentError> {
     if !Path::new(DAEMON).exists() {
         return Ok(true);
     }
@@ -65,7 +66,8 @@ pub(crate) fn start() -> Result<bool, AgentError> {
         return Ok(false);
     }
     drop(ready);
-    let in_time = announce(Path::new("/sys/class/block"), &done, deadline)?;
+    let roots = [ROOT_NAME, root.map_or(ROOT_NAME, |root| root.device.as_str())];
+    let in_time = announce(Path::new("/sys/class/block"), &roots, &done, deadline)?;
     // Its worker would go by itself, but after 3 s, in the midst of the experiment.
     for worker in children(daemon) {
         let _ = kill(worker, Signal::SIGTERM);
@@ -77,8 +79,13 @@ pub(crate) fn start() -> Result<bool, AgentError> {
 const PROCESSED: u32 = 2;
 
 /// Has the kernel announce the block devices again, one by one, and waits for each.
-fn announce(class: &Path, done: &OwnedFd, deadline: Instant) -> Result<bool, AgentError> {
-    for device in block_devices(class) {
+fn announce(
+    class: &Path,
+    roots: &[&str],
+    done: &OwnedFd,
+    deadline: Instant,
+) -> Result<bool, AgentError> {
+    for device in block_devices(class, roots) {
         let file = device.join("uevent");
         let error = |e: io::Error| AgentError::new("announce", file.display().to_string(), e);
         let Ok(target) = device.canonicalize() else { continue };
@@ -106,12 +113,12 @@ fn announce(class: &Path, done: &OwnedFd, deadline: Instant) -> Result<bool, Age
     Ok(true)
 }
 
-/// The block devices but the root file system's, disks before their partitions.
-fn block_devices(class: &Path) -> Vec<PathBuf> {
+/// The block devices but `roots`, which the root file system is on; disks before their partitions.
+fn block_devices(class: &Path, roots: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(class).into_iter().flatten();
     let mut devices: Vec<PathBuf> = entries
         .filter_map(Result::ok)
-        .filter(|entry| entry.file_name() != ROOT_NAME)
+        .filter(|entry| !roots.iter().any(|root| entry.file_name() == *root))
         .map(|entry| entry.path())
         .collect();
     devices.sort_unstable();
@@ -193,10 +200,10 @@ mod tests {
     #[test]
     fn the_root_is_left_alone_and_disks_come_first() {
         let class = tempfile::tempdir().unwrap();
-        for name in ["vda1", "nvme0n1p1", "pmem0", "nvme0n1", "vda"] {
+        for name in ["vda1", "nvme0n1p1", "pmem0", "nvme0n1", "vda", "vdb"] {
             fs::create_dir(class.path().join(name)).unwrap();
         }
-        let devices = block_devices(class.path());
+        let devices = block_devices(class.path(), &["pmem0", "vdb"]);
         let names: Vec<_> = devices.iter().filter_map(|path| path.file_name()).collect();
         assert_eq!(names, ["nvme0n1", "nvme0n1p1", "vda", "vda1"]);
     }

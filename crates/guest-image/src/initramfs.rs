@@ -10,7 +10,7 @@ use crate::BuildError;
 /// the agent mounts on.
 pub(crate) fn make(agent: &[u8], modules: &Path) -> Result<Vec<u8>, BuildError> {
     let mut archive = Archive::default();
-    for name in ["dev", "sys", "lower", "upper", "new", "modules"] {
+    for name in ["dev", "sys", "lower", "upper", "new", "modules", "beside"] {
         archive.folder(name);
     }
     // Without these a process started by a kernel that has no console has no

@@ -32,15 +32,7 @@ pub(crate) fn unpack(archive: &Path, into: &Path) -> Result<String, BuildError> 
     let kernel = vmlinux(&image).map_err(BuildError::Kernel)?;
     fs::write(&path, kernel).map_err(BuildError::file("write", &path))?;
 
-    let text = |name: &str| {
-        String::from_utf8_lossy(index_files.get(name).map_or(&[][..], Vec::as_slice)).into_owned()
-    };
-    let index = Index::new(
-        &text("modules.dep"),
-        &text("modules.builtin"),
-        &text("modules.softdep"),
-        &text("modules.alias"),
-    );
+    let index = Index::of_files(|name| index_files.remove(name));
     let lists = modules::lists(&index)?;
     let folder = into.join(MODULES);
     fs::create_dir(&folder).map_err(BuildError::file("create the folder", &folder))?;

@@ -28,11 +28,14 @@ pub use error::BuildError;
 pub use list::{bytes, list, remove, remove_left_overs, Kept};
 pub use mmdebstrap::missing_tools;
 pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
+pub use stasis_guest_root::{FileSystemKind, Lower, Part};
 pub use store::{default_cache, Guest};
 
 use std::fs;
 use std::num::ParseIntError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 /// How far a build has come.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,7 +65,7 @@ pub fn build(
     let recipe = &recipe.stamped()?;
     // Before anything of the cache is touched: a root that cannot be used leaves nothing there.
     let root = match &recipe.root {
-        Some(root) if !is_built(recipe, cache) => Some(root::read(root, cache, progress)?),
+        Some(root) if !is_kept(recipe, cache) => Some(root::read(root, cache, progress)?),
         _ => None,
     };
     let store = store::Store::lock(cache, recipe, progress)?;
@@ -91,7 +94,19 @@ pub fn build(
     Ok(store.guest(&manifest, initramfs))
 }
 
+/// Where a root is that is not copied: a guest reads it there, through a device that takes no
+/// virtual time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InPlace {
+    /// In files of this machine, whose names are in an image of ext4.
+    Files,
+    /// In a disk image.
+    Image(PathBuf, Part),
+}
+
 /// What is known of a guest that was made.
+#[derive(Debug, Default)]
 struct Made {
     /// The kernel's release.
     release: String,
@@ -99,6 +114,7 @@ struct Made {
     date: u64,
     /// Files of the root that this user may not read and that were left out.
     left_out: usize,
+    in_place: Option<InPlace>,
 }
 
 /// Makes everything but the initramfs in `work`.
@@ -121,12 +137,16 @@ fn make(
         cause: e.to_string(),
     })?;
     store::remove(&path)?;
-    Ok(Made { release, date, left_out: 0 })
+    Ok(Made { release, date, ..Made::default() })
 }
 
 /// Whether the guest of `recipe` is in `cache`. It may still need a new
 /// initramfs, which [`build`] makes in a moment.
 pub fn is_built(recipe: &Recipe, cache: &Path) -> bool {
-    let there = |recipe: &Recipe| fs::exists(store::folder(cache, recipe).join(store::MANIFEST));
-    recipe.stamped().is_ok_and(|recipe| there(&recipe).unwrap_or(false))
+    recipe.stamped().is_ok_and(|recipe| is_kept(&recipe, cache))
+}
+
+/// The same of a recipe with its stamps.
+fn is_kept(recipe: &Recipe, cache: &Path) -> bool {
+    store::folder(cache, recipe).join(store::MANIFEST).exists()
 }

@@ -104,7 +104,7 @@ mod tests {
         for name in ["vmlinux", store::ROOT] {
             fs::write(work.join(name), vec![1; 10_000]).unwrap();
         }
-        let made = crate::Made { release: "6.1.0".into(), date: 86_400, left_out: 0 };
+        let made = crate::Made { release: "6.1.0".into(), date: 86_400, ..crate::Made::default() };
         store.commit(&work, &recipe, &made).unwrap();
         fs::write(store.log(), "what was done").unwrap();
         let [guest] = &list(cache.path())[..] else { panic!("one guest") };

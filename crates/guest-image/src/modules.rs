@@ -19,6 +19,9 @@ const PORT: &str = "virtio_console";
 /// sums quicker with it. From Linux 6.14 on their library does so by itself.
 const SUMS: &str = "crc32c_intel";
 
+/// The list of what a root's file system needs.
+pub(crate) const ROOT_LIST: &str = "order-root";
+
 /// The list of [`PORT`].
 const PORT_LIST: &str = "order-port";
 
@@ -62,6 +65,13 @@ impl Index {
             }
         }
         index
+    }
+
+    /// From those files; lines of one that is missing are none.
+    pub(crate) fn of_files(mut file: impl FnMut(&str) -> Option<Vec<u8>>) -> Self {
+        let mut text = |name| String::from_utf8_lossy(&file(name).unwrap_or_default()).into_owned();
+        let (dependencies, builtin) = (text("modules.dep"), text("modules.builtin"));
+        Self::new(&dependencies, &builtin, &text("modules.softdep"), &text("modules.alias"))
     }
 
     /// Appends what loading `name` takes, in the order of loading.
@@ -129,6 +139,14 @@ pub(crate) fn lists(index: &Index) -> Result<Vec<(String, Vec<String>)>, BuildEr
     }
     lists.push((PORT_LIST.to_string(), all.split_off(before)));
     Ok(lists)
+}
+
+/// The modules that the file system of a root needs, as [`lists`] gives them; none where the kernel
+/// has it built in.
+pub(crate) fn of_file_system(index: &Index, name: &str) -> Result<Vec<String>, BuildError> {
+    let mut order = Vec::new();
+    index.collect(name, &mut order)?;
+    Ok(order)
 }
 
 /// A module's name as the kernel spells it: no folder, no ending, `_` for `-`.

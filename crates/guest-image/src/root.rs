@@ -3,12 +3,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
-use stasis_guest_root::{read_image, write_image, Limits, Read, Source};
+use stasis_guest_root::{
+    read_image, write_image, write_names, FileSystemKind, Form, Limits, Read, Source, Tree,
+};
 
 use crate::kernel::MODULES;
-use crate::store::{ROOT, VMLINUX};
-use crate::{BuildError, Made, Progress, Recipe, DEFAULT_PACKAGES};
+use crate::modules::{self, Index, ROOT_LIST};
+use crate::store::{MAP, NAMES, ROOT, VMLINUX};
+use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
 
 /// How much of the work the guest is whose kernel is taken, where it is not kept.
 const OF_KERNEL: f64 = 0.9;
@@ -24,7 +28,7 @@ pub(crate) fn read(
     progress(Progress { step: "reading the root file system", fraction: 0.0 });
     fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
     let root = Source::find(word)?.read(cache, Limits::default())?;
-    root.tree.check()?;
+    root.form.tree().map_or(Ok(()), Tree::check)?;
     Ok(root)
 }
 
@@ -38,7 +42,7 @@ pub(crate) fn make(
     (agent, cache): (&Path, &Path),
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Made, BuildError> {
-    let mut root = match root {
+    let root = match root {
         Some(root) => root,
         None => read(word, cache, progress)?,
     };
@@ -51,10 +55,40 @@ pub(crate) fn make(
     let kernel = crate::build(&of_kernel, agent, cache, &mut |made| {
         progress(Progress { fraction: made.fraction * OF_KERNEL, ..made });
     })?;
-    progress(Progress { step: "copying the root file system", fraction: OF_KERNEL });
-    root.tree.complete(&kernel.kernel_release, &read_image(&kernel.root)?)?;
-    write_image(&mut root.tree, &work.join(ROOT))?;
-    let made = kernel.vmlinux.parent().unwrap_or(cache);
+    progress(Progress { step: "writing the root file system", fraction: OF_KERNEL });
+    let release = kernel.kernel_release.clone();
+    let debian = read_image(&kernel.root)?;
+    take_kernel(&kernel, work)?;
+    let image = work.join(ROOT);
+    let beside = || write_image(&mut Tree::of_modules(&release, &debian)?, &image);
+    let (newest, in_place) = match root.form {
+        Form::Copied(mut tree) => {
+            tree.complete(&release, &debian)?;
+            write_image(&mut tree, &image)?;
+            (tree.newest(), None)
+        }
+        Form::Files(mut tree) => {
+            beside()?;
+            write_names(&mut tree, &work.join(NAMES), &work.join(MAP))?;
+            (tree.newest(), Some(InPlace::Files))
+        }
+        Form::Part(path, part) => {
+            beside()?;
+            add_modules(part.kind, &release, &debian, &work.join(MODULES))?;
+            let changed = fs::metadata(&path).and_then(|meta| meta.modified());
+            let changed = changed.map_err(BuildError::file("read", &path))?;
+            let changed = changed.duration_since(UNIX_EPOCH).unwrap_or_default();
+            (changed.as_secs(), Some(InPlace::Image(path, part)))
+        }
+    };
+    // As the Debian guest's: no file is of the future.
+    let date = (newest / DAY + 1) * DAY;
+    Ok(Made { release, date, left_out: root.left_out, in_place })
+}
+
+/// Takes kernel and modules of `guest`.
+fn take_kernel(guest: &Guest, work: &Path) -> Result<(), BuildError> {
+    let made = guest.vmlinux.parent().unwrap_or(Path::new("/"));
     let copy = |name: &Path| {
         let (from, to) = (made.join(name), work.join(name));
         // A kept file is never written to, so that one on the disk is enough.
@@ -69,7 +103,36 @@ pub(crate) fn make(
         let entry = entry.map_err(BuildError::file("read", &modules))?;
         copy(&Path::new(MODULES).join(entry.file_name()))?;
     }
-    // As the Debian guest's: no file is of the future.
-    let date = (root.tree.newest() / DAY + 1) * DAY;
-    Ok(Made { release: kernel.kernel_release, date, left_out: root.left_out })
+    Ok(())
+}
+
+/// Adds the modules for a kind of file system to those of the initramfs in `folder`.
+fn add_modules(
+    kind: FileSystemKind,
+    release: &str,
+    debian: &Tree,
+    folder: &Path,
+) -> Result<(), BuildError> {
+    let read = |name: &str| debian.read_file(&format!("/lib/modules/{release}/{name}"));
+    // What cannot be read is as what is missing: the error is that the module is.
+    let index = Index::of_files(|name| read(name).ok().flatten());
+    let paths = modules::of_file_system(&index, kind.name())?;
+    let mut list = String::new();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).map_err(BuildError::file("write", &path))
+    };
+    for path in &paths {
+        let name = modules::file_name(path);
+        list += &format!("{name}\n");
+        // One that another list has is a hard link to a kept file.
+        if !folder.join(&name).exists() {
+            let missing = || BuildError::Module {
+                name: name.clone(),
+                cause: "the kernel's package lists it and has it not".into(),
+            };
+            write(&name, &modules::plain(path, read(path)?.ok_or_else(missing)?)?)?;
+        }
+    }
+    write(ROOT_LIST, list.as_bytes())
 }

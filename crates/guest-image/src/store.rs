@@ -8,9 +8,10 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use stasis_guest_root::{FileSystemKind, Lower};
 
 use crate::kernel::MODULES;
-use crate::{BuildError, Made, Progress, Recipe};
+use crate::{BuildError, InPlace, Made, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
@@ -22,6 +23,9 @@ pub(crate) const VMLINUX: &str = "vmlinux";
 /// Initramfs of so many programs are kept, the ones made last; each has some 18 MB.
 const INITRAMFS_KEPT: usize = 8;
 pub(crate) const ROOT: &str = "root.ext4";
+/// The names of a root whose files are read where they lie, and the map of those.
+pub(crate) const NAMES: &str = "names.ext4";
+pub(crate) const MAP: &str = "files.map";
 
 /// What the sources of the agent are (`build.rs`): a guest keeps its initramfs as long as
 /// they are the same, whoever has compiled them.
@@ -35,8 +39,10 @@ pub struct Guest {
     /// The initramfs: an uncompressed cpio archive.
     pub initramfs: PathBuf,
     /// Image of the root file system, ext4 with 4 KiB blocks; its size is a
-    /// multiple of 2 MiB.
+    /// multiple of 2 MiB. Of a root that is read in place it has the kernel's modules only.
     pub root: PathBuf,
+    /// A root that is not in that image.
+    pub in_place: Option<InPlace>,
     /// What it was made of.
     pub recipe: Recipe,
     /// The kernel's release, as `uname -r` prints it.
@@ -52,6 +58,24 @@ pub struct Guest {
     pub digest: String,
 }
 
+impl Guest {
+    /// What the root lies on that is read in place, if it is.
+    ///
+    /// # Errors
+    /// If it cannot be read any more.
+    pub fn lower(&self) -> Result<Option<(FileSystemKind, Lower)>, BuildError> {
+        let lower = match &self.in_place {
+            None => return Ok(None),
+            Some(InPlace::Image(path, part)) => (part.kind, Lower::of_image(path, part)?),
+            Some(InPlace::Files) => {
+                let (names, map) = (self.root.with_file_name(NAMES), self.root.with_file_name(MAP));
+                (FileSystemKind::Ext4, Lower::of_files(&names, &map)?)
+            }
+        };
+        Ok(Some(lower))
+    }
+}
+
 /// What is in a guest's folder, for a reader.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
@@ -61,7 +85,10 @@ pub(crate) struct Manifest {
     date: u64,
     #[serde(default, skip_serializing_if = "is_none")]
     left_out: usize,
-    /// SHA-256 of the kernel and the root file system, one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_place: Option<InPlace>,
+    /// SHA-256 of the kernel and the root file system, one after the other; where the root is
+    /// read in place, of that and of the root's stamp.
     system_sha256: String,
 }
 
@@ -229,13 +256,19 @@ impl Store {
         recipe: &Recipe,
         made: &Made,
     ) -> Result<(), BuildError> {
+        let mut system = digest_of(&[work.join(VMLINUX), work.join(ROOT)])?;
+        if made.in_place.is_some() {
+            let stamp = recipe.root_stamp.as_deref().unwrap_or_default();
+            system = digest(format!("{system} {stamp}").as_bytes());
+        }
         let manifest = Manifest {
             format: FORMAT,
             recipe: recipe.clone(),
             kernel_release: made.release.clone(),
             date: made.date,
             left_out: made.left_out,
-            system_sha256: digest_of(&[work.join(VMLINUX), work.join(ROOT)])?,
+            in_place: made.in_place.clone(),
+            system_sha256: system,
         };
         write_manifest(work, &manifest)?;
         remove(&self.folder)?;
@@ -286,6 +319,7 @@ impl Store {
             vmlinux: self.folder.join(VMLINUX),
             initramfs: initramfs.path,
             root: self.folder.join(ROOT),
+            in_place: manifest.in_place.clone(),
             recipe: manifest.recipe.clone(),
             kernel_release: manifest.kernel_release.clone(),
             date: manifest.date,
@@ -319,7 +353,7 @@ mod tests {
             fs::write(work.join(name), name).unwrap();
         }
         assert!(!store.is_built());
-        let made = Made { release: "6.1.0-1-cloud-amd64".into(), date: 86_400, left_out: 0 };
+        let made = Made { release: "6.1.0-1-cloud-amd64".into(), date: 86_400, ..Made::default() };
         store.commit(&work, &recipe, &made).unwrap();
         assert!(store.is_built());
         assert!(crate::is_built(&recipe, cache.path()));

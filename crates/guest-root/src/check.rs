@@ -1,7 +1,7 @@
 //! Whether a guest can start from a root, and what it gets beside.
 
 use crate::content::Content;
-use crate::tree::{text, Found, Kind, Meta, Tree};
+use crate::tree::{text, Found, Kind, Limits, Meta, Tree};
 use crate::RootError;
 
 /// Folders that the guest's first process mounts on, or works in.
@@ -89,11 +89,7 @@ impl Tree {
                 }
             }
         }
-        if let Some(modules) = other.at(&format!("/lib/modules/{release}")) {
-            let folder = self.folder(b"lib/modules", u32::MAX)?;
-            self.remove(folder, release.as_bytes());
-            self.graft(folder, release.as_bytes(), other, modules)?;
-        }
+        self.take_modules(release, other)?;
         for rules in RULES {
             let Some(folder) = self.at(rules) else { continue };
             let names: Vec<Vec<u8>> =
@@ -103,6 +99,24 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// A tree with nothing but the kernel's modules of `other`: what a guest has beside a root that
+    /// is read where it lies.
+    ///
+    /// # Errors
+    /// None that the modules of a root which was read give.
+    pub fn of_modules(release: &str, other: &Tree) -> Result<Self, RootError> {
+        let mut tree = Self::new(other.origin(), Limits::default());
+        tree.take_modules(release, other)?;
+        Ok(tree)
+    }
+
+    fn take_modules(&mut self, release: &str, other: &Tree) -> Result<(), RootError> {
+        let Some(modules) = other.at(&format!("/lib/modules/{release}")) else { return Ok(()) };
+        let folder = self.folder(b"lib/modules", u32::MAX)?;
+        self.remove(folder, release.as_bytes());
+        self.graft(folder, release.as_bytes(), other, modules)
     }
 }
 

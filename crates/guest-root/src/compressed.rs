@@ -1,7 +1,6 @@
 //! Archives that are compressed: they are unpacked once into a file without a name, which is gone
 //! with the process.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
@@ -71,9 +70,4 @@ impl Read for Reader {
         self.at += length as u64;
         Ok(length)
     }
-}
-
-/// Opens a file as a span.
-pub(crate) fn open(path: &Path) -> io::Result<Span> {
-    Span::whole(File::open(path)?)
 }

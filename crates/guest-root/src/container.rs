@@ -68,7 +68,7 @@ impl Files {
         match self {
             Self::Folder(folder) => {
                 let inside = name.split('/').all(|part| !part.is_empty() && part != "..");
-                inside.then(|| compressed::open(&folder.join(name)).ok())?
+                inside.then(|| crate::lower::open(&folder.join(name)).ok())?
             }
             Self::Archive(parts) => match parts.get(name)? {
                 Part::Bytes(span) => Some(span.clone()),

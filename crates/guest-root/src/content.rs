@@ -1,4 +1,4 @@
-//! Where the bytes of a file are until the image is written: they are copied once.
+//! Where the bytes of a file are until the image is written, or a guest reads them.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -81,8 +81,8 @@ pub(crate) struct Piece {
 pub(crate) enum Content {
     /// These.
     Bytes(Vec<u8>),
-    /// Those of a file on this machine.
-    Path { path: PathBuf, length: u64 },
+    /// Those of a file on this machine; `modified` in seconds and nanoseconds since 1970.
+    Path { path: PathBuf, length: u64, modified: (i64, i64) },
     /// Pieces of something larger, in order; between them are zeroes.
     Pieces { source: Arc<dyn ReadAt>, pieces: Vec<Piece>, length: u64 },
 }
@@ -100,7 +100,7 @@ impl Content {
     pub(crate) fn copy(&self, write: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         match self {
             Self::Bytes(bytes) => write(bytes),
-            Self::Path { path, length } => {
+            Self::Path { path, length, .. } => {
                 let file = File::open(path)?;
                 let span = Span { file: Arc::new(file), start: 0, length: *length };
                 copy_piece(&span, 0, *length, write)

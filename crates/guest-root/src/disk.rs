@@ -1,72 +1,155 @@
-//! Images of disks: the file systems in one, with or without a partition table.
+//! Images of disks: the root that is in one, with or without a partition table.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::content::ReadAt;
-use crate::ext4::read::FileSystem;
+use crate::ext4::read::{FileSystem, Opened};
+use crate::partitions::partitions;
 use crate::tree::{Limits, Tree};
 use crate::RootError;
 
-/// Size of a sector, by which partition tables count.
-const SECTOR: u64 = 512;
-/// Most partitions that are looked at.
-const PARTITIONS: u32 = 128;
+/// A file system in an image that a guest's kernel reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its kind.
+    pub kind: FileSystemKind,
+    /// Its first byte in the image.
+    pub start: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
 
-/// The root that an image has: its own file system, or the first of its partitions with a Linux in it.
+/// Kinds of file systems that a guest can have its root on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSystemKind {
+    /// ext2, ext3 and ext4, all of which the driver of ext4 reads.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+}
+
+impl FileSystemKind {
+    /// The kernel's name for it, and for its module.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+}
+
+/// The root that an image has.
+pub(crate) enum Found {
+    /// All that is in it.
+    Tree(Tree),
+    /// Where it is.
+    Part(Part),
+}
+
+/// What a stretch of an image turns out to be.
+enum Seen {
+    Tree(Tree),
+    Part(Part),
+    /// Not a root, but this.
+    Other(&'static str),
+}
+
+/// The root that an image has: its own file system, or the one in the first of its partitions that
+/// has a `/bin/sh`. Where it cannot be seen whether there is one, the largest counts.
 pub(crate) fn read(
     source: &Arc<dyn ReadAt>,
     origin: &Path,
     limits: Limits,
-) -> Result<Tree, RootError> {
+) -> Result<Found, RootError> {
     let fail = |cause: String| RootError::unusable(origin, cause);
-    if let Some(system) = FileSystem::open(source, 0, limits).map_err(fail)? {
-        return system.tree(origin, limits);
+    match look(source, (0, source.length()), origin, limits)? {
+        Seen::Tree(tree) => return Ok(Found::Tree(tree)),
+        Seen::Part(part) => return Ok(Found::Part(part)),
+        Seen::Other(UNKNOWN) => {}
+        Seen::Other(other) => {
+            return Err(fail(format!(
+                "it is {other}: file systems of ext2, ext3, ext4, XFS and Btrfs are read"
+            )));
+        }
     }
-    if let Some(other) = other_kind(source, 0) {
-        return Err(fail(format!(
-            "it is a file system of {other}: only ext2, ext3 and ext4 are read"
-        )));
-    }
-    let starts = partitions(source).map_err(fail)?;
-    if starts.is_empty() {
+    let found = partitions(source).map_err(fail)?;
+    if found.is_empty() {
         return Err(fail(
-            "it has no Linux: it is no file system of ext4 and has no table of partitions".into(),
+            "it has no Linux: it is no file system of ext4, XFS or Btrfs and has no table of \
+             partitions"
+                .into(),
         ));
     }
-    let mut seen = Vec::new();
-    let mut first_error = None;
-    for (number, start) in (1..).zip(starts) {
-        match FileSystem::open(source, start, limits) {
-            Ok(Some(system)) => match system.tree(origin, limits) {
-                Ok(tree) if tree.at("/bin/sh").is_some() => return Ok(tree),
-                Ok(_) => seen.push(format!("{number}: ext4 without /bin/sh")),
-                Err(error) => {
-                    seen.push(format!("{number}: ext4"));
-                    first_error.get_or_insert(error);
-                }
-            },
-            Ok(None) => {
-                let kind = other_kind(source, start).unwrap_or("something unknown");
-                seen.push(format!("{number}: {kind}"));
-            }
-            Err(cause) => {
+    let (mut seen, mut first_error, mut parts) = (Vec::new(), None, Vec::new());
+    for (number, place) in (1..).zip(found) {
+        match look(source, place, origin, limits) {
+            Ok(Seen::Tree(tree)) if tree.at("/bin/sh").is_some() => return Ok(Found::Tree(tree)),
+            Ok(Seen::Tree(_)) => seen.push(format!("{number}: ext4 without /bin/sh")),
+            Ok(Seen::Part(part)) => parts.push(part),
+            Ok(Seen::Other(kind)) => seen.push(format!("{number}: {kind}")),
+            Err(error) => {
                 seen.push(format!("{number}: ext4"));
-                first_error.get_or_insert(fail(cause));
+                first_error.get_or_insert(error);
             }
         }
     }
+    if let Some(part) = parts.into_iter().max_by_key(|part| part.length) {
+        return Ok(Found::Part(part));
+    }
     Err(first_error.unwrap_or_else(|| {
-        fail(format!(
-            "it has no Linux in a file system of ext4; its partitions are {}",
-            seen.join(", ")
-        ))
+        let seen = seen.join(", ");
+        fail(format!("it has no Linux in a file system that is read; its partitions are {seen}"))
     }))
 }
 
-/// File systems and the like that are told by their marks but not read: where a mark is and what
-/// it is (Linux, include/uapi/linux/magic.h and the file systems' own headers).
-const OTHERS: [(u64, &[u8], &str); 8] = [
+/// What is at a place (first byte and length) in an image.
+fn look(
+    source: &Arc<dyn ReadAt>,
+    (start, length): (u64, u64),
+    origin: &Path,
+    limits: Limits,
+) -> Result<Seen, RootError> {
+    let fail = |cause: String| RootError::unusable(origin, cause);
+    // Partitions may be said to reach beyond the image's end, or to have no length.
+    let rest = source.length().saturating_sub(start);
+    let length = if length == 0 { rest } else { length.min(rest) };
+    let part = |kind| Seen::Part(Part { kind, start, length });
+    let ext4 = part(FileSystemKind::Ext4);
+    let system = match FileSystem::open(source, start, limits).map_err(fail)? {
+        Opened::Known(system) => system,
+        Opened::Unknown => return Ok(ext4),
+        Opened::Other => {
+            return Ok(match mark(source, start) {
+                "XFS" => part(FileSystemKind::Xfs),
+                "Btrfs" => part(FileSystemKind::Btrfs),
+                other => Seen::Other(other),
+            });
+        }
+    };
+    if system.used() > limits.copied {
+        return Ok(match system.looks_like_linux().map_err(fail)? {
+            true => ext4,
+            false => Seen::Other("ext4 without /bin and /usr"),
+        });
+    }
+    match system.tree(origin, Limits { bytes: limits.copied, ..limits }) {
+        Ok(tree) => Ok(Seen::Tree(tree)),
+        // Files with holes are larger than what is in use.
+        Err(RootError::TooLarge { .. }) => Ok(ext4),
+        Err(error) => Err(error),
+    }
+}
+
+/// File systems and the like that are told by their marks: where a mark is and what it is (Linux,
+/// include/uapi/linux/magic.h and the file systems' own headers).
+const MARKS: [(u64, &[u8], &str); 8] = [
     (0, b"XFSB", "XFS"),
     (0x1_0040, b"_BHRfS_M", "Btrfs"),
     (0, b"hsqs", "SquashFS"),
@@ -76,84 +159,14 @@ const OTHERS: [(u64, &[u8], &str); 8] = [
     (0x36, b"FAT", "FAT"),
     (0x52, b"FAT32", "FAT"),
 ];
+const UNKNOWN: &str = "something unknown";
 
-fn other_kind(source: &Arc<dyn ReadAt>, start: u64) -> Option<&'static str> {
+fn mark(source: &Arc<dyn ReadAt>, start: u64) -> &'static str {
     let is = |(at, mark, _): &&(u64, &[u8], &str)| {
         let mut bytes = [0; 8];
         let bytes = &mut bytes[..mark.len()];
         let at = start.checked_add(*at);
         at.is_some_and(|at| source.read_at(bytes, at).is_ok()) && bytes == *mark
     };
-    OTHERS.iter().find(is).map(|(.., name)| *name)
-}
-
-/// Where partitions begin (bytes), by a GPT (UEFI 2.10, section 5.3) or an MBR.
-fn partitions(source: &Arc<dyn ReadAt>) -> Result<Vec<u64>, String> {
-    let mut sector = [0; SECTOR as usize];
-    let mut header = [0; SECTOR as usize];
-    let read = source.read_at(&mut sector, 0).is_ok();
-    if !read || sector[510..] != [0x55, 0xaa] {
-        return Ok(Vec::new());
-    }
-    if source.read_at(&mut header, SECTOR).is_ok() && header.starts_with(b"EFI PART") {
-        return gpt(source, &header);
-    }
-    /// Types of partitions that hold others: extended ones.
-    const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
-    let mut starts = Vec::new();
-    for entry in sector[446..510].chunks_exact(16) {
-        let start = u64::from(u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]));
-        if EXTENDED.contains(&entry[4]) {
-            logical(source, start, &mut starts);
-        } else if entry[4] != 0 && start > 0 {
-            starts.push(start * SECTOR);
-        }
-    }
-    Ok(starts)
-}
-
-/// The partitions within an extended one, each with a table of its own that leads to the next.
-fn logical(source: &Arc<dyn ReadAt>, extended: u64, starts: &mut Vec<u64>) {
-    let mut table = extended;
-    for _ in 0..PARTITIONS {
-        let mut sector = [0; SECTOR as usize];
-        if source.read_at(&mut sector, table * SECTOR).is_err() || sector[510..] != [0x55, 0xaa] {
-            return;
-        }
-        let word = |at: usize| {
-            let four = [sector[at], sector[at + 1], sector[at + 2], sector[at + 3]];
-            u64::from(u32::from_le_bytes(four))
-        };
-        if sector[450] != 0 {
-            starts.push((table + word(454)) * SECTOR);
-        }
-        match word(470) {
-            0 => return,
-            next => table = extended + next,
-        }
-    }
-}
-
-fn gpt(source: &Arc<dyn ReadAt>, header: &[u8]) -> Result<Vec<u64>, String> {
-    let eight = |bytes: &[u8], at: usize| {
-        bytes[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-    };
-    let word = |at: usize| eight(header, at) as u32;
-    let (table, count, size) = (eight(header, 72), word(80).min(PARTITIONS), word(84));
-    if !(128..=4096).contains(&size) {
-        return Err("its table of partitions (GPT) is damaged".into());
-    }
-    let mut starts = Vec::new();
-    for index in 0..count {
-        let mut entry = vec![0; size as usize];
-        let at = table.checked_mul(SECTOR).and_then(|at| at.checked_add(u64::from(index * size)));
-        if at.is_none_or(|at| source.read_at(&mut entry, at).is_err()) {
-            return Err("its table of partitions (GPT) is cut short".into());
-        }
-        let start = eight(&entry, 32).checked_mul(SECTOR);
-        if let Some(start) = start.filter(|_| entry[..16] != [0; 16]) {
-            starts.push(start);
-        }
-    }
-    Ok(starts)
+    MARKS.iter().find(is).map_or(UNKNOWN, |(.., name)| *name)
 }

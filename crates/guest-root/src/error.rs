@@ -24,6 +24,14 @@ pub enum RootError {
         /// What is wrong or missing.
         cause: String,
     },
+    /// It has more than a guest can have.
+    #[error("the root {} cannot be used: {cause}", path.display())]
+    TooLarge {
+        /// The folder, archive or image.
+        path: PathBuf,
+        /// What there is too much of.
+        cause: String,
+    },
 }
 
 impl RootError {

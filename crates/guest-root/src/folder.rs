@@ -17,19 +17,9 @@ use crate::RootError;
 /// users and of services.
 const OF_HOST: [&str; 10] =
     ["bin", "etc", "lib", "lib32", "lib64", "libx32", "opt", "sbin", "usr", "var/lib/dpkg/status"];
-/// Folders of those that no guest can use: other kernels' modules, what hardware needs, sources,
-/// what is for readers.
-const NOT_OF_HOST: [&str; 9] = [
-    "usr/lib/modules",
-    "lib/modules",
-    "usr/lib/firmware",
-    "lib/firmware",
-    "usr/lib/debug",
-    "usr/src",
-    "usr/share/doc",
-    "usr/share/man",
-    "usr/share/info",
-];
+/// Folders of those that no guest can use: other kernels' modules, and what hardware needs.
+const NOT_OF_HOST: [&str; 4] =
+    ["usr/lib/modules", "lib/modules", "usr/lib/firmware", "lib/firmware"];
 
 /// A folder that was looked through.
 pub(crate) struct Walked {
@@ -168,11 +158,13 @@ impl Walk {
         let kind = if kind.is_dir() {
             Kind::Folder(BTreeMap::new())
         } else if kind.is_file() {
-            if let Err(error) = fs::File::open(path) {
+            // Root may read whatever is there.
+            if let Some(Err(error)) = self.user.map(|_| fs::File::open(path)) {
                 self.unreadable(path, error)?;
                 return Ok(None);
             }
-            Kind::File(Content::Path { path: path.into(), length: status.len() })
+            let modified = (status.mtime(), status.mtime_nsec());
+            Kind::File(Content::Path { path: path.into(), length: status.len(), modified })
         } else if kind.is_symlink() {
             let read = fs::read_link(path).map_err(RootError::file("read", path))?;
             target = read.into_os_string().into_vec();

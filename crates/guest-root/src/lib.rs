@@ -1,9 +1,14 @@
-//! A root file system that the user has, as the image that a guest starts from: a folder, a tar
-//! archive, a container image, a disk image, or this machine's own.
+//! A root file system that the user has, as what a guest starts from: a folder, a tar archive, a
+//! container image, a disk image, or this machine's own.
+//!
+//! A small one is copied into an image, which the guest has in memory. A large one is read where
+//! it lies, by a device of the guest's: of a folder the names are in an image and the files' bytes
+//! stay in the files ([`write_names`], [`Lower::of_files`]); of a disk image the guest's kernel
+//! reads the file system ([`Part`], [`Lower::of_image`]).
 //!
 //! Promises:
 //! - Nothing is unpacked on this machine: names and rights are put together in memory, and the
-//!   files' bytes are copied once, into the image. So no archive reaches a path outside, and
+//!   files' bytes are copied once at most, into the image. So no archive reaches a path outside, and
 //!   owners, rights and device nodes are kept without being root.
 //! - The same files with the same rights and times are the same image to the byte, whatever they were in.
 //! - What is damaged, hostile or too large is an error that names the file and the cause. A
@@ -18,10 +23,15 @@ mod error;
 mod ext4;
 mod folder;
 mod layer;
+mod lower;
+mod map;
+mod partitions;
 mod qcow2;
 mod tree;
 
+pub use disk::{FileSystemKind, Part};
 pub use error::RootError;
+pub use lower::Lower;
 pub use tree::{Limits, Tree};
 
 use std::fs;
@@ -56,12 +66,31 @@ enum SourceKind {
 /// A root that was read.
 #[derive(Debug)]
 pub struct Read {
-    /// What is in it.
-    pub tree: Tree,
-    /// Which state of its files that is, if this shows only now.
-    pub stamp: Option<String>,
+    /// What is in it, and how a guest gets it.
+    pub form: Form,
     /// How many files this user may not read and were left out; only of the host's.
     pub left_out: usize,
+}
+
+/// How a guest gets a root.
+#[derive(Debug)]
+pub enum Form {
+    /// As an image in its memory ([`write_image`]).
+    Copied(Tree),
+    /// Its files are read where they lie ([`write_names`]).
+    Files(Tree),
+    /// Its kernel reads the file system in the disk image at this path.
+    Part(PathBuf, Part),
+}
+
+impl Form {
+    /// The names that are in it, where they are known.
+    pub fn tree(&self) -> Option<&Tree> {
+        match self {
+            Self::Copied(tree) | Self::Files(tree) => Some(tree),
+            Self::Part(..) => None,
+        }
+    }
 }
 
 impl Source {
@@ -107,6 +136,8 @@ impl Source {
     }
 
     fn walk(&self, limits: Limits) -> Result<folder::Walked, RootError> {
+        // The tables of a file system of 1 TiB take 64 MiB.
+        let limits = Limits { bytes: 1 << 40, ..limits };
         match self.kind {
             SourceKind::Host => folder::of_host(&self.path, limits),
             _ => folder::read(&self.path, limits),
@@ -120,36 +151,43 @@ impl Source {
     /// If it is no root, is damaged, or has more than `limits`.
     pub fn read(&self, work: &Path, limits: Limits) -> Result<Read, RootError> {
         if self.kind == SourceKind::File {
-            let tree = self.file(work, limits)?;
-            return Ok(Read { tree, stamp: None, left_out: 0 });
+            return Ok(Read { form: self.file(work, limits)?, left_out: 0 });
         }
         if let Some(files) = container::Files::of_folder(&self.path) {
             let tree = container::read(&files, &self.path, work, limits)?;
-            return Ok(Read { tree, stamp: None, left_out: 0 });
+            return Ok(Read { form: Form::Copied(tree), left_out: 0 });
         }
-        let walked = self.walk(limits)?;
-        Ok(Read { tree: walked.tree, stamp: Some(walked.stamp), left_out: walked.left_out })
+        let folder::Walked { tree, left_out, .. } = self.walk(limits)?;
+        let copied = self.kind == SourceKind::Folder && tree.bytes() <= limits.copied;
+        let form = if copied { Form::Copied(tree) } else { Form::Files(tree) };
+        Ok(Read { form, left_out })
     }
 
-    fn file(&self, work: &Path, limits: Limits) -> Result<Tree, RootError> {
+    fn file(&self, work: &Path, limits: Limits) -> Result<Form, RootError> {
         let path = &self.path;
         let fail = |cause: String| RootError::unusable(path, cause);
-        let span = compressed::open(path).map_err(RootError::file("read", path))?;
-        let span = compressed::plain(&span, work, limits).map_err(fail)?;
+        let file = lower::open(path)?;
+        let span = compressed::plain(&file, work, limits).map_err(fail)?;
+        let is_compressed = !Arc::ptr_eq(&span.file, &file.file);
         let mut start = vec![0; span.length.min(512) as usize];
         span.read_at(&mut start, 0).map_err(RootError::file("read", path))?;
         let (at, mark) = TAR_MARK;
         if start.get(at..at + mark.len()) == Some(mark) {
-            return self.tar(&span, work, limits);
+            return self.tar(&span, work, limits).map(Form::Copied);
         }
-        let source: Arc<dyn ReadAt> = match start.starts_with(qcow2::MAGIC) {
-            true => Arc::new(qcow2::Image::open(span).map_err(fail)?),
-            false => Arc::new(span),
-        };
+        let source = lower::image(span).map_err(fail)?;
         if source.length() < ext4::SUPERBLOCK + ext4::SUPERBLOCK_SIZE as u64 {
             return Err(fail("it is neither a folder, nor a tar archive, nor a disk image".into()));
         }
-        disk::read(&source, path, limits)
+        match disk::read(&source, path, limits)? {
+            disk::Found::Tree(tree) => Ok(Form::Copied(tree)),
+            disk::Found::Part(_) if is_compressed => Err(fail(
+                "its file system is one that a guest reads where it lies, and the image is \
+                 compressed: unpack it"
+                    .into(),
+            )),
+            disk::Found::Part(part) => Ok(Form::Part(path.clone(), part)),
+        }
     }
 
     fn tar(&self, span: &Span, work: &Path, limits: Limits) -> Result<Tree, RootError> {
@@ -167,8 +205,12 @@ impl Source {
 /// # Errors
 /// If it is none, or is damaged.
 pub fn read_image(path: &Path) -> Result<Tree, RootError> {
-    let span = compressed::open(path).map_err(RootError::file("read", path))?;
-    disk::read(&(Arc::new(span) as Arc<dyn ReadAt>), path, Limits::default())
+    let span: Arc<dyn ReadAt> = Arc::new(lower::open(path)?);
+    let limits = Limits { copied: Limits::default().bytes, ..Limits::default() };
+    match disk::read(&span, path, limits)? {
+        disk::Found::Tree(tree) => Ok(tree),
+        disk::Found::Part(_) => Err(RootError::unusable(path, "it is no image of ext4")),
+    }
 }
 
 /// Writes a tree as an image of ext4 to the new file `path`. Its size is a multiple of 2 MiB.
@@ -177,6 +219,16 @@ pub fn read_image(path: &Path) -> Result<Tree, RootError> {
 /// If a file of the tree cannot be read any more, or the image cannot be written.
 pub fn write_image(tree: &mut Tree, path: &Path) -> Result<(), RootError> {
     ext4::write::write(tree, path)
+}
+
+/// Writes the names of a tree as an image of ext4 to the new file `path`, with holes where the
+/// bytes of this machine's files belong, and to the new file `map` which these are:
+/// [`Lower::of_files`] puts them together.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn write_names(tree: &mut Tree, path: &Path, map: &Path) -> Result<(), RootError> {
+    map::write(&ext4::write::write_around_files(tree, path)?, map)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -35,8 +35,8 @@ pub(crate) struct Image {
 #[derive(Debug, Default)]
 struct Cache {
     tables: HashMap<u64, Arc<Vec<u64>>>,
-    /// The compressed cluster that was read last.
-    cluster: Option<(u64, Arc<Vec<u8>>)>,
+    /// Compressed clusters that were read, by their entries.
+    clusters: HashMap<u64, Arc<Vec<u8>>>,
 }
 
 impl Image {
@@ -118,8 +118,10 @@ impl Image {
     }
 
     fn unpacked(&self, entry: u64) -> io::Result<Arc<Vec<u8>>> {
+        /// Bytes of all those that are kept.
+        const KEPT: usize = 32 << 20;
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, cluster)) = cache.cluster.as_ref().filter(|(of, _)| *of == entry) {
+        if let Some(cluster) = cache.clusters.get(&entry) {
             return Ok(Arc::clone(cluster));
         }
         let bits = 62 - (self.cluster_bits - 8);
@@ -141,7 +143,10 @@ impl Image {
             return Err(io::Error::other("a compressed cluster is damaged"));
         }
         let cluster = Arc::new(cluster);
-        cache.cluster = Some((entry, Arc::clone(&cluster)));
+        if cache.clusters.len() >= KEPT >> self.cluster_bits {
+            cache.clusters.clear();
+        }
+        cache.clusters.insert(entry, Arc::clone(&cluster));
         Ok(cluster)
     }
 }

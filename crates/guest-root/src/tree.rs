@@ -15,17 +15,20 @@ pub(crate) const ROOT: Id = 0;
 /// What a root file system may have at most.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of all files, and of what archives hold compressed.
+    /// Bytes of all files of an archive, and of what it holds compressed.
     pub bytes: u64,
+    /// Bytes of the files of a folder or an image that are copied into the guest's memory. What has
+    /// more is read where it lies.
+    pub copied: u64,
     /// Files, folders and links.
     pub entries: usize,
 }
 
 impl Default for Limits {
-    /// The root is in the guest's memory, and QEMU takes no file of 4 GiB for it. A million
+    /// What is copied is in the guest's memory, and QEMU takes no file of 4 GiB for it. A million
     /// entries are several times what a distribution's desktop has.
     fn default() -> Self {
-        Self { bytes: 3 << 30, entries: 1_000_000 }
+        Self { bytes: 3 << 30, copied: 1 << 30, entries: 1_000_000 }
     }
 }
 
@@ -113,6 +116,11 @@ impl Tree {
     /// An error about what it is made of.
     pub(crate) fn fail(&self, cause: impl Into<String>) -> RootError {
         RootError::unusable(&self.origin, cause)
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// What it is made of.
@@ -226,11 +234,13 @@ impl Tree {
             self.bytes = self.bytes.saturating_add(content.length());
             if self.bytes > self.limits.bytes {
                 let most = self.limits.bytes >> 20;
-                return Err(self.fail(format!(
-                    "it has more than {most} MiB of files, and a root is in the guest's memory \
-                     (the last one read is {}): leave out what the experiment does not need",
+                let cause = format!(
+                    "it has more than {most} MiB of files (the last one read is {}): leave out \
+                     what the experiment does not need, or unpack it into a folder, whose files \
+                     are read where they lie",
                     text(name)
-                )));
+                );
+                return Err(RootError::TooLarge { path: self.origin.clone(), cause });
             }
         }
         if self.nodes.len() >= self.limits.entries {
@@ -334,6 +344,26 @@ impl Tree {
             todo.extend(other.children(from).map(|(name, from)| (id, name.to_vec(), from)));
         }
         Ok(())
+    }
+
+    /// The bytes of the file at `path`, links followed; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has more than 256 MiB.
+    pub fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
+        const MOST: u64 = 256 << 20;
+        let Some(id) = self.at(path) else { return Ok(None) };
+        let Kind::File(content) = &self.nodes[id].kind else { return Ok(None) };
+        if content.length() > MOST {
+            return Err(self.fail(format!("its {path} is too large")));
+        }
+        let mut bytes = Vec::new();
+        let copied = content.copy(&mut |more| {
+            bytes.extend_from_slice(more);
+            Ok(())
+        });
+        copied.map_err(|e| self.fail(format!("its {path} cannot be read: {e}")))?;
+        Ok(Some(bytes))
     }
 
     /// The newest time of a file, in seconds since 1970; none is later than 2100.

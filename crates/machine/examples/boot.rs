@@ -31,6 +31,7 @@ fn main() {
         job: job.without_command(),
         command: Box::new(|| Ok(Command { job, input: Box::new(std::io::empty()) })),
         drives: vec![],
+        root: None,
         seed: 1,
         random: false,
         rewind: None,

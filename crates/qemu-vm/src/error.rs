@@ -26,6 +26,12 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
+    /// The guest's root is not an image.
+    #[error(
+        "the guest's root is read where it lies, which a guest under stock QEMU cannot: take a root \
+         that is copied, such as an archive, or a folder or image of at most 1 GiB"
+    )]
+    RootInPlace,
     /// The operating system refused something that is not about a file.
     #[error("cannot {what}: {source}")]
     System {

@@ -73,6 +73,9 @@ impl Vm {
             Accelerator::Kvm if *kvm_state() == KvmState::Usable => true,
             Accelerator::Kvm => return Err(Error::Kvm(kvm_state().clone())),
         };
+        if config.guest.in_place.is_some() {
+            return Err(Error::RootInPlace);
+        }
         let image = &config.guest.root;
         let root = fs::metadata(image).map_err(|source| Error::File {
             what: "find",

@@ -58,6 +58,10 @@ impl Inputs for Items<'_> {
         Ok(self.0.read_input(name, 0, into)?)
     }
 
+    fn source(&mut self) -> Option<stasis_softkvm::Source> {
+        Some(self.0.source())
+    }
+
     fn keyboard(&mut self) -> Option<Box<dyn stasis_channel::Keyboard>> {
         Some(self.0.keyboard())
     }

@@ -51,6 +51,8 @@ mod prepare;
 pub mod program;
 pub mod provenance;
 mod relay;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod root;
 mod run;
 mod sharing;
 pub mod software_host;

@@ -16,6 +16,7 @@ use stasis_run_events::{EventSink, Outcome};
 
 use crate::drives::Drives;
 use crate::plan::{input, RunPlan};
+use crate::root::{self, Source};
 use crate::trace::Drained;
 
 /// How long a completion waits for the guest to become idle, with rewind: the
@@ -29,6 +30,8 @@ pub trait Inputs {
     fn length(&self, name: &str) -> Option<u64>;
     /// Fills `into` from the file's start.
     fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
+    /// What reads the root that is read in place, where there is one.
+    fn source(&mut self) -> Option<Source>;
     /// Who types where a command runs on a terminal.
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
     /// What gets the machines' commands, once the first of them asks for its own.
@@ -45,12 +48,12 @@ pub struct Commands {
 }
 
 /// The machines' commands, got once.
-struct Source {
+struct Jobs {
     source: Option<Box<dyn FnOnce() -> Result<Commands> + Send>>,
     commands: Commands,
 }
 
-impl Source {
+impl Jobs {
     /// What runs in machine `number`.
     fn command(&mut self, number: usize) -> std::io::Result<Command> {
         if let Some(source) = self.source.take() {
@@ -68,13 +71,20 @@ pub struct Files {
     initramfs: PathBuf,
     root: PathBuf,
     keyboard: Option<Box<dyn Keyboard>>,
+    source: Option<Source>,
     commands: Commands,
 }
 
 impl Files {
     /// The guest's files, and what runs in the guests.
-    pub fn new(guest: &Guest, commands: Commands, keyboard: Option<Box<dyn Keyboard>>) -> Self {
+    pub fn new(
+        guest: &Guest,
+        commands: Commands,
+        keyboard: Option<Box<dyn Keyboard>>,
+        source: Option<Source>,
+    ) -> Self {
         Self {
+            source,
             vmlinux: guest.vmlinux.clone(),
             initramfs: guest.initramfs.clone(),
             root: guest.root.clone(),
@@ -104,6 +114,10 @@ impl Inputs for Files {
         file.read_exact_at(into, 0).with_context(|| format!("cannot read {}", path.display()))
     }
 
+    fn source(&mut self) -> Option<Source> {
+        self.source.clone()
+    }
+
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>> {
         self.keyboard.take()
     }
@@ -130,11 +144,11 @@ pub fn run(
 ) -> Result<Outcome> {
     let vmlinux = whole(inputs, input::VMLINUX)?;
     let initramfs = whole(inputs, input::INITRAMFS)?;
-    let source = Source { source: Some(inputs.commands()), commands: Commands::default() };
-    let source = Arc::new(Mutex::new(source));
+    let jobs = Jobs { source: Some(inputs.commands()), commands: Commands::default() };
+    let jobs = Arc::new(Mutex::new(jobs));
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
-    let keyboard = inputs.keyboard();
+    let (keyboard, of_root) = (inputs.keyboard(), inputs.source());
     let stream = plan.trace.then(TraceStream::default);
     let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };
@@ -147,6 +161,8 @@ pub fn run(
             drives.push(config.with_context(|| format!("drive {}", drive.name))?);
             index += 1;
         }
+        let on = plan.root.as_ref().zip(of_root.as_ref());
+        let root = on.map(|(root, source)| root::drive(root, source, machine.spec.vcpus));
         machines.push(MachineConfig {
             name: machine.name.clone(),
             vcpus: machine.spec.vcpus,
@@ -154,10 +170,11 @@ pub fn run(
             command_line: &machine.spec.kernel_command_line,
             job: machine.job.without_command(),
             command: Box::new({
-                let source = Arc::clone(&source);
-                move || source.lock().unwrap_or_else(PoisonError::into_inner).command(number)
+                let jobs = Arc::clone(&jobs);
+                move || jobs.lock().unwrap_or_else(PoisonError::into_inner).command(number)
             }),
             drives,
+            root: root.transpose()?,
             seed: plan.seed,
             random: machine.spec.random,
             rewind: machine.spec.rewind.then_some(rewind),

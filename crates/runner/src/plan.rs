@@ -50,6 +50,9 @@ pub struct RunPlan {
     /// A fault to inject below what the guest sees.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,
+    /// What the guests' root is on, if it is not in their memory.
+    #[serde(default)]
+    pub root: Option<PlannedRoot>,
     /// Drives below a scheduler.
     pub shared: Vec<PlannedDrive>,
     /// Host workloads on them.
@@ -68,6 +71,15 @@ impl RunPlan {
         let own = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
         self.shared.iter_mut().chain(own.filter(|drive| drive.has_medium()))
     }
+}
+
+/// A root that is read where it lies.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlannedRoot {
+    /// Which one, and in which state: a guest that is kept has parts of it in memory.
+    pub identity: String,
+    /// Its size in bytes.
+    pub length: u64,
 }
 
 /// A machine of a run.
@@ -182,6 +194,12 @@ pub fn device_names(interfaces: impl Iterator<Item = Interface>) -> Vec<String> 
     interfaces.map(&mut name).collect()
 }
 
+/// The guest kernel's name of a virtio drive that comes behind those.
+pub fn last_device(interfaces: impl Iterator<Item = Interface>) -> String {
+    let all = interfaces.filter(|interface| *interface == Interface::VirtioBlk);
+    device_names(all.chain([Interface::VirtioBlk])).pop().unwrap_or_default()
+}
+
 /// `number` from 1 on as a to z, aa to az, ba and so on.
 fn letters(mut number: u32) -> String {
     let mut letters = Vec::new();
@@ -201,6 +219,8 @@ mod tests {
         use Interface::{Nvme, VirtioBlk};
         let names = device_names([VirtioBlk, Nvme, VirtioBlk, Nvme].into_iter());
         assert_eq!(names, ["vda", "nvme0n1", "vdb", "nvme1n1"]);
+        assert_eq!(last_device([VirtioBlk, Nvme].into_iter()), "vdb");
+        assert_eq!(last_device([Nvme].into_iter()), "vda");
         assert_eq!([26, 27, 52, 53, 703].map(letters), ["z", "aa", "az", "ba", "aaa"]);
     }
 }

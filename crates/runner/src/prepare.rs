@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
-use stasis_channel::Job;
+use stasis_channel::{Job, RootDevice};
 use stasis_clock::Nanos;
 use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
-use stasis_guest_image::Guest;
+use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{Medium, MediumSpec};
 use stasis_models::ModelSpec;
 
@@ -19,7 +19,9 @@ use crate::attended::Attended;
 use crate::engine::RunError;
 use crate::event::SharedObserver;
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
-use crate::plan::{device_names, PlannedDrive, PlannedMachine, RunPlan};
+use crate::plan::{
+    device_names, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
+};
 use crate::relay::Relay;
 use crate::sharing::Sharing;
 use crate::trace::{self, TraceOptions, WorkingCopy};
@@ -58,6 +60,8 @@ pub struct Prepared<'a> {
     setup: RunSetup<'a>,
     plan: RunPlan,
     shown: Vec<stasis_report::Drive>,
+    /// What the root is on that is read in place.
+    root: Option<Lower>,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn Medium>>,
     /// What a traced run works on, gone at its end.
@@ -81,6 +85,7 @@ impl<'a> RunSetup<'a> {
         {
             bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
         }
+        let (kind, root) = self.guest.lower()?.unzip();
         let (mut media, mut copies, mut traced) = (Vec::new(), Vec::new(), Vec::new());
         let (mut top, mut owners) = (Vec::new(), MediumOwners::new(self.base));
         for (index, spec) in experiment.drives.iter().enumerate() {
@@ -101,7 +106,7 @@ impl<'a> RunSetup<'a> {
             shown.extend(
                 drives.iter().zip(&experiment.drives).map(|(drive, spec)| show(drive, spec)),
             );
-            machines.push(self.machine(&experiment.machine, drives));
+            machines.push(self.machine(&experiment.machine, drives, kind));
         }
         let mut number = experiment.drives.len();
         for machine in experiment.machine.several() {
@@ -127,7 +132,7 @@ impl<'a> RunSetup<'a> {
                 }
                 media.extend(image.map(|image| image.medium));
             }
-            machines.push(self.machine(machine, drives));
+            machines.push(self.machine(machine, drives, kind));
         }
         sharing.check_overlaps(&machines, &workloads)?;
         let plan = RunPlan {
@@ -139,11 +144,15 @@ impl<'a> RunSetup<'a> {
             trace: self.trace.is_some(),
             timeline: self.timeline,
             fault: self.trace.and_then(|trace| trace.fault),
+            root: root.as_ref().map(|root| PlannedRoot {
+                identity: self.guest.digest.clone(),
+                length: root.length(),
+            }),
             shared: sharing.into_drives(),
             workloads,
         };
         let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
-        Ok(Prepared { setup: self, plan, shown, media, copies, traced, wall_limit })
+        Ok(Prepared { setup: self, plan, shown, root, media, copies, traced, wall_limit })
     }
 
     /// The same drive, on a copy of its medium where it is traced.
@@ -162,7 +171,13 @@ impl<'a> RunSetup<'a> {
         Ok((drive, traced))
     }
 
-    fn machine(&self, spec: &MachineSpec, drives: Vec<PlannedDrive>) -> PlannedMachine {
+    /// A machine of the plan; `root`: the kind of file system that its root is, if that is on a device.
+    fn machine(
+        &self,
+        spec: &MachineSpec,
+        drives: Vec<PlannedDrive>,
+        root: Option<FileSystemKind>,
+    ) -> PlannedMachine {
         let experiment = self.experiment;
         let command = if spec.command.is_empty() { &experiment.command } else { &spec.command };
         let mut job = Job::new(command.clone());
@@ -175,6 +190,10 @@ impl<'a> RunSetup<'a> {
         }
         job.vcpus = spec.vcpus;
         job.drives = device_names(drives.iter().map(|drive| drive.interface));
+        job.root = root.map(|kind| RootDevice {
+            device: last_device(drives.iter().map(|drive| drive.interface)),
+            file_system: kind.name().into(),
+        });
         job.together = !experiment.machine.several().is_empty();
         job.coordinate = spec.coordinate;
         job.idles = spec.disks.iter().any(|disk| {
@@ -362,13 +381,13 @@ impl Prepared<'_> {
 
     /// Runs it to its end.
     pub fn run(self, relay: &mut Relay<'_>, stop: &Arc<AtomicBool>) -> Result<(), RunError> {
-        let Self { setup, plan, media, wall_limit, copies, .. } = self;
+        let Self { setup, plan, root, media, wall_limit, copies, .. } = self;
         let outcome = match setup.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
-                on_kvm(&setup, plan, wall_limit, relay, stop)
+                on_kvm(&setup, plan, root, wall_limit, relay, stop)
             }
-            _ => software_host::run(&setup, plan, wall_limit, relay, stop),
+            _ => software_host::run(&setup, plan, root, wall_limit, relay, stop),
         };
         drop(copies);
         outcome
@@ -380,6 +399,7 @@ impl Prepared<'_> {
 fn on_kvm(
     setup: &RunSetup<'_>,
     plan: RunPlan,
+    root: Option<Lower>,
     wall_limit: Option<Duration>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
@@ -390,7 +410,10 @@ fn on_kvm(
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     let commands = local::Commands { jobs, files: setup.input.to_vec() };
     let keyboard = setup.terminal.map(|terminal| terminal.local());
-    let mut files = local::Files::new(setup.guest, commands, keyboard);
+    let source = root.map(|root| -> crate::root::Source {
+        Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
+    });
+    let mut files = local::Files::new(setup.guest, commands, keyboard, source);
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, wall_limit };
     let outcome = local::run(plan, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;
@@ -402,6 +425,7 @@ fn on_kvm(
 fn on_kvm(
     _: &RunSetup<'_>,
     _: RunPlan,
+    _: Option<Lower>,
     _: Option<Duration>,
     _: &mut Relay<'_>,
     _: &Arc<AtomicBool>,

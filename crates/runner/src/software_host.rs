@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use stasis_experiment::Engine;
+use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
 use stasis_run_events::Ending;
 use stasis_softkvm::{Control, Form, Host, Input, Job, PassedDrive};
@@ -114,6 +115,7 @@ fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>
 pub fn run(
     setup: &RunSetup,
     mut plan: RunPlan,
+    root: Option<Lower>,
     wall_limit: Option<Duration>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
@@ -153,7 +155,10 @@ pub fn run(
         later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
     };
     let keyboard = setup.terminal.map(|terminal| Arc::clone(&terminal.keyboard));
-    let control = Control { stop: Arc::clone(stop), wall_limit, keyboard };
+    let source = root.map(|root| -> stasis_softkvm::Source {
+        Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
+    });
+    let control = Control { stop: Arc::clone(stop), wall_limit, keyboard, source };
     let tell = relay.tell();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // Who cannot hear of a step cannot hear of what follows, and ends the run then.

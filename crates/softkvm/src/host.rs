@@ -166,8 +166,11 @@ pub(crate) fn available_memory() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// How a run is stopped from outside.
-#[derive(Debug, Clone, Default)]
+/// Bytes that the inner side reads where it needs them: fills a buffer from an offset on.
+pub type Source = Arc<dyn Fn(&mut [u8], u64) -> std::io::Result<()> + Send + Sync>;
+
+/// What a run has of the outer world while it goes on.
+#[derive(Clone, Default)]
 pub struct Control {
     /// Set to ask the inner side to stop. If it has not ended 3 s later, the
     /// host is killed.
@@ -176,6 +179,8 @@ pub struct Control {
     pub wall_limit: Option<Duration>,
     /// The terminal of the person who watches the job, if it asks for one.
     pub keyboard: Option<SharedKeyboard>,
+    /// What [`crate::inside::Inside::source`] reads.
+    pub source: Option<Source>,
 }
 
 #[cfg(test)]

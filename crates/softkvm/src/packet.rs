@@ -8,7 +8,9 @@
 //! bytes), and the outer side takes them from QEMU's memory. A *pause* packet (kind
 //! 3) says that the machine is about to pause, to be kept. A *wait* packet (kind 4, nanoseconds in 8 bytes) asks
 //! what was typed at the terminal, and waits so long for it at most: the outer side writes the answer into the
-//! buffer, its length in 4 bytes first. Numbers are little endian.
+//! buffer, its length in 4 bytes first. A *read* packet (kind 5, offset in 8 bytes, length in 4) asks for bytes of
+//! the source that the outer side has; the answer is in the buffer as well: 0 in 4 bytes and the bytes, or the length of a
+//! text in 4 bytes, and why there are none. Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -30,6 +32,10 @@ const SHORT_HEAD: usize = 3;
 const BULK_HEAD: usize = 5;
 const PLACE_HEAD: usize = 13;
 const WAIT_HEAD: usize = 9;
+const READ_HEAD: usize = 13;
+
+/// Most bytes of the source that one answer has.
+pub(crate) const ANSWER: usize = 1 << 20;
 
 /// What the outer side has to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +50,8 @@ pub(crate) enum Packet {
     Pause,
     /// The inner side waits for what is typed, at most so long (ns).
     Wait { limit: u64 },
+    /// The inner side waits for so many bytes of the source from there on.
+    Read { offset: u64, length: usize },
 }
 
 /// A pause packet.
@@ -53,6 +61,15 @@ pub(crate) const PAUSE: [u8; 1] = [3];
 pub(crate) fn wait(limit: u64) -> [u8; WAIT_HEAD] {
     let mut packet = [4; WAIT_HEAD];
     packet[1..].copy_from_slice(&limit.to_le_bytes());
+    packet
+}
+
+/// A read packet.
+pub(crate) fn read(offset: u64, length: usize) -> [u8; READ_HEAD] {
+    debug_assert!(length <= ANSWER);
+    let mut packet = [5; READ_HEAD];
+    packet[1..9].copy_from_slice(&offset.to_le_bytes());
+    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
     packet
 }
 
@@ -127,6 +144,12 @@ impl Packets {
                 self.buffer.drain(..WAIT_HEAD);
                 Ok(Some(Packet::Wait { limit }))
             }
+            Some(5) => {
+                let Some(head) = self.buffer.first_chunk::<READ_HEAD>() else { return Ok(None) };
+                let (offset, length) = (number(&head[1..9]), number(&head[9..]) as usize);
+                self.buffer.drain(..READ_HEAD);
+                Ok(Some(Packet::Read { offset, length }))
+            }
             Some(other) => Err(*other),
         }
     }
@@ -150,6 +173,8 @@ mod tests {
                     (0..=BULK).prop_map(|length| Packet::Bulk { length }),
                     Just(Packet::Pause),
                     any::<u64>().prop_map(|limit| Packet::Wait { limit }),
+                    (any::<u64>(), 0..=ANSWER)
+                        .prop_map(|(offset, length)| Packet::Read { offset, length }),
                     (any::<u64>(), 0..=BULK)
                         .prop_map(|(address, length)| Packet::Place { address, length }),
                 ],
@@ -167,6 +192,9 @@ mod tests {
                     Packet::Bulk { length } => stream.extend_from_slice(&bulk(*length)),
                     Packet::Pause => stream.extend_from_slice(&PAUSE),
                     Packet::Wait { limit } => stream.extend_from_slice(&wait(*limit)),
+                    Packet::Read { offset, length } => {
+                        stream.extend_from_slice(&read(*offset, *length))
+                    }
                     Packet::Place { address, length } => {
                         stream.extend_from_slice(&place(*address, *length))
                     }

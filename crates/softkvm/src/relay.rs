@@ -1,6 +1,6 @@
 //! What the inner side sends, taken until it is enough.
 
-use crate::packet::{Packet, Packets, BULK, HANDSHAKE};
+use crate::packet::{Packet, Packets, ANSWER, BULK, HANDSHAKE};
 use crate::snapshot::Machine;
 use crate::{items, Control, Error};
 use stasis_channel::Typed;
@@ -71,9 +71,35 @@ fn answer(machine: &mut Machine, control: &Control, limit: u64) -> Result<(), Er
     bytes.truncate(BULK);
     let length = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
+    go_on(machine, &bytes)
+}
+
+/// Has the inner side, which waits, go on with `length` bytes of the source.
+fn answer_read(
+    machine: &mut Machine,
+    control: &Control,
+    offset: u64,
+    length: usize,
+) -> Result<(), Error> {
+    let mut bytes = vec![0; 4 + length.min(ANSWER)];
+    let read = match &control.source {
+        Some(source) => source(&mut bytes[4..], offset),
+        None => Err(std::io::Error::other("there is no source")),
+    };
+    if let Err(error) = read {
+        let text = error.to_string();
+        bytes = (text.len() as u32).to_le_bytes().to_vec();
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.truncate(ANSWER);
+    }
+    go_on(machine, &bytes)
+}
+
+/// Has the inner side, which waits, go on with an answer.
+fn go_on(machine: &mut Machine, answer: &[u8]) -> Result<(), Error> {
     machine
         .memory
-        .write_all_at(&bytes, machine.buffer)
+        .write_all_at(answer, machine.buffer)
         .and_then(|()| machine.qemu.handshake.read_exact(&mut [0; HANDSHAKE]))
         .map_err(Error::system("answer the software host"))
 }
@@ -124,6 +150,10 @@ pub(crate) fn pump(
                     Packet::Pause => Sent::Pause,
                     Packet::Wait { limit } => {
                         answer(machine, control, limit)?;
+                        continue;
+                    }
+                    Packet::Read { offset, length } => {
+                        answer_read(machine, control, offset, length)?;
                         continue;
                     }
                 };

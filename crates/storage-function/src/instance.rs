@@ -162,6 +162,7 @@ pub(crate) mod tests {
             vmlinux: "/g/vmlinux".into(),
             initramfs: "/g/initramfs".into(),
             root: "/g/root".into(),
+            in_place: None,
             recipe: stasis_guest_image::Recipe::default(),
             kernel_release: "6".into(),
             date: 0,

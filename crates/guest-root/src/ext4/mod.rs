@@ -3,7 +3,11 @@
 //!
 //! Numbers are those of Linux, Documentation/filesystems/ext4.
 
+mod inode;
+mod layout;
+mod names;
 pub(crate) mod read;
+mod tables;
 pub(crate) mod write;
 
 /// Where the superblock is, and its length.
@@ -40,7 +44,6 @@ mod kind {
 mod flag {
     pub(crate) const ENCRYPTED: u32 = 0x800;
     pub(crate) const EXTENTS: u32 = 0x8_0000;
-    pub(crate) const INLINE: u32 = 0x1000_0000;
 }
 
 /// Features that a reader must know.
@@ -52,10 +55,9 @@ mod incompat {
     pub(crate) const FLEX_GROUPS: u32 = 0x200;
     pub(crate) const SUM_SEED: u32 = 0x2000;
     pub(crate) const LARGE_FOLDER: u32 = 0x4000;
-    pub(crate) const INLINE: u32 = 0x8000;
-    /// Those that are known; an inode says whether it is inline.
+    /// Those that are known.
     pub(crate) const KNOWN: u32 =
-        FILE_TYPE | EXTENTS | SIXTY_FOUR_BIT | FLEX_GROUPS | SUM_SEED | LARGE_FOLDER | INLINE;
+        FILE_TYPE | EXTENTS | SIXTY_FOUR_BIT | FLEX_GROUPS | SUM_SEED | LARGE_FOLDER;
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -32,8 +32,20 @@ pub(crate) struct FileSystem {
     group_inodes: u32,
     description: u64,
     wide: bool,
+    /// Bytes in use.
+    used: u64,
     /// The largest file.
     limit: u64,
+}
+
+/// What there is where a file system may begin.
+pub(crate) enum Opened {
+    /// No file system of ext2, ext3 or ext4.
+    Other,
+    /// One with features that only a kernel knows.
+    Unknown,
+    /// One that can be read.
+    Known(FileSystem),
 }
 
 type Result<T> = std::result::Result<T, String>;
@@ -55,16 +67,12 @@ struct Inode {
 }
 
 impl FileSystem {
-    /// The file system that begins at `start`; `None` if it is of another kind.
-    pub(crate) fn open(
-        source: &Arc<dyn ReadAt>,
-        start: u64,
-        limits: Limits,
-    ) -> Result<Option<Self>> {
+    /// The file system that begins at `start`.
+    pub(crate) fn open(source: &Arc<dyn ReadAt>, start: u64, limits: Limits) -> Result<Opened> {
         let mut block = vec![0; SUPERBLOCK_SIZE];
         let there = start.checked_add(SUPERBLOCK).map(|at| source.read_at(&mut block, at));
         if !matches!(there, Some(Ok(()))) || u16_at(&block, MAGIC_AT) != MAGIC {
-            return Ok(None);
+            return Ok(Opened::Other);
         }
         let word = |at| u32_at(&block, at);
         let old = word(0x4c) == 0;
@@ -77,8 +85,7 @@ impl FileSystem {
             );
         }
         if features & !incompat::KNOWN != 0 {
-            let unknown = features & !incompat::KNOWN;
-            return Err(format!("its file system has features that are not known ({unknown:#x})"));
+            return Ok(Opened::Unknown);
         }
         let size = 1024u64.checked_shl(word(0x18)).filter(|size| (1024..=65_536).contains(size));
         let size = size.ok_or_else(|| damaged("the size of its blocks"))?;
@@ -90,7 +97,11 @@ impl FileSystem {
             return Err(damaged("its superblock"));
         }
         let first_block = u64::from(word(0x14));
-        Ok(Some(Self {
+        let long = |low: usize, high: usize| {
+            u64::from(word(low)) | if wide { u64::from(word(high)) << 32 } else { 0 }
+        };
+        let used = long(0x04, 0x150).saturating_sub(long(0x0c, 0x158)).saturating_mul(size);
+        Ok(Opened::Known(Self {
             source: Arc::clone(source),
             start,
             block: size,
@@ -100,8 +111,20 @@ impl FileSystem {
             group_inodes,
             description,
             wide,
+            used,
             limit: limits.bytes,
         }))
+    }
+
+    /// Bytes in use, its own tables included.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Whether its folder `/` has what a Linux has there.
+    pub(crate) fn looks_like_linux(&self) -> Result<bool> {
+        let names = self.names(&self.inode(ROOT_INODE)?)?;
+        Ok(names.iter().any(|(name, _)| matches!(name.as_slice(), b"bin" | b"usr")))
     }
 
     /// Everything in it.
@@ -127,6 +150,10 @@ impl FileSystem {
                     }
                     tree.link(folder, &name, id)?;
                     continue;
+                }
+                if child.mode & kind::MASK == kind::FILE && child.size > self.limit {
+                    let cause = format!("{} has more than {} MiB", text(&name), self.limit >> 20);
+                    return Err(RootError::TooLarge { path: origin.into(), cause });
                 }
                 let content = self.kind(&child).map_err(|cause| tree.fail(said(cause)))?;
                 let id = tree.put(folder, &name, self.meta(&child), content, 0)?;
@@ -209,13 +236,8 @@ impl FileSystem {
     }
 
     fn content(&self, inode: &Inode) -> Result<Content> {
-        if inode.flags & flag::INLINE != 0 {
-            return Err(
-                "a file is within its inode (feature inline_data), which is not known".into()
-            );
-        }
         if inode.size > self.limit {
-            return Err(format!("a file has more than {} MiB", self.limit >> 20));
+            return Err(damaged("a folder or a link is too large"));
         }
         let mut pieces = Vec::new();
         if inode.flags & flag::EXTENTS != 0 {

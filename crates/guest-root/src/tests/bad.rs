@@ -62,7 +62,7 @@ fn paths_that_lead_out() {
 
 #[test]
 fn too_much_of_anything() {
-    let limits = Limits { bytes: 1 << 20, entries: 5 };
+    let limits = Limits { bytes: 1 << 20, entries: 5, ..Limits::default() };
     let plain = archive(&items());
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), &plain).unwrap();
@@ -117,9 +117,9 @@ fn damaged_archives() {
 fn images_without_a_linux() {
     bad(&vec![0; 1 << 20], "no Linux");
     bad(b"text", "neither a folder, nor a tar archive, nor a disk image");
-    let mut xfs = vec![0; 1 << 20];
-    xfs[..4].copy_from_slice(b"XFSB");
-    bad(&xfs, "XFS");
+    let mut squash = vec![0; 1 << 20];
+    squash[..4].copy_from_slice(b"hsqs");
+    bad(&squash, "SquashFS");
     let mut qcow2 = vec![0; 1 << 16];
     qcow2[..8].copy_from_slice(b"QFI\xfb\0\0\0\x09");
     bad(&qcow2, "unknown version 9");
@@ -127,8 +127,6 @@ fn images_without_a_linux() {
     let mut unclean = fs::read(path).unwrap();
     unclean[1024 + 0x60] |= 4;
     bad(&unclean, "e2fsck -p");
-    unclean[1024 + 0x60..][..4].copy_from_slice(&[0, 0, 1, 0]);
-    bad(&unclean, "not known (0x10000)");
 }
 
 #[test]

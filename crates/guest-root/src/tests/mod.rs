@@ -2,6 +2,7 @@
 
 mod bad;
 mod forms;
+mod in_place;
 mod noise;
 
 use std::fs;
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::content::Content;
 use crate::tree::{Kind, ROOT};
-use crate::{Limits, RootError, Source, Tree};
+use crate::{Form, Limits, RootError, Source, Tree};
 
 /// What files have as their time here.
 const TIME: u64 = 1_700_000_000;
@@ -159,7 +160,10 @@ fn read_with(path: &Path, limits: Limits) -> Result<Tree, RootError> {
     let source = Source::find(path.to_str().unwrap())?;
     let read = source.read(work.path(), limits);
     assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0, "something is left");
-    read.map(|read| read.tree)
+    read.map(|read| match read.form {
+        Form::Copied(tree) | Form::Files(tree) => tree,
+        Form::Part(..) => panic!("it is not read"),
+    })
 }
 
 /// Reads and checks bytes as a file.

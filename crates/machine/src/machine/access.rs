@@ -93,7 +93,7 @@ impl Machine {
             (slot, 0) if slot >= 2 => {
                 let now = timeline.clock.now_ns();
                 let drive = slot - 2;
-                if self.drives[drive].is_doorbell(place.offset) {
+                if drive < self.own && self.drives[drive].is_doorbell(place.offset) {
                     timeline.statistics.exits.doorbell += 1;
                 }
                 // What it asks for is for what it submits now, too.

@@ -171,11 +171,11 @@ fn check(config: &MachineConfig) -> Result<(), String> {
             config.vcpus
         ));
     }
-    if config.drives.len() > SLOTS - 2 {
+    let most = SLOTS - 2 - usize::from(config.root.is_some());
+    if config.drives.len() > most {
         return Err(format!(
-            "{} drives asked for, but a machine has at most {}",
+            "{} drives asked for, but a machine has at most {most}",
             config.drives.len(),
-            SLOTS - 2
         ));
     }
     Ok(())
@@ -217,8 +217,8 @@ impl Machine {
         // SAFETY: the mappings live as long as the machine, longer than its
         // processors (field order), and cover these lengths.
         unsafe { engine.add_machine(&regions, config.vcpus, config.random)? };
-        let mut drives = Vec::new();
-        for drive in config.drives {
+        let (mut drives, own) = (Vec::new(), config.drives.len());
+        for drive in config.drives.into_iter().chain(config.root) {
             let (device, function, link) = plug(drive)?;
             match link {
                 Some(link) => bus.add_behind_port(function, link, &mut next),
@@ -235,6 +235,7 @@ impl Machine {
             bus,
             channel,
             drives,
+            own,
             serial: Serial::default(),
             io_apic: IoApic::new(config.vcpus),
             cmos: Cmos::default(),

@@ -52,6 +52,8 @@ pub struct MachineConfig<'a> {
     pub command: CommandSource,
     /// The drives, in order.
     pub drives: Vec<DriveConfig>,
+    /// The drive that its root is on, behind all others: no part of the experiment.
+    pub root: Option<DriveConfig>,
     /// Seed of everything random in the guest.
     pub seed: u64,
     /// Whether RDRAND and RDSEED are visible.

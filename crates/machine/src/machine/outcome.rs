@@ -29,8 +29,15 @@ impl Run<'_> {
                 self.timeline.emit_from(machine.number, RunEvent::Console(rest))?;
             }
         }
+        for machine in &mut self.machines {
+            let root = machine.drives.get_mut(machine.own);
+            if let Some(error) = root.and_then(|root| root.drive_mut().take_error()) {
+                let text = format!("the root: {}\n", error.cause());
+                self.timeline.emit_from(machine.number, RunEvent::Console(text.into_bytes()))?;
+            }
+        }
         let now = self.timeline.clock.now_ns();
-        let drives = self.machines.iter().flat_map(|machine| &machine.drives);
+        let drives = self.machines.iter().flat_map(|machine| &machine.drives[..machine.own]);
         let inside = drives.map(|drive| drive.drive().inside(now)).collect();
         let (clock, processors) = (&self.timeline.clock, &self.processors);
         let mut outcome =
@@ -47,7 +54,8 @@ impl Run<'_> {
             };
             outcome.machines = self.machines.iter().map(of).collect();
         }
-        let drives = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
+        let drives =
+            self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
         outcome.medium_errors =
             drives.map(|drive| drive.drive_mut().take_error().map(|error| error.cause())).collect();
         outcome.shared = self.shared.iter().map(|shared| shared.report(now)).collect();

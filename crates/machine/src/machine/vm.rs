@@ -21,7 +21,10 @@ pub(super) struct Machine {
     pub(super) memory: GuestMemory,
     pub(super) bus: Bus,
     pub(super) channel: ChannelDevice,
+    /// The experiment's drives, and behind them the one that its root is on, if there is one.
     pub(super) drives: Vec<DriveDevice>,
+    /// How many of those are the experiment's.
+    pub(super) own: usize,
     /// Whether any drive is to be polled for submissions.
     pub(super) lazy: bool,
     pub(super) serial: Serial,
@@ -115,9 +118,13 @@ impl Machine {
             let drive = &mut self.drives[index];
             if drive.next_event().is_some_and(|at| at <= now_ns) {
                 let (records, bytes) = (&mut timeline.records, &mut timeline.recorded_bytes);
+                // The root's I/Os are no part of the experiment.
+                let told = index < self.own;
                 drive.advance(&self.memory, now_ns, boot, |record| {
-                    *bytes += record.bytes;
-                    records.push(record);
+                    if told {
+                        *bytes += record.bytes;
+                        records.push(record);
+                    }
                 });
             }
             self.interrupts(timeline, index)?;

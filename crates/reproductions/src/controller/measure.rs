@@ -81,6 +81,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         vmlinux: file("vmlinux"),
         initramfs: file("initramfs.cpio"),
         root: file("root.ext4"),
+        in_place: None,
         recipe: Recipe::default(),
         kernel_release: String::new(),
         date: 0,

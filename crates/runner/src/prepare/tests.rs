@@ -51,8 +51,17 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
     let [vmlinux, initramfs, root] = ["vmlinux", "initramfs", "root"].map(|name| name.into());
     let (kernel_release, digest) = (String::new(), String::new());
     let recipe = stasis_guest_image::Recipe::default();
-    let guest =
-        Guest { vmlinux, initramfs, root, recipe, kernel_release, date: 0, left_out: 0, digest };
+    let guest = Guest {
+        vmlinux,
+        initramfs,
+        root,
+        in_place: None,
+        recipe,
+        kernel_release,
+        date: 0,
+        left_out: 0,
+        digest,
+    };
     let mut nobody = |_: crate::Event<'_>| Ok(());
     let tell = SharedObserver::new(&mut nobody);
     let setup = RunSetup {

@@ -14,6 +14,7 @@ mod stop;
 
 use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, SAVE_ITEM};
 use crate::packet::PAUSE;
+use crate::Source;
 use fwcfg::FwCfg;
 use output::Port;
 use stasis_channel::Keyboard;
@@ -179,6 +180,11 @@ impl Inside {
     /// The terminal of the person who watches from outside.
     pub fn keyboard(&self) -> Box<dyn Keyboard> {
         Box::new(output::Outside)
+    }
+
+    /// What reads the outer side's source ([`crate::Control::source`]).
+    pub fn source(&self) -> Source {
+        Arc::new(output::read_source)
     }
 
     /// The block device of the passed drive `index`.

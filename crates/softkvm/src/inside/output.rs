@@ -2,7 +2,7 @@
 
 use super::memory::{populate, PageMap};
 use super::port;
-use crate::packet::{bulk, place, short_head, wait, BULK, SHORT};
+use crate::packet::{bulk, place, read, short_head, wait, ANSWER, BULK, SHORT};
 use stasis_channel::{Keyboard, Typed};
 use stasis_run_events::{encode, EventSink, RunEvent};
 use std::io;
@@ -66,6 +66,30 @@ impl Keyboard for Outside {
         Ok(Typed::decode(&bytes).unwrap_or_default())
     }
 }
+
+/// Fills `into` with bytes of the outer side's source from `offset` on.
+pub(super) fn read_source(into: &mut [u8], mut offset: u64) -> io::Result<()> {
+    let Output { bulk: buffer, .. } = &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    // Without the buffer there is no place for an answer.
+    let memory = buffer.as_mut().ok_or(io::ErrorKind::Unsupported)?;
+    // The answer's head lies before its bytes; on the bare machine all of the buffer is there.
+    for piece in into.chunks_mut(ANSWER.min(memory.len() - HEAD)) {
+        port::write_events(&read(offset, piece.len()));
+        port::shake_hands();
+        let (head, bytes) = port::written(memory).split_at(HEAD);
+        let failed = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        if failed > 0 {
+            let text = &bytes[..failed.min(bytes.len())];
+            return Err(io::Error::other(String::from_utf8_lossy(text).into_owned()));
+        }
+        piece.copy_from_slice(&bytes[..piece.len()]);
+        offset += piece.len() as u64;
+    }
+    Ok(())
+}
+
+/// Bytes of an answer's head.
+const HEAD: usize = 4;
 
 /// Sets the memory for bulk packets up and tells where it is; without it all
 /// packets are short.

@@ -25,6 +25,15 @@ pub(super) fn shake_hands() {
     write_bytes(HANDSHAKE_PORT, &[0; HANDSHAKE]);
 }
 
+/// The buffer for bulk packets as the outer side has left it, which writes to it behind the
+/// compiler's back.
+pub(super) fn written(buffer: &mut [u8]) -> &[u8] {
+    // SAFETY: no instruction at all; what the compiler knows of the buffer ends here. The outer side
+    // does not write again before the next packet.
+    unsafe { asm!("/* {0} */", in(reg) buffer.as_mut_ptr(), options(nostack, preserves_flags)) };
+    buffer
+}
+
 fn write_bytes(port: u16, bytes: &[u8]) {
     // SAFETY: `rep outsb` reads exactly `bytes`; the ports are debug
     // consoles, which change nothing in this machine.

@@ -1,5 +1,5 @@
 //! Guests on a root file system of the user's own. Each form of one is tested in the crate
-//! `guest-root`; here one boots.
+//! `guest-root`; here one of each way boots that a guest can have it.
 
 use std::fs;
 use std::path::Path;
@@ -9,19 +9,26 @@ use crate::support::Bench;
 
 /// A root with this machine's shell, its libraries, and nothing else.
 fn make(folder: &Path) {
-    let shell = fs::canonicalize("/bin/sh").unwrap();
-    let listed = Command::new("ldd").arg(&shell).output().unwrap();
-    let text = String::from_utf8(listed.stdout).unwrap();
-    let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
-    for library in libraries {
-        let to = folder.join(library.trim_start_matches('/'));
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(library, to).unwrap();
-    }
+    make_with(folder, &["/bin/sh"]);
+}
+
+/// A root with these programs of this machine and their libraries, and nothing else.
+fn make_with(folder: &Path, programs: &[&str]) {
     for name in ["bin", "etc"] {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
-    fs::copy(shell, folder.join("bin/sh")).unwrap();
+    for program in programs {
+        let file = fs::canonicalize(program).unwrap();
+        let listed = Command::new("ldd").arg(&file).output().unwrap();
+        let text = String::from_utf8(listed.stdout).unwrap();
+        let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
+        for library in libraries {
+            let to = folder.join(library.trim_start_matches('/'));
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(library, to).unwrap();
+        }
+        fs::copy(file, folder.join("bin").join(Path::new(program).file_name().unwrap())).unwrap();
+    }
     fs::write(folder.join("etc/whose"), "the user's own\n").unwrap();
 }
 
@@ -49,6 +56,58 @@ fn a_guest_starts_from_a_folder() {
     assert_eq!(run.status, Some(127), "{run:#?}");
     run.says(&["fio: command not found in the guest", "tree: install the command there"]);
     assert_eq!(bench.json("again/summary.json")["guest"], digest.as_str());
+}
+
+/// Most of its bytes are holes: the folder has too much for a guest's memory, and little on the disk.
+#[test]
+fn a_large_folder_is_read_where_it_lies() {
+    let bench = Bench::new();
+    let tree = bench.path("tree");
+    make_with(&tree, &["/bin/sh", "/usr/bin/sha256sum", "/bin/cat"]);
+    let pattern: Vec<u8> = (0..3_000_001u32).flat_map(|word| word.to_le_bytes()).collect();
+    fs::write(tree.join("etc/pattern"), &pattern).unwrap();
+    bench.image("tree/holes", 3 << 30);
+    let script = "cat /etc/whose; sha256sum </etc/pattern
+        [ $(cat /sys/block/vda/size) = 131072 ] && [ $(cat /sys/block/vdb/ro) = 1 ] && echo last
+        [ -d /lib/modules/*/kernel ] && echo written >/etc/whose && cat /etc/whose";
+    let drive = "--drive=model=fixed:10us,medium=ram:64MiB,interface=virtio-blk";
+    let words = ["--engine=exact", "--root=tree", drive, "--", "sh", "-c", script];
+    let run = bench.run(&words);
+    run.expect(0);
+    let file = fs::File::open(tree.join("etc/pattern")).unwrap();
+    let sum = Command::new("sha256sum").stdin(file).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap();
+    let expected = format!("the user's own\n{sum}last\nwritten\n");
+    assert_eq!(run.stdout, expected, "{}", run.stderr);
+    assert_eq!(fs::read_to_string(tree.join("etc/whose")).unwrap(), "the user's own\n");
+    // What is read of the root is no part of the experiment.
+    let summary = bench.json("results/summary.json");
+    assert_eq!(summary["drives"].as_array().unwrap().len(), 1);
+    // Now it is another root, and another guest.
+    fs::write(tree.join("etc/whose"), "mine\n").unwrap();
+    let run = bench.run(&words);
+    run.expect(0);
+    assert!(run.stdout.starts_with("mine\n"), "{}", run.stdout);
+    assert_ne!(bench.json("results/summary.json")["guest"], summary["guest"]);
+}
+
+#[test]
+fn a_guest_starts_from_a_disk_of_a_file_system_that_only_its_kernel_reads() {
+    let bench = Bench::new();
+    bench.image("disk.img", 320 << 20);
+    let script = "set -e; mkfs.xfs -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt; cd /mnt
+        mkdir -p bin etc lib lib64 usr/lib;         cp /bin/sh /bin/cat bin; cp --dereference /lib64/ld-linux-x86-64.so.2 lib64
+        cp --dereference /$libraries/libc.so.6 $libraries; echo of XFS >etc/whose";
+    let drive = "--drive=model=null,medium=file:disk.img";
+    bench.run(&["--engine=exact", drive, "--", "sh", "-c", script]).expect(0);
+    let script = "cat /etc/whose; echo more >>/etc/whose; cat /proc/mounts; [ -b /dev/nvme0n1 ]";
+    let drive = "--drive=model=null,medium=ram:64MiB";
+    let words = ["--engine=exact", "--root=disk.img", drive, "--", "sh", "-c", script];
+    for _ in 0..2 {
+        let run = bench.run(&words);
+        run.expect(0);
+        assert!(run.stdout.starts_with("of XFS\n"), "{}", run.stdout);
+    }
 }
 
 #[test]

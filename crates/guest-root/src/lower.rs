@@ -1,0 +1,73 @@
+//! What lies below a guest's overlay where its root is read where it lies.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::content::{ReadAt, Span};
+use crate::map::Mapped;
+use crate::partitions::SECTOR;
+use crate::{qcow2, Part, RootError};
+
+/// A file system's bytes, which are only read.
+#[derive(Debug, Clone)]
+pub struct Lower {
+    source: Arc<dyn ReadAt>,
+    start: u64,
+    length: u64,
+}
+
+impl Lower {
+    /// The file system `part` of the disk image at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has become shorter.
+    pub fn of_image(path: &Path, part: &Part) -> Result<Self, RootError> {
+        let fail = |cause: String| RootError::unusable(path, cause);
+        let source = image(open(path)?).map_err(fail)?;
+        if part.start.checked_add(part.length).is_none_or(|end| end > source.length()) {
+            return Err(fail("it is shorter than it was".into()));
+        }
+        Ok(Self { source, start: part.start, length: part.length / SECTOR * SECTOR })
+    }
+
+    /// The image in `names` with the files that `map` says belong into it
+    /// ([`write_names`](crate::write_names)).
+    ///
+    /// # Errors
+    /// If one of the two cannot be read or is damaged.
+    pub fn of_files(names: &Path, map: &Path) -> Result<Self, RootError> {
+        let source = Arc::new(Mapped::open(names, map)?);
+        Ok(Self { start: 0, length: source.length(), source })
+    }
+
+    /// Its size in bytes, a multiple of 512.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Fills `into` from `offset` on.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or has changed since the guest was made; or beyond the end.
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(into.len() as u64);
+        if end.is_none_or(|end| end > self.length) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.source.read_at(into, self.start + offset)
+    }
+}
+
+/// All of a file.
+pub(crate) fn open(path: &Path) -> Result<Span, RootError> {
+    File::open(path).and_then(Span::whole).map_err(RootError::file("read", path))
+}
+
+/// The disk in a file: as it is, or in qcow2.
+pub(crate) fn image(span: Span) -> Result<Arc<dyn ReadAt>, String> {
+    let mut start = [0; 4];
+    let is_qcow2 = span.read_at(&mut start, 0).is_ok() && start == *qcow2::MAGIC;
+    Ok(if is_qcow2 { Arc::new(qcow2::Image::open(span)?) } else { Arc::new(span) })
+}

@@ -1,0 +1,123 @@
+//! The root of guests that is read where it lies: a virtio drive behind all others, which takes no
+//! virtual time and is no part of the experiment.
+
+use std::io;
+use std::sync::Arc;
+
+use anyhow::Result;
+use stasis_block::{Command, Operation};
+use stasis_drive::Drive;
+use stasis_machine::{Controller, DriveConfig};
+use stasis_media::{Finished, Medium, MediumError, Ticket};
+use stasis_models::{BuildContext, ModelSpec};
+
+use crate::plan::PlannedRoot;
+
+/// What reads its bytes: fills a buffer from an offset on.
+pub type Source = Arc<dyn Fn(&mut [u8], u64) -> io::Result<()> + Send + Sync>;
+
+/// The drive for a machine with `vcpus` processors.
+pub fn drive(root: &PlannedRoot, source: &Source, vcpus: u32) -> Result<DriveConfig> {
+    let capacity = root.length;
+    let medium = ReadOnly {
+        source: Arc::clone(source),
+        capacity,
+        label: "root".into(),
+        finished: Vec::new(),
+    };
+    let context = BuildContext { seed: 0, capacity, path: 0 };
+    let model = ModelSpec::parse("null")?.build(&context)?;
+    let drive = Drive::new(u16::MAX, "root".into(), model, Box::new(medium));
+    let controller = Controller::Virtio(stasis_virtio::Config {
+        capacity,
+        identifier: "stasis-root".into(),
+        // Before a drive of one queue Linux puts a scheduler.
+        queues: vcpus.clamp(2, 64) as u16,
+        read_only: true,
+        volatile_write_cache: false,
+        ..Default::default()
+    });
+    Ok(DriveConfig { drive: Box::new(drive), controller })
+}
+
+/// A medium that is only read: each I/O is over when its submission returns.
+struct ReadOnly {
+    source: Source,
+    capacity: u64,
+    label: Arc<str>,
+    finished: Vec<Finished>,
+}
+
+impl ReadOnly {
+    fn perform(&self, command: &Command, data: &mut [u8]) -> Result<(), MediumError> {
+        let Command { operation, offset, length, .. } = *command;
+        let done = match operation {
+            Operation::Read => (self.source)(data, offset),
+            Operation::Flush | Operation::Barrier => Ok(()),
+            _ => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        };
+        let medium = Arc::clone(&self.label);
+        done.map_err(|source| MediumError::Os { medium, operation, offset, length, source })
+    }
+}
+
+impl Medium for ReadOnly {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command, mut data: Vec<u8>) {
+        let result = self.perform(&command, &mut data);
+        self.finished.push(Finished { ticket, result, data });
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) {
+        done.append(&mut self.finished);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Finished>) {
+        self.poll(done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.finished.len()
+    }
+
+    fn discard_zeroes(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(operation: Operation, offset: u64, length: u64) -> Command {
+        Command::new(operation, offset, length)
+    }
+
+    #[test]
+    fn a_root_is_read_and_nothing_else() {
+        let source: Source = Arc::new(|into: &mut [u8], offset| match offset {
+            4096 => Err(io::Error::other("gone")),
+            offset => {
+                into.fill(offset as u8);
+                Ok(())
+            }
+        });
+        let mut medium =
+            ReadOnly { source, capacity: 8192, label: "root".into(), finished: Vec::new() };
+        medium.submit(1, command(Operation::Read, 512 + 7, 3), vec![0; 3]);
+        medium.submit(2, command(Operation::Read, 4096, 512), vec![0; 512]);
+        medium.submit(3, command(Operation::Write, 0, 512), vec![1; 512]);
+        medium.submit(4, command(Operation::Flush, 0, 0), Vec::new());
+        let mut done = Vec::new();
+        medium.wait(&mut done);
+        assert!(done[0].result.is_ok());
+        assert_eq!(done[0].data, [7; 3]);
+        let text = done[1].result.as_ref().unwrap_err().cause();
+        assert!(text.contains("gone"), "{text}");
+        assert!(done[2].result.is_err() && done[3].result.is_ok());
+        assert_eq!(medium.in_flight(), 0);
+    }
+}
