@@ -29,6 +29,8 @@ pub struct Typed {
     pub window: WindowSize,
     /// Whether it is gone.
     pub hung_up: bool,
+    /// After how long the machine wants to be asked again (ms); 0: it does not mind.
+    pub pause: u16,
     /// What was typed.
     pub bytes: Vec<u8>,
 }
@@ -36,25 +38,27 @@ pub struct Typed {
 /// The most bytes that are taken at once: what is pasted comes in pieces.
 pub const TYPED_MAX: usize = 4096;
 /// Bytes before what was typed.
-const HEAD: usize = 5;
+const HEAD: usize = 7;
 
 impl Typed {
     /// Appends its form on the wire: rows and columns (`u16` each), 1 if the terminal is gone
-    /// (`u8`), and what was typed.
+    /// (`u8`), the pause (`u16`), and what was typed.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.window.rows.to_le_bytes());
         into.extend_from_slice(&self.window.columns.to_le_bytes());
         into.push(u8::from(self.hung_up));
+        into.extend_from_slice(&self.pause.to_le_bytes());
         into.extend_from_slice(&self.bytes);
     }
 
     /// Reads that form; `None` if it is shorter than any.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, typed) = bytes.split_first_chunk::<HEAD>()?;
-        let [a, b, c, d, gone] = *head;
+        let [a, b, c, d, gone, low, high] = *head;
         let window =
             WindowSize { rows: u16::from_le_bytes([a, b]), columns: u16::from_le_bytes([c, d]) };
-        Some(Self { window, hung_up: gone != 0, bytes: typed.to_vec() })
+        let pause = u16::from_le_bytes([low, high]);
+        Some(Self { window, hung_up: gone != 0, pause, bytes: typed.to_vec() })
     }
 
     /// Adds what came later.
@@ -86,12 +90,12 @@ mod tests {
     #[test]
     fn what_was_typed_survives_the_wire() {
         let window = WindowSize { rows: 50, columns: 300 };
-        let first = Typed { window: WindowSize::default(), hung_up: false, bytes: b"ls".to_vec() };
-        let mut typed = Typed { window, hung_up: true, bytes: b"\x03\n".to_vec() };
+        let first = Typed { bytes: b"ls".to_vec(), ..Typed::default() };
+        let mut typed = Typed { window, hung_up: true, pause: 700, bytes: b"\x03\n".to_vec() };
         let mut bytes = Vec::new();
         typed.encode(&mut bytes);
         assert_eq!(Typed::decode(&bytes).as_ref(), Some(&typed));
-        assert_eq!(Typed::decode(&bytes[..4]), None);
+        assert_eq!(Typed::decode(&bytes[..6]), None);
         let mut all = first;
         all.add(std::mem::take(&mut typed));
         assert_eq!((all.window, all.hung_up, &all.bytes[..]), (window, true, &b"ls\x03\n"[..]));

@@ -18,8 +18,7 @@ use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
 use crate::command::{assemble, child_signals, not_executable, reap};
 use crate::AgentError;
 
-/// How often the machine is asked what was typed. It stands still meanwhile, so that a key is
-/// never late by more; each time costs a guest's processor some 20,000 instructions.
+/// How often the machine is asked what was typed, where it does not say.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// The guest's end of a pseudo terminal, which the agent holds.
@@ -31,6 +30,9 @@ struct Pty {
     /// Whether anyone has the other end open.
     open: bool,
     hung_up: bool,
+    /// When the machine was asked what was typed, and when it is to be asked again.
+    asked: Instant,
+    every: Duration,
 }
 
 /// Runs the job's command on a terminal of this size to its end.
@@ -56,7 +58,6 @@ pub(crate) fn run<T: Transport>(
             return Ok(client.not_started(status, &message)?);
         }
     };
-    let mut asked = Instant::now();
     loop {
         pty.wait(&orphans)?;
         // Asked first, so that what was written before the end is taken below.
@@ -65,8 +66,7 @@ pub(crate) fn run<T: Transport>(
         if let Some(status) = status {
             return Ok(client.exited(status)?);
         }
-        if asked.elapsed() >= EVERY {
-            asked = Instant::now();
+        if pty.asked.elapsed() >= pty.every {
             pty.take(client, child)?;
         }
     }
@@ -93,7 +93,15 @@ impl Pty {
         ] {
             fcntl(&pty.master, argument).map_err(error)?;
         }
-        Ok(Self { master: pty.master, window, pending: Vec::new(), open: true, hung_up: false })
+        Ok(Self {
+            master: pty.master,
+            window,
+            pending: Vec::new(),
+            open: true,
+            hung_up: false,
+            asked: Instant::now(),
+            every: EVERY,
+        })
     }
 
     /// Sleeps until the command has written or ended, or the machine is to be asked.
@@ -103,7 +111,8 @@ impl Pty {
             PollFd::new(self.master.as_fd(), PollFlags::POLLIN),
         ];
         let count = if self.open { 2 } else { 1 };
-        match poll(&mut waiting[..count], EVERY.as_millis() as u16) {
+        let left = self.every.saturating_sub(self.asked.elapsed()).as_micros().div_ceil(1000);
+        match poll(&mut waiting[..count], left.max(1) as u16) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(e) => Err(AgentError::new("wait for", "the terminal", e)),
         }
@@ -138,6 +147,10 @@ impl Pty {
     /// Takes what was typed, and the window's size.
     fn take<T: Transport>(&mut self, client: &mut Client<T>, child: Pid) -> Result<(), AgentError> {
         let typed = client.typed()?;
+        self.asked = Instant::now();
+        if typed.pause > 0 {
+            self.every = Duration::from_millis(typed.pause.into());
+        }
         if typed.window != self.window {
             self.window = typed.window;
             // SAFETY: the ioctl reads a `Winsize`. The kernel tells the foreground processes.
@@ -155,6 +168,9 @@ impl Pty {
                 // Full, or closed: later, or never.
                 Err(_) => break,
             }
+        }
+        if !self.pending.is_empty() {
+            self.every = EVERY;
         }
         if typed.hung_up && !self.hung_up {
             self.hung_up = true;

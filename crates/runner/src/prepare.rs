@@ -19,9 +19,7 @@ use crate::attended::Attended;
 use crate::engine::RunError;
 use crate::event::SharedObserver;
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
-use crate::plan::{
-    device_names, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
-};
+use crate::plan::{device_names, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan};
 use crate::relay::Relay;
 use crate::sharing::Sharing;
 use crate::trace::{self, TraceOptions, WorkingCopy};

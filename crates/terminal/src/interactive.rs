@@ -185,7 +185,7 @@ impl Keyboard for Keys {
         self.find_escape(&bytes);
         // A change of size interrupts nothing here: it is looked for each time.
         self.window = window().unwrap_or(self.window);
-        Ok(Typed { window: self.window, hung_up: self.hung_up, bytes })
+        Ok(Typed { window: self.window, hung_up: self.hung_up, pause: 0, bytes })
     }
 }
 

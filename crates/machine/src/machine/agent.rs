@@ -25,27 +25,26 @@ impl Machine {
             address.is_multiple_of(help::PAGE as u64)
                 && memory.read(address, &mut [0; help::PAGE]).is_ok()
         };
-        Ok(
-            match self
-                .channel
-                .doorbell(timeline.events, others == 0, is_memory, &mut || timeline.typing.take())?
-            {
-                AgentEvent::Nothing => After::Continue,
-                AgentEvent::Ready => {
-                    self.prepare(timeline);
-                    After::Continue
-                }
-                AgentEvent::HelpPage(address) => {
-                    self.help_page = Some(address);
-                    After::Continue
-                }
-                AgentEvent::Help(on) => {
-                    self.help(timeline, on);
-                    After::Continue
-                }
-                event => After::Agent(event),
-            },
-        )
+        let (now, skipped) = (timeline.clock.now(), timeline.statistics.skipped);
+        let works = self.is_at_a_drive();
+        let typing = &mut timeline.typing;
+        let typed = &mut || typing.take(now, skipped, works);
+        Ok(match self.channel.doorbell(timeline.events, others == 0, is_memory, typed)? {
+            AgentEvent::Nothing => After::Continue,
+            AgentEvent::Ready => {
+                self.prepare(timeline);
+                After::Continue
+            }
+            AgentEvent::HelpPage(address) => {
+                self.help_page = Some(address);
+                After::Continue
+            }
+            AgentEvent::Help(on) => {
+                self.help(timeline, on);
+                After::Continue
+            }
+            event => After::Agent(event),
+        })
     }
 
     /// Looks into the page by which the guest asks for help.

@@ -4,7 +4,16 @@
 use stasis_channel::{Keyboard, Typed};
 
 use crate::error::Error;
+use crate::machine::vm::Machine;
 use crate::machine::Run;
+
+/// When a guest is to ask again what was typed (ms of its time), each time costing it some 20,000
+/// instructions. A busy one does so often: what it computes may take long by the wall clock. One
+/// that waits for a person is not late by its pause, because a key ends the wait
+/// ([`Run::attend`]); one that waits for a drive is.
+const BUSY: u16 = 1;
+const AT_A_DRIVE: u16 = 5;
+const IDLE: u16 = 20;
 
 /// The most that is kept for a guest that does not ask for it (bytes).
 const KEPT: usize = 1 << 20;
@@ -14,11 +23,15 @@ const KEPT: usize = 1 << 20;
 pub(super) struct Typing {
     keyboard: Option<Box<dyn Keyboard>>,
     typed: Typed,
+    /// When it was asked last, and how much of the time until then all processors were idle
+    /// (ticks).
+    asked: u64,
+    skipped: u64,
 }
 
 impl Typing {
     pub(super) fn new(keyboard: Option<Box<dyn Keyboard>>) -> Self {
-        Self { keyboard, typed: Typed::default() }
+        Self { keyboard, ..Self::default() }
     }
 
     /// Waits at most `limit` (ns) for something to be typed.
@@ -30,11 +43,20 @@ impl Typing {
         Ok(())
     }
 
-    /// What has come until now.
-    pub(super) fn take(&mut self) -> std::io::Result<Typed> {
+    /// What has come until `now`; all processors were idle for `skipped` of it (ticks). `works`:
+    /// whether a drive is at work.
+    pub(super) fn take(&mut self, now: u64, skipped: u64, works: bool) -> std::io::Result<Typed> {
         self.wait(0)?;
+        let passed = now.saturating_sub(std::mem::replace(&mut self.asked, now));
+        let idle = skipped.saturating_sub(std::mem::replace(&mut self.skipped, skipped));
+        // What was typed may be the beginning of much work.
+        let pause = match (idle > passed / 2 && self.typed.bytes.is_empty(), works) {
+            (false, _) => BUSY,
+            (true, true) => AT_A_DRIVE,
+            (true, false) => IDLE,
+        };
         let bytes = std::mem::take(&mut self.typed.bytes);
-        Ok(Typed { bytes, ..self.typed.clone() })
+        Ok(Typed { bytes, pause, ..self.typed.clone() })
     }
 }
 
@@ -42,17 +64,36 @@ impl Run<'_> {
     /// All processors are idle until `next` (ticks). Where a person can type, and no drive is at
     /// work, this takes as long by the wall clock, or until something is typed.
     pub(super) fn attend(&mut self, next: u64) -> Result<(), Error> {
-        let attended = |machine: &super::Machine| {
+        let attended = |machine: &Machine| {
             machine.channel.has_terminal() && machine.started.is_some() && machine.ended.is_none()
         };
-        let works = |machine: &super::Machine| {
-            machine.drives.iter().any(|drive| drive.next_event().is_some())
-        };
-        if !self.machines.iter().any(attended) || self.machines.iter().any(works) {
+        if !self.machines.iter().any(attended) || self.machines.iter().any(Machine::is_at_a_drive) {
             return Ok(());
         }
         let ticks = next.saturating_sub(self.instant.max(self.last_idle()));
         let limit = self.timeline.clock.scale().to_ns(ticks);
         self.timeline.typing.wait(limit).map_err(Error::Input)
+    }
+}
+
+impl Machine {
+    /// Whether one of its drives is at work.
+    pub(super) fn is_at_a_drive(&self) -> bool {
+        self.drives.iter().any(|drive| drive.next_event().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_asks_again_by_what_it_does() {
+        let mut typing = Typing::default();
+        let mut pause = |now, skipped, works| typing.take(now, skipped, works).unwrap().pause;
+        assert_eq!(pause(1000, 600, false), IDLE);
+        assert_eq!(pause(2000, 1100, false), BUSY);
+        assert_eq!(pause(3000, 2000, true), AT_A_DRIVE);
+        assert_eq!(pause(3000, 2000, true), BUSY, "no time has passed");
     }
 }
