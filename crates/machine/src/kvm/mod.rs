@@ -26,6 +26,10 @@ use kick::Kick;
 use processor::{Host, Processor};
 use vcpu::Vcpu;
 
+/// With this in the environment, loops of PAUSE leave guest mode: for processors that a guest
+/// can keep from leaving it by turning its interrupts off, as those that Bochs 2.7 emulates.
+const PAUSE_EXITS: &str = "STASIS_PAUSE_EXITS";
+
 /// KVM, and what was made with it.
 pub struct KvmEngine {
     kvm: Kvm,
@@ -138,12 +142,16 @@ fn prepare_vm(vm: &VmFd) -> Result<(), Error> {
     let ours = [ours(layout::TSC_DEADLINE, 1), ours(pvclock::WALL_CLOCK, 2), ours(pveoi::WORD, 1)];
     vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &ours).map_err(Error::kvm("filter MSRs"))?;
     // A spinning processor exits at the end of its slice; exits on PAUSE would
-    // only take guest time unseen. Those on MWAIT never come, as no guest is offered it; but
+    // only take guest time unseen, and are left on for [`PAUSE_EXITS`] alone. Those on MWAIT never come, as no guest is offered it; but
     // without them kvm-intel cannot use its preemption timer, with which it would keep
     // writes of the TSC deadline to itself, past the filter above (Linux,
     // `handle_fastpath_set_tscdeadline`). Not every host can turn them off.
     let possible = vm.check_extension_raw(u64::from(KVM_CAP_X86_DISABLE_EXITS));
-    let wanted = KVM_X86_DISABLE_EXITS_PAUSE | KVM_X86_DISABLE_EXITS_MWAIT;
+    let pause = match std::env::var_os(PAUSE_EXITS) {
+        Some(_) => 0,
+        None => KVM_X86_DISABLE_EXITS_PAUSE,
+    };
+    let wanted = pause | KVM_X86_DISABLE_EXITS_MWAIT;
     let cap = kvm_enable_cap {
         cap: KVM_CAP_X86_DISABLE_EXITS,
         args: [u64::from(wanted & u32::try_from(possible).unwrap_or(0)), 0, 0, 0],
