@@ -4,6 +4,8 @@
 //! The same host code enters the guest here and during a run. Each cost is the
 //! median of several samples, which bears a host's tick in a few of them.
 
+use kvm_bindings::{kvm_msr_entry, Msrs};
+
 use crate::boot;
 use crate::clock::{Clock, Costs, ExitPath};
 use crate::error::Error;
@@ -28,6 +30,13 @@ const HANDLER: u64 = CALIBRATION + 0x800;
 const FIRST: &[u8] = &[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x49, 0x89, 0xc0];
 const SECOND: &[u8] = &[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x49, 0x89, 0xc1];
 const HLT: &[u8] = &[0xf4];
+
+/// EFER's SCE and NXE, as every kernel of x86-64 has them. With SCE kvm-intel loads the guest's registers
+/// of SYSCALL at each entry from user space, and the host's at the way back, where they differ.
+const SYSCALL_AND_NO_EXECUTE: u64 = 1 | 1 << 11;
+/// STAR, LSTAR and SFMASK as Linux 6.1 has them, but for LSTAR, which is an address that no host has.
+const SYSCALL: [(u32, u64); 3] =
+    [(0xc000_0081, 0x23_0010 << 32), (0xc000_0082, CODE), (0xc000_0084, 0x25_7fd5)];
 const NOP: &[u8] = &[0x90];
 
 /// Measures the costs on `vcpu`. Uses guest memory that the kernel overwrites
@@ -35,6 +44,7 @@ const NOP: &[u8] = &[0x90];
 pub fn measure(memory: &GuestMemory, vcpu: &mut Vcpu, kick: &mut Kick) -> Result<Costs, Error> {
     let bench = Bench { memory };
     bench.prepare()?;
+    set_syscall(vcpu, SYSCALL)?;
     let mut costs = Costs::default();
     let (nothing, _) = bench.gap(vcpu, &costs, NOP, false)?;
     costs.enter = bench.enter(vcpu)?;
@@ -59,6 +69,7 @@ pub fn measure(memory: &GuestMemory, vcpu: &mut Vcpu, kick: &mut Kick) -> Result
     costs.leave[ExitPath::Other as usize] = costs.leave[ExitPath::Halt as usize];
     costs.inject = bench.gap(vcpu, &costs, HLT, true)?.0 - nothing;
     bench.kick(vcpu, kick, &mut costs)?;
+    set_syscall(vcpu, SYSCALL.map(|(number, _)| (number, 0)))?;
     Ok(costs)
 }
 
@@ -226,6 +237,7 @@ fn reset(vcpu: &mut Vcpu, rdi: u64, rsi: u64) -> Result<(), Error> {
     const MSR: u64 = layout::TSC_DEADLINE as u64;
     let mut sregs = vcpu.fd().get_sregs().map_err(Error::kvm("read registers"))?;
     boot::long_mode(&mut sregs);
+    sregs.efer |= SYSCALL_AND_NO_EXECUTE;
     sregs.idt.base = IDT;
     sregs.idt.limit = 16 * 256 - 1;
     vcpu.fd().set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
@@ -239,6 +251,15 @@ fn reset(vcpu: &mut Vcpu, rdi: u64, rsi: u64) -> Result<(), Error> {
         ..Default::default()
     };
     vcpu.fd().set_regs(&regs).map_err(Error::kvm("set registers"))
+}
+
+/// Sets the registers of SYSCALL.
+fn set_syscall(vcpu: &mut Vcpu, registers: [(u32, u64); 3]) -> Result<(), Error> {
+    let entries =
+        registers.map(|(index, data)| kvm_msr_entry { index, data, ..Default::default() });
+    let msrs = Msrs::from_entries(&entries).map_err(|_| Error::Internal("three MSRs"))?;
+    vcpu.fd().set_msrs(&msrs).map_err(Error::kvm("set MSRs"))?;
+    Ok(())
 }
 
 fn median(sample: impl FnMut() -> Result<i64, Error>) -> Result<i64, Error> {
