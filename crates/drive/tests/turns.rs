@@ -15,7 +15,8 @@ use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
 
 const PART: u64 = 64 * 4096;
-const END: u64 = 100_000_000;
+/// Long enough for those schedulers that serve one for a tenth of a second at a time.
+const END: u64 = 1_000_000_000;
 
 fn shared(kind: &str, depth: u32) -> Shared {
     let options = OpenOptions {
@@ -86,7 +87,7 @@ fn turns_follow_one_another_and_hold_what_is_sent_in_them() {
         let kind_of = |span: &Span| tracks[span.track as usize].kind;
         let turns: Vec<_> =
             spans.iter().filter(|span| kind_of(span) == TrackKind::Turn).copied().collect();
-        assert!(turns.len() > 100, "{kind}: {} turns", turns.len());
+        assert!(turns.len() > 4, "{kind}: {} turns", turns.len());
         assert!(turns.iter().all(|turn| turn.what == What::Turn && turn.begin <= turn.end));
         let follows = |pair: &[Span]| pair[0].end <= pair[1].begin;
         assert!(turns.windows(2).all(follows), "{kind}: two are served at once");
@@ -99,12 +100,14 @@ fn turns_follow_one_another_and_hold_what_is_sent_in_them() {
         for span in spans.iter().filter(|span| kind_of(span) == TrackKind::Request) {
             let last = until.insert((span.track, span.lane), span.end).unwrap_or(0);
             assert!(last <= span.begin && usize::from(span.lane) < depth as usize, "{kind}");
-            let turn = |turn: &&Span| {
-                turn.track + 1 == span.track && (turn.begin..=turn.end).contains(&span.begin)
-            };
-            // The last turn has not ended.
+            // It was sent in a turn of its tenant's. Several begin at the same time where the
+            // drive has room for several; the last of all may not have ended.
+            let begun = turns.partition_point(|turn| turn.begin <= span.begin);
+            let over = turns.partition_point(|turn| turn.end < span.begin);
+            let own = |turn: &Span| turn.track + 1 == span.track;
             let last = turns.last().is_some_and(|turn| span.begin >= turn.end);
-            assert!(last || turns.iter().any(|one| turn(&one)), "{kind}: {span:?}");
+            let then = &turns[over..begun];
+            assert!(last || then.iter().any(own), "{kind}: {span:?} in none of {then:?}");
             assert_eq!(span.bytes, 4096);
             requests[span.track as usize] += 1;
         }
