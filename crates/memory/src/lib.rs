@@ -7,9 +7,11 @@
 //! - Buffers are used again, so that an I/O allocates nothing.
 
 mod pool;
+mod requests;
 mod segments;
 
 pub use pool::Pool;
+pub use requests::{Request, Requests};
 pub use segments::{gather, scatter, Segment, NOWHERE};
 
 /// An access outside guest memory.

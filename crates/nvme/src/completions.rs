@@ -54,7 +54,7 @@ impl Controller {
                 self.end_shutdown();
                 None
             }
-            Owner::Orphan | Owner::Free | Owner::Format => None,
+            Owner::Orphan | Owner::Format => None,
         };
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {

@@ -193,7 +193,7 @@ impl Controller {
         mut data: Vec<u8>,
     ) -> u16 {
         let mut ended = 0;
-        if let Some(slot) = self.slots.remove(tag) {
+        if let Some(slot) = self.slots.requests.remove(tag) {
             if slot.purpose != Purpose::Format {
                 self.leave_zones(memory, &slot, status, &mut data);
                 self.leave_chunks(memory, &slot, status, &mut data);
@@ -217,7 +217,7 @@ impl Controller {
         let passed = now.saturating_sub(self.now);
         self.now = self.now.max(now);
         self.statistics.powered_on += passed;
-        if self.slots.len() > 0 {
+        if self.slots.requests.len() > 0 {
             self.statistics.busy += passed;
         }
         if self.condition.temperature() >= crate::admin::WARNING_TEMPERATURE {
@@ -246,7 +246,7 @@ impl Controller {
 
     /// Requests that the drive holds, those not popped yet included.
     pub fn in_flight(&self) -> usize {
-        self.slots.len()
+        self.slots.requests.len()
     }
 
     /// Whether the driver has configured shadow doorbells, so that

@@ -107,9 +107,9 @@ impl Controller {
         if !cq.is_some_and(|cq| cq.held.is_empty()) {
             return false;
         }
-        let bytes = self.slots.bytes() + self.config.max_transfer as usize;
+        let bytes = self.slots.requests.bytes() + self.config.max_transfer as usize;
         queue == 0
-            || self.slots.has_room(crate::io::MOST_REQUESTS)
+            || self.slots.requests.has_room(crate::io::MOST_REQUESTS)
                 && bytes <= self.config.max_in_flight_bytes
     }
 

@@ -196,7 +196,7 @@ impl Controller {
         if slot.purpose != Purpose::Format {
             self.enter_zones(namespace, command.operation, command.offset, command.length);
         }
-        let tag = self.slots.insert(slot);
+        let tag = self.slots.requests.insert(slot);
         self.outgoing.send(Request { tag, namespace, queue, command, data });
     }
 

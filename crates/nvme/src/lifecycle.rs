@@ -80,7 +80,7 @@ impl Controller {
     /// The requests that the drive has not got yet need not reach it.
     fn drop_unsent_requests(&mut self) {
         while let Some(request) = self.outgoing.next_request() {
-            if let Some(slot) = self.slots.remove(request.tag) {
+            if let Some(slot) = self.slots.requests.remove(request.tag) {
                 self.buffers.give_segments(slot.segments);
             }
             self.buffers.give(request.data);
@@ -95,7 +95,7 @@ impl Controller {
         // A host that asks again and again still makes one flush of each.
         if cached && !self.slots.shutdown_waits() {
             for nsid in 1..=self.config.namespaces.len() as u32 {
-                if self.slots.has_room(1) {
+                if self.slots.requests.has_room(1) {
                     self.request_flush(0, nsid, Owner::Shutdown);
                 }
             }

@@ -1,12 +1,9 @@
 //! The requests that the drive holds, and which commands they belong to.
 
-use stasis_block::{Command, Operation, Tag};
-use stasis_memory::Segment;
+use stasis_block::{Command, Operation};
+use stasis_memory::{Request, Requests, Segment};
 
 use crate::status::StatusCode;
-
-/// Most requests that the drive holds at a time: 64 queues of 1024 entries.
-const MOST: usize = 64 << 10;
 
 /// A command of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +17,6 @@ pub struct CommandId {
 /// To whom a request's completion matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody: the slot is free.
-    Free,
     /// Nobody any more: its command was aborted, or the controller reset.
     Orphan,
     /// To a command of one request.
@@ -95,7 +90,13 @@ impl Slot {
 
     /// Whether anybody waits for it.
     pub fn is_awaited(&self) -> bool {
-        !matches!(self.owner, Owner::Free | Owner::Orphan)
+        self.owner != Owner::Orphan
+    }
+}
+
+impl Request for Slot {
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -123,62 +124,15 @@ pub struct GroupEnd {
     pub result: u64,
 }
 
-/// All requests, by their tags: small numbers, used again.
+/// All requests, and the commands of several of them.
 #[derive(Debug, Default)]
 pub struct Slots {
-    slots: Vec<Slot>,
-    free: Vec<Tag>,
-    bytes: usize,
+    pub requests: Requests<Slot>,
     groups: Vec<Group>,
     free_groups: Vec<usize>,
 }
 
 impl Slots {
-    /// Requests in flight.
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Bytes of data of the requests in flight.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether `more` requests can be put in.
-    pub fn has_room(&self, more: usize) -> bool {
-        self.len() + more <= MOST
-    }
-
-    /// Puts a request in, and names it.
-    pub fn insert(&mut self, slot: Slot) -> Tag {
-        self.bytes += slot.bytes;
-        match self.free.pop() {
-            Some(tag) => {
-                self.slots[tag as usize] = slot;
-                tag
-            }
-            None => {
-                self.slots.push(slot);
-                // So that freeing never allocates.
-                self.free.reserve(self.slots.len());
-                (self.slots.len() - 1) as Tag
-            }
-        }
-    }
-
-    /// Takes out the request named `tag`, if there is one.
-    pub fn remove(&mut self, tag: Tag) -> Option<Slot> {
-        let slot = self.slots.get_mut(tag as usize)?;
-        if slot.owner == Owner::Free {
-            return None;
-        }
-        let free = Slot::new(Owner::Free, &Command::flush(), 0, 0);
-        let slot = std::mem::replace(slot, free);
-        self.bytes -= slot.bytes;
-        self.free.push(tag);
-        Some(slot)
-    }
-
     /// Makes a command that `left` requests belong to, at least one. With
     /// `tells_part` a failure's completion says which part it was.
     pub fn insert_group(&mut self, command: CommandId, left: u32, tells_part: bool) -> usize {
@@ -239,7 +193,7 @@ impl Slots {
     /// Makes orphans of what belongs to the commands that `which` picks, and
     /// calls `each` for every such command once.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
-        for slot in &mut self.slots {
+        for slot in self.requests.iter_mut() {
             if let Owner::Command(command) | Owner::Append(command) = slot.owner {
                 if which(command) {
                     slot.owner = Owner::Orphan;
@@ -258,7 +212,7 @@ impl Slots {
     /// Makes orphans of everything.
     pub fn abandon_all(&mut self) {
         self.abandon(|_| true, |_| ());
-        for slot in &mut self.slots {
+        for slot in self.requests.iter_mut() {
             if matches!(slot.owner, Owner::Shutdown | Owner::Format) {
                 slot.owner = Owner::Orphan;
             }
@@ -272,6 +226,6 @@ impl Slots {
 
     /// Whether there is a request of which `is` holds.
     pub fn any(&self, is: impl Fn(&Slot) -> bool) -> bool {
-        self.slots.iter().any(is)
+        self.requests.iter().any(is)
     }
 }

@@ -32,7 +32,7 @@ impl Device {
         data: &[u8],
     ) -> Result<(), Fault> {
         let Slot { owner, operation, bytes, segments } = slot;
-        let alive = !matches!(owner, Owner::Orphan | Owner::Free);
+        let alive = owner != Owner::Orphan;
         let mut failed = status != Status::Ok;
         let mut written = 0;
         if operation == Operation::Read && alive && !failed {
@@ -44,7 +44,7 @@ impl Device {
         let done = match owner {
             Owner::Chain(id) => Some((id, failed)),
             Owner::Part(group) => self.slots.part_done(group, failed),
-            Owner::Orphan | Owner::Free => None,
+            Owner::Orphan => None,
         };
         match done {
             Some((id, false)) => self.end(memory, id, RequestStatus::Ok, written),

@@ -296,7 +296,7 @@ impl Device {
     /// The requests that the drive has not got yet need not reach it.
     fn drop_unsent_requests(&mut self) {
         while let Some(request) = self.outbox.pop_front() {
-            if let Some(slot) = self.slots.remove(request.tag) {
+            if let Some(slot) = self.slots.requests.remove(request.tag) {
                 self.pool.give_segments(slot.segments);
                 if let Owner::Part(group) = slot.owner {
                     self.slots.part_done(group, true);
@@ -373,8 +373,8 @@ impl Device {
 
     /// Whether the largest request of all would find room.
     fn has_room(&self) -> bool {
-        let bytes = self.slots.bytes() + self.config.max_transfer();
-        self.slots.has_room(space::MOST_RANGES) && bytes <= self.config.max_in_flight_bytes
+        let bytes = self.slots.requests.bytes() + self.config.max_transfer();
+        self.slots.requests.has_room(space::MOST_RANGES) && bytes <= self.config.max_in_flight_bytes
     }
 
     /// The next I/O request for the drive.
@@ -391,7 +391,7 @@ impl Device {
     /// The drive has done the request `tag`: gives a read's data to the guest
     /// and the chain back. A tag that is not in flight is ignored.
     pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, data: Vec<u8>) {
-        if let Some(slot) = self.slots.remove(tag) {
+        if let Some(slot) = self.slots.requests.remove(tag) {
             if let Err(fault) = self.finish(memory, slot, status, &data) {
                 self.fail(fault);
             }
@@ -434,7 +434,7 @@ impl Device {
 
     /// Requests that the drive holds, those not popped yet included.
     pub fn in_flight(&self) -> usize {
-        self.slots.len()
+        self.slots.requests.len()
     }
 
     /// What has been done so far.

@@ -206,7 +206,12 @@ impl Device {
         let offset = self.extent(header.sector, bytes)?;
         let segments = std::mem::replace(&mut chain.writable, self.pool.take_segments());
         let operation = Operation::Read;
-        let tag = self.slots.insert(Slot { owner: Owner::Chain(id), operation, bytes, segments });
+        let tag = self.slots.requests.insert(Slot {
+            owner: Owner::Chain(id),
+            operation,
+            bytes,
+            segments,
+        });
         let command = Command::new(operation, offset, bytes as u64);
         let command = Command { priority: header.priority, ..command };
         let data = self.pool.take(bytes);
@@ -230,7 +235,7 @@ impl Device {
         }
         let operation = Operation::Write;
         let slot = Slot { owner: Owner::Chain(id), operation, bytes, segments: Vec::new() };
-        let tag = self.slots.insert(slot);
+        let tag = self.slots.requests.insert(slot);
         let command = Command {
             fua: self.is_write_through(),
             priority: header.priority,
@@ -308,7 +313,8 @@ impl Device {
     fn request(&mut self, owner: Owner, id: ChainId, header: Header, command: Command) {
         let command = Command { priority: header.priority, ..command };
         let operation = command.operation;
-        let tag = self.slots.insert(Slot { owner, operation, bytes: 0, segments: Vec::new() });
+        let tag =
+            self.slots.requests.insert(Slot { owner, operation, bytes: 0, segments: Vec::new() });
         let (queue, head) = (id.queue, id.head);
         self.outbox.push_back(Request { tag, queue, head, command, data: Vec::new() });
     }

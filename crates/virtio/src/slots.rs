@@ -1,10 +1,7 @@
 //! The requests that the drive holds, and which chains they belong to.
 
-use stasis_block::{Operation, Tag};
-use stasis_memory::Segment;
-
-/// Most requests that the drive holds at a time: 64 queues of 1024 entries.
-const MOST: usize = 64 << 10;
+use stasis_block::Operation;
+use stasis_memory::{Request, Requests, Segment};
 
 /// A request of the guest's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +19,6 @@ pub struct ChainId {
 /// To whom a request's completion matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody: the slot is free.
-    Free,
     /// Nobody any more: its queue was stopped, or the device reset.
     Orphan,
     /// To a chain of one request.
@@ -43,6 +38,12 @@ pub struct Slot {
     pub segments: Vec<Segment>,
 }
 
+impl Request for Slot {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// A chain of several requests: it completes with the last of them.
 #[derive(Debug)]
 struct Group {
@@ -52,63 +53,15 @@ struct Group {
     failed: bool,
 }
 
-/// All requests, by their tags: small numbers, used again.
+/// All requests, and the chains of several of them.
 #[derive(Debug, Default)]
 pub struct Slots {
-    slots: Vec<Slot>,
-    free: Vec<Tag>,
-    bytes: usize,
+    pub requests: Requests<Slot>,
     groups: Vec<Group>,
     free_groups: Vec<usize>,
 }
 
 impl Slots {
-    /// Requests in flight.
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Bytes of data of the requests in flight.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether `more` requests can be put in.
-    pub fn has_room(&self, more: usize) -> bool {
-        self.len() + more <= MOST
-    }
-
-    /// Puts a request in, and names it.
-    pub fn insert(&mut self, slot: Slot) -> Tag {
-        self.bytes += slot.bytes;
-        match self.free.pop() {
-            Some(tag) => {
-                self.slots[tag as usize] = slot;
-                tag
-            }
-            None => {
-                self.slots.push(slot);
-                // So that freeing never allocates.
-                self.free.reserve(self.slots.len());
-                (self.slots.len() - 1) as Tag
-            }
-        }
-    }
-
-    /// Takes out the request named `tag`, if there is one.
-    pub fn remove(&mut self, tag: Tag) -> Option<Slot> {
-        let slot = self.slots.get_mut(tag as usize)?;
-        if slot.owner == Owner::Free {
-            return None;
-        }
-        let operation = slot.operation;
-        let free = Slot { owner: Owner::Free, operation, bytes: 0, segments: Vec::new() };
-        let slot = std::mem::replace(slot, free);
-        self.bytes -= slot.bytes;
-        self.free.push(tag);
-        Some(slot)
-    }
-
     /// Makes a chain that `left` requests belong to, at least one.
     pub fn insert_group(&mut self, chain: ChainId, left: u32) -> usize {
         let group = Group { chain: Some(chain), left, failed: false };
@@ -142,7 +95,7 @@ impl Slots {
     /// Makes orphans of what belongs to queue `queue`, or to any.
     pub fn abandon(&mut self, queue: Option<u16>) {
         let goes = |chain: &ChainId| queue.is_none_or(|queue| chain.queue == queue);
-        for slot in &mut self.slots {
+        for slot in self.requests.iter_mut() {
             if matches!(&slot.owner, Owner::Chain(chain) if goes(chain)) {
                 slot.owner = Owner::Orphan;
             }

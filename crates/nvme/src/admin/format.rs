@@ -105,7 +105,7 @@ impl Controller {
     /// before are done.
     pub(crate) fn go_on_formatting(&mut self, memory: &dyn Memory) {
         let Some(formatting) = &mut self.formatting else { return };
-        if formatting.asked || !self.slots.has_room(1) {
+        if formatting.asked || !self.slots.requests.has_room(1) {
             return;
         }
         if self.slots.any(|slot| slot.is_awaited() && formatting.concerns(slot.nsid)) {

@@ -1,0 +1,95 @@
+//! The requests of a device that its drive holds.
+
+use slab::Slab;
+
+/// Most requests that a drive holds at a time: 64 queues of 1024 entries.
+const LIMIT: usize = 64 << 10;
+
+/// A request that a drive holds.
+pub trait Request {
+    /// Length in bytes of the data that it moves; 0 where it moves none.
+    fn bytes(&self) -> usize;
+}
+
+/// All requests, by their tags: small numbers, used again.
+#[derive(Debug)]
+pub struct Requests<R> {
+    slots: Slab<R>,
+    bytes: usize,
+}
+
+impl<R> Default for Requests<R> {
+    fn default() -> Self {
+        Self { slots: Slab::new(), bytes: 0 }
+    }
+}
+
+impl<R: Request> Requests<R> {
+    /// Requests in flight.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no request is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Bytes of data of the requests in flight.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether `more` requests can be put in.
+    pub fn has_room(&self, more: usize) -> bool {
+        self.len() + more <= LIMIT
+    }
+
+    /// Puts a request in, and gives its tag.
+    pub fn insert(&mut self, request: R) -> u32 {
+        self.bytes += request.bytes();
+        self.slots.insert(request) as u32
+    }
+
+    /// Takes out the request with this tag, if there is one.
+    pub fn remove(&mut self, tag: u32) -> Option<R> {
+        let request = self.slots.try_remove(tag as usize)?;
+        self.bytes -= request.bytes();
+        Some(request)
+    }
+
+    /// The requests in flight, in the order of their tags.
+    pub fn iter(&self) -> impl Iterator<Item = &R> {
+        self.slots.iter().map(|(_, request)| request)
+    }
+
+    /// The same, to change all but the length of their data.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut R> {
+        self.slots.iter_mut().map(|(_, request)| request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Request for usize {
+        fn bytes(&self) -> usize {
+            *self
+        }
+    }
+
+    #[test]
+    fn tags_are_used_again_and_bytes_are_counted() {
+        let mut requests = Requests::default();
+        let tags = [10usize, 20, 30].map(|bytes| requests.insert(bytes));
+        assert_eq!((tags, requests.len(), requests.bytes()), ([0, 1, 2], 3, 60));
+        assert_eq!(
+            (requests.remove(1), requests.remove(1), requests.remove(9)),
+            (Some(20), None, None)
+        );
+        assert_eq!(requests.iter().sum::<usize>(), 40);
+        assert_eq!((requests.insert(5), requests.bytes()), (1, 45));
+        assert!(requests.has_room(LIMIT - 3) && !requests.has_room(LIMIT - 2));
+    }
+}
