@@ -4,15 +4,16 @@ use stasis_clock::Nanos;
 use stasis_drive::Layer;
 use stasis_run_events::IoRecord;
 
-use super::{NvmeDevice, VirtioDevice};
+use super::attached::{Attached, DriveController};
+use super::{NvmeController, VirtioController};
 use crate::memory::GuestMemory;
 
 /// A drive with its controller.
 pub enum DriveDevice {
     /// Behind an NVMe controller.
-    Nvme(Box<NvmeDevice>),
+    Nvme(Box<Attached<NvmeController>>),
     /// As a virtio block device.
-    Virtio(Box<VirtioDevice>),
+    Virtio(Box<Attached<VirtioController>>),
 }
 
 /// The same of either.
@@ -40,7 +41,7 @@ impl DriveDevice {
     pub fn is_doorbell(&self, offset: u64) -> bool {
         match self {
             Self::Nvme(_) => offset >= 0x1000,
-            Self::Virtio(_) => VirtioDevice::is_doorbell(offset),
+            Self::Virtio(_) => VirtioController::is_doorbell(offset),
         }
     }
 
@@ -67,7 +68,7 @@ impl DriveDevice {
     /// Its function has been reset.
     pub fn reset(&mut self) {
         match self {
-            Self::Nvme(device) => device.reset(),
+            Self::Nvme(device) => device.controller.reset(),
             // It has no function-level reset, and no root port to reset it.
             Self::Virtio(_) => {}
         }
@@ -91,16 +92,16 @@ impl DriveDevice {
 
     /// The guest begins or ends to need help at its drives.
     pub fn help(&mut self, now: Nanos, on: bool) {
-        either!(self, device => device.help(now, on));
+        self.drive_mut().help(now, on);
     }
 
     /// The guest's scheduler prefers what it sends next for these sectors.
     pub fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        either!(self, device => device.urge(sectors));
+        self.drive_mut().urge(sectors);
     }
 
     /// The next MSI-X vector to signal.
     pub fn pop_interrupt(&mut self) -> Option<u16> {
-        either!(self, device => device.pop_interrupt())
+        either!(self, device => device.controller.pop_interrupt())
     }
 }

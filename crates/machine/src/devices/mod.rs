@@ -1,5 +1,6 @@
 //! The machine's devices, and who answers an access to a port or an address.
 
+mod attached;
 mod channel;
 pub mod cmos;
 mod drive;
@@ -8,10 +9,11 @@ mod nvme;
 mod serial;
 mod virtio;
 
+pub use attached::Attached;
 pub use channel::{AgentEvent, ChannelDevice, Command, CommandSource};
 pub use cmos::Cmos;
 pub use drive::DriveDevice;
 pub use io_apic::IoApic;
-pub use nvme::NvmeDevice;
+pub use nvme::NvmeController;
 pub use serial::Serial;
-pub use virtio::VirtioDevice;
+pub use virtio::VirtioController;

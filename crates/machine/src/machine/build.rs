@@ -19,7 +19,9 @@ use super::watch::Watch;
 use super::Run;
 use crate::boot::{self, Kernel};
 use crate::clock::Clock;
-use crate::devices::{ChannelDevice, Cmos, DriveDevice, IoApic, NvmeDevice, Serial, VirtioDevice};
+use crate::devices::{
+    Attached, ChannelDevice, Cmos, DriveDevice, IoApic, NvmeController, Serial, VirtioController,
+};
 use crate::engine::{self, Engine};
 use crate::error::Error;
 use crate::memory::GuestMemory;
@@ -274,19 +276,20 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
     let name = drive.name().to_owned();
     Ok(match controller {
         Controller::Nvme(config, link) => {
-            let function = NvmeDevice::function(config.queue_pairs);
+            let function = NvmeController::function(config.queue_pairs);
             let lazy = config.shadow == ShadowPolicy::Lazy;
             let controller = stasis_nvme::Controller::new(config)
                 .map_err(|error| Error::Drive(name, error.into()))?;
-            let device = NvmeDevice::new(controller, drive, lazy);
+            let device = Attached::new(NvmeController::new(controller), drive, lazy);
             (DriveDevice::Nvme(Box::new(device)), function, Some(link))
         }
         Controller::Virtio(config) => {
             let lazy = config.notify == NotifyPolicy::Lazy;
             let device =
                 PciDevice::new(config).map_err(|error| Error::Drive(name, error.into()))?;
-            let device = VirtioDevice::new(device, drive, lazy);
-            let function = device.function();
+            let controller = VirtioController::new(device);
+            let function = controller.function();
+            let device = Attached::new(controller, drive, lazy);
             (DriveDevice::Virtio(Box::new(device)), function, None)
         }
     })

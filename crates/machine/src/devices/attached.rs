@@ -1,0 +1,138 @@
+//! A drive behind a controller, and what of it does not depend on which controller that is.
+
+use stasis_block::Refused;
+use stasis_clock::Nanos;
+use stasis_drive::{Done, Layer, Submission};
+use stasis_run_events::IoRecord;
+
+use crate::memory::GuestMemory;
+
+/// A controller that the guest sees, with a drive attached.
+pub trait DriveController {
+    /// The guest reads a register.
+    fn read(&mut self, offset: u64, into: &mut [u8]);
+
+    /// The guest writes a register.
+    fn write(&mut self, memory: &GuestMemory, drive: &dyn Layer, offset: u64, data: &[u8]);
+
+    /// Has the drive carry out its vendor's own commands.
+    fn vendor(&mut self, _memory: &GuestMemory, _drive: &mut dyn Layer, _now: Nanos) {}
+
+    /// Looks for commands that the guest has not rung for; whether it could look.
+    fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool;
+
+    /// The next command for the drive.
+    fn pop_request(&mut self) -> Option<Submission>;
+
+    /// The next command that was refused.
+    fn pop_refused(&mut self) -> Option<Refused>;
+
+    /// When it is to be advanced, whatever the drive does.
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Virtual time is `now`.
+    fn set_time(&mut self, _now: Nanos) {}
+
+    /// The drive has completed a command; `io` is its record.
+    fn complete(&mut self, memory: &GuestMemory, drive: &dyn Layer, done: Done, io: &mut IoRecord);
+
+    /// The next MSI-X vector to signal.
+    fn pop_interrupt(&mut self) -> Option<u16>;
+}
+
+/// A controller, its drive, and what is between them.
+pub struct Attached<C> {
+    pub controller: C,
+    drive: Box<dyn Layer>,
+    done: Vec<Done>,
+    /// Commands that the controller has refused, with when: not recorded yet.
+    refused: Vec<(Nanos, Refused)>,
+    lazy: bool,
+}
+
+impl<C: DriveController> Attached<C> {
+    /// Attaches `drive` to `controller`. The driver of a `lazy` controller does not ring for
+    /// a submission: it is to be polled.
+    pub fn new(controller: C, drive: Box<dyn Layer>, lazy: bool) -> Self {
+        Self { controller, drive, done: Vec::new(), refused: Vec::new(), lazy }
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &dyn Layer {
+        &*self.drive
+    }
+
+    /// What holds its bytes, to be asked for what it remembers.
+    pub fn drive_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.drive
+    }
+
+    /// The guest reads a register.
+    pub fn read(&mut self, offset: u64, into: &mut [u8]) {
+        self.controller.read(offset, into);
+    }
+
+    /// The guest writes a register at virtual time `now`.
+    pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
+        self.controller.set_time(now);
+        self.controller.write(memory, &*self.drive, offset, data);
+        self.controller.vendor(memory, &mut *self.drive, now);
+        self.submit(now);
+    }
+
+    /// Whether submissions are found by polling only.
+    pub fn is_lazy(&self) -> bool {
+        self.lazy
+    }
+
+    /// Looks for submissions, if the controller is a lazy one.
+    pub fn poll(&mut self, memory: &GuestMemory, now: Nanos) {
+        if self.lazy && self.controller.poll(memory, now) {
+            self.submit(now);
+        }
+    }
+
+    fn submit(&mut self, now: Nanos) {
+        while let Some(submission) = self.controller.pop_request() {
+            self.drive.submit(now, submission);
+        }
+        while let Some(refused) = self.controller.pop_refused() {
+            self.refused.push((now, refused));
+        }
+    }
+
+    /// When [`Attached::advance`] is to be called next: for the drive's model, for the
+    /// controller, or for what was refused, which is recorded at once: the guest may go on
+    /// for ever with it.
+    pub fn next_event(&self) -> Option<Nanos> {
+        let refused = self.refused.first().map(|(at, _)| *at);
+        let events = [self.drive.next_event(), self.controller.next_event(), refused];
+        events.into_iter().flatten().min()
+    }
+
+    /// Delivers what is due at `now`; each I/O is told to `record`.
+    pub fn advance(
+        &mut self,
+        memory: &GuestMemory,
+        now: Nanos,
+        boot: bool,
+        mut record: impl FnMut(IoRecord),
+    ) {
+        self.controller.set_time(now);
+        self.drive.advance(now, &mut self.done);
+        let mut done = std::mem::take(&mut self.done);
+        for done in done.drain(..) {
+            let mut entry = self.drive.record(&done, now, boot);
+            self.controller.complete(memory, &*self.drive, done, &mut entry);
+            record(entry);
+        }
+        self.done = done;
+        // A completion can make room for commands that waited.
+        self.submit(now);
+        for (at, refused) in self.refused.drain(..) {
+            record(self.drive.refused(&refused, at, boot));
+        }
+    }
+}
