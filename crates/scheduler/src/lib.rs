@@ -13,7 +13,7 @@ mod anticipation;
 mod clook_queue;
 mod dispatcher;
 pub mod kinds;
-mod plain_queues;
+mod plain;
 mod pool;
 mod priority;
 mod queues;
@@ -24,8 +24,8 @@ mod tree_arena;
 pub use dispatcher::Dispatcher;
 pub use kinds::bfq::help::Help;
 pub use kinds::{
-    Bfq, BfqSpec, Cfq, CfqSpec, Clook, ClookSpec, Deadline, DeadlineSpec, Kind, NoneSpec,
-    Parameters, Registered, Unordered, KINDS,
+    Bfq, BfqSpec, Cfq, CfqSpec, ClookSpec, DeadlineSpec, Kind, NoneSpec, Parameters, Registered,
+    KINDS,
 };
 pub use priority::{Class, Priority};
 pub use spec::{SchedulerSpec, SpecError};

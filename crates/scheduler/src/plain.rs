@@ -1,71 +1,115 @@
-//! The queues of schedulers that order requests, whoever's they are.
+//! Schedulers that order requests, whoever's they are.
+
+use std::fmt::Debug;
 
 use stasis_block::Tag;
 use stasis_clock::Nanos;
 
-use crate::pool::Pool;
+use crate::pool::{Held, Pool};
 use crate::queues::Slab;
-use crate::{QueueId, QueueStatistics, Refused, Request};
+use crate::{QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
+
+/// An order of requests that knows nothing of what their queues got: with [`Plain`] it is a
+/// scheduler.
+pub(crate) trait Order: Debug + Send + 'static {
+    /// The scheduler's name in experiments.
+    const NAME: &'static str;
+
+    /// A queue was made.
+    fn created(&mut self, _queue: QueueId, _spec: &QueueSpec) {}
+
+    /// By when a request is to go (ns).
+    fn deadline(&self, now: Nanos, _request: &Request) -> Nanos {
+        now
+    }
+
+    /// Takes in a request, which is at `slot` in the pool.
+    fn push(&mut self, pool: &mut Pool, slot: u32, queue: QueueId, request: &Request);
+
+    /// Sends the request that goes now ([`Pool::send`]); `None` if none waits.
+    fn pop(&mut self, now: Nanos, pool: &mut Pool) -> Option<Held>;
+}
 
 /// A queue that nothing schedules: what it got, and how much it still has.
 #[derive(Debug, Default)]
-struct Plain {
+struct Queue {
     statistics: QueueStatistics,
     held: usize,
     removed: bool,
 }
 
-/// The queues of schedulers that know requests only.
-#[derive(Debug, Default)]
-pub(crate) struct PlainQueues(Slab<Plain>);
+/// A scheduler that serves requests in an [`Order`], and counts what each queue got.
+#[derive(Debug)]
+pub(crate) struct Plain<O> {
+    pool: Pool,
+    queues: Slab<Queue>,
+    order: O,
+}
 
-impl PlainQueues {
-    pub(crate) fn create(&mut self) -> QueueId {
-        QueueId(self.0.insert(Plain::default()))
+impl<O: Order> Plain<O> {
+    /// The scheduler, with no queues.
+    pub(crate) fn boxed(order: O) -> Box<dyn Scheduler> {
+        Box::new(Self { pool: Pool::default(), queues: Slab::default(), order })
     }
 
-    pub(crate) fn remove(&mut self, queue: QueueId) {
-        if let Some(plain) = self.0.get_mut(queue.0) {
+    fn drop_if_done(&mut self, queue: u32) {
+        if self.queues[queue].removed && self.queues[queue].held == 0 {
+            self.queues.remove(queue);
+        }
+    }
+}
+
+impl<O: Order> Scheduler for Plain<O> {
+    fn name(&self) -> &'static str {
+        O::NAME
+    }
+
+    fn create(&mut self, _now: Nanos, spec: &QueueSpec) -> QueueId {
+        let queue = QueueId(self.queues.insert(Queue::default()));
+        self.order.created(queue, spec);
+        queue
+    }
+
+    fn remove(&mut self, _now: Nanos, queue: QueueId) {
+        if let Some(plain) = self.queues.get_mut(queue.0) {
             plain.removed = true;
             self.drop_if_done(queue.0);
         }
     }
 
-    /// Takes a request of the queue into the pool.
-    pub(crate) fn add(
-        &mut self,
-        pool: &mut Pool,
-        queue: QueueId,
-        request: &Request,
-        deadline: Nanos,
-    ) -> Result<u32, Refused> {
-        let plain = self.0.get_mut(queue.0).filter(|plain| !plain.removed);
-        let plain = plain.ok_or(Refused::Queue(queue))?;
-        let slot = pool.add(queue.0, request, deadline)?;
-        plain.held += 1;
-        Ok(slot)
+    fn add(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+        let queue = self.queues.get_mut(id.0).filter(|queue| !queue.removed);
+        let queue = queue.ok_or(Refused::Queue(id))?;
+        let slot = self.pool.add(id.0, request, self.order.deadline(now, request))?;
+        queue.held += 1;
+        self.order.push(&mut self.pool, slot, id, request);
+        Ok(())
     }
 
-    pub(crate) fn sent(&mut self, queue: u32, sectors: u64) {
-        let statistics = &mut self.0[queue].statistics;
+    fn dispatch(&mut self, now: Nanos) -> Option<Tag> {
+        let held = self.order.pop(now, &mut self.pool)?;
+        let statistics = &mut self.queues[held.queue].statistics;
         statistics.requests += 1;
-        statistics.sectors += sectors;
+        statistics.sectors += held.sectors;
+        Some(held.tag)
     }
 
-    pub(crate) fn complete(&mut self, pool: &mut Pool, tag: Tag) {
-        if let Some(held) = pool.complete(tag) {
-            self.0[held.queue].held -= 1;
+    fn complete(&mut self, _now: Nanos, tag: Tag) {
+        if let Some(held) = self.pool.complete(tag) {
+            self.queues[held.queue].held -= 1;
             self.drop_if_done(held.queue);
         }
     }
 
-    pub(crate) fn statistics(&self, queue: QueueId) -> QueueStatistics {
-        self.0.get(queue.0).map(|plain| plain.statistics).unwrap_or_default()
+    fn next_event(&self) -> Option<Nanos> {
+        None
     }
 
-    fn drop_if_done(&mut self, queue: u32) {
-        if self.0[queue].removed && self.0[queue].held == 0 {
-            self.0.remove(queue);
-        }
+    fn waiting(&self) -> usize {
+        self.pool.waiting()
+    }
+
+    fn statistics(&self, _now: Nanos, queue: QueueId) -> QueueStatistics {
+        self.queues.get(queue.0).map(|queue| queue.statistics).unwrap_or_default()
     }
 }

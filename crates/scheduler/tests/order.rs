@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use stasis_block::{Command, Operation};
 use stasis_clock::{Nanos, MILLISECOND};
 use stasis_scheduler::{
-    BfqSpec, Class, Clook, Deadline, DeadlineSpec, Dispatcher, Kind, Priority, QueueId, QueueSpec,
-    Refused, Registered, Request, Scheduler, SchedulerSpec, KINDS,
+    BfqSpec, Class, ClookSpec, DeadlineSpec, Dispatcher, Kind, Parameters, Priority, QueueId,
+    QueueSpec, Refused, Registered, Request, Scheduler, SchedulerSpec, KINDS,
 };
 
 fn build(kind: usize) -> Box<dyn Scheduler> {
@@ -182,7 +182,7 @@ proptest! {
     fn clook_goes_up_and_begins_again(
         steps in prop::collection::vec((prop::collection::hash_set(0u64..1000, 0..8), 0usize..8), 1..40),
     ) {
-        let mut clook = Clook::new();
+        let mut clook = ClookSpec {}.build();
         let queues = [clook.create(0, &QueueSpec::default()), clook.create(0, &QueueSpec::default())];
         let (mut waiting, mut last) = (std::collections::BTreeSet::new(), 0);
         for (places, dispatches) in steps {
@@ -223,7 +223,7 @@ proptest! {
             writes_starved: starved,
             ..DeadlineSpec::default()
         };
-        let mut deadline = Deadline::new(spec);
+        let mut deadline = spec.build();
         let queue = deadline.create(0, &QueueSpec::default());
         // By tag: whether it reads, when it is late, and then: how many may yet
         // go before it.

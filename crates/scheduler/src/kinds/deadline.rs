@@ -4,15 +4,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::{units, Tag};
+use stasis_block::units;
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use super::{counts, lasts, Parameters, Problem};
 use crate::clook_queue::{ClookQueue, Requests};
-use crate::plain_queues::PlainQueues;
-use crate::pool::Pool;
+use crate::plain::{Order, Plain};
+use crate::pool::{Held, Pool};
 use crate::priority::Class;
-use crate::{reads, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
+use crate::{reads, QueueId, QueueSpec, Request, Scheduler};
 
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -64,7 +64,7 @@ impl Parameters for DeadlineSpec {
     }
 
     fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Deadline::new(*self))
+        Plain::boxed(Deadline { spec: *self, ..Deadline::default() })
     }
 }
 
@@ -107,94 +107,60 @@ impl Rank {
     }
 }
 
-/// The scheduler `deadline`.
 #[derive(Debug, Default)]
-pub struct Deadline {
+struct Deadline {
     spec: DeadlineSpec,
-    pool: Pool,
-    queues: PlainQueues,
     classes: Vec<Class>,
     requests: Requests,
     ranks: [Rank; Class::COUNT],
 }
 
 impl Deadline {
-    /// With no queues.
-    pub fn new(spec: DeadlineSpec) -> Self {
-        Self { spec, ..Self::default() }
-    }
-
     /// A request of this class that others have held up for too long: its
     /// direction and slot.
-    fn held_up(&self, now: Nanos, class: usize) -> Option<(usize, usize, u32)> {
+    fn held_up(&self, now: Nanos, class: usize, pool: &Pool) -> Option<(usize, usize, u32)> {
         let expires = [(READ, self.spec.read_expire), (WRITE, self.spec.write_expire)];
         expires.into_iter().find_map(|(direction, expire)| {
             let sweep = &self.ranks[class].sweeps[direction];
-            let (deadline, slot) = sweep.earliest(&self.pool)?;
+            let (deadline, slot) = sweep.earliest(pool)?;
             let waits = now.saturating_sub(deadline.saturating_sub(expire));
             (waits >= self.spec.class_expire).then_some((class, direction, slot))
         })
     }
 }
 
-impl Scheduler for Deadline {
-    fn name(&self) -> &'static str {
-        DeadlineSpec::NAME
-    }
+impl Order for Deadline {
+    const NAME: &'static str = DeadlineSpec::NAME;
 
-    fn create(&mut self, _now: Nanos, spec: &QueueSpec) -> QueueId {
-        let queue = self.queues.create();
+    fn created(&mut self, queue: QueueId, spec: &QueueSpec) {
         let at = queue.0 as usize;
         self.classes.resize(self.classes.len().max(at + 1), Class::default());
         self.classes[at] = spec.priority.class;
-        queue
     }
 
-    fn remove(&mut self, _now: Nanos, queue: QueueId) {
-        self.queues.remove(queue);
-    }
-
-    fn add(&mut self, now: Nanos, queue: QueueId, request: &Request) -> Result<(), Refused> {
+    fn deadline(&self, now: Nanos, request: &Request) -> Nanos {
         let reads = reads(&request.command);
         let expire = if reads { self.spec.read_expire } else { self.spec.write_expire };
-        let deadline = now.saturating_add(expire);
-        let slot = self.queues.add(&mut self.pool, queue, request, deadline)?;
-        let class = request.priority.map_or(self.classes[queue.0 as usize], |p| p.class);
-        let rank = &mut self.ranks[class.index()];
-        let direction = if reads { READ } else { WRITE };
-        rank.sweeps[direction].push(&mut self.requests, &mut self.pool, slot);
-        Ok(())
+        now.saturating_add(expire)
     }
 
-    fn dispatch(&mut self, now: Nanos) -> Option<Tag> {
+    fn push(&mut self, pool: &mut Pool, slot: u32, queue: QueueId, request: &Request) {
+        let class = request.priority.map_or(self.classes[queue.0 as usize], |p| p.class);
+        let direction = if reads(&request.command) { READ } else { WRITE };
+        self.ranks[class.index()].sweeps[direction].push(&mut self.requests, pool, slot);
+    }
+
+    fn pop(&mut self, now: Nanos, pool: &mut Pool) -> Option<Held> {
         let first = self.ranks.iter().position(|rank| !rank.is_empty())?;
-        let late = (first + 1..Class::COUNT).find_map(|class| self.held_up(now, class));
+        let late = (first + 1..Class::COUNT).find_map(|class| self.held_up(now, class, pool));
         let (sweep, slot) = match late {
             Some((class, direction, slot)) => (&mut self.ranks[class].sweeps[direction], slot),
             None => {
                 let rank = &mut self.ranks[first];
-                let slot = rank.choose(now, &self.pool, &self.spec)?;
+                let slot = rank.choose(now, pool, &self.spec)?;
                 (&mut rank.sweeps[rank.direction], slot)
             }
         };
-        let held = sweep.send(&mut self.requests, &mut self.pool, slot);
-        self.queues.sent(held.queue, held.sectors);
-        Some(held.tag)
-    }
-
-    fn complete(&mut self, _now: Nanos, tag: Tag) {
-        self.queues.complete(&mut self.pool, tag);
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        None
-    }
-
-    fn waiting(&self) -> usize {
-        self.pool.waiting()
-    }
-
-    fn statistics(&self, _now: Nanos, queue: QueueId) -> QueueStatistics {
-        self.queues.statistics(queue)
+        Some(sweep.send(&mut self.requests, pool, slot))
     }
 }

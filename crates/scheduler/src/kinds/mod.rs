@@ -23,10 +23,10 @@ use stasis_clock::Nanos;
 
 pub use self::bfq::{Bfq, BfqSpec};
 pub use self::cfq::{Cfq, CfqSpec};
-pub use self::clook::{Clook, ClookSpec};
-pub use self::deadline::{Deadline, DeadlineSpec};
+pub use self::clook::ClookSpec;
+pub use self::deadline::DeadlineSpec;
 pub use self::kind::{Kind, Registered};
-pub use self::none::{NoneSpec, Unordered};
+pub use self::none::NoneSpec;
 use crate::Scheduler;
 
 /// Every kind.

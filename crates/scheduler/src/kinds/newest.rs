@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::Tag;
 use stasis_clock::Nanos;
 
 use super::{counts, Parameters, Problem};
-use crate::plain_queues::PlainQueues;
-use crate::pool::Pool;
-use crate::{QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
+use crate::plain::{Order, Plain};
+use crate::pool::{Held, Pool};
+use crate::{QueueId, Request, Scheduler};
 
 /// The parameters of `newest`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,15 +35,12 @@ impl Parameters for NewestSpec {
     }
 
     fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Newest { overtake_limit: self.overtake_limit, ..Newest::default() })
+        Plain::boxed(Newest { overtake_limit: self.overtake_limit, ..Newest::default() })
     }
 }
 
 #[derive(Debug, Default)]
 struct Newest {
-    /// The requests, found by their tags in constant time.
-    pool: Pool,
-    queues: PlainQueues,
     /// Places in the pool, the newest request's at the end.
     waiting: VecDeque<u32>,
     overtake_limit: u32,
@@ -52,46 +48,17 @@ struct Newest {
     overtaken: u32,
 }
 
-impl Scheduler for Newest {
-    fn name(&self) -> &'static str {
-        NewestSpec::NAME
+impl Order for Newest {
+    const NAME: &'static str = NewestSpec::NAME;
+
+    fn push(&mut self, _pool: &mut Pool, slot: u32, _queue: QueueId, _request: &Request) {
+        self.waiting.push_back(slot);
     }
 
-    fn create(&mut self, _now: Nanos, _spec: &QueueSpec) -> QueueId {
-        self.queues.create()
-    }
-
-    fn remove(&mut self, _now: Nanos, queue: QueueId) {
-        self.queues.remove(queue);
-    }
-
-    fn add(&mut self, now: Nanos, queue: QueueId, request: &Request) -> Result<(), Refused> {
-        self.waiting.push_back(self.queues.add(&mut self.pool, queue, request, now)?);
-        Ok(())
-    }
-
-    fn dispatch(&mut self, _now: Nanos) -> Option<Tag> {
+    fn pop(&mut self, _now: Nanos, pool: &mut Pool) -> Option<Held> {
         let oldest = self.overtaken == self.overtake_limit && !self.waiting.is_empty();
         self.overtaken = if oldest || self.waiting.len() < 2 { 0 } else { self.overtaken + 1 };
         let slot = if oldest { self.waiting.pop_front() } else { self.waiting.pop_back() };
-        let held = self.pool.send(slot?);
-        self.queues.sent(held.queue, held.sectors);
-        Some(held.tag)
-    }
-
-    fn complete(&mut self, _now: Nanos, tag: Tag) {
-        self.queues.complete(&mut self.pool, tag);
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        None
-    }
-
-    fn waiting(&self) -> usize {
-        self.pool.waiting()
-    }
-
-    fn statistics(&self, _now: Nanos, queue: QueueId) -> QueueStatistics {
-        self.queues.statistics(queue)
+        Some(pool.send(slot?))
     }
 }

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::Tag;
 use stasis_clock::Nanos;
 
 use super::Parameters;
-use crate::plain_queues::PlainQueues;
-use crate::pool::Pool;
-use crate::{QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
+use crate::plain::{Order, Plain};
+use crate::pool::{Held, Pool};
+use crate::{QueueId, Request, Scheduler};
 
 /// A scheduler without parameters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,63 +21,23 @@ impl Parameters for NoneSpec {
     const ABOUT: &'static str = "in the order of arrival";
 
     fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Unordered::new())
+        Plain::boxed(Arrival::default())
     }
 }
 
-/// The scheduler `none`.
 #[derive(Debug, Default)]
-pub struct Unordered {
-    pool: Pool,
-    queues: PlainQueues,
+struct Arrival {
     waiting: VecDeque<u32>,
 }
 
-impl Unordered {
-    /// With no queues.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
+impl Order for Arrival {
+    const NAME: &'static str = NoneSpec::NAME;
 
-impl Scheduler for Unordered {
-    fn name(&self) -> &'static str {
-        NoneSpec::NAME
-    }
-
-    fn create(&mut self, _now: Nanos, _spec: &QueueSpec) -> QueueId {
-        self.queues.create()
-    }
-
-    fn remove(&mut self, _now: Nanos, queue: QueueId) {
-        self.queues.remove(queue);
-    }
-
-    fn add(&mut self, now: Nanos, queue: QueueId, request: &Request) -> Result<(), Refused> {
-        let slot = self.queues.add(&mut self.pool, queue, request, now)?;
+    fn push(&mut self, _pool: &mut Pool, slot: u32, _queue: QueueId, _request: &Request) {
         self.waiting.push_back(slot);
-        Ok(())
     }
 
-    fn dispatch(&mut self, _now: Nanos) -> Option<Tag> {
-        let held = self.pool.send(self.waiting.pop_front()?);
-        self.queues.sent(held.queue, held.sectors);
-        Some(held.tag)
-    }
-
-    fn complete(&mut self, _now: Nanos, tag: Tag) {
-        self.queues.complete(&mut self.pool, tag);
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        None
-    }
-
-    fn waiting(&self) -> usize {
-        self.pool.waiting()
-    }
-
-    fn statistics(&self, _now: Nanos, queue: QueueId) -> QueueStatistics {
-        self.queues.statistics(queue)
+    fn pop(&mut self, _now: Nanos, pool: &mut Pool) -> Option<Held> {
+        Some(pool.send(self.waiting.pop_front()?))
     }
 }
