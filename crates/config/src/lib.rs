@@ -6,15 +6,18 @@
 //!
 //! - [`read`]: a table read into a type, with errors that name the place and the nearest right word;
 //! - [`Words`]: `KEY=VALUE,...` of a command line, read by the same `Deserialize`;
+//! - [`Erased`]: parameters of one of several types, which a word tells;
 //! - [`schema`]: the JSON Schema (draft 2020-12) of a type, in words of the configuration.
 //!
 //! Promise: no text and no table makes any of it panic.
 
+mod erased;
 mod error;
 mod reader;
 mod schema;
 mod words;
 
+pub use erased::{AnyParameters, Erased};
 pub use error::{guess, listed, nearest, plain_type, Problem, ReadError};
 pub use reader::read;
 pub use schema::{keys, keys_read, older_name, schema, tagged, Tag};

@@ -1,26 +1,24 @@
 //! Parameters of any kind, and what is registered of a kind.
 
-use std::any::Any;
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 use stasis_block::Model;
-use stasis_config::{self as config, tagged, Tag};
+use stasis_config::{self as config, tagged, AnyParameters, Erased, Tag};
 
 use super::Parameters;
 use crate::spec::{BuildContext, BuildError, ResolveError, SpecError};
 
 /// A kind of model with its parameters.
-#[derive(Clone)]
-pub struct Kind(Arc<dyn Erased>);
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kind(Erased<dyn AnyModel>);
 
 impl Kind {
     /// Of these parameters.
     pub fn of(parameters: impl Parameters) -> Self {
-        Self(Arc::new(parameters))
+        Self(Erased::new(Arc::new(parameters)))
     }
 
     /// The word of the key `kind`.
@@ -30,8 +28,7 @@ impl Kind {
 
     /// The parameters, if they are of type `P`.
     pub fn get<P: Parameters>(&self) -> Option<&P> {
-        let any: &dyn Any = self.0.as_ref();
-        any.downcast_ref()
+        self.0.get()
     }
 
     /// Whether the parameters are of type `P`.
@@ -72,27 +69,13 @@ impl Kind {
 
     /// The keys and their values.
     pub(crate) fn table(&self) -> serde_json::Result<Map<String, Value>> {
-        serde_json::from_value(self.0.table()?)
-    }
-}
-
-impl fmt::Debug for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl PartialEq for Kind {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.equals(other.0.as_ref())
+        self.0.table()
     }
 }
 
 /// [`Parameters`] whose type is not known any more.
-trait Erased: Any + fmt::Debug + Send + Sync {
+trait AnyModel: AnyParameters {
     fn name(&self) -> &'static str;
-    fn equals(&self, other: &dyn Any) -> bool;
-    fn table(&self) -> serde_json::Result<Value>;
     fn capacity(&self) -> Option<u64>;
     fn needs_capacity(&self) -> bool;
     fn seeks(&self) -> bool;
@@ -101,17 +84,9 @@ trait Erased: Any + fmt::Debug + Send + Sync {
     fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError>;
 }
 
-impl<P: Parameters> Erased for P {
+impl<P: Parameters> AnyModel for P {
     fn name(&self) -> &'static str {
         P::NAME
-    }
-
-    fn equals(&self, other: &dyn Any) -> bool {
-        other.downcast_ref() == Some(self)
-    }
-
-    fn table(&self) -> serde_json::Result<Value> {
-        serde_json::to_value(self)
     }
 
     fn capacity(&self) -> Option<u64> {

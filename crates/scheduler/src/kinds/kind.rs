@@ -1,24 +1,22 @@
 //! Parameters of any kind, and what is registered of a kind.
 
-use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value};
-use stasis_config::{self as config, tagged, ReadError, Tag};
+use stasis_config::{self as config, tagged, AnyParameters, Erased, ReadError, Tag};
 
 use super::{Parameters, Problem};
 use crate::Scheduler;
 
 /// A kind of scheduler with its parameters.
-#[derive(Clone)]
-pub struct Kind(Arc<dyn Erased>);
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kind(Erased<dyn AnyScheduler>);
 
 impl Kind {
     /// Of these parameters.
     pub fn of(parameters: impl Parameters) -> Self {
-        Self(Arc::new(parameters))
+        Self(Erased::new(Arc::new(parameters)))
     }
 
     /// Its name in experiments.
@@ -28,8 +26,7 @@ impl Kind {
 
     /// The parameters, if they are of type `P`.
     pub fn get<P: Parameters>(&self) -> Option<&P> {
-        let any: &dyn Any = self.0.as_ref();
-        any.downcast_ref()
+        self.0.get()
     }
 
     /// Whether the parameters are within their ranges.
@@ -39,7 +36,7 @@ impl Kind {
 
     /// The keys and their values.
     pub(crate) fn table(&self) -> serde_json::Result<Map<String, Value>> {
-        serde_json::from_value(self.0.table()?)
+        self.0.table()
     }
 
     /// The scheduler, with no queues.
@@ -48,38 +45,16 @@ impl Kind {
     }
 }
 
-impl fmt::Debug for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl PartialEq for Kind {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.equals(other.0.as_ref())
-    }
-}
-
 /// [`Parameters`] whose type is not known any more.
-trait Erased: Any + fmt::Debug + Send + Sync {
+trait AnyScheduler: AnyParameters {
     fn name(&self) -> &'static str;
-    fn equals(&self, other: &dyn Any) -> bool;
-    fn table(&self) -> serde_json::Result<Value>;
     fn check(&self) -> Result<(), Problem>;
     fn build(&self) -> Box<dyn Scheduler>;
 }
 
-impl<P: Parameters> Erased for P {
+impl<P: Parameters> AnyScheduler for P {
     fn name(&self) -> &'static str {
         P::NAME
-    }
-
-    fn equals(&self, other: &dyn Any) -> bool {
-        other.downcast_ref() == Some(self)
-    }
-
-    fn table(&self) -> serde_json::Result<Value> {
-        serde_json::to_value(self)
     }
 
     fn check(&self) -> Result<(), Problem> {
