@@ -7,6 +7,7 @@ pub mod blkparse;
 mod link;
 mod model;
 mod power;
+mod rate;
 pub mod splitmix;
 pub mod timeline;
 pub mod units;
@@ -14,6 +15,7 @@ pub mod units;
 pub use link::{Link, LinkError};
 pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
 pub use power::{CacheKind, PowerLoss, SECTOR};
+pub use rate::{Rate, RateError, TimePerByte};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

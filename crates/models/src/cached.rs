@@ -6,12 +6,11 @@
 //! and its own cost has passed; a write with FUA likewise, for itself and what
 //! is before it. What is overwritten in the cache is written out twice.
 
-use stasis_block::{CacheKind, Command, Model, Operation, PowerLoss, SECTOR};
+use stasis_block::{CacheKind, Command, Model, Operation, PowerLoss, TimePerByte, SECTOR};
 use stasis_clock::Nanos;
 
 use crate::latency::{Independent, Latency};
 use crate::random::{Random, Span};
-use crate::rate::TimePerByte;
 use crate::spec::CacheSpec;
 
 /// Apart from the stream of the model behind the cache.
@@ -115,8 +114,8 @@ pub(crate) fn behind(
 mod tests {
     use super::*;
     use crate::latency::Spans;
-    use crate::rate::Rate;
     use proptest::prelude::*;
+    use stasis_block::Rate;
 
     /// 1 us for a read or write, 50 us for a flush, 1 byte a ns to the medium.
     fn cached(size: u64, queued_flush: bool) -> Cached<Spans> {

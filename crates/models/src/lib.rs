@@ -27,7 +27,6 @@ mod latency;
 mod named;
 pub mod profile;
 mod random;
-mod rate;
 mod sheet;
 pub mod spec;
 
@@ -43,7 +42,7 @@ pub use latency::{Independent, Latency, Spans};
 pub use named::{find, NamedModel, NAMED};
 pub use profile::Profile;
 pub use random::{Span, SpanError};
-pub use rate::{Rate, RateError};
 pub use sheet::{Figures, Sheet};
 pub use spec::{BuildContext, BuildError, CacheSpec, ModelSpec, Problem, ResolveError, SpecError};
 pub use stasis_block::{Completion, Model};
+pub use stasis_block::{Rate, RateError};

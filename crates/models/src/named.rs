@@ -6,7 +6,7 @@
 mod client;
 mod flash;
 
-use stasis_block::{Link, Operation};
+use stasis_block::{Link, Operation, Rate};
 use stasis_clock::{Nanos, MICROSECOND};
 
 use crate::distribution::Interpolation;
@@ -16,7 +16,6 @@ use crate::kinds::rated::{RatedLatency, RatedSpec, Rating};
 use crate::kinds::{Kind, NullSpec, ProfileSpec, SpansSpec, UniformSpec};
 use crate::profile::{Block, Observed, Profile};
 use crate::random::Span;
-use crate::rate::Rate;
 
 /// A model with a name.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,6 @@ mod check;
 mod error;
 mod faults;
 mod hybrid;
-mod rate;
 mod timing;
 mod variation;
 mod zones;
@@ -20,10 +19,10 @@ use stasis_nand::{ArrayOptions, CellPattern, Geometry, PlaneMode, Scheduling};
 
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
-pub use self::rate::Rate;
 pub use self::timing::{ByLetter, Duration, TimingSpec};
 pub use self::variation::{RetrySpec, VariationSpec};
 use crate::{ftl, gc};
+pub use stasis_block::Rate;
 
 /// The planes of a LUN work each on its own, or together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -7,8 +7,8 @@ use super::{fixed, rating, sold_as, NamedModel, LINK};
 use crate::kinds::rated::RatedSpec;
 use crate::kinds::Kind;
 use crate::random::Span;
-use crate::rate::Rate;
 use crate::spec::CacheSpec;
+use stasis_block::Rate;
 
 /// Of client drives, whose data sheets give rates but no latencies.
 const CLIENT: &str =

@@ -2,11 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::units;
+use stasis_block::{units, Rate};
 use stasis_clock::Nanos;
 
 use crate::random::Span;
-use crate::rate::Rate;
 use crate::spec::Problem;
 
 /// The key `cache` of drives in closed form: acknowledged writes wait there for

@@ -65,7 +65,7 @@ fn no_key_is_forgotten() {
     let span = Some(Span::fixed(1000));
     let cache = Some(CacheSpec {
         size: 1 << 20,
-        drain: crate::rate::Rate::per_second(1_000_000),
+        drain: stasis_block::Rate::per_second(1_000_000),
         fua: Span::fixed(7),
         queued_flush: false,
         barrier: Some(9),

@@ -9,7 +9,7 @@
 use stasis_clock::{Nanos, SECOND};
 
 use super::DiskSpec;
-use crate::rate::{Rate, TimePerByte};
+use stasis_block::{Rate, TimePerByte};
 
 /// Seek time as a function of distance.
 ///

@@ -13,7 +13,9 @@ mod spec;
 
 use std::collections::VecDeque;
 
-use stasis_block::{CacheKind, Command, Operation, PowerLoss, Tag, SECTOR};
+use stasis_block::{
+    CacheKind, Command, Completion, Model, Operation, PowerLoss, Tag, TimePerByte, SECTOR,
+};
 use stasis_clock::{EventQueue, Nanos};
 
 use self::cache::WriteCache;
@@ -21,8 +23,6 @@ use self::geometry::{Arm, Geometry, Place};
 use self::read_ahead::{Lookup, ReadAhead};
 pub use self::spec::{DiskSpec, Queue, EXTENTS_MAX};
 use crate::random::{Random, Span};
-use crate::rate::TimePerByte;
-use stasis_block::{Completion, Model};
 
 /// What was passed over this often for what is nearer is served next: the
 /// shortest-first order starves nobody. Four times the queue of SATA; ours, no

@@ -2,14 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::{units, Model};
+use stasis_block::{units, Model, Rate};
 use stasis_clock::Nanos;
 
 use super::geometry::Seek;
 use super::HardDisk;
 use crate::kinds::Parameters;
 use crate::random::Span;
-use crate::rate::Rate;
 use crate::spec::{range, BuildContext, BuildError, Problem};
 
 /// The largest number of extents in a write cache.
@@ -224,7 +223,7 @@ mod usual {
     use stasis_clock::{Nanos, MICROSECOND};
 
     use super::EXTENTS_MAX;
-    use crate::rate::Rate;
+    use stasis_block::Rate;
 
     pub(super) fn zones() -> u32 {
         16

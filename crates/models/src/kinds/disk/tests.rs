@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use stasis_clock::MILLISECOND;
 
 use super::*;
-use crate::rate::Rate;
+use stasis_block::Rate;
 
 const MIB: u64 = 1 << 20;
 

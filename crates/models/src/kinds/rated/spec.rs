@@ -6,14 +6,13 @@ use std::fmt;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use stasis_block::Model;
+use stasis_block::{Model, Rate};
 
 use super::{Direction, Draw, Rated};
 use crate::cached::behind;
 use crate::distribution::{Distribution, Interpolation};
 use crate::kinds::Parameters;
 use crate::random::Span;
-use crate::rate::Rate;
 use crate::spec::{check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem};
 
 /// The latency of a command of 4 KiB at queue depth 1.

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use stasis_block::units::{format_size, parse_size, UnitError};
 use stasis_clock::Nanos;
 
-use crate::random::Word;
+use crate::units::{format_size, parse_size, UnitError};
 
 /// ns per second.
 const NS_PER_S: u128 = 1_000_000_000;
@@ -61,7 +61,7 @@ impl Rate {
     }
 
     /// For products without a division.
-    pub(crate) fn time_per_byte(self) -> TimePerByte {
+    pub fn time_per_byte(self) -> TimePerByte {
         let scaled = (NS_PER_S << PLACES) / u128::from(self.0);
         TimePerByte(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
@@ -81,7 +81,19 @@ impl Serialize for Rate {
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Word("a rate such as \"3400MB/s\"", Self::parse))
+        struct Reads;
+        impl Visitor<'_> for Reads {
+            type Value = Rate;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a rate such as \"3400MB/s\"")
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<Rate, E> {
+                Rate::parse(word).map_err(E::custom)
+            }
+        }
+        from.deserialize_str(Reads)
     }
 }
 
@@ -102,11 +114,11 @@ impl JsonSchema for Rate {
 
 /// The reciprocal of a [`Rate`], in 2^-32 ns per byte.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TimePerByte(u64);
+pub struct TimePerByte(u64);
 
 impl TimePerByte {
     /// The time (ns) that `bytes` take.
-    pub(crate) fn times(self, bytes: u64) -> Nanos {
+    pub fn times(self, bytes: u64) -> Nanos {
         let scaled = (u128::from(self.0) * u128::from(bytes)) >> PLACES;
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
