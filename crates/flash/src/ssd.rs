@@ -13,7 +13,7 @@ use stasis_nand::{Array, Breakdown, Faults};
 
 use crate::buffer::IN_FLIGHT;
 use crate::ftl::context::Open;
-use crate::ftl::{Context, Ftl, Request, RequestId};
+use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
@@ -217,9 +217,9 @@ impl Ssd {
         self.context.finished.clear();
         self.in_flight = 0;
         self.link.reset();
-        let mut lost = Vec::new();
-        self.ftl.power_cut(now, &dropped, &mut lost, &mut self.context);
-        lost
+        let mut cut = PowerCut { dropped: &dropped, lost: Vec::new() };
+        self.ftl.power_cut(now, &mut cut, &mut self.context);
+        cut.lost
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a translation layer works with: the array, and the host's requests.
 
+use std::ops::Range;
+
 use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_clock::Nanos;
 use stasis_nand::{Array, Breakdown, Op, OpStatus};
@@ -36,6 +38,49 @@ pub struct Dropped {
     /// Whether its cells were at work: what it was to change is neither as
     /// before nor as after.
     pub started: bool,
+}
+
+/// A power cut, as a translation layer is told of it.
+#[derive(Debug)]
+pub struct PowerCut<'a> {
+    /// The operations that never ended.
+    pub dropped: &'a [Dropped],
+    /// Byte ranges whose acknowledged contents are lost: the layer adds them.
+    pub lost: Vec<Range<u64>>,
+}
+
+/// What is read of a page at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PageRead {
+    pub page: u32,
+    pub bytes: u32,
+}
+
+/// Units of one page that follow one another: one operation reads them.
+#[derive(Debug, Default)]
+pub(super) struct PageRun(Option<PageRead>);
+
+impl PageRun {
+    /// Adds `bytes` of `page`; calls `read` for the page before, if that is complete.
+    #[inline]
+    pub fn add(&mut self, page: u32, bytes: u32, read: impl FnOnce(PageRead)) {
+        match &mut self.0 {
+            Some(last) if last.page == page => last.bytes += bytes,
+            other => {
+                if let Some(whole) = other.replace(PageRead { page, bytes }) {
+                    read(whole);
+                }
+            }
+        }
+    }
+
+    /// Calls `read` for the last page.
+    #[inline]
+    pub fn end(self, read: impl FnOnce(PageRead)) {
+        if let Some(whole) = self.0 {
+            read(whole);
+        }
+    }
 }
 
 /// What the host is told of a read that ended so. How programs and erases fail
@@ -126,6 +171,17 @@ impl Context {
         if open.pieces == 0 {
             self.finished.push(id);
         }
+    }
+
+    /// What the request reads of a damaged unit is wrong, though the array knows nothing of it:
+    /// lost, or something else by a seed.
+    pub(super) fn finish_damaged(&mut self, id: RequestId, damage: Option<u64>) {
+        let fate = match damage {
+            None => Fate::Failed(Status::ReadError),
+            Some(seed) => Fate::Corrupted { seed },
+        };
+        self.open(id);
+        self.finish(id, fate, &Breakdown::default());
     }
 
     /// The same, where nothing has to be said of it.

@@ -9,14 +9,13 @@ pub mod page;
 mod shape;
 mod zones;
 
-use std::fmt::Debug;
-use std::ops::Range;
-
 use stasis_block::{Health, PowerLoss};
 use stasis_clock::Nanos;
 use stasis_nand::OpDone;
+use std::fmt::Debug;
 
-pub use self::context::{fate_of, Context, Dropped, Request, RequestId};
+pub use self::context::{fate_of, Context, Dropped, PowerCut, Request, RequestId};
+use self::context::{PageRead, PageRun};
 pub use self::shape::Shape;
 use crate::spec::{Spec, SpecError};
 
@@ -64,15 +63,8 @@ pub trait Ftl: Debug + Send {
     /// The host has its first command in flight, or has none any more.
     fn host_active(&mut self, _now: Nanos, _active: bool, _context: &mut Context) {}
 
-    /// The power failed at `now`, and is back. `dropped` are the operations that
-    /// never ended. Appends the byte ranges whose acknowledged contents are lost.
-    fn power_cut(
-        &mut self,
-        now: Nanos,
-        dropped: &[Dropped],
-        lost: &mut Vec<Range<u64>>,
-        context: &mut Context,
-    );
+    /// The power failed at `now`, and is back. Adds to `cut` what is lost.
+    fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context);
 
     /// The most that [`Ftl::power_cut`] ever takes, for who has to reckon with
     /// it. One that says nothing has a volatile cache without a limit.

@@ -1,11 +1,9 @@
 //! Each unit has one place for ever, as on a memory that can be overwritten:
 //! what a translation layer must do, and nothing else.
 
-use std::ops::Range;
-
 use stasis_block::{Fate, Health};
 use stasis_clock::Nanos;
-use stasis_flash::ftl::{Context, Dropped, Ftl, Request, Shape};
+use stasis_flash::ftl::{Context, Ftl, PowerCut, Request, Shape};
 use stasis_flash::{Spec, SpecError};
 use stasis_nand::{Op, OpDone, OpKind, Priority};
 
@@ -54,14 +52,7 @@ impl Ftl for Direct {
         context.finish(done.token as u32, Fate::Done, &done.times);
     }
 
-    fn power_cut(
-        &mut self,
-        _now: Nanos,
-        _dropped: &[Dropped],
-        _lost: &mut Vec<Range<u64>>,
-        _context: &mut Context,
-    ) {
-    }
+    fn power_cut(&mut self, _now: Nanos, _cut: &mut PowerCut<'_>, _context: &mut Context) {}
 
     fn health(&self, _context: &Context) -> Health {
         Health::default()

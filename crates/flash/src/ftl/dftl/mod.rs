@@ -20,7 +20,6 @@ mod lookups;
 mod updates;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use stasis_block::{Health, PowerLoss};
 use stasis_clock::Nanos;
@@ -30,7 +29,7 @@ use self::cache::Cache;
 use self::lookups::{Lookup, Waiter};
 use self::updates::Updates;
 use super::page::{Above, PageFtl};
-use super::{Context, Dropped, Ftl, Request, Shape};
+use super::{Context, Ftl, PowerCut, Request, Shape};
 use crate::buffer::NONE;
 use crate::spec::{Precondition, Spec, SpecError};
 
@@ -183,16 +182,10 @@ impl Ftl for Dftl {
         self.page.host_active(now, active, context);
     }
 
-    fn power_cut(
-        &mut self,
-        now: Nanos,
-        dropped: &[Dropped],
-        lost: &mut Vec<Range<u64>>,
-        context: &mut Context,
-    ) {
+    fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
         self.forget_lookups();
         self.forget_cache();
-        self.page.power_cut(now, dropped, lost, context);
+        self.page.power_cut(now, cut, context);
         self.settle(now, context);
     }
 

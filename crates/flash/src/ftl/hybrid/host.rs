@@ -1,8 +1,7 @@
 //! The host's requests: reads, writes in their order, trims.
 
-use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
-use stasis_nand::{Breakdown, Op, OpKind, Priority};
+use stasis_nand::{Op, OpKind, Priority};
 
 use super::plane::Write;
 use super::{zeroes, Context, Hybrid, Request, HOST_READ};
@@ -24,12 +23,7 @@ impl Hybrid {
         context.statistics.read_units += u64::from(end - first);
         for unit in first..end {
             if let Some(damage) = self.damaged.get(&unit) {
-                let fate = match damage {
-                    None => Fate::Failed(Status::ReadError),
-                    Some(seed) => Fate::Corrupted { seed: *seed },
-                };
-                context.open(request.id);
-                context.finish(request.id, fate, &Breakdown::default());
+                context.finish_damaged(request.id, *damage);
             }
             let slot = self.map[unit as usize];
             #[cfg(test)]

@@ -26,7 +26,7 @@ use stasis_nand::{hash::bits, OpDone, OpKind, OpStatus};
 use self::host::Waiting;
 use self::merge::Merges;
 use self::plane::{Log, Plane};
-use super::{fate_of, Context, Dropped, Ftl, Request, Shape};
+use super::{fate_of, Context, Dropped, Ftl, PowerCut, Request, Shape};
 use crate::buffer::{IN_FLIGHT, NONE};
 use crate::spec::{Blocking, Precondition, Spec, SpecError};
 
@@ -210,14 +210,8 @@ impl Ftl for Hybrid {
         self.pump(now, context);
     }
 
-    fn power_cut(
-        &mut self,
-        now: Nanos,
-        dropped: &[Dropped],
-        _lost: &mut Vec<Range<u64>>,
-        context: &mut Context,
-    ) {
-        self.recover(now, dropped, context);
+    fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
+        self.recover(now, cut, context);
     }
 
     fn power_loss(&self) -> PowerLoss {

@@ -3,11 +3,11 @@
 use stasis_clock::Nanos;
 use stasis_nand::OpKind;
 
-use super::{Context, Dropped, Hybrid};
+use super::{Context, Dropped, Hybrid, PowerCut};
 use crate::buffer::NONE;
 
 impl Hybrid {
-    pub(super) fn recover(&mut self, now: Nanos, dropped: &[Dropped], context: &mut Context) {
+    pub(super) fn recover(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
         self.waiting.clear();
         self.writing = 0;
         self.reads.fill(0);
@@ -24,7 +24,7 @@ impl Hybrid {
                 plane.logs[log].in_order &= !merge.began();
             }
         }
-        for Dropped { op, started } in dropped {
+        for Dropped { op, started } in cut.dropped {
             if !matches!(op.kind, OpKind::Program | OpKind::Copyback) {
                 continue;
             }

@@ -1,18 +1,17 @@
 //! The host's requests: reads, writes through the buffer, trims, flushes.
 
-use stasis_block::{Fate, Operation, Status};
+use stasis_block::Operation;
 use stasis_clock::Nanos;
-use stasis_nand::{Breakdown, Op, OpDone, OpKind, Priority};
+use stasis_nand::{Op, OpDone, OpKind, Priority};
 
-use super::{Context, Event, PageFtl, Request, HOST_READ};
+use super::{Context, Event, PageFtl, PageRead, PageRun, Request, HOST_READ};
 use crate::ftl::{fate_of, RequestId};
 
 impl PageFtl {
     pub(super) fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
         context.statistics.read_units += u64::from(end - first);
-        // Units of one page that follow one another are one operation.
-        let mut run: Option<(u32, u32)> = None;
+        let mut run = PageRun::default();
         for unit in first..end {
             if !self.damaged.is_empty() && !self.buffer.holds(unit) {
                 self.report_damage(unit, request, context);
@@ -30,30 +29,14 @@ impl PageFtl {
                 self.shape.page_of(slot),
                 self.shape.overlap(unit, request.offset, request.length),
             );
-            match &mut run {
-                Some((last, sum)) if *last == page => *sum += bytes,
-                _ => {
-                    if let Some((last, sum)) = run.replace((page, bytes)) {
-                        self.read_page(now, request.id, last, sum, context);
-                    }
-                }
-            }
+            run.add(page, bytes, |read| self.read_page(now, request.id, read, context));
         }
-        if let Some((last, sum)) = run {
-            self.read_page(now, request.id, last, sum, context);
-        }
+        run.end(|read| self.read_page(now, request.id, read, context));
     }
 
-    fn read_page(
-        &mut self,
-        now: Nanos,
-        id: RequestId,
-        page: u32,
-        bytes: u32,
-        context: &mut Context,
-    ) {
+    fn read_page(&mut self, now: Nanos, id: RequestId, read: PageRead, context: &mut Context) {
         context.open(id);
-        self.submit_read(now, page, bytes, HOST_READ | u64::from(id), context);
+        self.submit_read(now, read.page, read.bytes, HOST_READ | u64::from(id), context);
     }
 
     pub(in crate::ftl) fn submit_read(
@@ -74,12 +57,7 @@ impl PageFtl {
 
     fn report_damage(&self, unit: u32, request: &Request, context: &mut Context) {
         if let Some(damage) = self.damaged.get(&unit) {
-            let fate = match damage {
-                None => Fate::Failed(Status::ReadError),
-                Some(seed) => Fate::Corrupted { seed: *seed },
-            };
-            context.open(request.id);
-            context.finish(request.id, fate, &Breakdown::default());
+            context.finish_damaged(request.id, *damage);
         }
     }
 

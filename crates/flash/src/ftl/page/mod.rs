@@ -14,7 +14,6 @@ mod retire;
 mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 
 use stasis_block::{CacheKind, Health, PowerLoss};
 use stasis_clock::Nanos;
@@ -27,7 +26,7 @@ use self::heat::Heat;
 use self::map::Map;
 use self::programs::Programs;
 use self::writes::{Cursor, Partial};
-use super::{Context, Dropped, Ftl, Request, RequestId, Shape};
+use super::{Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape};
 use crate::buffer::{Buffer, IN_FLIGHT, NONE};
 use crate::gc::{self, VictimPolicy};
 use crate::spec::{GcSpec, Precondition, Spec, SpecError, WearLevelling};
@@ -259,14 +258,8 @@ impl Ftl for PageFtl {
         }
     }
 
-    fn power_cut(
-        &mut self,
-        now: Nanos,
-        dropped: &[Dropped],
-        lost: &mut Vec<Range<u64>>,
-        context: &mut Context,
-    ) {
-        self.recover(now, dropped, lost, context);
+    fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
+        self.recover(now, cut, context);
     }
 
     fn power_loss(&self) -> PowerLoss {

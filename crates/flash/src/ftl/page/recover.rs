@@ -7,17 +7,12 @@ use stasis_clock::Nanos;
 use stasis_nand::OpKind;
 
 use super::blocks::State;
-use super::{Context, Dropped, PageFtl, GC_COPY, GC_PROGRAM, KIND};
+use super::{Context, Dropped, PageFtl, PowerCut, GC_COPY, GC_PROGRAM, KIND};
 use crate::buffer::NONE;
 
 impl PageFtl {
-    pub(super) fn recover(
-        &mut self,
-        now: Nanos,
-        dropped: &[Dropped],
-        lost: &mut Vec<Range<u64>>,
-        context: &mut Context,
-    ) {
+    pub(super) fn recover(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
+        let (dropped, lost) = (cut.dropped, &mut cut.lost);
         self.waiting.clear();
         self.flushes.clear();
         self.partial.clear();

@@ -16,7 +16,6 @@ mod reset;
 mod write;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
 
 use stasis_block::{CacheKind, Health, Operation, PowerLoss, SECTOR};
 use stasis_clock::Nanos;
@@ -24,7 +23,9 @@ use stasis_nand::{Op, OpDone, OpKind, Priority};
 
 use self::layout::Layout;
 use self::write::{Cursor, Page, Stage};
-use super::{fate_of, Context, Dropped, Ftl, Request, RequestId, Shape};
+use super::{
+    fate_of, Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
+};
 use crate::buffer::{table::Table, NONE};
 use crate::spec::{Precondition, Spec, SpecError};
 
@@ -175,8 +176,7 @@ impl Zones {
     fn read_units(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
         context.statistics.read_units += u64::from(end - first);
-        // Units of one page that follow one another are one operation.
-        let mut run: Option<(u32, u32)> = None;
+        let mut run = PageRun::default();
         for unit in first..end {
             let page = unit / self.shape.slots;
             let Some((zone, block, at)) = self.place(page) else { continue };
@@ -198,31 +198,15 @@ impl Zones {
                 continue;
             }
             let bytes = self.shape.overlap(unit, request.offset, request.length);
-            match &mut run {
-                Some((last, sum)) if *last == page => *sum += bytes,
-                _ => {
-                    if let Some((last, sum)) = run.replace((page, bytes)) {
-                        self.read_page(now, request.id, last, sum, context);
-                    }
-                }
-            }
+            run.add(page, bytes, |read| self.read_page(now, request.id, read, context));
         }
-        if let Some((last, sum)) = run {
-            self.read_page(now, request.id, last, sum, context);
-        }
+        run.end(|read| self.read_page(now, request.id, read, context));
     }
 
-    fn read_page(
-        &mut self,
-        now: Nanos,
-        id: RequestId,
-        page: u32,
-        bytes: u32,
-        context: &mut Context,
-    ) {
-        let (_, block, at) = self.layout.place(page);
+    fn read_page(&mut self, now: Nanos, id: RequestId, read: PageRead, context: &mut Context) {
+        let (_, block, at) = self.layout.place(read.page);
         context.open(id);
-        self.submit(now, OpKind::Read, (block, at), bytes, READ | u64::from(id), context);
+        self.submit(now, OpKind::Read, (block, at), read.bytes, READ | u64::from(id), context);
     }
 
     /// The block of a zone that an operation was for.
@@ -291,14 +275,8 @@ impl Ftl for Zones {
         self.pump(now, context);
     }
 
-    fn power_cut(
-        &mut self,
-        now: Nanos,
-        dropped: &[Dropped],
-        lost: &mut Vec<Range<u64>>,
-        context: &mut Context,
-    ) {
-        self.recover(now, dropped, lost, context);
+    fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
+        self.recover(now, cut, context);
     }
 
     // A page that a cut ends the program of takes with it what was acknowledged

@@ -7,7 +7,7 @@ use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::write::Stage;
-use super::{Context, Dropped, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
+use super::{Context, Dropped, PowerCut, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
 
 impl Zones {
     /// Erases every zone that lies in a range.
@@ -105,13 +105,8 @@ impl Zones {
 
     /// After a power cut. Pages whose program had begun hold nothing; those whose
     /// had not are programmed after all, if only to keep the order.
-    pub(super) fn recover(
-        &mut self,
-        now: Nanos,
-        dropped: &[Dropped],
-        lost: &mut Vec<Range<u64>>,
-        context: &mut Context,
-    ) {
+    pub(super) fn recover(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
+        let (dropped, lost) = (cut.dropped, &mut cut.lost);
         self.waiting.clear();
         self.flushes.clear();
         self.flights.clear();
