@@ -217,7 +217,7 @@ impl Controller {
         let passed = now.saturating_sub(self.now);
         self.now = self.now.max(now);
         self.statistics.powered_on += passed;
-        if self.slots.requests.len() > 0 {
+        if !self.slots.requests.is_empty() {
             self.statistics.busy += passed;
         }
         if self.condition.temperature() >= crate::admin::WARNING_TEMPERATURE {
