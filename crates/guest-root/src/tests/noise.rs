@@ -17,6 +17,14 @@ fn seeds() -> &'static [Vec<u8>; 2] {
     })
 }
 
+/// What the bytes are as a file, if they are a root.
+fn read_noise(bytes: &[u8]) -> Option<Tree> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), bytes).unwrap();
+    let tree = read_or_leave(file.path(), Limits::default()).ok()??;
+    tree.check().ok().map(|()| tree)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -32,7 +40,8 @@ proptest! {
         for (at, byte) in changes {
             bytes[at.index(reach)] = byte;
         }
-        if let Ok(mut tree) = read_bytes(&bytes) {
+        // An image with features that nobody knows is left to the guest's kernel.
+        if let Some(mut tree) = read_noise(&bytes) {
             if listing(&tree, true).len() < 1000 {
                 let folder = tempfile::tempdir().unwrap();
                 let _ = crate::write_image(&mut tree, &folder.path().join("image"));
@@ -54,6 +63,6 @@ proptest! {
         bytes[40..46].fill(0);
         bytes[72..80].fill(0);
         bytes.extend(rest);
-        let _ = read_bytes(&bytes);
+        let _ = read_noise(&bytes);
     }
 }
