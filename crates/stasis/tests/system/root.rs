@@ -96,7 +96,7 @@ fn a_guest_starts_from_a_disk_of_a_file_system_that_only_its_kernel_reads() {
     let bench = Bench::new();
     bench.image("disk.img", 320 << 20);
     let script = "set -e; mkfs.xfs -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt; cd /mnt
-        mkdir -p bin etc lib lib64 usr/lib;         cp /bin/sh /bin/cat bin; cp --dereference /lib64/ld-linux-x86-64.so.2 lib64
+        libraries=lib/x86_64-linux-gnu; mkdir -p bin etc lib64 $libraries; cp /bin/sh /bin/cat bin; cp --dereference /lib64/ld-linux-x86-64.so.2 lib64
         cp --dereference /$libraries/libc.so.6 $libraries; echo of XFS >etc/whose";
     let drive = "--drive=model=null,medium=file:disk.img";
     bench.run(&["--engine=exact", drive, "--", "sh", "-c", script]).expect(0);
