@@ -4,8 +4,8 @@ use std::arch::asm;
 
 /// Writes bytes to `port`, one after the other.
 pub fn write_bytes(port: u16, bytes: &[u8]) {
-    // SAFETY: `rep outsb` reads exactly `bytes`; on the bare machine ports are
-    // QEMU's devices.
+    // SAFETY: `rep outsb` reads exactly `bytes`; on the bare machine and in the software host ports
+    // are QEMU's devices.
     unsafe {
         asm!(
             "rep outsb",

@@ -7,6 +7,7 @@ pub mod blkparse;
 mod link;
 mod model;
 mod power;
+mod random;
 mod rate;
 pub mod splitmix;
 pub mod timeline;
@@ -15,6 +16,7 @@ pub mod units;
 pub use link::{Link, LinkError};
 pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
 pub use power::{CacheKind, PowerLoss, SECTOR};
+pub use random::Random;
 pub use rate::{Rate, RateError, TimePerByte};
 
 use schemars::JsonSchema;

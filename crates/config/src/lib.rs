@@ -20,5 +20,5 @@ mod words;
 pub use erased::{AnyParameters, Erased};
 pub use error::{guess, listed, nearest, plain_type, Problem, ReadError};
 pub use reader::read;
-pub use schema::{keys, keys_read, older_name, schema, tagged, Tag};
+pub use schema::{keys, keys_agree, keys_read, older_name, schema, tagged, Tag};
 pub use words::{Key, Words};

@@ -32,7 +32,7 @@ pub(crate) const MAP: &str = "files.map";
 pub(crate) const AGENT: &str = env!("STASIS_AGENT");
 
 /// A guest that is ready to be booted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guest {
     /// The kernel: an uncompressed ELF file.
     pub vmlinux: PathBuf,

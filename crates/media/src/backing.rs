@@ -12,7 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use stasis_block::{Command, Operation};
 
 use crate::direct::{self, Bounce};
-use crate::workers::Perform;
+use crate::workers::{IoResult, Perform};
 use crate::{check, MediumError};
 
 /// Zeroes for ranges that the file system cannot zero by itself.
@@ -180,12 +180,7 @@ impl Perform for Backing {
         self.punches
     }
 
-    fn perform(
-        &self,
-        command: &Command,
-        data: &mut [u8],
-        bounce: &mut Bounce,
-    ) -> Result<(), MediumError> {
+    fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult {
         check(command, data.len(), self.capacity)?;
         let Command { operation, offset, length, fua, .. } = *command;
         let outcome = match operation {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use stasis_block::{Command, Operation};
 
 use crate::spec::delayed;
-use crate::synchronous::Synchronous;
+use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
 use crate::{open, Execution, Finished, Medium, MediumError, OpenError, OpenOptions, Ticket};
 
@@ -47,7 +47,7 @@ impl HostFiles {
             let backing = open::host_file(&path, &label, *room, *writable)?;
             let size = backing.capacity;
             let medium = match options.execution {
-                Execution::Synchronous => delayed(Synchronous::new(backing), options),
+                Execution::Synchronous => delayed(Synchronous::of(InPlace::new(backing)), options),
                 Execution::Asynchronous => delayed(Workers::new(backing), options),
                 Execution::Polled => crate::uring::polled(backing)?,
             };

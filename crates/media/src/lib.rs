@@ -40,8 +40,9 @@ pub use faults::{FaultPlan, Faults};
 pub use host::{HostFile, HostFiles};
 pub use image::{Durability, ImageSettings};
 pub use pieces::{PieceError, Pieces};
-pub use ram::Ram;
+pub use ram::{Chunks, Ram};
 pub use spec::{MediumSpec, OpenOptions};
+pub use synchronous::{Contents, Synchronous};
 
 use std::os::fd::RawFd;
 

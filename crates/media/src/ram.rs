@@ -4,24 +4,33 @@ use std::collections::HashMap;
 
 use stasis_block::{Command, Operation};
 
-use crate::{check, Finished, Medium, MediumError, Ticket};
+use crate::synchronous::{Contents, Synchronous};
+use crate::{check, MediumError};
 
 /// Memory is taken in chunks of this many bytes: large enough that the index
 /// stays small, small enough that scattered writes waste little.
 const CHUNK: u64 = 64 << 10;
 
 /// A sparse medium in memory. What was never written reads as zeroes.
-#[derive(Debug)]
-pub struct Ram {
-    capacity: u64,
-    chunks: HashMap<u64, Box<[u8]>>,
-    finished: Vec<Finished>,
-}
+pub type Ram = Synchronous<Chunks>;
 
 impl Ram {
     /// An empty medium of `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
-        Self { capacity, chunks: HashMap::new(), finished: Vec::new() }
+        Self::of(Chunks { capacity, chunks: HashMap::new() })
+    }
+}
+
+/// The bytes of [`Ram`].
+#[derive(Debug)]
+pub struct Chunks {
+    capacity: u64,
+    chunks: HashMap<u64, Box<[u8]>>,
+}
+
+impl Contents for Chunks {
+    fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     fn perform(&mut self, command: &Command, data: &mut [u8]) -> Result<(), MediumError> {
@@ -41,6 +50,16 @@ impl Ram {
         Ok(())
     }
 
+    fn discard_zeroes(&self) -> bool {
+        true
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+}
+
+impl Chunks {
     fn read(&self, offset: u64, mut data: &mut [u8]) {
         for (chunk, within) in pieces(offset, data.len() as u64) {
             let (piece, rest) = data.split_at_mut(within.len());
@@ -112,36 +131,10 @@ fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, std::ops::Rang
     })
 }
 
-impl Medium for Ram {
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    fn submit(&mut self, ticket: Ticket, command: Command, mut data: Vec<u8>) {
-        let result = self.perform(&command, &mut data);
-        self.finished.push(Finished { ticket, result, data });
-    }
-
-    fn poll(&mut self, done: &mut Vec<Finished>) {
-        done.append(&mut self.finished);
-    }
-
-    fn wait(&mut self, done: &mut Vec<Finished>) {
-        self.poll(done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.finished.len()
-    }
-
-    fn is_immediate(&self) -> bool {
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Medium;
 
     #[test]
     fn memory_is_taken_where_something_was_written_and_given_back() {
@@ -154,7 +147,7 @@ mod tests {
             ram.poll(&mut done);
             let finished = done.pop().unwrap();
             finished.result.unwrap();
-            (finished.data, ram.chunks.len())
+            (finished.data, ram.contents.chunks.len())
         };
         let far = (1 << 49) - 256;
         let (_, chunks) = run(command(Operation::Write, far, 512), vec![7; 512]);

@@ -11,7 +11,7 @@ use stasis_block::units::{format_size, parse_size};
 use stasis_config::nearest;
 
 use crate::delay::Delayed;
-use crate::synchronous::Synchronous;
+use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
 use crate::{
     open, Durability, Execution, ImageSettings, Medium, OpenError, Ram, SpecError,
@@ -168,7 +168,7 @@ impl MediumSpec {
             }
         };
         Ok(match options.execution {
-            Execution::Synchronous => delayed(Synchronous::new(backing), options),
+            Execution::Synchronous => delayed(Synchronous::of(InPlace::new(backing)), options),
             Execution::Asynchronous => delayed(Workers::new(backing), options),
             Execution::Polled => crate::uring::polled(backing)?,
         })

@@ -1,33 +1,51 @@
-//! Files and devices in place: an I/O is over when its submission returns.
+//! Media in place: an I/O is over when its submission returns.
 
 use stasis_block::Command;
 
 use crate::backing::Backing;
 use crate::direct::Bounce;
 use crate::workers::Perform;
-use crate::{Finished, Medium, Ticket};
+use crate::{Finished, Medium, MediumError, Ticket};
 
-/// Performs each I/O while it is submitted.
+/// Bytes on which an I/O is carried out at once.
+pub trait Contents: Send {
+    /// As [`Medium::capacity`].
+    fn capacity(&self) -> u64;
+
+    /// Carries out an I/O; `data` as in [`Medium::submit`].
+    ///
+    /// # Errors
+    /// What the I/O ends with.
+    fn perform(&mut self, command: &Command, data: &mut [u8]) -> Result<(), MediumError>;
+
+    /// As [`Medium::discard_zeroes`].
+    fn discard_zeroes(&self) -> bool;
+
+    /// As [`Medium::is_immediate`].
+    fn is_immediate(&self) -> bool;
+}
+
+/// A medium that performs each I/O while it is submitted.
 #[derive(Debug)]
-pub(crate) struct Synchronous {
-    backing: Backing,
-    bounce: Bounce,
+pub struct Synchronous<C> {
+    pub(crate) contents: C,
     finished: Vec<Finished>,
 }
 
-impl Synchronous {
-    pub(crate) fn new(backing: Backing) -> Self {
-        Self { backing, bounce: Bounce::default(), finished: Vec::new() }
+impl<C: Contents> Synchronous<C> {
+    /// A medium of these bytes.
+    pub fn of(contents: C) -> Self {
+        Self { contents, finished: Vec::new() }
     }
 }
 
-impl Medium for Synchronous {
+impl<C: Contents> Medium for Synchronous<C> {
     fn capacity(&self) -> u64 {
-        self.backing.capacity
+        self.contents.capacity()
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command, mut data: Vec<u8>) {
-        let result = self.backing.perform(&command, &mut data, &mut self.bounce);
+        let result = self.contents.perform(&command, &mut data);
         self.finished.push(Finished { ticket, result, data });
     }
 
@@ -44,6 +62,41 @@ impl Medium for Synchronous {
     }
 
     fn discard_zeroes(&self) -> bool {
+        self.contents.discard_zeroes()
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.contents.is_immediate()
+    }
+}
+
+/// A file or a device.
+#[derive(Debug)]
+pub(crate) struct InPlace {
+    backing: Backing,
+    bounce: Bounce,
+}
+
+impl InPlace {
+    pub(crate) fn new(backing: Backing) -> Self {
+        Self { backing, bounce: Bounce::default() }
+    }
+}
+
+impl Contents for InPlace {
+    fn capacity(&self) -> u64 {
+        self.backing.capacity
+    }
+
+    fn perform(&mut self, command: &Command, data: &mut [u8]) -> Result<(), MediumError> {
+        self.backing.perform(command, data, &mut self.bounce)
+    }
+
+    fn discard_zeroes(&self) -> bool {
         self.backing.punches
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
     }
 }

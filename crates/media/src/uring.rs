@@ -13,7 +13,7 @@ use stasis_block::{Command, Operation};
 use crate::aligned::{Aligned, Buffers};
 use crate::backing::Backing;
 use crate::direct::{is_whole, Bounce};
-use crate::workers::{Changes, Perform, Workers};
+use crate::workers::{Changes, IoResult, Perform, Workers};
 use crate::{check, Finished, Medium, MediumError, OpenError, Ticket};
 
 /// I/Os that the kernel gets at a time; what is more waits its turn.
@@ -52,12 +52,7 @@ impl Perform for Arc<Backing> {
         self.punches
     }
 
-    fn perform(
-        &self,
-        command: &Command,
-        data: &mut [u8],
-        bounce: &mut Bounce,
-    ) -> Result<(), MediumError> {
+    fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult {
         (**self).perform(command, data, bounce)
     }
 }

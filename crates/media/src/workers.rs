@@ -19,6 +19,9 @@ use crate::{Finished, Medium, MediumError, Ticket};
 /// their best rate. They are started when they are first needed.
 const THREADS: usize = 32;
 
+/// How an I/O ended.
+pub(crate) type IoResult = Result<(), MediumError>;
+
 /// What performs I/Os, from any thread.
 pub(crate) trait Perform: Send + Sync + 'static {
     /// As [`Medium::capacity`].
@@ -26,12 +29,7 @@ pub(crate) trait Perform: Send + Sync + 'static {
     /// As [`Medium::discard_zeroes`].
     fn discard_zeroes(&self) -> bool;
     /// Carries `command` out.
-    fn perform(
-        &self,
-        command: &Command,
-        data: &mut [u8],
-        bounce: &mut Bounce,
-    ) -> Result<(), MediumError>;
+    fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult;
 }
 
 /// Performs I/Os in threads of its own.
@@ -297,12 +295,7 @@ mod tests {
             true
         }
 
-        fn perform(
-            &self,
-            command: &Command,
-            data: &mut [u8],
-            _: &mut Bounce,
-        ) -> Result<(), MediumError> {
+        fn perform(&self, command: &Command, data: &mut [u8], _: &mut Bounce) -> IoResult {
             let together = self.together.fetch_add(1, SeqCst) + 1;
             self.most.fetch_max(together, SeqCst);
             if command.operation == Operation::Flush {

@@ -286,15 +286,20 @@ fn a_device() {
     }
 }
 
+/// A medium in memory, in a file and in a file with direct I/O, in each way of execution.
+fn each_medium() -> impl Iterator<Item = (Box<dyn Medium>, tempfile::TempDir)> {
+    let tables = [
+        format!(r#"{{"ram": {CAPACITY}}}"#),
+        format!(r#"{{"file": "disk.img", "size": {CAPACITY}}}"#),
+        format!(r#"{{"file": "disk.img", "size": {CAPACITY}, "direct": true}}"#),
+    ];
+    let open = |table: String| BOTH.map(|execution| open(&table, execution, Duration::ZERO));
+    tables.into_iter().flat_map(open)
+}
+
 #[test]
 fn what_is_out_of_bounds_fails_by_itself() {
-    let file = format!(r#"{{"file": "disk.img", "size": {CAPACITY}}}"#);
-    let direct = format!(r#"{{"file": "disk.img", "size": {CAPACITY}, "direct": true}}"#);
-    let ram = format!(r#"{{"ram": {CAPACITY}}}"#);
-    for (table, execution) in
-        [&ram, &file, &direct].iter().flat_map(|table| BOTH.map(|execution| (table, execution)))
-    {
-        let (mut medium, _folder) = open(table, execution, Duration::ZERO);
+    for (mut medium, _folder) in each_medium() {
         let mut run = |operation, offset, length, buffer| {
             let mut done = Vec::new();
             medium.submit(1, Command::new(operation, offset, length), vec![1; buffer]);
@@ -318,13 +323,7 @@ fn what_is_out_of_bounds_fails_by_itself() {
 
 #[test]
 fn a_copy_moves_contents_within_the_medium() {
-    let file = format!(r#"{{"file": "disk.img", "size": {CAPACITY}}}"#);
-    let direct = format!(r#"{{"file": "disk.img", "size": {CAPACITY}, "direct": true}}"#);
-    let ram = format!(r#"{{"ram": {CAPACITY}}}"#);
-    for (table, execution) in
-        [&ram, &file, &direct].iter().flat_map(|table| BOTH.map(|execution| (table, execution)))
-    {
-        let (mut medium, _folder) = open(table, execution, Duration::ZERO);
+    for (mut medium, _folder) in each_medium() {
         let mut run = |command, data: Vec<u8>| {
             let mut done = Vec::new();
             medium.submit(1, command, data);

@@ -12,7 +12,7 @@ mod segments;
 
 pub use pool::Pool;
 pub use requests::{Request, Requests};
-pub use segments::{gather, scatter, Segment, NOWHERE};
+pub use segments::{append, gather, scatter, Segment, NOWHERE};
 
 /// An access outside guest memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -15,6 +15,16 @@ pub struct Segment {
     pub length: usize,
 }
 
+/// Appends a piece, as part of the one before it where they touch.
+pub fn append(segments: &mut Vec<Segment>, address: u64, length: usize) {
+    match segments.last_mut() {
+        Some(last) if last.address.checked_add(last.length as u64) == Some(address) => {
+            last.length += length;
+        }
+        _ => segments.push(Segment { address, length }),
+    }
+}
+
 /// Copies guest memory at `segments` to `data`, as far as both go.
 ///
 /// # Errors

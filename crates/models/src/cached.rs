@@ -6,11 +6,11 @@
 //! and its own cost has passed; a write with FUA likewise, for itself and what
 //! is before it. What is overwritten in the cache is written out twice.
 
-use stasis_block::{CacheKind, Command, Model, Operation, PowerLoss, TimePerByte, SECTOR};
+use stasis_block::{CacheKind, Command, Model, Operation, PowerLoss, Random, TimePerByte, SECTOR};
 use stasis_clock::Nanos;
 
 use crate::latency::{Independent, Latency};
-use crate::random::{Random, Span};
+use crate::span::Span;
 use crate::spec::CacheSpec;
 
 /// Apart from the stream of the model behind the cache.

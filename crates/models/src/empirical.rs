@@ -1,12 +1,12 @@
 //! A model that draws from a measured profile.
 
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Random};
 use stasis_clock::Nanos;
 
 use crate::distribution::Distribution;
 use crate::latency::Latency;
 use crate::profile::{Block, Observed, Profile};
-use crate::random::{Random, Span};
+use crate::span::Span;
 
 /// ns per second.
 const NS_PER_S: f64 = 1e9;

@@ -3,11 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use stasis_block::{Command, Operation, PowerLoss, Tag};
+use stasis_block::{Command, Completion, Model, Operation, PowerLoss, Random, Tag};
 use stasis_clock::{EventQueue, Nanos};
 
-use crate::random::{Random, Span};
-use stasis_block::{Completion, Model};
+use crate::span::Span;
 
 /// How long a command takes, known when its service begins.
 pub trait Latency: Send {

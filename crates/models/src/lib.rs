@@ -26,8 +26,8 @@ pub mod kinds;
 mod latency;
 mod named;
 pub mod profile;
-mod random;
 mod sheet;
+mod span;
 pub mod spec;
 
 pub use distribution::Interpolation;
@@ -41,8 +41,8 @@ pub use kinds::{
 pub use latency::{Independent, Latency, Spans};
 pub use named::{find, NamedModel, NAMED};
 pub use profile::Profile;
-pub use random::{Span, SpanError};
 pub use sheet::{Figures, Sheet};
+pub use span::{Span, SpanError};
 pub use spec::{BuildContext, BuildError, CacheSpec, ModelSpec, Problem, ResolveError, SpecError};
 pub use stasis_block::{Completion, Model};
 pub use stasis_block::{Rate, RateError};

@@ -15,7 +15,7 @@ use crate::kinds::disk::DiskSpec;
 use crate::kinds::rated::{RatedLatency, RatedSpec, Rating};
 use crate::kinds::{Kind, NullSpec, ProfileSpec, SpansSpec, UniformSpec};
 use crate::profile::{Block, Observed, Profile};
-use crate::random::Span;
+use crate::span::Span;
 
 /// A model with a name.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Physical Region Pages: where in guest memory a command's data is (NVMe 1.4
 //! section 4.3).
 
-use stasis_memory::Segment;
+use stasis_memory::{append, Segment};
 
 use crate::command::{location, SubmissionEntry};
 use crate::io::PSDT;
@@ -87,12 +87,6 @@ pub fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<
     if address.checked_add(length as u64).is_none() {
         return Err(StatusCode::DataTransferError.into());
     }
-    if let Some(last) = segments.last_mut() {
-        if last.address.checked_add(last.length as u64) == Some(address) {
-            last.length += length;
-            return Ok(());
-        }
-    }
-    segments.push(Segment { address, length });
+    append(segments, address, length);
     Ok(())
 }

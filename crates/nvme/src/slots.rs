@@ -1,5 +1,6 @@
 //! The requests that the drive holds, and which commands they belong to.
 
+use slab::Slab;
 use stasis_block::{Command, Operation};
 use stasis_memory::{Request, Requests, Segment};
 
@@ -128,8 +129,7 @@ pub struct GroupEnd {
 #[derive(Debug, Default)]
 pub struct Slots {
     pub requests: Requests<Slot>,
-    groups: Vec<Group>,
-    free_groups: Vec<usize>,
+    groups: Slab<Group>,
 }
 
 impl Slots {
@@ -137,16 +137,7 @@ impl Slots {
     /// `tells_part` a failure's completion says which part it was.
     pub fn insert_group(&mut self, command: CommandId, left: u32, tells_part: bool) -> usize {
         let group = Group { command: Some(command), left, failure: None, tells_part, failed: 0 };
-        match self.free_groups.pop() {
-            Some(index) => {
-                self.groups[index] = group;
-                index
-            }
-            None => {
-                self.groups.push(group);
-                self.groups.len() - 1
-            }
-        }
+        self.groups.insert(group)
     }
 
     /// One request of a group is done. With the last, says which command that
@@ -172,7 +163,7 @@ impl Slots {
             Some(part) if group.tells_part => part.into(),
             _ => group.failed,
         };
-        self.free_groups.push(index);
+        self.groups.remove(index);
         Some(GroupEnd { command: command?, failure, result })
     }
 
@@ -201,7 +192,7 @@ impl Slots {
                 }
             }
         }
-        for group in &mut self.groups {
+        for (_, group) in &mut self.groups {
             if let Some(command) = group.command.filter(|&command| which(command)) {
                 group.command = None;
                 each(command);

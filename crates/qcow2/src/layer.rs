@@ -92,15 +92,7 @@ impl Image {
             return Ok(());
         }
         let core = Arc::clone(&self.core);
-        let format = |source| ImageError::Format { path: self.path.clone(), source };
-        instantly(
-            &mut self.tasks,
-            &self.shared,
-            &mut *self.lower,
-            async move { core.close().await },
-        )
-        .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
-        .map_err(format)
+        self.finish_instantly(async move { core.close().await })
     }
 
     /// Leaves the image as it is, as a power cut does.
@@ -118,15 +110,7 @@ impl Image {
             return Err(ImageError::Value(message.into()));
         }
         let core = Arc::clone(&self.core);
-        let format = |source| ImageError::Format { path: self.path.clone(), source };
-        instantly(
-            &mut self.tasks,
-            &self.shared,
-            &mut *self.lower,
-            async move { core.grow(size).await },
-        )
-        .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
-        .map_err(format)?;
+        self.finish_instantly(async move { core.grow(size).await })?;
         self.size = size;
         Ok(())
     }
@@ -137,6 +121,16 @@ impl Image {
         future: impl std::future::Future<Output = T> + 'static,
     ) -> Option<T> {
         instantly(&mut self.tasks, &self.shared, &mut *self.lower, future)
+    }
+
+    /// The same, for what has to come to its end.
+    fn finish_instantly(
+        &mut self,
+        future: impl std::future::Future<Output = std::io::Result<()>> + 'static,
+    ) -> Result<(), ImageError> {
+        let ended = self.instantly(future);
+        let ended = ended.unwrap_or_else(|| Err(std::io::Error::other("it waits for something")));
+        ended.map_err(|source| ImageError::Format { path: self.path.clone(), source })
     }
 
     /// Runs what can run at `now`, and gives the drive below what it is asked.

@@ -179,12 +179,7 @@ mod tests {
             vmlinux: "/g/vmlinux".into(),
             initramfs: "/g/initramfs".into(),
             root: "/g/root".into(),
-            in_place: None,
-            recipe: stasis_guest_image::Recipe::default(),
-            kernel_release: "6".into(),
-            date: 0,
-            left_out: 0,
-            digest: String::new(),
+            ..Guest::default()
         })
     }
 

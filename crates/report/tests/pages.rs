@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::Operation;
 use stasis_report::{Drive, ResultsWriter, REPORT_FILE};
-use stasis_run_events::{Ending, Exits, IoRecord, Outcome, Overshoot};
+use stasis_run_events::{Ending, Exits, IoRecord, Outcome};
 
 use browser::Browser;
 
@@ -19,7 +19,6 @@ const BEGIN: u64 = 2_000_000_000;
 
 fn outcome() -> Outcome {
     Outcome {
-        ending: Ending::Exited(0),
         virtual_ns: 12_000_000_000,
         boot_virtual_ns: BEGIN,
         boot_wall_ns: 1,
@@ -27,15 +26,9 @@ fn outcome() -> Outcome {
         frozen_ns: 3,
         skipped_ns: 4_000_000_000,
         exits: Exits { total: 12_345, io: 345, mmio: 2_000, msr: 10_000, ..Exits::default() },
-        overshoot: Overshoot::default(),
-        calibration: Vec::new(),
         inside: vec![Some(INSIDE.to_owned())],
-        medium_errors: Vec::new(),
-        machines: Vec::new(),
-        processors: Default::default(),
-        shared: Vec::new(),
-        lost_spans: 0,
         tsc_khz: 1,
+        ..Outcome::of(Ending::Exited(0))
     }
 }
 

@@ -33,7 +33,6 @@ fn drive(name: &str) -> Drive {
 
 fn outcome(wall_ns: u64) -> Outcome {
     Outcome {
-        ending: Ending::Exited(3),
         virtual_ns: 12_000_000_001,
         boot_virtual_ns: 2_000_000_000,
         boot_wall_ns: wall_ns / 2,
@@ -43,13 +42,8 @@ fn outcome(wall_ns: u64) -> Outcome {
         exits: Exits { total: 12_345, io: 345, mmio: 2_000, msr: 10_000, ..Exits::default() },
         overshoot: Overshoot { p50: 1, p99: 20, max: 300 },
         calibration: vec![("io".to_owned(), 2880)],
-        inside: Vec::new(),
-        medium_errors: Vec::new(),
-        machines: Vec::new(),
-        processors: Default::default(),
-        shared: Vec::new(),
-        lost_spans: 0,
         tsc_khz: 5_000_000,
+        ..Outcome::of(Ending::Exited(3))
     }
 }
 

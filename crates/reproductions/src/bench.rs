@@ -3,6 +3,7 @@
 //! settings, is not run again.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +19,8 @@ use stasis_runner::{failure, guest, Event, Observer, Runner, OUTPUT_FILE};
 use stasis_terminal::{ensure_guest, Terminal};
 
 use crate::fio::{self, Latencies};
-use crate::publication::Request;
-use crate::{announce, ios};
+use crate::ios;
+use crate::request::Request;
 
 /// The file that says that a folder's results are whole, and of what.
 pub const COMPLETE_FILE: &str = "complete.json";
@@ -245,6 +246,14 @@ impl Bench {
     fn key(&self, experiment: &Experiment) -> Result<Key> {
         let json = serde_json::to_vec(experiment).context("cannot write the experiment")?;
         Ok(Key { program: self.program.clone(), experiment: digest(&json) })
+    }
+}
+
+/// Says on a terminal which run is next.
+fn announce(number: usize, of: usize, id: &str, what: &str, done: bool) {
+    if std::io::stderr().is_terminal() {
+        let done = if done { ", done before" } else { "" };
+        eprintln!("[{number}/{of}] {id}: {what}{done}");
     }
 }
 

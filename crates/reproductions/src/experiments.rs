@@ -9,7 +9,7 @@ use stasis_report::{Column, Table};
 use stasis_runner::engine;
 
 use crate::bench::{Bench, Runs, Trial};
-use crate::{Findings, Request};
+use crate::request::{Findings, Request};
 
 /// How large a reproduction is, and where it runs.
 #[derive(Debug, Clone, Copy)]
@@ -32,8 +32,8 @@ pub struct Evaluation {
     pub figures: Vec<Figure>,
 }
 
-/// The experiments of a publication.
-type Trials = fn(&Settings) -> Result<Vec<Trial>>;
+/// Lists the experiments of a publication, in the order in which they are run.
+pub type Trials = fn(&Settings) -> Result<Vec<Trial>>;
 
 impl Settings {
     fn of(request: &Request) -> Result<Self> {
@@ -62,18 +62,18 @@ pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(
     Ok(Bench::new(request, settings.engine)?.run_all(trials)?.failed)
 }
 
-/// Runs the experiments that `trials` lists; `tell` says what the runs say.
+/// Runs the experiments that `trials` lists; `evaluate` says what the runs do.
 ///
 /// # Errors
 /// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
 pub fn run(
     request: &Request,
     trials: Trials,
-    tell: impl FnOnce(&Settings, &Runs) -> Result<Evaluation>,
+    evaluate: impl FnOnce(&Settings, &Runs) -> Result<Evaluation>,
 ) -> Result<Findings> {
     let settings = Settings::of(request)?;
     let runs = Bench::new(request, settings.engine)?.run_all(trials(&settings)?)?;
-    let Evaluation { title, mut sections, figures } = tell(&settings, &runs)?;
+    let Evaluation { title, mut sections, figures } = evaluate(&settings, &runs)?;
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
     let subtitle =
         format!("The publication's figures beside ours. Engine {engine}, {}.", request.size());

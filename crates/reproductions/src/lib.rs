@@ -2,7 +2,7 @@
 //! fits a usual machine, with the published figures beside ours.
 //!
 //! A publication is a folder here with an implementation of [`Publication`], and a line of
-//! [`publication::PUBLICATIONS`].
+//! [`publications::PUBLICATIONS`].
 //!
 //! Promises:
 //! - What is called published stands in the publication. An expectation or a closed form is
@@ -17,22 +17,24 @@ mod controller;
 mod coordination;
 mod experiments;
 mod femu;
+mod figure;
 mod fio;
 mod freezing_time;
 mod ios;
 pub mod publication;
+pub mod publications;
+pub mod request;
 mod simulated;
 mod statistics;
 mod suite;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use stasis_experiment::Engine;
-use stasis_report::figures::{self, Figure};
+use stasis_report::figures;
 use stasis_report::page::Page;
 use stasis_report::{FIGURES_FILE, REPORT_FILE};
 use stasis_runner::provenance::Provenance;
@@ -41,7 +43,9 @@ use stasis_terminal::{stop_on_signals, FAILURE, STOPPED};
 pub use barrier::load::{main as load, Load};
 use bench::Stopped;
 pub use controller::{part as controller_part, Part as ControllerPart};
-use publication::{Extra, Findings, Publication, Request, PUBLICATIONS};
+use publication::{Extra, Publication};
+use publications::PUBLICATIONS;
+use request::{Findings, Request};
 pub use suite::guest::{main as suite_part, Part as SuitePart};
 pub use suite::{main as suite, Arguments as SuiteArguments};
 
@@ -130,7 +134,7 @@ impl Arguments {
 /// If the publication cannot be repeated at all.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     // The command line has looked at the name.
-    let publication = publication::named(&arguments.publication).context("no such publication")?;
+    let publication = publications::named(&arguments.publication).context("no such publication")?;
     arguments.check(publication)?;
     let folder = format!("reproduce-{}", publication.name());
     let request = Request {
@@ -198,30 +202,4 @@ fn experiments_alone(
         eprintln!("stasis: {id} failed: {message}");
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURE) })
-}
-
-/// A figure beside its publication's.
-fn figure(
-    id: &str,
-    what: impl Into<String>,
-    unit: &str,
-    published: impl Into<Option<f64>>,
-    measured: Option<f64>,
-) -> Figure {
-    Figure {
-        id: id.to_owned(),
-        what: what.into(),
-        unit: unit.to_owned(),
-        published: published.into(),
-        closed_form: None,
-        measured,
-    }
-}
-
-/// Says on a terminal which run is next.
-fn announce(number: usize, of: usize, id: &str, what: &str, done: bool) {
-    if std::io::stderr().is_terminal() {
-        let done = if done { ", done before" } else { "" };
-        eprintln!("[{number}/{of}] {id}: {what}{done}");
-    }
 }

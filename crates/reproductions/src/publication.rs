@@ -1,16 +1,9 @@
-//! What a publication is to `stasis reproduce`, and which there are.
-
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
+//! What a publication is to `stasis reproduce`.
 
 use anyhow::Result;
-use serde::de::DeserializeOwned;
-use stasis_experiment::Engine;
-use stasis_report::figures::Figure;
-use stasis_report::page::Section;
 
-use crate::{barrier, controller, coordination, femu, freezing_time};
+use crate::experiments::{self, Trials};
+use crate::request::{Findings, Request};
 
 /// A publication whose experiments can be repeated: a folder of this crate, which has the
 /// experiments, the published figures, and what is made of ours.
@@ -26,13 +19,18 @@ pub trait Publication: Sync {
         &[]
     }
 
-    /// The experiments that each run on their own, by name and in a line. None where the
-    /// publication's are not a list.
+    /// What lists its experiments, where they are a list of runs of one guest each.
+    fn trials(&self) -> Option<Trials> {
+        None
+    }
+
+    /// The experiments that each run on their own, by name and in a line; usually
+    /// [`Publication::trials`]. None where the publication's are not a list.
     ///
     /// # Errors
     /// If the request's settings make no sense.
-    fn experiments(&self, _request: &Request) -> Result<Vec<(String, String)>> {
-        Ok(Vec::new())
+    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
+        self.trials().map_or(Ok(Vec::new()), |trials| experiments::list(request, trials))
     }
 
     /// Runs those of [`Publication::experiments`] that are named, and makes nothing of them:
@@ -40,8 +38,8 @@ pub trait Publication: Sync {
     ///
     /// # Errors
     /// As [`Publication::measure`].
-    fn run(&self, _request: &Request, _names: &[String]) -> Result<Vec<(String, String)>> {
-        Ok(Vec::new())
+    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+        self.trials().map_or(Ok(Vec::new()), |trials| experiments::some(request, trials, names))
     }
 
     /// Repeats the experiments.
@@ -61,86 +59,4 @@ pub enum Extra {
     Device,
     /// `--jobs`: experiments at a time.
     Jobs,
-}
-
-/// How a publication is to be repeated.
-#[derive(Debug)]
-pub struct Request {
-    /// The folder of the results.
-    pub folder: PathBuf,
-    /// Where the machines run.
-    pub engine: Engine,
-    /// Fewer experiments and I/Os, as a check.
-    pub quick: bool,
-    /// As large as the publication.
-    pub full: bool,
-    /// Run what is complete, too.
-    pub force: bool,
-    /// Drives to measure; empty for the usual ones.
-    pub devices: Vec<String>,
-    /// Experiments at a time; none for one on each core.
-    pub jobs: Option<usize>,
-    /// Ends the work once it is set.
-    pub stop: Arc<AtomicBool>,
-}
-
-impl Request {
-    /// How large it is, in words.
-    pub fn size(&self) -> &'static str {
-        match (self.quick, self.full) {
-            (true, _) => "the quick form, for checks",
-            (_, true) => "the publication's size",
-            _ => "the usual size",
-        }
-    }
-}
-
-/// What a publication's experiments say.
-#[derive(Debug)]
-pub struct Findings {
-    /// The publication's title.
-    pub title: &'static str,
-    /// Where and how it was measured.
-    pub subtitle: String,
-    /// The page's sections.
-    pub sections: Vec<Section>,
-    /// Every figure beside the published one.
-    pub figures: Vec<Figure>,
-    /// Experiments that failed, and why.
-    pub failed: Vec<(String, String)>,
-}
-
-/// The figures of a publication, from the data file in its folder.
-///
-/// # Panics
-/// If the file, which is part of the program, is not one; each has a test that reads it.
-pub(crate) fn published<T: DeserializeOwned>(file: &str) -> T {
-    toml::from_str(file).expect("a data file of the program's own is as its test has read it")
-}
-
-/// Every publication.
-pub const PUBLICATIONS: [&dyn Publication; 5] = [
-    &freezing_time::FreezingTime,
-    &femu::Femu,
-    &barrier::Barrier,
-    &coordination::Coordination,
-    &controller::Controller,
-];
-
-/// The publication of that name.
-pub fn named(name: &str) -> Option<&'static dyn Publication> {
-    PUBLICATIONS.into_iter().find(|publication| publication.name() == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_publication_is_found_by_its_name() {
-        for publication in PUBLICATIONS {
-            assert_eq!(named(publication.name()).unwrap().citation(), publication.citation());
-        }
-        assert!(named("nonsense").is_none());
-    }
 }

@@ -111,6 +111,31 @@ pub struct Outcome {
     pub lost_spans: u64,
 }
 
+impl Outcome {
+    /// Of a run that ended so before anything was counted.
+    pub fn of(ending: Ending) -> Self {
+        Self {
+            ending,
+            virtual_ns: 0,
+            boot_virtual_ns: 0,
+            boot_wall_ns: 0,
+            wall_ns: 0,
+            frozen_ns: 0,
+            skipped_ns: 0,
+            exits: Exits::default(),
+            overshoot: Overshoot::default(),
+            calibration: Vec::new(),
+            tsc_khz: 0,
+            inside: Vec::new(),
+            medium_errors: Vec::new(),
+            machines: Vec::new(),
+            processors: Processors::default(),
+            shared: Vec::new(),
+            lost_spans: 0,
+        }
+    }
+}
+
 /// What the processors of a run did while the command ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Processors {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{bail, Result};
 use stasis_experiment::Engine;
 use stasis_qemu_vm::probe::{self, KvmState};
-use stasis_run_events::{Ending, Exits, Outcome, Overshoot};
+use stasis_run_events::{Ending, Outcome};
 
 /// Why a run has no outcome of its own.
 #[derive(Debug)]
@@ -39,23 +39,6 @@ pub fn choose(engine: Engine) -> Result<Engine> {
 
 /// The outcome of a run that was ended from outside before it could say one.
 pub fn unfinished(ending: Ending, virtual_ns: u64, wall: Duration) -> Outcome {
-    Outcome {
-        ending,
-        virtual_ns,
-        boot_virtual_ns: 0,
-        boot_wall_ns: 0,
-        wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
-        frozen_ns: 0,
-        skipped_ns: 0,
-        exits: Exits::default(),
-        overshoot: Overshoot::default(),
-        calibration: Vec::new(),
-        tsc_khz: 0,
-        inside: Vec::new(),
-        medium_errors: Vec::new(),
-        machines: Vec::new(),
-        processors: Default::default(),
-        shared: Vec::new(),
-        lost_spans: 0,
-    }
+    let wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+    Outcome { virtual_ns, wall_ns, ..Outcome::of(ending) }
 }

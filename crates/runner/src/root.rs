@@ -8,7 +8,7 @@ use anyhow::Result;
 use stasis_block::{Command, Operation};
 use stasis_drive::Drive;
 use stasis_machine::{Controller, DriveConfig};
-use stasis_media::{Finished, Medium, MediumError, Ticket};
+use stasis_media::{Contents, MediumError, Synchronous};
 use stasis_models::{BuildContext, ModelSpec};
 
 use crate::plan::PlannedRoot;
@@ -19,15 +19,10 @@ pub type Source = Arc<dyn Fn(&mut [u8], u64) -> io::Result<()> + Send + Sync>;
 /// The drive for a machine with `vcpus` processors.
 pub fn drive(root: &PlannedRoot, source: &Source, vcpus: u32) -> Result<DriveConfig> {
     let capacity = root.length;
-    let medium = ReadOnly {
-        source: Arc::clone(source),
-        capacity,
-        label: "root".into(),
-        finished: Vec::new(),
-    };
+    let contents = ReadOnly { source: Arc::clone(source), capacity, label: "root".into() };
     let context = BuildContext { seed: 0, capacity, path: 0 };
     let model = ModelSpec::parse("null")?.build(&context)?;
-    let drive = Drive::new(u16::MAX, "root".into(), model, Box::new(medium));
+    let drive = Drive::new(u16::MAX, "root".into(), model, Box::new(Synchronous::of(contents)));
     let controller = Controller::Virtio(stasis_virtio::Config {
         capacity,
         identifier: "stasis-root".into(),
@@ -40,16 +35,19 @@ pub fn drive(root: &PlannedRoot, source: &Source, vcpus: u32) -> Result<DriveCon
     Ok(DriveConfig { drive: Box::new(drive), controller })
 }
 
-/// A medium that is only read: each I/O is over when its submission returns.
+/// Bytes that are only read.
 struct ReadOnly {
     source: Source,
     capacity: u64,
     label: Arc<str>,
-    finished: Vec<Finished>,
 }
 
-impl ReadOnly {
-    fn perform(&self, command: &Command, data: &mut [u8]) -> Result<(), MediumError> {
+impl Contents for ReadOnly {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn perform(&mut self, command: &Command, data: &mut [u8]) -> Result<(), MediumError> {
         let Command { operation, offset, length, .. } = *command;
         let done = match operation {
             Operation::Read => (self.source)(data, offset),
@@ -59,31 +57,12 @@ impl ReadOnly {
         let medium = Arc::clone(&self.label);
         done.map_err(|source| MediumError::Os { medium, operation, offset, length, source })
     }
-}
-
-impl Medium for ReadOnly {
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    fn submit(&mut self, ticket: Ticket, command: Command, mut data: Vec<u8>) {
-        let result = self.perform(&command, &mut data);
-        self.finished.push(Finished { ticket, result, data });
-    }
-
-    fn poll(&mut self, done: &mut Vec<Finished>) {
-        done.append(&mut self.finished);
-    }
-
-    fn wait(&mut self, done: &mut Vec<Finished>) {
-        self.poll(done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.finished.len()
-    }
 
     fn discard_zeroes(&self) -> bool {
+        false
+    }
+
+    fn is_immediate(&self) -> bool {
         false
     }
 }
@@ -91,6 +70,7 @@ impl Medium for ReadOnly {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stasis_media::Medium;
 
     fn command(operation: Operation, offset: u64, length: u64) -> Command {
         Command::new(operation, offset, length)
@@ -105,8 +85,8 @@ mod tests {
                 Ok(())
             }
         });
-        let mut medium =
-            ReadOnly { source, capacity: 8192, label: "root".into(), finished: Vec::new() };
+        let contents = ReadOnly { source, capacity: 8192, label: "root".into() };
+        let mut medium = Synchronous::of(contents);
         medium.submit(1, command(Operation::Read, 512 + 7, 3), vec![0; 3]);
         medium.submit(2, command(Operation::Read, 4096, 512), vec![0; 512]);
         medium.submit(3, command(Operation::Write, 0, 512), vec![1; 512]);

@@ -7,26 +7,19 @@
 //!   --target x86_64-unknown-linux-gnu -p stasis-softkvm --example exits -- CACHE exact|fast
 //! ```
 
+mod common;
+
 use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit};
 use stasis_run_events::{EventSink, RunEvent};
-use stasis_softkvm::inside::{self, Inside};
+use stasis_softkvm::inside::Inside;
 use stasis_softkvm::{run, Control, Form, Host, Job};
 use std::time::Instant;
 
-fn main() {
-    if inside::is_here() {
-        inside::main(inner);
-    }
-    if let Err(error) = outer() {
-        eprintln!("{error}");
-        std::process::exit(1);
-    }
-}
+use common::clock;
 
-fn clock() -> u64 {
-    // SAFETY: rdtsc has no effect on memory.
-    unsafe { core::arch::x86_64::_rdtsc() }
+fn main() {
+    common::main(inner, outer);
 }
 
 fn inner(inside: &mut Inside, _job: Vec<u8>) {

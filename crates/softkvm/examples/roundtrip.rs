@@ -8,29 +8,21 @@
 //!   CACHE exact|fast MEMORY-MIB JOB [INPUT] [DRIVE]
 //! ```
 
+mod common;
+
 use stasis_qemu_vm::probe;
 use stasis_run_events::{EventSink, RunEvent};
-use stasis_softkvm::inside::{self, Inside};
+use stasis_softkvm::inside::Inside;
 use stasis_softkvm::{run, Control, Form, Host, Input, Job, PassedDrive};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-fn main() {
-    if inside::is_here() {
-        inside::main(inner);
-    }
-    if let Err(error) = outer() {
-        eprintln!("{error}");
-        std::process::exit(1);
-    }
-}
+use common::clock;
 
-/// Time stamp counter: under the exact form, instructions since power-on.
-fn clock() -> u64 {
-    // SAFETY: rdtsc has no effect on memory.
-    unsafe { core::arch::x86_64::_rdtsc() }
+fn main() {
+    common::main(inner, outer);
 }
 
 fn inner(inside: &mut Inside, job: Vec<u8>) {

@@ -184,10 +184,10 @@ pub struct Control {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn host(memory: u64) -> Host {
+    pub(crate) fn host(memory: u64) -> Host {
         Host {
             form: Form::Fast,
             memory,

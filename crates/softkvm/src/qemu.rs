@@ -34,7 +34,7 @@ const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc
      transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 rdinit=/init STASIS_SOFTKVM=1";
 
 /// Where the event stream leaves: QEMU's debug console, at its usual port.
-pub(crate) const JOURNAL_PORT: u16 = 0xe9;
+pub(crate) const EVENTS_PORT: u16 = 0xe9;
 /// Where a handshake is made: a second one beside it.
 pub(crate) const HANDSHAKE_PORT: u16 = 0xea;
 /// A write ends QEMU (hw/misc/debugexit.c), at its usual port.
@@ -316,17 +316,7 @@ mod tests {
     /// `tests/host.rs` boots the machine in the QEMU that is installed.
     #[test]
     fn the_firmware_knows_no_disks() {
-        let host = Host {
-            form: Form::Fast,
-            memory: 0,
-            inputs: Vec::new(),
-            drives: Vec::new(),
-            executable: "/dev/null".into(),
-            cache: "/nonexistent".into(),
-            snapshot: true,
-            log: None,
-        };
-        let arguments = machine(&host);
+        let arguments = machine(&crate::host::tests::host(0));
         assert!(arguments.windows(2).any(|pair| pair == ["-bios", "qboot.rom"]), "{arguments:?}");
     }
 }

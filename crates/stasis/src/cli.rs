@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use stasis_experiment::{CpuSpeed, DriveSpec, Engine};
+use stasis_experiment::{CpuSpeed, DriveSpec, Engine, GuestSpec};
 use stasis_report::Ios;
 use stasis_reproductions as reproductions;
 
@@ -181,16 +181,8 @@ pub struct GuestBuildArguments {
     /// An experiment file whose guest it is to be
     #[arg(value_name = "EXPERIMENT.toml")]
     pub experiment: Option<PathBuf>,
-    /// Debian packages beside the usual ones, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
-    pub packages: Vec<String>,
-    /// Package of the kernel [default: linux-image-cloud-amd64]; or the path of your own
-    #[arg(long, value_name = "PACKAGE|PATH")]
-    pub kernel: Option<String>,
-    /// Root file system of the guest in place of Debian packages: a folder, a tar archive, a
-    /// container image's archive, a disk image, or host
-    #[arg(long, value_name = "PATH|host")]
-    pub root: Option<String>,
+    #[command(flatten)]
+    pub system: SystemArguments,
     /// Debian release [default: this machine's]
     #[arg(long, value_name = "NAME")]
     pub suite: Option<String>,
@@ -251,21 +243,11 @@ pub struct RunArguments {
     /// An experiment file
     #[arg(value_name = "EXPERIMENT.toml")]
     pub experiment: Option<PathBuf>,
-    /// Add a drive: what it is like and where its bytes live
-    #[arg(long, value_name = "KEY=VALUE,...")]
-    pub drive: Vec<String>,
-    /// Processors, 1 to 64 [default: 1]
-    #[arg(long, value_name = "N")]
-    pub vcpus: Option<u32>,
-    /// Memory of the guest [default: 1GiB]
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<String>,
+    #[command(flatten)]
+    pub machine: MachineArguments,
     /// Speed of the processors: 5GHz, or 2x the host's [default: 5GHz under exact, else 1x]
     #[arg(long, value_name = "SPEED")]
     pub cpu_speed: Option<CpuSpeed>,
-    /// Seed of everything random [default: 0]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
     /// Folder for the results [default: results]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
@@ -275,9 +257,6 @@ pub struct RunArguments {
     /// Keep in timeline.parquet what processors, flash drives and schedulers do when
     #[arg(long, conflicts_with = "power_cut")]
     pub timeline: bool,
-    /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
-    #[arg(long, value_name = "ENGINE")]
-    pub engine: Option<Engine>,
     /// Let time go back for drives faster than the guest's own I/O path
     #[arg(long)]
     pub rewind: bool,
@@ -287,8 +266,6 @@ pub struct RunArguments {
     /// Most wall-clock time of everything, such as 10min
     #[arg(long, value_name = "TIME")]
     pub wall_limit: Option<String>,
-    #[command(flatten)]
-    pub guest: GuestArguments,
     /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
     /// each flush between two times (flushes:1s..2s)
     #[arg(long, value_name = "WHEN")]
@@ -296,12 +273,34 @@ pub struct RunArguments {
     /// After a power cut, run this in a new guest, with the drives as /dev/vda, /dev/vdb, ...
     #[arg(long, value_name = "COMMAND", requires = "power_cut")]
     pub check: Option<String>,
-    /// Show what the guest's kernel says
-    #[arg(long)]
-    pub console: bool,
     /// What to run in the guest, as root
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// The machine, its drives and its guest, for what runs one.
+#[derive(Debug, clap::Args)]
+pub struct MachineArguments {
+    /// Add a drive: what it is like and where its bytes live
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    pub drive: Vec<String>,
+    /// Processors, 1 to 64 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub vcpus: Option<u32>,
+    /// Memory of the guest [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Seed of everything random [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<Engine>,
+    #[command(flatten)]
+    pub guest: GuestArguments,
+    /// Show what the guest's kernel says
+    #[arg(long)]
+    pub console: bool,
 }
 
 /// What the guest is made of, and what it has beside that.
@@ -310,17 +309,33 @@ pub struct GuestArguments {
     /// Copy a file or folder into the guest's /root, or to DESTINATION
     #[arg(long = "file", value_name = "SOURCE[:DESTINATION]")]
     pub files: Vec<String>,
+    #[command(flatten)]
+    pub system: SystemArguments,
+}
+
+/// What the guest's system is made of.
+#[derive(Debug, clap::Args)]
+pub struct SystemArguments {
     /// Debian packages that the guest has beside the usual ones
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
     pub packages: Vec<String>,
     /// Package of the guest's kernel; or, with `/`, `./` or `~/` in front, your own: an image, a
-    /// build folder, a package's file
+    /// build folder, a package's file [default: linux-image-cloud-amd64]
     #[arg(long, value_name = "PACKAGE|PATH")]
     pub kernel: Option<String>,
     /// Root file system of the guest in place of Debian packages: a folder, a tar archive, a
     /// container image's archive, a disk image, or host
     #[arg(long, value_name = "PATH|host")]
     pub root: Option<String>,
+}
+
+impl SystemArguments {
+    /// Puts them into what an experiment's file says; they win.
+    pub fn apply(self, guest: &mut GuestSpec) {
+        guest.packages.extend(self.packages);
+        guest.kernel = self.kernel.or(guest.kernel.take());
+        guest.root = self.root.or(guest.root.take());
+    }
 }
 
 /// What `stasis shell` opens a terminal in. Words win over the experiment's file.
@@ -344,29 +359,11 @@ pub struct ShellArguments {
     /// An experiment file; its command is left out
     #[arg(value_name = "EXPERIMENT.toml")]
     pub experiment: Option<PathBuf>,
-    /// Add a drive: what it is like and where its bytes live
-    #[arg(long, value_name = "KEY=VALUE,...")]
-    pub drive: Vec<String>,
-    /// Processors, 1 to 64 [default: 1]
-    #[arg(long, value_name = "N")]
-    pub vcpus: Option<u32>,
-    /// Memory of the guest [default: 1GiB]
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<String>,
-    /// Seed of everything random [default: 0]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub machine: MachineArguments,
     /// Folder for the results [default: none are kept]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
-    #[arg(long, value_name = "ENGINE")]
-    pub engine: Option<Engine>,
-    #[command(flatten)]
-    pub guest: GuestArguments,
-    /// Show what the guest's kernel says
-    #[arg(long)]
-    pub console: bool,
     /// What to run in place of a login shell
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -395,7 +392,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Suite(arguments) => reproductions::suite(&arguments),
         Command::GuestSuite(part) => reproductions::suite_part(&part),
         Command::ControllerPart(part) => reproductions::controller_part(&part),
-        Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(&arguments),
+        Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(arguments),
         Command::Guest(GuestCommand::List) => commands::guest::list(),
         Command::Guest(GuestCommand::Remove { names }) => commands::guest::remove(&names),
         Command::Cache { command } => commands::cache::main(command.as_ref()),

@@ -158,17 +158,7 @@ pub(crate) mod tests {
     }
 
     fn guest() -> Guest {
-        Guest {
-            vmlinux: "/g/vmlinux".into(),
-            initramfs: "/g/initramfs".into(),
-            root: "/g/root".into(),
-            in_place: None,
-            recipe: stasis_guest_image::Recipe::default(),
-            kernel_release: "6".into(),
-            date: 0,
-            left_out: 0,
-            digest: String::new(),
-        }
+        Guest { kernel_release: "6".into(), ..Guest::default() }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Chains of descriptors: where in guest memory a request is (virtio 1.2
 //! sections 2.7.4 to 2.7.5.3).
 
-use stasis_memory::Segment;
+use stasis_memory::{append, Segment};
 
 use crate::ring::{Fault, Ring, DESCRIPTOR};
 use crate::Memory;
@@ -124,13 +124,7 @@ impl Chain {
             return Ok(());
         }
         let segments = if write { &mut self.writable } else { &mut self.readable };
-        if let Some(last) = segments.last_mut() {
-            if last.address.checked_add(last.length as u64) == Some(address) {
-                last.length += length;
-                return Ok(());
-            }
-        }
-        segments.push(Segment { address, length });
+        append(segments, address, length);
         Ok(())
     }
 }

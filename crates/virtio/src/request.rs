@@ -52,6 +52,9 @@ impl Header {
     }
 }
 
+/// What became of a request, or its status where it ends at once.
+type Begun = Result<Outcome, RequestStatus>;
+
 /// How far a request has come at once.
 enum Outcome {
     /// The drive has it.
@@ -196,36 +199,19 @@ impl Device {
             .ok_or(RequestStatus::IoError)
     }
 
-    fn read(
-        &mut self,
-        id: ChainId,
-        header: Header,
-        chain: &mut Chain,
-    ) -> Result<Outcome, RequestStatus> {
+    fn read(&mut self, id: ChainId, header: Header, chain: &mut Chain) -> Begun {
         let bytes = id.writable;
         let offset = self.extent(header.sector, bytes)?;
         let segments = std::mem::replace(&mut chain.writable, self.pool.take_segments());
         let operation = Operation::Read;
-        let tag = self.slots.requests.insert(Slot {
-            owner: Owner::Chain(id),
-            operation,
-            bytes,
-            segments,
-        });
+        let slot = Slot { owner: Owner::Chain(id), operation, bytes, segments };
         let command = Command::new(operation, offset, bytes as u64);
-        let command = Command { priority: header.priority, ..command };
         let data = self.pool.take(bytes);
-        self.outbox.push_back(Request { tag, queue: id.queue, head: id.head, command, data });
+        self.send(slot, id, header, command, data);
         Ok(Outcome::Pending)
     }
 
-    fn write(
-        &mut self,
-        memory: &dyn Memory,
-        id: ChainId,
-        header: Header,
-        chain: &Chain,
-    ) -> Result<Outcome, RequestStatus> {
+    fn write(&mut self, memory: &dyn Memory, id: ChainId, header: Header, chain: &Chain) -> Begun {
         let bytes = total(&chain.readable);
         let offset = self.extent(header.sector, bytes)?;
         let mut data = self.pool.take(bytes);
@@ -235,24 +221,14 @@ impl Device {
         }
         let operation = Operation::Write;
         let slot = Slot { owner: Owner::Chain(id), operation, bytes, segments: Vec::new() };
-        let tag = self.slots.requests.insert(slot);
-        let command = Command {
-            fua: self.is_write_through(),
-            priority: header.priority,
-            ..Command::new(operation, offset, bytes as u64)
-        };
-        self.outbox.push_back(Request { tag, queue: id.queue, head: id.head, command, data });
+        let fua = self.is_write_through();
+        let command = Command { fua, ..Command::new(operation, offset, bytes as u64) };
+        self.send(slot, id, header, command, data);
         Ok(Outcome::Pending)
     }
 
     /// Discard and write zeroes: each range is a request.
-    fn ranges(
-        &mut self,
-        memory: &dyn Memory,
-        id: ChainId,
-        header: Header,
-        chain: &Chain,
-    ) -> Result<Outcome, RequestStatus> {
+    fn ranges(&mut self, memory: &dyn Memory, id: ChainId, header: Header, chain: &Chain) -> Begun {
         let length = total(&chain.readable);
         let mut raw = [0; MOST_RANGES * RANGE];
         if !length.is_multiple_of(RANGE) || length > raw.len() {
@@ -311,11 +287,14 @@ impl Device {
 
     /// Hands a request without data to the drive.
     fn request(&mut self, owner: Owner, id: ChainId, header: Header, command: Command) {
-        let command = Command { priority: header.priority, ..command };
         let operation = command.operation;
-        let tag =
-            self.slots.requests.insert(Slot { owner, operation, bytes: 0, segments: Vec::new() });
-        let (queue, head) = (id.queue, id.head);
-        self.outbox.push_back(Request { tag, queue, head, command, data: Vec::new() });
+        let slot = Slot { owner, operation, bytes: 0, segments: Vec::new() };
+        self.send(slot, id, header, command, Vec::new());
+    }
+
+    fn send(&mut self, slot: Slot, id: ChainId, header: Header, command: Command, data: Vec<u8>) {
+        let command = Command { priority: header.priority, ..command };
+        let tag = self.slots.requests.insert(slot);
+        self.outbox.push_back(Request { tag, queue: id.queue, head: id.head, command, data });
     }
 }

@@ -1,5 +1,6 @@
 //! The requests that the drive holds, and which chains they belong to.
 
+use slab::Slab;
 use stasis_block::Operation;
 use stasis_memory::{Request, Requests, Segment};
 
@@ -57,25 +58,14 @@ struct Group {
 #[derive(Debug, Default)]
 pub struct Slots {
     pub requests: Requests<Slot>,
-    groups: Vec<Group>,
-    free_groups: Vec<usize>,
+    groups: Slab<Group>,
 }
 
 impl Slots {
     /// Makes a chain that `left` requests belong to, at least one.
     pub fn insert_group(&mut self, chain: ChainId, left: u32) -> usize {
         let group = Group { chain: Some(chain), left, failed: false };
-        match self.free_groups.pop() {
-            Some(index) => {
-                self.groups[index] = group;
-                index
-            }
-            None => {
-                self.groups.push(group);
-                self.free_groups.reserve(self.groups.len());
-                self.groups.len() - 1
-            }
-        }
+        self.groups.insert(group)
     }
 
     /// One request of a group is done. With the last, says which chain that
@@ -88,7 +78,7 @@ impl Slots {
             return None;
         }
         let (chain, failed) = (group.chain.take(), group.failed);
-        self.free_groups.push(index);
+        self.groups.remove(index);
         Some((chain?, failed))
     }
 
@@ -100,7 +90,7 @@ impl Slots {
                 slot.owner = Owner::Orphan;
             }
         }
-        for group in &mut self.groups {
+        for (_, group) in &mut self.groups {
             group.chain = group.chain.filter(|chain| !goes(chain));
         }
     }

@@ -9,7 +9,7 @@
 
 mod error;
 mod job;
-mod random;
+mod permutation;
 mod simulation;
 mod source;
 pub mod trace;

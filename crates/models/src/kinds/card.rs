@@ -12,12 +12,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::{units, Command, Model, Operation, Rate, TimePerByte};
+use stasis_block::{units, Command, Model, Operation, Random, Rate, TimePerByte};
 use stasis_clock::Nanos;
 
 use super::Parameters;
 use crate::latency::{Independent, Latency};
-use crate::random::{Random, Span};
+use crate::span::Span;
 use crate::spec::{range, BuildContext, BuildError, Problem};
 
 /// The most units that can be open.

@@ -6,7 +6,7 @@ use stasis_block::{Model, Operation};
 
 use super::Parameters;
 use crate::latency::{Independent, Spans};
-use crate::random::Span;
+use crate::span::Span;
 use crate::spec::{BuildContext, BuildError};
 
 /// A kind of model without parameters.

@@ -10,7 +10,7 @@ use super::Parameters;
 use crate::cached::behind;
 use crate::empirical::Empirical;
 use crate::profile::Profile;
-use crate::random::Span;
+use crate::span::Span;
 use crate::spec::{
     check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem, ResolveError,
 };

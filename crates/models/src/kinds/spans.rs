@@ -9,7 +9,7 @@ use stasis_block::{Model, Operation};
 use super::Parameters;
 use crate::cached::behind;
 use crate::latency::Spans;
-use crate::random::Span;
+use crate::span::Span;
 use crate::spec::{check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem};
 
 /// The kinds `fixed` and `uniform`: a span per operation.

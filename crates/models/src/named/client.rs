@@ -6,7 +6,7 @@ use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
 use super::{fixed, rating, sold_as, NamedModel, LINK};
 use crate::kinds::rated::RatedSpec;
 use crate::kinds::Kind;
-use crate::random::Span;
+use crate::span::Span;
 use crate::spec::CacheSpec;
 use stasis_block::Rate;
 

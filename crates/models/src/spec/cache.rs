@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::{units, Rate};
 use stasis_clock::Nanos;
 
-use crate::random::Span;
+use crate::span::Span;
 use crate::spec::Problem;
 
 /// The key `cache` of drives in closed form: acknowledged writes wait there for

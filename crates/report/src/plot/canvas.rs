@@ -1,7 +1,7 @@
 //! What all plots share: the frame with its grid and axes, the legend, and
 //! numbers as SVG wants them.
 
-use super::axis::Fitted;
+use super::axis::{Axis, Fitted};
 use super::{Markup, COLOURS};
 use crate::page::escape;
 
@@ -67,6 +67,25 @@ impl Canvas {
         let labels = y.ticks.iter().map(|tick| text_width(&tick.label));
         let left = labels.fold(0.0, f64::max) + TITLE + GAP;
         Self::sized(title, description, keys, HEIGHT, left.max(LEFT))
+    }
+
+    /// A canvas for points: its axes, fitted to them, are drawn, and what a reader sees where there
+    /// are none.
+    pub(super) fn of_points<'a>(
+        title: &str,
+        keys: &[Key<'_>],
+        (x, y): (&Axis, &Axis),
+        mut points: impl Iterator<Item = &'a (f64, f64)> + Clone,
+    ) -> (Self, Fitted, Fitted) {
+        let kind = format!("{} over {}", y.label, x.label);
+        let (x, y) = (x.fit(points.clone().map(|p| p.0)), y.fit(points.clone().map(|p| p.1)));
+        let mut canvas = Self::new(title, &kind, keys, &y);
+        canvas.x_axis(&x);
+        canvas.y_axis(&y);
+        if points.next().is_none() {
+            canvas.nothing();
+        }
+        (canvas, x, y)
     }
 
     /// A canvas of another height and left margin.

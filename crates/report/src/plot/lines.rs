@@ -41,15 +41,9 @@ impl Lines {
             .iter()
             .map(|line| (line.name.as_str(), line.colour, line.stroke.class().trim_start()))
             .collect();
-        let kind = format!("{} over {}", self.y.label, self.x.label);
-        let all = || self.lines.iter().flat_map(|line| line.points.iter());
-        let (x, y) = (self.x.fit(all().map(|p| p.0)), self.y.fit(all().map(|p| p.1)));
-        let mut canvas = Canvas::new(&self.title, &kind, &keys, &y);
-        canvas.x_axis(&x);
-        canvas.y_axis(&y);
-        if all().next().is_none() {
-            canvas.nothing();
-        }
+        let all = self.lines.iter().flat_map(|line| line.points.iter());
+        let (mut canvas, x, y) =
+            Canvas::of_points(&self.title, &keys, (&self.x, &self.y), all.clone());
         for (index, line) in self.lines.iter().enumerate() {
             let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
             let finite: Vec<_> = finite.copied().collect();
@@ -62,7 +56,7 @@ impl Lines {
             }
             let class = format!("stroke c{}{}", line.colour % COLOURS, line.stroke.class());
             canvas.series(&class, index, Kind::Line, &finite, "", &data);
-            if all().count() > MARKED {
+            if all.clone().count() > MARKED {
                 continue;
             }
             for (place, &(across, up)) in places.into_iter().zip(&finite) {

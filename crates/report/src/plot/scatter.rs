@@ -66,15 +66,8 @@ impl Scatter {
     pub fn draw(&self) -> Markup {
         let keys: Vec<Key<'_>> =
             self.series.iter().map(|s| (s.name.as_str(), s.colour, "dot")).collect();
-        let kind = format!("{} over {}", self.y.label, self.x.label);
-        let all = || self.series.iter().flat_map(|series| series.points.iter());
-        let (x, y) = (self.x.fit(all().map(|p| p.0)), self.y.fit(all().map(|p| p.1)));
-        let mut canvas = Canvas::new(&self.title, &kind, &keys, &y);
-        canvas.x_axis(&x);
-        canvas.y_axis(&y);
-        if all().next().is_none() {
-            canvas.nothing();
-        }
+        let all = self.series.iter().flat_map(|series| series.points.iter());
+        let (mut canvas, x, y) = Canvas::of_points(&self.title, &keys, (&self.x, &self.y), all);
         for (index, series) in self.series.iter().enumerate() {
             let is_finite = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
             let kept: Vec<usize> = (0..series.points.len())

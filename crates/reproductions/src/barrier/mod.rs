@@ -19,9 +19,10 @@ use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
 use stasis_report::{Column, Table};
 
 use crate::bench::{Runs, Trial};
-use crate::experiments::{self, Evaluation, Settings};
-use crate::figure;
-use crate::publication::{Extra, Findings, Publication, Request};
+use crate::experiments::{self, Evaluation, Settings, Trials};
+use crate::figure::figure;
+use crate::publication::{Extra, Publication};
+use crate::request::{Findings, Request};
 use published::PUBLISHED;
 use results::Measured;
 use workloads::{drives, script, Sizes, WORKLOADS};
@@ -54,12 +55,8 @@ impl Publication for Barrier {
         &[Extra::Full, Extra::Jobs]
     }
 
-    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
-        experiments::list(request, trials)
-    }
-
-    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
-        experiments::some(request, trials, names)
+    fn trials(&self) -> Option<Trials> {
+        Some(trials)
     }
 
     fn measure(&self, request: &Request) -> Result<Findings> {

@@ -23,7 +23,8 @@ use stasis_qemu_vm::probe::{probe, KvmState};
 use stasis_storage_function::Definition;
 use stasis_terminal::ensure_guest;
 
-use crate::publication::{Findings, Publication, Request};
+use crate::publication::Publication;
+use crate::request::{Findings, Request};
 
 /// The definition of the guest, which is the software host's system as well.
 const GUEST: &str = include_str!("guest.toml");

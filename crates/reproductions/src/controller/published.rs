@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::publication;
+use crate::figure::published;
 
 pub static PUBLISHED: LazyLock<Published> =
-    LazyLock::new(|| publication::published(include_str!("published.toml")));
+    LazyLock::new(|| published(include_str!("published.toml")));
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

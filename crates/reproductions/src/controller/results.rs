@@ -5,8 +5,8 @@ use stasis_report::page::{Block, Section};
 
 use super::measured::{Measured, Way};
 use super::published::PUBLISHED;
-use crate::figure;
-use crate::publication::Findings;
+use crate::figure::figure;
+use crate::request::Findings;
 
 /// What was measured, beside the publication's figures.
 pub fn findings(measured: &Measured, quick: bool) -> Findings {

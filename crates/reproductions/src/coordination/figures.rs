@@ -6,7 +6,7 @@ use stasis_report::figures::Figure;
 
 use super::grid::{Extent, HOST, READERS};
 use super::published::{Range, PUBLISHED};
-use crate::figure;
+use crate::figure::figure;
 use crate::suite::measured::Measurement;
 use crate::suite::pattern::Pattern;
 use crate::suite::scenario::{Benchmark, Device, Scenario, Setup};

@@ -10,7 +10,8 @@ mod published;
 use anyhow::{anyhow, Result};
 use stasis_report::page::{Block, Section};
 
-use crate::publication::{Extra, Findings, Publication, Request};
+use crate::publication::{Extra, Publication};
+use crate::request::{Findings, Request};
 use crate::suite::applications::Applications;
 use crate::suite::measured::Measurement;
 use crate::suite::plan::Boot;

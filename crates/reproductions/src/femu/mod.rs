@@ -18,9 +18,10 @@ use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
 use stasis_report::page::Block;
 
 use crate::bench::{Runs, Trial};
-use crate::experiments::{self, Evaluation, Settings};
-use crate::figure;
-use crate::publication::{Extra, Findings, Publication, Request};
+use crate::experiments::{self, Evaluation, Settings, Trials};
+use crate::figure::figure;
+use crate::publication::{Extra, Publication};
+use crate::request::{Findings, Request};
 use crate::simulated::{Point, Simulator};
 
 /// Threads of the publication's experiments on drives.
@@ -43,12 +44,8 @@ impl Publication for Femu {
         &[Extra::Jobs]
     }
 
-    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
-        experiments::list(request, trials)
-    }
-
-    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
-        experiments::some(request, trials, names)
+    fn trials(&self) -> Option<Trials> {
+        Some(trials)
     }
 
     fn measure(&self, request: &Request) -> Result<Findings> {

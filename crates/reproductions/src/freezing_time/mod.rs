@@ -18,9 +18,11 @@ use stasis_media::MediumSpec;
 use stasis_report::page::Block;
 
 use crate::bench::{Runs, Trial};
-use crate::experiments::{self, Evaluation, Settings};
-use crate::publication::{Extra, Findings, Publication, Request};
-use crate::{figure, fio};
+use crate::experiments::{self, Evaluation, Settings, Trials};
+use crate::figure::figure;
+use crate::fio;
+use crate::publication::{Extra, Publication};
+use crate::request::{Findings, Request};
 
 /// Real time that each I/O on the slow medium takes, about a random access of the
 /// publication's disk (its Fig. 6).
@@ -52,12 +54,8 @@ impl Publication for FreezingTime {
         &[Extra::Jobs]
     }
 
-    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
-        experiments::list(request, trials)
-    }
-
-    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
-        experiments::some(request, trials, names)
+    fn trials(&self) -> Option<Trials> {
+        Some(trials)
     }
 
     fn measure(&self, request: &Request) -> Result<Findings> {

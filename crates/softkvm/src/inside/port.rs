@@ -1,9 +1,11 @@
 //! The ports through which the inner side reaches QEMU.
 
 use crate::packet::HANDSHAKE;
-use crate::qemu::{EXIT_PORT, EXIT_VALUE, HANDSHAKE_PORT, JOURNAL_PORT, PAUSE_PORT};
+use crate::qemu::{EVENTS_PORT, EXIT_PORT, EXIT_VALUE, HANDSHAKE_PORT, PAUSE_PORT};
 use std::arch::asm;
 use std::io;
+
+use stasis_bare::port::write_bytes;
 
 /// Allows this process and its threads-to-be all ports (iopl(2)).
 pub(super) fn allow() -> io::Result<()> {
@@ -16,7 +18,7 @@ pub(super) fn allow() -> io::Result<()> {
 
 /// Sends bytes to the event stream.
 pub(super) fn write_events(bytes: &[u8]) {
-    write_bytes(JOURNAL_PORT, bytes);
+    write_bytes(EVENTS_PORT, bytes);
 }
 
 /// Waits, within the last of these writes, until the outer side has taken the
@@ -32,20 +34,6 @@ pub(super) fn written(buffer: &mut [u8]) -> &[u8] {
     // does not write again before the next packet.
     unsafe { asm!("/* {0} */", in(reg) buffer.as_mut_ptr(), options(nostack, preserves_flags)) };
     buffer
-}
-
-fn write_bytes(port: u16, bytes: &[u8]) {
-    // SAFETY: `rep outsb` reads exactly `bytes`; the ports are debug
-    // consoles, which change nothing in this machine.
-    unsafe {
-        asm!(
-            "rep outsb",
-            in("dx") port,
-            inout("rsi") bytes.as_ptr() => _,
-            inout("rcx") bytes.len() => _,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
 }
 
 /// Pauses the machine at this instruction; it goes on when the outer side has

@@ -12,7 +12,7 @@ use stasis_terminal::ensure_guest;
 use crate::cli::GuestBuildArguments;
 
 /// The guest that the words ask for, or the experiment's; words win.
-fn spec(arguments: &GuestBuildArguments) -> Result<GuestSpec> {
+fn spec(arguments: GuestBuildArguments) -> Result<GuestSpec> {
     let mut spec = match &arguments.experiment {
         Some(path) => {
             let mut experiment = Experiment::read(path)?;
@@ -21,15 +21,13 @@ fn spec(arguments: &GuestBuildArguments) -> Result<GuestSpec> {
         }
         None => GuestSpec::default(),
     };
-    spec.packages.extend(arguments.packages.iter().cloned());
-    spec.kernel = arguments.kernel.clone().or(spec.kernel);
-    spec.root = arguments.root.clone().or(spec.root);
-    spec.suite = arguments.suite.clone().or(spec.suite);
+    arguments.system.apply(&mut spec);
+    spec.suite = arguments.suite.or(spec.suite);
     Ok(spec)
 }
 
 /// `stasis guest build`.
-pub fn build(arguments: &GuestBuildArguments) -> Result<ExitCode> {
+pub fn build(arguments: GuestBuildArguments) -> Result<ExitCode> {
     let guest = ensure_guest(&recipe(&spec(arguments)?))?;
     println!("kernel {}: {}", guest.kernel_release, guest.vmlinux.display());
     println!("root file system: {}", guest.root.display());
@@ -75,6 +73,7 @@ pub fn remove(names: &[String]) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::SystemArguments;
 
     #[test]
     fn an_experiments_guest_is_built_and_words_win() {
@@ -82,25 +81,23 @@ mod tests {
         let path = folder.path().join("experiment.toml");
         let text = "command = ['true']\n[guest]\npackages = ['jq']\nkernel = 'linux-image-amd64'\n";
         std::fs::write(&path, text).unwrap();
-        let mut arguments = GuestBuildArguments {
-            experiment: Some(path.clone()),
-            packages: Vec::new(),
-            kernel: None,
-            root: None,
-            suite: None,
+        let arguments = |packages: &[&str], kernel: Option<&str>, suite: Option<&str>| {
+            let packages = packages.iter().map(|name| (*name).to_owned()).collect();
+            let system =
+                SystemArguments { packages, kernel: kernel.map(str::to_owned), root: None };
+            let (experiment, suite) = (Some(path.clone()), suite.map(str::to_owned));
+            GuestBuildArguments { experiment, system, suite }
         };
-        let built = recipe(&spec(&arguments).unwrap());
+        let built = recipe(&spec(arguments(&[], None, None)).unwrap());
         let mut experiment = Experiment::read(&path).unwrap();
         experiment.finish().unwrap();
         assert_eq!(built, recipe(&experiment.guest), "what `stasis run` builds");
         assert!(built.packages.contains(&"jq".to_owned()));
         assert_eq!(built.kernel, "linux-image-amd64");
 
-        arguments.packages = vec!["ffmpeg".into()];
-        arguments.kernel = Some("linux-image-cloud-amd64".into());
-        arguments.suite = Some("trixie".into());
-        let built = recipe(&spec(&arguments).unwrap());
+        let kernel = "linux-image-cloud-amd64";
+        let built = recipe(&spec(arguments(&["ffmpeg"], Some(kernel), Some("trixie"))).unwrap());
         assert!(["jq", "ffmpeg"].iter().all(|name| built.packages.contains(&(*name).to_owned())));
-        assert_eq!((&*built.kernel, &*built.suite), ("linux-image-cloud-amd64", "trixie"));
+        assert_eq!((&*built.kernel, &*built.suite), (kernel, "trixie"));
     }
 }

@@ -7,7 +7,7 @@ use stasis_report::Ios;
 use stasis_runner::Runner;
 use stasis_terminal::{stop_on_signals, Interactive};
 
-use crate::cli::{RunArguments, ShellArguments};
+use crate::cli::ShellArguments;
 use crate::commands::run::experiment;
 
 /// What runs where nothing else is asked for: bash, or what else the guest's root has.
@@ -16,39 +16,20 @@ const SHELL: [&str; 3] =
 
 /// `stasis shell`.
 pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
-    let console = arguments.console;
-    let command = match arguments.command.is_empty() {
-        true => SHELL.map(String::from).to_vec(),
-        false => arguments.command,
-    };
-    let words = RunArguments {
-        experiment: arguments.experiment,
-        drive: arguments.drive,
-        vcpus: arguments.vcpus,
-        memory: arguments.memory,
-        cpu_speed: None,
-        seed: arguments.seed,
-        results: arguments.results.clone(),
-        ios: Ios::Parquet,
-        timeline: false,
-        engine: arguments.engine,
-        rewind: false,
-        virtual_limit: None,
-        wall_limit: None,
-        guest: arguments.guest,
-        power_cut: None,
-        check: None,
-        console,
-        command,
-    };
-    let (mut experiment, base) = experiment(words)?;
+    let ShellArguments { experiment: file, machine, results, command } = arguments;
+    let (console, keeps) = (machine.console, results.is_some());
+    let (mut experiment, base) = experiment(file.as_deref(), machine, results, |experiment| {
+        experiment.command = match command.is_empty() {
+            true => SHELL.map(String::from).to_vec(),
+            false => command,
+        };
+    })?;
     // The terminal is the standard input.
     experiment.guest.stdin = None;
     let stop = stop_on_signals()?;
     let mut terminal = Interactive::new(console, &stop)?;
     // A session is kept only where someone says where.
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let keeps = arguments.results.is_some();
     let ios = if keeps { Ios::Parquet } else { Ios::None };
     if !keeps {
         experiment.results = Some(folder.path().join("results"));

@@ -1,6 +1,6 @@
 //! Time on many processors.
 
-use crate::support::{guest_program, Bench};
+use crate::support::Bench;
 
 /// Counts the drive's reads while the clocks are read: fields of
 /// Documentation/block/stat.rst.
@@ -18,19 +18,7 @@ echo meanwhile $((reads - before))";
 #[test]
 fn no_clock_goes_backwards_on_8_processors_under_io() {
     let bench = Bench::new();
-    let run = bench.run(&[
-        "--engine=exact",
-        "--quiet",
-        "--vcpus=8",
-        "--results=r",
-        "--file",
-        &guest_program("clock"),
-        "--drive=model=fixed:50us,medium=ram:64MiB",
-        "--",
-        "sh",
-        "-c",
-        SCRIPT,
-    ]);
+    let run = bench.run_beside_io(8, "clock", SCRIPT);
     run.expect(0);
     println!("{}", run.stdout.trim());
     let mut lines = run.stdout.lines();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{fio, guest_program, Bench};
+use crate::support::{fio, Bench};
 
 /// Copies of a loop side by side; then a processor goes away and comes back,
 /// and has work; then threads of fio, one on its own and as many as there are
@@ -24,19 +24,7 @@ grep CapBnd /proc/self/status";
 #[test]
 fn four_processors_do_four_times_the_work() {
     let bench = Bench::new();
-    let run = bench.run(&[
-        "--engine=exact",
-        "--quiet",
-        "--vcpus=4",
-        "--results=r",
-        "--file",
-        &guest_program("busy"),
-        "--drive=model=fixed:50us,medium=ram:64MiB",
-        "--",
-        "sh",
-        "-c",
-        SCRIPT,
-    ]);
+    let run = bench.run_beside_io(4, "busy", SCRIPT);
     run.expect(0);
     println!("{}", run.stdout.trim());
     let mut lines = run.stdout.lines();

@@ -84,6 +84,15 @@ impl Bench {
         self.finish(self.command(&as_text(&[&["run"], words].concat())))
     }
 
+    /// Runs a script under `exact` on so many processors, with a program of `tests/guest` and a
+    /// drive of 50 us.
+    pub fn run_beside_io(&self, vcpus: u32, program: &str, script: &str) -> Finished {
+        let (vcpus, program) = (format!("--vcpus={vcpus}"), guest_program(program));
+        let machine = ["--engine=exact", "--quiet", &vcpus, "--results=r", "--file", &program];
+        let drive = "--drive=model=fixed:50us,medium=ram:64MiB";
+        self.run(&[&machine[..], &[drive, "--", "sh", "-c", script]].concat())
+    }
+
     pub fn finish(&self, mut command: Command) -> Finished {
         let begun = Instant::now();
         let Output { status, stdout, stderr } = command.output().unwrap();

@@ -61,7 +61,7 @@ fn begin(track: u64, record: &IoRecord, trace: &mut Trace<'_>) -> io::Result<()>
         Note::Number("target_ns", record.target),
         Note::Number("delivered_ns", record.delivered),
     ];
-    trace.begin((track, record.submit), phase, record.operation.name(), &notes)
+    trace.begin((track, record.submit), (phase, record.operation.name()), &notes)
 }
 
 /// The edges of all slices in the order of time, and how many lanes they take.

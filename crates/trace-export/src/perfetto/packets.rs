@@ -51,6 +51,12 @@ const CLEARED: u64 = 1;
 /// `TrackDescriptor.ChildTracksOrdering`: by their ranks.
 const EXPLICIT: u64 = 3;
 
+/// A track, and when on it (ns).
+pub(super) type At = (u64, u64);
+
+/// A category and a name.
+pub(super) type Named<'a> = (&'a str, &'a str);
+
 /// A trace that is written.
 pub(super) struct Trace<'a> {
     out: &'a mut dyn Write,
@@ -120,15 +126,9 @@ impl<'a> Trace<'a> {
         self.put(Message::default().message(TRACK_DESCRIPTOR, track))
     }
 
-    /// A slice begins.
-    pub(super) fn begin(
-        &mut self,
-        (track, time): (u64, u64),
-        category: &str,
-        name: &str,
-        notes: &[Note<'_>],
-    ) -> io::Result<()> {
-        self.event((track, time), annotated(SLICE_BEGIN, category, name, notes))
+    /// A slice begins: its track and when, its category and name.
+    pub(super) fn begin(&mut self, at: At, named: Named<'_>, notes: &[Note<'_>]) -> io::Result<()> {
+        self.event(at, annotated(SLICE_BEGIN, named, notes))
     }
 
     /// The track's last slice that has not ended ends.
@@ -139,12 +139,11 @@ impl<'a> Trace<'a> {
     /// Something that takes no time.
     pub(super) fn instant(
         &mut self,
-        (track, time): (u64, u64),
-        category: &str,
-        name: &str,
+        at: At,
+        named: Named<'_>,
         notes: &[Note<'_>],
     ) -> io::Result<()> {
-        self.event((track, time), annotated(INSTANT, category, name, notes))
+        self.event(at, annotated(INSTANT, named, notes))
     }
 
     /// A counter has a value from now on.
@@ -174,7 +173,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-fn annotated(kind: u64, category: &str, name: &str, notes: &[Note<'_>]) -> Message {
+fn annotated(kind: u64, (category, name): Named<'_>, notes: &[Note<'_>]) -> Message {
     let event =
         Message::default().number(TYPE, kind).text(CATEGORIES, category).text(EVENT_NAME, name);
     notes.iter().fold(event, |event, note| {

@@ -96,8 +96,8 @@ fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Re
         if span.number > 0 {
             notes.push(Note::Number("wall_ns", span.number));
         }
-        return trace.instant((uuid, span.begin), kind.name(), &name, &notes);
+        return trace.instant((uuid, span.begin), (kind.name(), &name), &notes);
     }
-    trace.begin((uuid, span.begin), kind.name(), &name, &notes)?;
+    trace.begin((uuid, span.begin), (kind.name(), &name), &notes)?;
     trace.end(uuid, span.end)
 }

@@ -7,6 +7,10 @@ use std::collections::HashMap;
 use stasis_block::{Operation, Status};
 use stasis_virtio::{Config, Memory, NotifyPolicy, OutOfMemoryRange, PciDevice, Request};
 
+#[path = "../../../memory/tests/common/hostile.rs"]
+pub mod common;
+use common::Script;
+
 /// Small, so that any address often hits something.
 const RAM: usize = 128 << 10;
 const CAPACITY: u64 = 2 << 20;
@@ -29,10 +33,7 @@ struct Ram {
 
 impl Ram {
     fn range(address: u64, length: usize) -> Result<std::ops::Range<usize>, OutOfMemoryRange> {
-        match address.checked_add(length as u64) {
-            Some(end) if end <= RAM as u64 => Ok(address as usize..end as usize),
-            _ => Err(OutOfMemoryRange { address, length }),
-        }
+        common::range(RAM, address, length).ok_or(OutOfMemoryRange { address, length })
     }
 
     fn access(&self) {
@@ -66,28 +67,7 @@ impl Memory for Ram {
     }
 }
 
-/// The bytes that say what to do; zeroes when they have run out.
-struct Script<'a>(&'a [u8]);
-
 impl Script<'_> {
-    fn u8(&mut self) -> u8 {
-        match self.0.split_first() {
-            Some((&first, rest)) => {
-                self.0 = rest;
-                first
-            }
-            None => 0,
-        }
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from(self.u8()) | u16::from(self.u8()) << 8
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from(self.u16()) | u32::from(self.u16()) << 16
-    }
-
     /// Mostly in memory, sometimes anything.
     fn address(&mut self) -> u64 {
         match self.u8() {

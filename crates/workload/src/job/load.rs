@@ -7,7 +7,7 @@ use stasis_clock::Nanos;
 
 use super::thread::Thread;
 use super::{Job, JobFile};
-use crate::random::mix;
+use crate::permutation::mix;
 use crate::{Io, JobError, TraceError, Workload};
 
 /// The load of a job file on one drive: its threads, each with as many I/Os in

@@ -1,7 +1,8 @@
 //! Where a thread's next I/O goes.
 
 use super::values::{Each, Weighted};
-use crate::random::{mix, Permutation, Random};
+use crate::permutation::{mix, Permutation};
+use stasis_block::Random;
 
 /// How random offsets are distributed (`random_distribution`).
 #[derive(Debug, Clone, PartialEq)]

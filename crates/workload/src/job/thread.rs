@@ -1,12 +1,12 @@
 //! One thread of a job: what it does next, and when it may.
 
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Random};
 use stasis_clock::{Nanos, SECOND};
 
 use super::offsets::{Offsets, Region};
 use super::values::Each;
 use super::{Direction, Job, Weighted};
-use crate::random::{mix, Random};
+use crate::permutation::mix;
 use crate::JobError;
 
 /// A thread of a job.

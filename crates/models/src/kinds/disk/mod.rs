@@ -22,7 +22,8 @@ use self::cache::WriteCache;
 use self::geometry::{Arm, Geometry, Place};
 use self::read_ahead::{Lookup, ReadAhead};
 pub use self::spec::{DiskSpec, Queue, EXTENTS_MAX};
-use crate::random::{Random, Span};
+use crate::span::Span;
+use stasis_block::Random;
 
 /// What was passed over this often for what is nearer is served next: the
 /// shortest-first order starves nobody. Four times the queue of SATA; ours, no

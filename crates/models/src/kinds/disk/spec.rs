@@ -8,7 +8,7 @@ use stasis_clock::Nanos;
 use super::geometry::Seek;
 use super::HardDisk;
 use crate::kinds::Parameters;
-use crate::random::Span;
+use crate::span::Span;
 use crate::spec::{range, BuildContext, BuildError, Problem};
 
 /// The largest number of extents in a write cache.

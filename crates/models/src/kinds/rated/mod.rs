@@ -10,13 +10,13 @@
 
 mod spec;
 
-use stasis_block::{Command, Operation, Rate, TimePerByte};
+use stasis_block::{Command, Operation, Random, Rate, TimePerByte};
 use stasis_clock::Nanos;
 
 pub use self::spec::{RatedLatency, RatedSpec, Rating};
 use crate::distribution::Distribution;
 use crate::latency::Latency;
-use crate::random::{Random, Span};
+use crate::span::Span;
 
 /// ns per second.
 const NS_PER_S: u64 = 1_000_000_000;

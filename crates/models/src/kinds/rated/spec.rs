@@ -12,7 +12,7 @@ use super::{Direction, Draw, Rated};
 use crate::cached::behind;
 use crate::distribution::{Distribution, Interpolation};
 use crate::kinds::Parameters;
-use crate::random::Span;
+use crate::span::Span;
 use crate::spec::{check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem};
 
 /// The latency of a command of 4 KiB at queue depth 1.

@@ -15,6 +15,8 @@ use super::{Bench, Sizes, PORT, THREADS, TRIES};
 
 /// How long fio may take to begin.
 const START: Duration = Duration::from_secs(3);
+/// What fio does, and by how many threads.
+const LOADS: [(&str, u32); 3] = [("randwrite", 1), ("randread", THREADS), ("randwrite", THREADS)];
 
 impl Bench<'_> {
     /// The drive's figures. A rate that is no measurement (see [`Rounds`]) is taken
@@ -32,11 +34,7 @@ impl Bench<'_> {
         }
         let mut way = Way::default();
         let mut rates = [None; 3];
-        for (place, (kind, threads)) in
-            [("randwrite", 1), ("randread", THREADS), ("randwrite", THREADS)]
-                .into_iter()
-                .enumerate()
-        {
+        for (place, (kind, threads)) in LOADS.into_iter().enumerate() {
             let what = format!("{name}, {kind} by {threads}");
             rates[place] = self.steady(&what, polled, &mut way, |bench| {
                 bench.rounds(vm, device, (kind, threads), polled)
@@ -109,11 +107,7 @@ impl Bench<'_> {
     pub(super) fn bare_drive(&mut self, device: &str) -> Result<Way> {
         let mut way = Way::default();
         let mut rates = [None; 3];
-        for (place, (kind, threads)) in
-            [("randwrite", 1), ("randread", THREADS), ("randwrite", THREADS)]
-                .into_iter()
-                .enumerate()
-        {
+        for (place, (kind, threads)) in LOADS.into_iter().enumerate() {
             let what = format!("the bare drive, {kind} by {threads}");
             rates[place] = self.steady(&what, false, &mut way, |bench| {
                 let ios = bench.sizes.ios;

@@ -12,13 +12,14 @@ use stasis_experiment::{DriveSpec, Experiment, ExperimentError};
 use stasis_runner::Runner;
 use stasis_terminal::{stop_on_signals, Terminal};
 
-use crate::cli::RunArguments;
+use crate::cli::{MachineArguments, RunArguments};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
-    let (show_console, ios, timeline) = (arguments.console, arguments.ios, arguments.timeline);
+    let (show_console, ios, timeline) =
+        (arguments.machine.console, arguments.ios, arguments.timeline);
     let power_cut = arguments.power_cut;
-    let (mut experiment, base) = experiment(arguments)?;
+    let (mut experiment, base) = joined(arguments)?;
     let stop = stop_on_signals()?;
     let given = match experiment.guest.stdin {
         Some(_) => None,
@@ -48,10 +49,40 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(run.status))
 }
 
-/// Joins the words and the file; returns the folder that the experiment's
-/// relative paths start from.
-pub(super) fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
-    let (mut experiment, base) = match &arguments.experiment {
+/// What `stasis run` runs: the words and the file, joined.
+fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
+    let RunArguments { cpu_speed, rewind, virtual_limit, wall_limit, check, command, .. } =
+        arguments;
+    let duration = |word: &Option<String>, option: &str| {
+        let read = word.as_deref().map(units::parse_duration).transpose();
+        read.map_err(|error| anyhow!("{option}: {error}"))
+    };
+    let virtual_limit = duration(&virtual_limit, "--virtual-limit")?;
+    let wall_limit = duration(&wall_limit, "--wall-limit")?;
+    let (file, results) = (arguments.experiment.as_deref(), arguments.results);
+    experiment(file, arguments.machine, results, |experiment| {
+        experiment.machine.cpu_speed = cpu_speed.or(experiment.machine.cpu_speed);
+        experiment.machine.rewind |= rewind;
+        experiment.virtual_limit = virtual_limit.or(experiment.virtual_limit);
+        experiment.wall_limit = wall_limit.or(experiment.wall_limit);
+        if check.is_some() {
+            experiment.check = check;
+        }
+        if !command.is_empty() {
+            experiment.command = command;
+        }
+    })
+}
+
+/// Joins an experiment's file, if there is one, the words for its machine, and what `more` says
+/// of it; returns the folder that the experiment's relative paths start from.
+pub(super) fn experiment(
+    file: Option<&Path>,
+    words: MachineArguments,
+    results: Option<PathBuf>,
+    more: impl FnOnce(&mut Experiment),
+) -> Result<(Experiment, PathBuf)> {
+    let (mut experiment, base) = match file {
         Some(path) => {
             let base = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             // A file of experiments has an ending; what has none is a command.
@@ -65,55 +96,24 @@ pub(super) fn experiment(arguments: RunArguments) -> Result<(Experiment, PathBuf
         }
         None => (Experiment::default(), PathBuf::from(".")),
     };
-    let duration = |word: &str, option: &str| {
-        units::parse_duration(word).map_err(|error| anyhow!("{option}: {error}"))
-    };
-    for word in &arguments.drive {
+    for word in &words.drive {
         experiment.drives.push(DriveSpec::parse(word)?);
     }
-    if let Some(vcpus) = arguments.vcpus {
-        experiment.machine.vcpus = vcpus;
-    }
-    if let Some(memory) = &arguments.memory {
+    experiment.machine.vcpus = words.vcpus.unwrap_or(experiment.machine.vcpus);
+    if let Some(memory) = &words.memory {
         experiment.machine.memory =
             units::parse_size(memory).map_err(|error| anyhow!("--memory: {error}"))?;
     }
-    if arguments.cpu_speed.is_some() {
-        experiment.machine.cpu_speed = arguments.cpu_speed;
-    }
-    if let Some(seed) = arguments.seed {
-        experiment.seed = seed;
-    }
-    if let Some(results) = arguments.results {
+    experiment.seed = words.seed.unwrap_or(experiment.seed);
+    if let Some(results) = results {
         experiment.results = Some(results);
     } else if let Some(results) = &experiment.results {
         experiment.results = Some(base.join(results));
     }
-    if let Some(engine) = arguments.engine {
-        experiment.engine = engine;
-    }
-    if arguments.check.is_some() {
-        experiment.check = arguments.check;
-    }
-    experiment.machine.rewind |= arguments.rewind;
-    if let Some(limit) = &arguments.virtual_limit {
-        experiment.virtual_limit = Some(duration(limit, "--virtual-limit")?);
-    }
-    if let Some(limit) = &arguments.wall_limit {
-        experiment.wall_limit = Some(duration(limit, "--wall-limit")?);
-    }
-    let guest = arguments.guest;
-    experiment.guest.files.extend(guest.files);
-    experiment.guest.packages.extend(guest.packages);
-    if guest.kernel.is_some() {
-        experiment.guest.kernel = guest.kernel;
-    }
-    if guest.root.is_some() {
-        experiment.guest.root = guest.root;
-    }
-    if !arguments.command.is_empty() {
-        experiment.command = arguments.command;
-    }
+    experiment.engine = words.engine.unwrap_or(experiment.engine);
+    experiment.guest.files.extend(words.guest.files);
+    words.guest.system.apply(&mut experiment.guest);
+    more(&mut experiment);
     experiment.finish()?;
     Ok((experiment, base))
 }

@@ -1,36 +1,14 @@
-//! The random numbers of models: a seeded stream, and spans to draw from.
+//! Spans: durations to sample from.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use rand_xoshiro::rand_core::{RngCore, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::units::{format_duration, parse_duration, UnitError};
+use stasis_block::Random;
 use stasis_clock::Nanos;
-
-/// A model's stream of random numbers.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(Xoshiro256PlusPlus);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
-    }
-
-    /// Uniform in [0, 1), with 53 bits.
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
-    }
-
-    /// Uniform in `0..=last`. The bias is below 2^-64 times `last`.
-    pub(crate) fn up_to(&mut self, last: u64) -> u64 {
-        let wide = u128::from(self.0.next_u64()) * (u128::from(last) + 1);
-        (wide >> 64) as u64
-    }
-}
 
 /// A duration, or an interval of durations drawn from uniformly: `100us`, or
 /// `200us-400us` with both ends included.

@@ -1,28 +1,6 @@
-//! The random numbers of a thread: a seeded stream, and a seeded permutation.
+//! A seeded permutation.
 
-use rand_xoshiro::rand_core::{RngCore, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::splitmix;
-
-/// A stream of random numbers.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(Xoshiro256PlusPlus);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
-    }
-
-    /// Uniform in [0, 1), with 53 bits.
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
-    }
-
-    /// Uniform in `0..count`; the bias is below 2^-64 times `count`.
-    pub(crate) fn below(&mut self, count: u64) -> u64 {
-        ((u128::from(self.0.next_u64()) * u128::from(count)) >> 64) as u64
-    }
-}
 
 /// A mixing of two words into a seed.
 pub(crate) fn mix(one: u64, other: u64) -> u64 {

@@ -1,0 +1,30 @@
+//! A publication's figures: read from its data file, and beside ours.
+
+use serde::de::DeserializeOwned;
+use stasis_report::figures::Figure;
+
+/// A figure beside its publication's.
+pub fn figure(
+    id: &str,
+    what: impl Into<String>,
+    unit: &str,
+    published: impl Into<Option<f64>>,
+    measured: Option<f64>,
+) -> Figure {
+    Figure {
+        id: id.to_owned(),
+        what: what.into(),
+        unit: unit.to_owned(),
+        published: published.into(),
+        closed_form: None,
+        measured,
+    }
+}
+
+/// The figures of a publication, from the data file in its folder.
+///
+/// # Panics
+/// If the file, which is part of the program, is not one; each has a test that reads it.
+pub fn published<T: DeserializeOwned>(file: &str) -> T {
+    toml::from_str(file).expect("a data file of the program's own is as its test has read it")
+}
