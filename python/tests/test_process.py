@@ -98,6 +98,9 @@ def test_a_run_does_not_outlive_a_python_that_was_killed(simulating: tuple[subpr
 
 
 def test_a_run_that_is_awaited_can_be_cancelled(here: Path) -> None:
+    # A study on Dask in an earlier test leaves multiprocessing's resource tracker, which lives as long as Python.
+    before = set(children(os.getpid()))
+
     async def cancelled() -> None:
         call = stasis.simulate_async("jpt39c", workload=ENDLESS, results="r", ios="none", progress=False)
         task = asyncio.ensure_future(call)
@@ -108,7 +111,7 @@ def test_a_run_that_is_awaited_can_be_cancelled(here: Path) -> None:
             await task
 
     asyncio.run(cancelled())
-    assert not children(os.getpid())
+    assert set(children(os.getpid())) <= before
     assert stasis.Result("r").ending == "cancelled"
 
 
