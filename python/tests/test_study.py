@@ -283,6 +283,11 @@ def test_a_cluster_that_is_not_there(study: Path, monkeypatch: pytest.MonkeyPatc
         sweep(study, on="tcp://127.0.0.1:9")
     with pytest.raises(StudyError, match="cannot run on 'moon'"):
         sweep(study, on="moon")
+    with pytest.raises(StudyError, match=r"at tls://127\.0\.0\.1:9 cannot be reached.*certificates"):
+        sweep(study, on="tls://127.0.0.1:9")
+    study.write_bytes(b"PAR1\xb5\x00")
+    with pytest.raises(StudyError, match=r"gc\.toml is no text in UTF-8.*a study is a TOML file"):
+        sweep(study)
     made = Study("m", simulate={"model": "null", "workload": "job.fio"}, memory="1TiB")
     with pytest.raises(StudyError, match=r"a point takes 1024\.0 GiB of memory"):
         sweep(made)

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use stasis_experiment::{Engine, Experiment};
 use stasis_media::MediumSpec;
 use stasis_qcow2::CreateOptions;
@@ -18,12 +17,11 @@ use stasis_report::{Summary, SUMMARY_FILE};
 use stasis_runner::{failure, guest, Event, Observer, Runner, OUTPUT_FILE};
 use stasis_terminal::{ensure_guest, Terminal};
 
+use crate::complete::{digest_of, gone, program_digest, Key, COMPLETE_FILE, NOT_COMPLETE};
 use crate::fio::{self, Latencies};
 use crate::ios;
-use crate::request::Request;
+use crate::request::{Part, Request};
 
-/// The file that says that a folder's results are whole, and of what.
-pub const COMPLETE_FILE: &str = "complete.json";
 /// Folder of the images behind drives: in a folder for each experiment, gone after it.
 const MEDIA: &str = "media";
 /// How much of a failed command's output a message repeats (bytes).
@@ -34,19 +32,6 @@ pub fn last_words(path: &Path) -> String {
     let said = std::fs::read(path).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]);
     said.trim().to_owned()
-}
-
-/// What came of removing `path`, which need not have been there.
-///
-/// # Errors
-/// Names the path.
-pub fn gone(path: &Path, removed: std::io::Result<()>) -> Result<()> {
-    match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            bail!("cannot remove {}: {error}", path.display())
-        }
-        _ => Ok(()),
-    }
 }
 
 /// An experiment to run.
@@ -60,8 +45,33 @@ pub struct Trial {
     pub experiment: Experiment,
     /// Size of the disks whose images are made for it, and removed after it (bytes).
     pub disk_size: Option<u64>,
-    /// Whether its wall-clock time is one of the figures: nothing else runs beside it.
-    pub timed: bool,
+    /// Where its wall-clock time is one of the figures, so that nothing else runs beside it: what
+    /// those are called that it is compared with.
+    pub timed: Option<&'static str>,
+}
+
+impl Trial {
+    /// It, as whoever runs it elsewhere has to know it.
+    ///
+    /// # Errors
+    /// If the experiment cannot be written.
+    pub fn part(&self) -> Result<Part> {
+        let machines = self.experiment.machine.all();
+        let own = machines.iter().flat_map(|machine| &machine.drives);
+        let media = self.experiment.drives.iter().chain(own).map(|drive| match drive.medium {
+            MediumSpec::Ram { size } => size,
+            _ => 0,
+        });
+        let memory = machines.iter().map(|machine| machine.memory).chain(media);
+        Ok(Part {
+            name: self.id.to_owned(),
+            what: self.what.clone(),
+            digest: digest_of(&(&self.experiment, self.disk_size))?,
+            guests: vec![self.experiment.guest.clone()],
+            memory: memory.fold(0, u64::saturating_add),
+            timed: self.timed,
+        })
+    }
 }
 
 /// Everything was to stop.
@@ -78,19 +88,11 @@ struct Complete {
     command_wall_seconds: f64,
 }
 
-/// What results are the results of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Key {
-    /// Digest of the program.
-    program: String,
-    /// Digest of the experiment.
-    experiment: String,
-}
-
 /// The place of a reproduction's runs.
 pub struct Bench {
     folder: PathBuf,
     force: bool,
+    gather: bool,
     program: String,
     /// How many run at a time.
     jobs: usize,
@@ -109,13 +111,11 @@ impl Bench {
             Engine::Exact => std::thread::available_parallelism().map_or(1, usize::from),
             _ => 1,
         };
-        let program = stasis_runner::program::own()?;
-        let bytes = std::fs::read(&program)
-            .with_context(|| format!("cannot read {}", program.display()))?;
         Ok(Self {
             folder: request.folder.clone(),
             force: request.force,
-            program: digest(&bytes),
+            gather: request.gather,
+            program: program_digest()?,
             jobs: request.jobs.unwrap_or_else(usual).max(1),
             stop: Arc::clone(&request.stop),
         })
@@ -130,9 +130,10 @@ impl Bench {
         let media = self.folder.join(MEDIA);
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
-        let several = trials.iter().filter(|trial| !trial.timed).count().min(self.jobs) > 1;
+        let several =
+            trials.iter().filter(|trial| trial.timed.is_none()).count().min(self.jobs) > 1;
         let (timed, beside): (Vec<_>, Vec<_>) =
-            (0..trials.len()).partition(|&place| trials[place].timed || !several);
+            (0..trials.len()).partition(|&place| trials[place].timed.is_some() || !several);
         let (next, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let all = Mutex::new(Runs { done: BTreeMap::new(), failed: Vec::new() });
         let run = |place: usize, observer: &mut dyn Observer| {
@@ -147,7 +148,7 @@ impl Bench {
                 }
             }
         };
-        if several {
+        if several && !self.gather {
             self.make_guests(beside.iter().map(|&place| &trials[place]))?;
         }
         std::thread::scope(|scope| {
@@ -202,6 +203,9 @@ impl Bench {
         if let Some(done) = before {
             return Ok(done);
         }
+        if self.gather {
+            bail!(NOT_COMPLETE);
+        }
         let media = self.folder.join(MEDIA).join(trial.id);
         gone(&media, std::fs::remove_dir_all(&media))?;
         std::fs::create_dir_all(&media)
@@ -244,8 +248,7 @@ impl Bench {
     }
 
     fn key(&self, experiment: &Experiment) -> Result<Key> {
-        let json = serde_json::to_vec(experiment).context("cannot write the experiment")?;
-        Ok(Key { program: self.program.clone(), experiment: digest(&json) })
+        Ok(Key { program: self.program.clone(), experiment: digest_of(experiment)? })
     }
 }
 
@@ -267,11 +270,6 @@ fn make_disks(trial: &Trial, media: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// SHA-256 in hexadecimal.
-pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The results in `folder`, if they are whole and of `key`.
@@ -359,6 +357,7 @@ mod tests {
         let bench = |program: &str| Bench {
             folder: folder.path().to_owned(),
             force: false,
+            gather: false,
             program: program.into(),
             jobs: 1,
             stop: Arc::default(),

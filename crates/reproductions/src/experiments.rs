@@ -9,7 +9,7 @@ use stasis_report::{Column, Table};
 use stasis_runner::engine;
 
 use crate::bench::{Bench, Runs, Trial};
-use crate::request::{Findings, Request};
+use crate::request::{Findings, Part, Request};
 
 /// How large a reproduction is, and where it runs.
 #[derive(Debug, Clone, Copy)]
@@ -30,25 +30,27 @@ pub struct Evaluation {
     pub sections: Vec<Section>,
     /// Every figure beside the published one.
     pub figures: Vec<Figure>,
+    /// What failed beside the runs, and why.
+    pub failed: Vec<(String, String)>,
 }
 
 /// Lists the experiments of a publication, in the order in which they are run.
 pub type Trials = fn(&Settings) -> Result<Vec<Trial>>;
 
 impl Settings {
-    fn of(request: &Request) -> Result<Self> {
+    /// Of a request; `auto` becomes the engine that it means here.
+    pub fn of(request: &Request) -> Result<Self> {
         let engine = engine::choose(request.engine)?;
         Ok(Self { engine, quick: request.quick, full: request.full })
     }
 }
 
-/// The experiments that `trials` lists, by name and in a line.
+/// The experiments that `trials` lists.
 ///
 /// # Errors
 /// If they cannot be made of the settings.
-pub fn list(request: &Request, trials: Trials) -> Result<Vec<(String, String)>> {
-    let trials = trials(&Settings::of(request)?)?;
-    Ok(trials.into_iter().map(|trial| (trial.id.to_owned(), trial.what)).collect())
+pub fn parts(request: &Request, trials: Trials) -> Result<Vec<Part>> {
+    trials(&Settings::of(request)?)?.iter().map(Trial::part).collect()
 }
 
 /// Runs those of them that are named; what failed, and why.
@@ -59,6 +61,9 @@ pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(
     let settings = Settings::of(request)?;
     let mut trials = trials(&settings)?;
     trials.retain(|trial| names.iter().any(|name| name == trial.id));
+    if trials.is_empty() {
+        return Ok(Vec::new());
+    }
     Ok(Bench::new(request, settings.engine)?.run_all(trials)?.failed)
 }
 
@@ -73,13 +78,14 @@ pub fn run(
 ) -> Result<Findings> {
     let settings = Settings::of(request)?;
     let runs = Bench::new(request, settings.engine)?.run_all(trials(&settings)?)?;
-    let Evaluation { title, mut sections, figures } = evaluate(&settings, &runs)?;
+    let Evaluation { title, mut sections, figures, failed: more } = evaluate(&settings, &runs)?;
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
     let subtitle =
         format!("The publication's figures beside ours. Engine {engine}, {}.", request.size());
     sections.push(Section::new("All figures").with(Block::Figures(figures.clone())));
     sections.push(Section::new("All runs").with(Block::Table(String::new(), overview(&runs))));
-    Ok(Findings { title, subtitle, sections, figures, failed: runs.failed })
+    let failed = runs.failed.into_iter().chain(more).collect();
+    Ok(Findings { title, subtitle, sections, figures, failed })
 }
 
 /// Every run: what it was, and its times.

@@ -13,6 +13,7 @@
 
 mod barrier;
 mod bench;
+mod complete;
 mod controller;
 mod coordination;
 mod experiments;
@@ -37,15 +38,16 @@ use stasis_experiment::Engine;
 use stasis_report::figures;
 use stasis_report::page::Page;
 use stasis_report::{FIGURES_FILE, REPORT_FILE};
+use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
 use stasis_terminal::{stop_on_signals, FAILURE, STOPPED};
 
 pub use barrier::load::{main as load, Load};
 use bench::Stopped;
-pub use controller::{part as controller_part, Part as ControllerPart};
+pub use controller::{part as controller_part, OwnPart as ControllerPart};
 use publication::{Extra, Publication};
 use publications::PUBLICATIONS;
-use request::{Findings, Request};
+use request::{Findings, Part, Request};
 pub use suite::guest::{main as suite_part, Part as SuitePart};
 pub use suite::{main as suite, Arguments as SuiteArguments};
 
@@ -65,6 +67,7 @@ Examples:
   stasis reproduce coordination --device mk6006gah,sem16g
   stasis reproduce controller --quick
   stasis reproduce barrier --only flush --results shared
+  stasis reproduce femu --on tcp://scheduler:8786
 
 Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
 )]
@@ -97,10 +100,26 @@ pub struct Arguments {
     /// Print the experiments in place of running them: a name and what it is, a line each
     #[arg(long)]
     list: bool,
+    /// With --list: print JSON, with all that whoever runs them elsewhere has to know
+    #[arg(long, requires = "list")]
+    json: bool,
     /// Run only these experiments and make nothing of them, such as on one machine of several that
     /// share DIR; the same without --only makes the figures of what is complete
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", conflicts_with = "list")]
     only: Vec<String>,
+    /// Run nothing: make figures and page of what is complete in DIR
+    #[arg(long, conflicts_with_all = ["list", "only", "force", "jobs"])]
+    gather: bool,
+    /// Run the experiments as a study, by the Python package: local, tcp://HOST:PORT of a Dask
+    /// scheduler, or slurm
+    #[arg(long, value_name = "WHERE", conflicts_with_all = ["list", "only", "force", "jobs", "gather"])]
+    on: Option<String>,
+    /// With --on: how many workers [default: one for each core]
+    #[arg(long, value_name = "N", requires = "on")]
+    workers: Option<usize>,
+    /// With --on: compute N experiments again on another worker, and compare the bytes
+    #[arg(long, value_name = "N", requires = "on")]
+    verify: Option<usize>,
 }
 
 fn names() -> PossibleValuesParser {
@@ -110,6 +129,11 @@ fn names() -> PossibleValuesParser {
 }
 
 impl Arguments {
+    /// Whether the experiments are points of a study, which the Python package runs.
+    pub fn is_study(&self) -> bool {
+        self.on.is_some()
+    }
+
     /// Refuses what the publication does not take.
     fn check(&self, publication: &dyn Publication) -> Result<()> {
         let asked = [
@@ -143,6 +167,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         quick: arguments.quick,
         full: arguments.full,
         force: arguments.force,
+        gather: arguments.gather,
         devices: arguments.device.clone(),
         jobs: arguments.jobs,
         stop: stop_on_signals()?,
@@ -178,16 +203,13 @@ fn experiments_alone(
     publication: &dyn Publication,
     request: &Request,
 ) -> Result<ExitCode> {
-    let all = publication.experiments(request)?;
-    if all.is_empty() {
-        bail!("{}: its measurements are no list of experiments: run it whole", publication.name());
-    }
+    let all = publication.parts(request)?;
     if arguments.list {
-        let lines: String = all.iter().map(|(name, what)| format!("{name}\t{what}\n")).collect();
-        stasis_terminal::print(&lines)?;
+        stasis_terminal::print(&listed(publication, request, &all, arguments.json)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(name) = arguments.only.iter().find(|name| all.iter().all(|(one, _)| one != *name)) {
+    if let Some(name) = arguments.only.iter().find(|name| all.iter().all(|one| one.name != **name))
+    {
         let size = request.size();
         bail!("--only {name}: no such experiment in {size}; --list prints them");
     }
@@ -202,4 +224,31 @@ fn experiments_alone(
         eprintln!("stasis: {id} failed: {message}");
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURE) })
+}
+
+/// The list of experiments.
+fn listed(
+    publication: &dyn Publication,
+    request: &Request,
+    parts: &[Part],
+    json: bool,
+) -> Result<String> {
+    if !json {
+        return Ok(parts.iter().map(|part| format!("{}\t{}\n", part.name, part.what)).collect());
+    }
+    let list = List {
+        publication: publication.name(),
+        engine: engine::choose(request.engine)?.name(),
+        parts,
+    };
+    Ok(serde_json::to_string_pretty(&list).context("cannot write the list")? + "\n")
+}
+
+/// What `--list --json` prints.
+#[derive(serde::Serialize)]
+struct List<'a> {
+    publication: &'a str,
+    /// What `auto` means here.
+    engine: &'a str,
+    parts: &'a [Part],
 }

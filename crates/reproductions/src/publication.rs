@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::experiments::{self, Trials};
-use crate::request::{Findings, Request};
+use crate::request::{Findings, Part, Request};
 
 /// A publication whose experiments can be repeated: a folder of this crate, which has the
 /// experiments, the published figures, and what is made of ours.
@@ -24,16 +24,15 @@ pub trait Publication: Sync {
         None
     }
 
-    /// The experiments that each run on their own, by name and in a line; usually
-    /// [`Publication::trials`]. None where the publication's are not a list.
+    /// The experiments, each of which runs on its own; usually [`Publication::trials`].
     ///
     /// # Errors
     /// If the request's settings make no sense.
-    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
-        self.trials().map_or(Ok(Vec::new()), |trials| experiments::list(request, trials))
+    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+        self.trials().map_or(Ok(Vec::new()), |trials| experiments::parts(request, trials))
     }
 
-    /// Runs those of [`Publication::experiments`] that are named, and makes nothing of them:
+    /// Runs those of [`Publication::parts`] that are named, and makes nothing of them:
     /// [`Publication::measure`] finds them complete. What failed, and why.
     ///
     /// # Errors

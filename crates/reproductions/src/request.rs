@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-use stasis_experiment::Engine;
+use serde::Serialize;
+use stasis_experiment::{Engine, GuestSpec};
 use stasis_report::figures::Figure;
 use stasis_report::page::Section;
 
@@ -21,6 +22,8 @@ pub struct Request {
     pub full: bool,
     /// Run what is complete, too.
     pub force: bool,
+    /// Run nothing: what is not complete counts as failed.
+    pub gather: bool,
     /// Drives to measure; empty for the usual ones.
     pub devices: Vec<String>,
     /// Experiments at a time; none for one on each core.
@@ -38,6 +41,25 @@ impl Request {
             _ => "the usual size",
         }
     }
+}
+
+/// An experiment of a publication, as `--list --json` has it: what whoever runs it elsewhere has
+/// to know.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Part {
+    /// Its name and that of its folder.
+    pub name: String,
+    /// What it is, in a line.
+    pub what: String,
+    /// SHA-256 of all that decides its results, beside the program and its guests.
+    pub digest: String,
+    /// The guests that it runs, as tables `[guest]`.
+    pub guests: Vec<GuestSpec>,
+    /// Memory that its machines and media take (bytes).
+    pub memory: u64,
+    /// Where its wall-clock time is a figure: with which others it is compared. Those run on one
+    /// computer, one after another, and nothing else beside them.
+    pub timed: Option<&'static str>,
 }
 
 /// What a publication's experiments say.

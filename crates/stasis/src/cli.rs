@@ -387,6 +387,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),
         Command::Coordinate(command) => commands::coordinate::main(&command),
+        Command::Reproduce(arguments) if arguments.is_study() => commands::sweep::reproduce(),
         Command::Reproduce(arguments) => reproductions::main(&arguments),
         Command::GuestLoad(load) => reproductions::load(&load),
         Command::Suite(arguments) => reproductions::suite(&arguments),

@@ -417,19 +417,31 @@ fn what_is_kept_is_listed_and_removed() {
 fn a_sweep_says_how_to_have_it_or_becomes_it() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    let sweep = |path: &std::path::Path| {
+    let run = |words: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stasis"));
-        command.args(["sweep", "study.toml", "--verify", "20"]).env("PATH", path).output().unwrap()
+        command.args(words).env("PATH", folder.path()).output().unwrap()
     };
-    let missing = sweep(folder.path());
-    assert_eq!(missing.status.code(), Some(125));
-    let said = String::from_utf8_lossy(&missing.stderr);
-    assert!(said.contains("pip install 'stasis[study]'"), "{said}");
+    for (words, name, handed_on) in [
+        (&["sweep", "study.toml", "--verify", "20"][..], "sweep", "study.toml --verify 20\n"),
+        (
+            &["-q", "reproduce", "femu", "--quick", "--on", "local"],
+            "reproduce",
+            "-q femu --quick --on local\n",
+        ),
+    ] {
+        let missing = run(words);
+        assert_eq!(missing.status.code(), Some(125));
+        let said = String::from_utf8_lossy(&missing.stderr);
+        assert!(said.contains("pip install 'stasis[study]'"), "{said}");
 
-    let program = folder.path().join("stasis-sweep");
-    std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let found = sweep(folder.path());
-    assert_eq!(found.status.code(), Some(7));
-    assert_eq!(String::from_utf8_lossy(&found.stdout), "study.toml --verify 20\n");
+        let program = folder.path().join(format!("stasis-{name}"));
+        std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let found = run(words);
+        assert_eq!(found.status.code(), Some(7));
+        assert_eq!(String::from_utf8_lossy(&found.stdout), handed_on);
+    }
+    let refused = run(&["reproduce", "femu", "--workers", "2"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--on"), "{refused:?}");
 }

@@ -31,7 +31,7 @@ from .experiment import (
 )
 from .ios import Ios
 from .result import Result
-from .study import Study, StudyResult, sweep
+from .study import ReproductionResult, Study, StudyResult, reproduce, sweep
 
 __all__ = [
     "Comparison",
@@ -47,6 +47,7 @@ __all__ = [
     "Ocssd",
     "ProgramError",
     "ProgramNotFound",
+    "ReproductionResult",
     "Result",
     "ResultsError",
     "Serve",
@@ -61,6 +62,7 @@ __all__ = [
     "crash_test",
     "crash_test_async",
     "executable",
+    "reproduce",
     "run",
     "run_async",
     "simulate",

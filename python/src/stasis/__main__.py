@@ -1,4 +1,4 @@
-"""``python -m stasis``: ``sweep`` is this package's; for all else it becomes the program."""
+"""``python -m stasis``: ``sweep`` and ``reproduce --on`` are this package's; for all else it becomes the program."""
 
 import os
 import sys
@@ -12,6 +12,10 @@ def main() -> None:
         from .study.cli import main as sweep
 
         sys.exit(sweep(sys.argv[2:]))
+    if sys.argv[1:2] == ["reproduce"] and any(word.split("=")[0] == "--on" for word in sys.argv):
+        from .study.cli import reproduce
+
+        sys.exit(reproduce(sys.argv[2:]))
     try:
         path = executable()
     except FileNotFoundError as error:

@@ -87,7 +87,7 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
                 ..Experiment::default()
             };
             let what = format!("section 5: {name}, five workloads on ext4");
-            Ok(Trial { id, what, experiment, disk_size: Some(sizes.disk), timed: false })
+            Ok(Trial { id, what, experiment, disk_size: Some(sizes.disk), timed: None })
         })
         .collect()
 }
@@ -109,8 +109,12 @@ fn findings(settings: &Settings, runs: &Runs) -> Result<Evaluation> {
         all[configuration].as_ref().map(|measured: &Vec<Measured>| &measured[workload])
     };
     let parts = [throughput(&get), flushes(&get, &sizes), shares(&get), losses(&get)];
-    let mut findings =
-        Evaluation { title: "Barrier enabled QEMU", sections: Vec::new(), figures: Vec::new() };
+    let mut findings = Evaluation {
+        title: "Barrier enabled QEMU",
+        sections: Vec::new(),
+        figures: Vec::new(),
+        failed: Vec::new(),
+    };
     for (section, figures) in parts {
         findings.sections.push(if figures.is_empty() {
             section

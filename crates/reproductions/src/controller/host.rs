@@ -12,12 +12,20 @@ use stasis_guest_image::Guest;
 use stasis_qemu_vm::{Accelerator, Backend, Cache, Config, Drive, Job, Piece, Stream, Vm};
 
 use super::measured::Measured;
+use super::subject::Subject;
 
+/// Memory of the software host (bytes).
+pub const MEMORY: u64 = 3 << 30;
 /// Longest that everything may take.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Measures everything in a software host with the same system as the guest's.
-pub fn measure(guest: &Guest, quick: bool, stop: &Arc<AtomicBool>) -> Result<Measured> {
+/// Measures a subject in a software host with the same system as the guest's.
+pub fn measure(
+    guest: &Guest,
+    quick: bool,
+    subject: Subject,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured> {
     let folder = tempfile::Builder::new().prefix("stasis-controller-").tempdir_in("/var/tmp");
     let folder = folder.context("cannot make a temporary folder in /var/tmp")?;
     let image = folder.path().join("guest.ext4");
@@ -25,7 +33,7 @@ pub fn measure(guest: &Guest, quick: bool, stop: &Arc<AtomicBool>) -> Result<Mea
     let mut config = Config::new(guest.clone());
     config.accelerator = Accelerator::Emulation;
     config.vcpus = 2;
-    config.memory = 3 << 30;
+    config.memory = MEMORY;
     config.kernel_arguments =
         "tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1 kvm.halt_poll_ns=0".into();
     // QEMU takes the last of several.
@@ -41,7 +49,8 @@ pub fn measure(guest: &Guest, quick: bool, stop: &Arc<AtomicBool>) -> Result<Mea
     let quick = if quick { "--quick" } else { "" };
     let script = format!(
         "set -e\nmount -o ro,noload /dev/vda /opt\nmodprobe kvm-amd\nip link set lo up\n\
-         exec /proc/1/exe controller-part measure /opt {quick}"
+         exec /proc/1/exe controller-part measure /opt --subject {} {quick}",
+        subject.name()
     );
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script]);
     job.send_results = false;

@@ -1,5 +1,5 @@
-//! Measures everything, one after another, on the machine it runs on: the bare
-//! drive and network, the guest by trap and interrupt, the guest by polling.
+//! Measures a subject in every way, one after another, on the machine it runs on: without a
+//! guest, with the guest by trap and interrupt, with the guest by polling.
 
 mod figures;
 
@@ -17,6 +17,7 @@ use stasis_storage_function::{pin, scripts, Definition, Instance, Polling};
 
 use super::measured::Measured;
 use super::shell::{here, inside};
+use super::subject::Subject;
 use super::{blocks, files};
 
 /// The port of the answerer.
@@ -25,6 +26,8 @@ const PORT: u16 = 7001;
 const BOOT: Duration = Duration::from_secs(120);
 /// How often a part is tried.
 const TRIES: u32 = 3;
+/// The drive that all use.
+const DEVICE: &str = "/dev/ram0";
 /// Threads where throughput counts.
 const THREADS: u32 = 4;
 
@@ -33,6 +36,9 @@ const THREADS: u32 = 4;
 pub struct Arguments {
     /// Folder of the guest's files
     pub guest: PathBuf,
+    /// What is measured
+    #[arg(long)]
+    pub subject: Subject,
     /// Little of everything
     #[arg(long)]
     pub quick: bool,
@@ -88,13 +94,13 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         left_out: 0,
         digest: String::new(),
     };
-    let measured = all(&guest, &Sizes::of(arguments.quick))?;
+    let measured = all(&guest, &Sizes::of(arguments.quick), arguments.subject)?;
     println!("{}", serde_json::to_string(&measured)?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures all here.
-pub fn all(guest: &Guest, sizes: &Sizes) -> Result<Measured> {
+/// Measures a subject here, in every way.
+pub fn all(guest: &Guest, sizes: &Sizes, subject: Subject) -> Result<Measured> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
         bail!("the guest and the server need a processor each; there is one");
@@ -107,6 +113,7 @@ pub fn all(guest: &Guest, sizes: &Sizes) -> Result<Measured> {
     let mut bench = Bench {
         guest,
         sizes,
+        subject,
         folder: folder.path().to_owned(),
         program,
         cpus: [last - 1, last],
@@ -128,6 +135,7 @@ pub fn all(guest: &Guest, sizes: &Sizes) -> Result<Measured> {
 struct Bench<'a> {
     guest: &'a Guest,
     sizes: &'a Sizes,
+    subject: Subject,
     folder: PathBuf,
     program: PathBuf,
     /// The guest's processor, and the server's.
@@ -159,14 +167,21 @@ impl Bench<'_> {
     }
 
     fn bare(&mut self) -> Result<()> {
-        let Sizes { reads, .. } = *self.sizes;
-        let device = "/dev/ram0";
-        self.measured.bare = self.bare_drive(device)?;
-        here(&files::start(device))?;
-        here(files::DROP)?;
-        let read = here(&files::read("127.0.0.1", THREADS, reads));
-        here(files::STOP)?;
-        self.measured.bare.reads = Some(blocks::parse(&read?)?.iops);
+        match self.subject {
+            Subject::Drive => self.measured.bare = self.bare_drive(DEVICE)?,
+            Subject::Network => self.bare_network()?,
+            Subject::FileServer => {
+                here(&files::start(DEVICE))?;
+                here(files::DROP)?;
+                let read = here(&files::read("127.0.0.1", THREADS, self.sizes.reads));
+                here(files::STOP)?;
+                self.measured.bare.reads = Some(blocks::parse(&read?)?.iops);
+            }
+        }
+        Ok(())
+    }
+
+    fn bare_network(&mut self) -> Result<()> {
         // Another network namespace stands for the other machine.
         here("ip netns del far 2>/dev/null; modprobe veth; ip netns add far && ip link add near type veth peer name far netns far \
               && ip address add 10.78.0.1/24 dev near && ip link set near up \
@@ -200,24 +215,29 @@ impl Bench<'_> {
             config.arguments.push(word.into());
         }
         let mut vm = self.boot(&instance, &config)?;
+        if self.subject != Subject::Drive {
+            return self.reached(&mut vm, "/dev/vda", true);
+        }
         self.measured.trap = self.drive(&mut vm, "/dev/vda", "initial", false)?;
-        self.reached(&mut vm, "/dev/vda", true)
+        Ok(())
     }
 
     /// The guest as `stasis function run --poll always` makes it.
     fn polled(&mut self) -> Result<()> {
         let sockets = ["same", "own"].map(|name| self.folder.join(format!("{name}.sock")));
-        let server = self.serve("always")?;
+        // A client needs the server's processor, too.
+        let alone = self.subject == Subject::Drive;
+        let _server = self.serve(if alone { "always" } else { "adaptive" })?;
         let instance = self.instance(Polling::Always, sockets.to_vec())?;
         let config = instance.config(self.guest.clone());
         let mut vm = self.boot(&instance, &config)?;
+        if !alone {
+            return self.reached(&mut vm, "/dev/vda", false);
+        }
         self.measured.polled = self.drive(&mut vm, "/dev/vda", "optimized", true)?;
         self.measured.own =
             self.drive(&mut vm, "/dev/vdb", "optimized, the server's memory", true)?;
-        // From here on a client needs the server's processor, too.
-        drop(server);
-        let _server = self.serve("adaptive")?;
-        self.reached(&mut vm, "/dev/vda", false)
+        Ok(())
     }
 
     /// A server of the drive that all use, and of one in its own memory.

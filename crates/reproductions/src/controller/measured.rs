@@ -35,6 +35,25 @@ pub struct Way {
     pub reads: Option<f64>,
 }
 
+impl Way {
+    /// With what another measurement of it has.
+    fn with(self, other: Self) -> Self {
+        Self {
+            write_us: self.write_us.or(other.write_us),
+            write_median_us: self.write_median_us.or(other.write_median_us),
+            exits: self.exits.or(other.exits),
+            read_exits: self.read_exits.or(other.read_exits),
+            iops: [0, 1].map(|side| self.iops[side].or(other.iops[side])),
+            rounds: [self.rounds, other.rounds].concat(),
+            ping_us: self.ping_us.or(other.ping_us),
+            requests: self.requests.or(other.requests),
+            send: self.send.or(other.send),
+            receive: self.receive.or(other.receive),
+            reads: self.reads.or(other.reads),
+        }
+    }
+}
+
 /// All that was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -59,4 +78,42 @@ pub struct Measured {
     /// rates that were no measurement.
     #[serde(default)]
     pub again: Vec<String>,
+}
+
+impl Measured {
+    /// With the measurement of another subject.
+    pub fn with(self, other: Self) -> Self {
+        let place = if self.place.is_empty() { other.place } else { self.place };
+        Self {
+            place,
+            emulated: self.emulated || other.emulated,
+            processors: self.processors.max(other.processors),
+            bare: self.bare.with(other.bare),
+            trap: self.trap.with(other.trap),
+            polled: self.polled.with(other.polled),
+            own: self.own.with(other.own),
+            failed: [self.failed, other.failed].concat(),
+            again: [self.again, other.again].concat(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_come_together() {
+        let way = |exits, reads| Way { exits, reads, ..Way::default() };
+        let drive = Measured { trap: way(Some(4.0), None), processors: 2, ..Measured::default() };
+        let files = Measured {
+            place: "here".into(),
+            trap: way(None, Some(300.0)),
+            failed: vec!["polling: it hung".into()],
+            ..Measured::default()
+        };
+        let all = Measured::default().with(drive).with(files.clone());
+        assert_eq!(all.trap, way(Some(4.0), Some(300.0)));
+        assert_eq!((all.place, all.processors, all.failed), ("here".into(), 2, files.failed));
+    }
 }

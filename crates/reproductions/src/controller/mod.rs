@@ -2,8 +2,9 @@
 //! controller functionality via low-overhead virtualization": what a virtual
 //! machine on the controller costs, by trap and interrupt and by polling.
 //!
-//! The parts are measured by [`measure`] in one run on one machine: this one where
-//! it has KVM and its user is root, else a software host ([`host`]).
+//! The figures are ratios of what the bare controller and each way of running the guest give, so
+//! each [`Subject`] is measured in all ways by [`measure`], in one run on one machine: this one
+//! where it has KVM and its user is root, else a software host ([`host`]).
 
 mod blocks;
 mod files;
@@ -15,23 +16,34 @@ mod published;
 mod results;
 mod shell;
 mod steady;
+mod subject;
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use stasis_qemu_vm::probe::{probe, KvmState};
+use stasis_runner::failure;
 use stasis_storage_function::Definition;
 use stasis_terminal::ensure_guest;
 
+use crate::bench::Stopped;
+use crate::complete::{digest_of, gone, program_digest, Key, COMPLETE_FILE, NOT_COMPLETE};
 use crate::publication::Publication;
-use crate::request::{Findings, Request};
+use crate::request::{Findings, Part, Request};
+use measured::Measured;
+use subject::Subject;
+
+/// What was measured of a subject.
+const MEASURED_FILE: &str = "measured.json";
 
 /// The definition of the guest, which is the software host's system as well.
 const GUEST: &str = include_str!("guest.toml");
 
-/// A part that runs by itself, of this program.
+/// A part of the measurement that is a process of its own, of this program.
 #[derive(Debug, clap::Subcommand)]
-pub enum Part {
+pub enum OwnPart {
     /// Measure everything here, as root; prints JSON
     Measure(measure::Arguments),
     /// Answer what `Send` asks
@@ -41,11 +53,11 @@ pub enum Part {
 }
 
 /// `stasis controller-part`.
-pub fn part(part: &Part) -> Result<ExitCode> {
+pub fn part(part: &OwnPart) -> Result<ExitCode> {
     match part {
-        Part::Measure(arguments) => measure::main(arguments),
-        Part::Serve(arguments) => packets::serve(arguments),
-        Part::Send(arguments) => packets::send(arguments),
+        OwnPart::Measure(arguments) => measure::main(arguments),
+        OwnPart::Serve(arguments) => packets::serve(arguments),
+        OwnPart::Send(arguments) => packets::send(arguments),
     }
 }
 
@@ -63,26 +75,100 @@ impl Publication for Controller {
          low-overhead virtualization\", 2012"
     }
 
-    /// It runs in real time, so that it is no list of experiments.
-    fn measure(&self, request: &Request) -> Result<Findings> {
-        let folder = &request.folder;
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-        let path = folder.join("measured.json");
-        let definition = Definition::parse(GUEST, "the guest's definition")?;
-        let guest = ensure_guest(&definition.recipe())?;
-        let here = probe() == KvmState::Usable && nix::unistd::geteuid().is_root();
-        let measured = if here {
-            let limits = measure::Sizes::of(request.quick);
-            let mut measured = measure::all(&guest, &limits)?;
-            measured.place = "this machine, by its KVM".into();
-            measured
-        } else {
-            host::measure(&guest, request.quick, &request.stop)?
-        };
-        let json =
-            serde_json::to_vec_pretty(&measured).context("cannot write what was measured")?;
-        std::fs::write(&path, json).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(results::findings(&measured, request.quick))
+    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+        Subject::ALL.into_iter().map(|subject| part_of(subject, request.quick)).collect()
     }
+
+    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+        let mut failed = Vec::new();
+        for subject in Subject::ALL.into_iter().filter(|one| names.iter().any(|n| n == one.name()))
+        {
+            let message = match measured(request, subject) {
+                Err(error) if error.is::<Stopped>() => return Err(error),
+                Err(error) => failure::told(&error),
+                Ok(measured) if measured.failed.is_empty() => continue,
+                Ok(measured) => measured.failed.join("; "),
+            };
+            failed.push((subject.name().to_owned(), message));
+        }
+        Ok(failed)
+    }
+
+    fn measure(&self, request: &Request) -> Result<Findings> {
+        let (mut all, mut failed) = (Measured::default(), Vec::new());
+        for subject in Subject::ALL {
+            match measured(request, subject) {
+                Ok(measured) => all = all.with(measured),
+                Err(error) if error.is::<Stopped>() => return Err(error),
+                Err(error) => failed.push((subject.name().to_owned(), failure::told(&error))),
+            }
+        }
+        Ok(Findings { failed, ..results::findings(&all, request.quick) })
+    }
+}
+
+/// A subject, as whoever measures it elsewhere has to know it. Its guest has kernel modules, which
+/// no experiment's table `[guest]` names: whoever measures makes it.
+fn part_of(subject: Subject, quick: bool) -> Result<Part> {
+    let recipe = Definition::parse(GUEST, "the guest's definition")?.recipe();
+    Ok(Part {
+        name: subject.name().to_owned(),
+        what: subject.what().to_owned(),
+        digest: digest_of(&(subject, quick, recipe))?,
+        guests: Vec::new(),
+        memory: host::MEMORY,
+        timed: Some(subject.name()),
+    })
+}
+
+/// What was measured of a subject; now, if it is not complete. Only what lacks nothing is
+/// complete.
+fn measured(request: &Request, subject: Subject) -> Result<Measured> {
+    let folder = request.folder.join(subject.name());
+    let experiment = part_of(subject, request.quick)?.digest;
+    let key = Key { program: program_digest()?, experiment };
+    if let Some(done) = completed(&folder, &key).filter(|_| !request.force) {
+        return Ok(done);
+    }
+    if request.gather {
+        bail!(NOT_COMPLETE);
+    }
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    let complete = folder.join(COMPLETE_FILE);
+    gone(&complete, std::fs::remove_file(&complete))?;
+    let measured = measure_now(request, subject);
+    if request.stop.load(Ordering::Relaxed) {
+        bail!(Stopped);
+    }
+    let measured = measured?;
+    let write = |path: &Path, json: serde_json::Result<Vec<u8>>| {
+        json.map_err(std::io::Error::from)
+            .and_then(|json| std::fs::write(path, json))
+            .with_context(|| format!("cannot write {}", path.display()))
+    };
+    write(&folder.join(MEASURED_FILE), serde_json::to_vec_pretty(&measured))?;
+    if measured.failed.is_empty() {
+        write(&complete, serde_json::to_vec_pretty(&key))?;
+    }
+    Ok(measured)
+}
+
+fn measure_now(request: &Request, subject: Subject) -> Result<Measured> {
+    let definition = Definition::parse(GUEST, "the guest's definition")?;
+    let guest = ensure_guest(&definition.recipe())?;
+    if probe() != KvmState::Usable || !nix::unistd::geteuid().is_root() {
+        return host::measure(&guest, request.quick, subject, &request.stop);
+    }
+    let mut measured = measure::all(&guest, &measure::Sizes::of(request.quick), subject)?;
+    measured.place = "this machine, by its KVM".into();
+    Ok(measured)
+}
+
+/// What is in `folder`, if it is of `key`.
+fn completed(folder: &Path, key: &Key) -> Option<Measured> {
+    let read = |name| std::fs::read(folder.join(name)).ok();
+    let written: Key = serde_json::from_slice(&read(COMPLETE_FILE)?).ok()?;
+    let measured = serde_json::from_slice(&read(MEASURED_FILE)?).ok()?;
+    (written == *key).then_some(measured)
 }

@@ -35,7 +35,7 @@ pub fn findings(measured: &Measured, quick: bool) -> Findings {
 
 fn about(measured: &Measured) -> String {
     let mut text = format!(
-        "One run, one machine with {} processors. \"Initial\" is trap and interrupt: QEMU's own virtio-blk on a thread of QEMU's, \
+        "Each table in one run, on one machine with {} processors. \"Initial\" is trap and interrupt: QEMU's own virtio-blk on a thread of QEMU's, \
          a guest whose processor halts, vhost-net with interrupts. \"Optimized\" polls: `stasis serve` with a thread that never \
          waits, a guest with idle=poll that polls its block queue, sockets that busy-poll. Both use the same RAM disk of the host, as \
          does the bare drive. The publication's machines have four and more processors, a second machine for the load, and \

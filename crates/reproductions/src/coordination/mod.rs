@@ -8,13 +8,16 @@ mod plots;
 mod published;
 
 use anyhow::{anyhow, Result};
+use stasis_experiment::GuestSpec;
 use stasis_report::page::{Block, Section};
+use stasis_runner::engine;
 
+use crate::complete::digest_of;
 use crate::publication::{Extra, Publication};
-use crate::request::{Findings, Request};
+use crate::request::{Findings, Part, Request};
 use crate::suite::applications::Applications;
 use crate::suite::measured::Measurement;
-use crate::suite::plan::Boot;
+use crate::suite::plan::{Boot, MEMORY};
 use crate::suite::{self, tables, Running};
 use figures::Results;
 use grid::Extent;
@@ -34,6 +37,7 @@ fn running(request: &Request) -> Running<'_> {
         engine: request.engine,
         force: request.force,
         jobs: request.jobs,
+        gather: request.gather,
         beside_others: false,
     }
 }
@@ -54,11 +58,23 @@ impl Publication for Coordination {
         &[Extra::Full, Extra::Device, Extra::Jobs]
     }
 
-    fn experiments(&self, request: &Request) -> Result<Vec<(String, String)>> {
-        let (_, _, boots) = plan(request)?;
-        let what =
-            |boot: &Boot| format!("a boot, and what is measured in it {} times", boot.phases.len());
-        Ok(boots.iter().map(|boot| (boot.setup.name(), what(boot))).collect())
+    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+        let (_, applications, boots) = plan(request)?;
+        let engine = engine::choose(request.engine)?;
+        let packages = applications.packages.clone();
+        let guests = vec![GuestSpec::default(), GuestSpec { packages, ..GuestSpec::default() }];
+        let part = |boot: &Boot| {
+            let times = boot.phases.len();
+            Ok(Part {
+                name: boot.setup.name(),
+                what: format!("a boot, and what is measured in it {times} times"),
+                digest: digest_of(&(engine.name(), &boot.setup, &boot.phases))?,
+                guests: guests.clone(),
+                memory: MEMORY,
+                timed: None,
+            })
+        };
+        boots.iter().map(part).collect()
     }
 
     fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {

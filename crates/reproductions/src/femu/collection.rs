@@ -1,6 +1,5 @@
 //! Fig. 6a: what the collection of garbage blocks.
 
-use anyhow::Result;
 use serde_json::json;
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
@@ -8,8 +7,7 @@ use stasis_report::plot::{Axis, Cdf, CdfSeries, Quantity, Scale, Stroke};
 use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
-use super::{figure, Point, Settings, Simulator};
-use crate::statistics::{mean, percentile};
+use super::{figure, Point, Settings, Simulations};
 
 /// Size of the drive, which begins in steady state.
 const SIZE: u64 = 2 << 30;
@@ -28,12 +26,27 @@ pub fn drive(blocking: &str) -> serde_json::Value {
     })
 }
 
-pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, Vec<Figure>)> {
+fn id(blocking: &str) -> String {
+    format!("collection-{blocking}")
+}
+
+pub fn points(settings: &Settings) -> Vec<Point> {
     let ios = if settings.quick { 1_000 } else { 10_000 };
     let job = format!(
         "[load]\nrw=randrw\nrwmixread=70\nbs=4k\nnumjobs=16\nnumber_ios={ios}\nnorandommap\n\
          thinktime=1ms\nsize={SIZE}\n"
     );
+    let point = |blocking| Point {
+        id: id(blocking),
+        what: format!("Fig. 6a: a collection that is {blocking}-blocking"),
+        model: drive(blocking),
+        capacity: SIZE,
+        job: job.clone(),
+    };
+    BLOCKING.map(point).into()
+}
+
+pub fn findings(simulations: &Simulations) -> (Section, Vec<Figure>) {
     let mut figures = Vec::new();
     let mut series = Vec::new();
     let mut table = Table::new(
@@ -41,28 +54,24 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
             .chain(["mean", "p50", "p90", "p99", "p99.9"].map(Column::right))
             .collect(),
     );
-    let point = |blocking| Point { model: drive(blocking), capacity: SIZE, job: job.clone() };
-    let runs = simulator.run_all(&BLOCKING.map(point), |run| run)?;
-    for (colour, (blocking, run)) in BLOCKING.into_iter().zip(&runs).enumerate() {
-        let mut row = vec![blocking.to_owned(), duration(mean(&run.reads))];
-        let percents = [50.0, 90.0, 99.0, 99.9];
-        row.extend(percents.map(|percent| duration(percentile(&run.reads, percent))));
-        table.push(row);
+    for (colour, blocking) in BLOCKING.into_iter().enumerate() {
+        let reads = simulations.get(&id(blocking)).map(|run| &run.reads);
+        let at = |percent: f64| reads.map(|reads| reads.percentile(percent));
+        let mean = reads.map(|reads| reads.mean());
+        let cells = [mean, at(50.0), at(90.0), at(99.0), at(99.9)];
+        let cells = cells.map(|ns| ns.map_or_else(String::new, duration));
+        table.push(std::iter::once(blocking.to_owned()).chain(cells).collect());
         let what = |which: &str| format!("reads, {blocking}-blocking: {which}");
-        figures.push(figure("Fig. 6a", what("mean"), "us", None, Some(mean(&run.reads) / 1e3)));
-        let p99 = percentile(&run.reads, 99.0) / 1e3;
-        figures.push(figure("Fig. 6a", what("p99"), "us", None, Some(p99)));
-        let points = (0..=200).map(|step| {
-            let percent = f64::from(step) / 2.0;
-            (percentile(&run.reads, percent), percent / 100.0)
-        });
-        series.push(CdfSeries {
+        for (which, ns) in [("mean", mean), ("p99", at(99.0))] {
+            figures.push(figure("Fig. 6a", what(which), "us", None, ns.map(|ns| ns / 1e3)));
+        }
+        series.extend(reads.map(|reads| CdfSeries {
             name: blocking.to_owned(),
             colour,
             stroke: Stroke::Thin,
-            points: points.collect(),
+            points: reads.distribution(),
             marks: Vec::new(),
-        });
+        }));
     }
     let plot = Cdf {
         title: "Fig. 6a: reads beside a collection that blocks the ...".into(),
@@ -80,5 +89,5 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         ))
         .with(Block::Plots(vec![plot.draw()]))
         .with(Block::Table("Latencies of the reads.".into(), table));
-    Ok((section, figures))
+    (section, figures)
 }

@@ -1,14 +1,12 @@
 //! Fig. 4: 16 threads reading, over channels and planes.
 
-use anyhow::Result;
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
-use super::{figure, ssd, Point, Settings, Simulator, THREADS};
-use crate::statistics::mean;
+use super::{figure, ssd, Point, Settings, Simulations, THREADS};
 
 const SIDES: [u32; 5] = [1, 2, 4, 8, 16];
 /// Size of the drive, all of which is read.
@@ -17,38 +15,46 @@ const SIZE: u64 = 2 << 30;
 const CELL: f64 = 56.0;
 const TRANSFER: f64 = 52.4288;
 
-/// Mean latencies (us) by channels, then planes: of the basic model, and of the advanced.
-fn measure(settings: &Settings, simulator: &Simulator) -> Result<[Vec<Vec<f64>>; 2]> {
+/// The two models, by what a point's name has.
+const MODELS: [(&str, bool); 2] = [("basic", false), ("advanced", true)];
+
+fn id(model: &str, channels: u32, planes: u32) -> String {
+    format!("grid-{model}-{channels}x{planes}")
+}
+
+pub fn points(settings: &Settings) -> Vec<Point> {
     let ios = if settings.quick { 2_000 } else { 20_000 };
     let job = format!(
         "[read]\nrw=randread\nbs=4k\nnumjobs={THREADS}\nnumber_ios={ios}\nnorandommap\nsize={SIZE}\n"
     );
-    let job = job.as_str();
-    let point = |channels, planes, advanced| Point {
+    let point = |(model, advanced), channels, planes| Point {
+        id: id(model, channels, planes),
+        what: format!("Fig. 4: {channels} channels of {planes} planes, the {model} model"),
         model: ssd(channels, planes, advanced),
         capacity: SIZE,
-        job: job.to_owned(),
+        job: job.clone(),
     };
-    let points: Vec<_> = [false, true]
-        .into_iter()
-        .flat_map(|advanced| SIDES.map(|channels| (advanced, channels)))
-        .flat_map(|(advanced, channels)| SIDES.map(|planes| point(channels, planes, advanced)))
-        .collect();
-    let means = simulator.run_all(&points, |run| mean(&run.reads) / 1e3)?;
-    let rows: Vec<Vec<f64>> = means.chunks(SIDES.len()).map(<[f64]>::to_vec).collect();
-    let (basic, advanced) = rows.split_at(SIDES.len());
-    Ok([basic.to_vec(), advanced.to_vec()])
+    let rows = MODELS.into_iter().flat_map(|model| SIDES.map(|channels| (model, channels)));
+    rows.flat_map(|(model, channels)| SIDES.map(|planes| point(model, channels, planes))).collect()
 }
 
-pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, Vec<Figure>)> {
-    let [basic, advanced] = measure(settings, simulator)?;
+/// Mean latencies (us) of a model by channels, then planes.
+fn means(simulations: &Simulations, model: &str) -> [[Option<f64>; SIDES.len()]; SIDES.len()] {
+    let mean = |channels, planes| {
+        simulations.get(&id(model, channels, planes)).map(|run| run.reads.mean() / 1e3)
+    };
+    SIDES.map(|channels| SIDES.map(|planes| mean(channels, planes)))
+}
+
+pub fn findings(simulations: &Simulations) -> (Section, Vec<Figure>) {
+    let [basic, advanced] = MODELS.map(|(model, _)| means(simulations, model));
     let threads = f64::from(THREADS);
     let mut figures = Vec::new();
     for (name, grid) in [("one register", &basic), ("two registers", &advanced)] {
         let what = format!("1 channel x 1 plane, {name}; published: above");
-        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_slowest, Some(grid[0][0])));
+        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_slowest, grid[0][0]));
         let what = format!("16 channels x 1 plane, {name}; published: below");
-        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_fastest, Some(grid[4][0])));
+        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_fastest, grid[4][0]));
     }
     // What queueing theory gives where it has a closed form.
     let closed = [
@@ -56,7 +62,7 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         ("1 x 16, two registers: n tX, the channel's", threads * TRANSFER, advanced[0][4]),
     ];
     for (what, form, measured) in closed {
-        let row = figure("Fig. 4", what, "us", None, Some(measured));
+        let row = figure("Fig. 4", what, "us", None, measured);
         figures.push(Figure { closed_form: Some(form), ..row });
     }
     let mut tables = Vec::new();
@@ -68,7 +74,7 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         let mut table =
             Table::new(std::iter::once(Column::left("channels")).chain(columns).collect());
         for (channels, row) in SIDES.iter().zip(grid) {
-            let cells = row.iter().map(|us| format!("{us:.1}"));
+            let cells = row.iter().map(|us| us.map_or_else(String::new, |us| format!("{us:.1}")));
             table.push(std::iter::once(channels.to_string()).chain(cells).collect());
         }
         tables.push(Block::Table(caption.into(), table));
@@ -80,7 +86,7 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         points: SIDES
             .iter()
             .zip(&advanced[index])
-            .map(|(&p, &us)| (f64::from(p), us * 1e3))
+            .filter_map(|(&p, &us)| Some((f64::from(p), us? * 1e3)))
             .collect(),
     });
     let plot = Lines {
@@ -100,5 +106,5 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
     for table in tables {
         section = section.with(table);
     }
-    Ok((section, figures))
+    (section, figures)
 }

@@ -10,7 +10,7 @@ mod published;
 mod threads;
 mod words;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use anyhow::Result;
 use serde_json::{json, Value};
@@ -18,11 +18,11 @@ use stasis_experiment::{DriveSpec, Experiment, MachineSpec};
 use stasis_report::page::Block;
 
 use crate::bench::{Runs, Trial};
-use crate::experiments::{self, Evaluation, Settings, Trials};
+use crate::experiments::{self, Evaluation, Settings};
 use crate::figure::figure;
 use crate::publication::{Extra, Publication};
-use crate::request::{Findings, Request};
-use crate::simulated::{Point, Simulator};
+use crate::request::{Findings, Part, Request};
+use crate::simulated::{Point, Simulations, Simulator};
 
 /// Threads of the publication's experiments on drives.
 const THREADS: u32 = 16;
@@ -44,13 +44,27 @@ impl Publication for Femu {
         &[Extra::Jobs]
     }
 
-    fn trials(&self) -> Option<Trials> {
-        Some(trials)
+    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+        let mut parts = experiments::parts(request, trials)?;
+        for point in points(&Settings::of(request)?) {
+            parts.push(point.part()?);
+        }
+        Ok(parts)
+    }
+
+    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+        let mut failed = experiments::some(request, trials, names)?;
+        let mut points = points(&Settings::of(request)?);
+        points.retain(|point| names.contains(&point.id));
+        failed.extend(Simulator::new(request)?.run_all(&points)?.failed);
+        Ok(failed)
     }
 
     fn measure(&self, request: &Request) -> Result<Findings> {
-        let simulator = Simulator::new(Arc::clone(&request.stop), request.jobs);
-        experiments::run(request, trials, |settings, runs| findings(settings, runs, &simulator))
+        let simulator = Simulator::new(request)?;
+        experiments::run(request, trials, |settings, runs| {
+            findings(runs, simulator.run_all(&points(settings))?)
+        })
     }
 }
 
@@ -61,24 +75,35 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     Ok(trials)
 }
 
+/// What needs no guest; each point once, whichever figures have it.
+fn points(settings: &Settings) -> Vec<Point> {
+    let parts = [grid::points, personalities::points, collection::points];
+    let mut points: Vec<Point> = parts.iter().flat_map(|part| part(settings)).collect();
+    let mut seen = BTreeSet::new();
+    points.retain(|point| seen.insert(point.id.clone()));
+    points
+}
+
 /// What the runs and the simulations say.
-fn findings(settings: &Settings, runs: &Runs, simulator: &Simulator) -> Result<Evaluation> {
+fn findings(runs: &Runs, simulations: Simulations) -> Result<Evaluation> {
     let mut findings = Evaluation {
         title: "The CASE of FEMU: cheap, accurate, scalable and extensible flash emulator",
         sections: Vec::new(),
         figures: Vec::new(),
+        failed: Vec::new(),
     };
     let parts = [
         threads::findings(runs)?,
-        grid::findings(settings, simulator)?,
-        personalities::findings(settings, simulator)?,
-        collection::findings(settings, simulator)?,
+        grid::findings(&simulations),
+        personalities::findings(&simulations),
+        collection::findings(&simulations),
         words::findings(runs)?,
     ];
     for (section, figures) in parts {
         findings.sections.push(section.with(Block::Figures(figures.clone())));
         findings.figures.extend(figures);
     }
+    findings.failed = simulations.failed;
     Ok(findings)
 }
 

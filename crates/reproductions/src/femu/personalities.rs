@@ -1,14 +1,12 @@
 //! Fig. 5: the basic against the advanced model, under six kinds of load.
 
-use anyhow::Result;
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
-use super::{figure, ssd, Point, Settings, Simulator};
-use crate::statistics::mean;
+use super::{figure, ssd, Point, Settings, Simulations};
 
 /// Size of the drive.
 const SIZE: u64 = 1 << 30;
@@ -16,7 +14,9 @@ const SIZE: u64 = 1 << 30;
 const CHANNELS: u32 = 4;
 const PLANES: u32 = 4;
 
-/// Fig. 5b: threads, channels, and planes of each.
+/// Fig. 5b's load, by its place in [`PERSONALITIES`], and its shapes: threads, channels, and planes
+/// of each.
+const VARMAIL: usize = 1;
 const SHAPES: [(u32, u32, u32); 3] = [(1, 1, 1), (4, 2, 2), (16, 4, 4)];
 
 /// A kind of load: what filebench's personality of that name does to a drive, as
@@ -45,6 +45,7 @@ const PERSONALITIES: [Personality; 6] = [
     Personality { name: "videoserver", options: "rw=randrw\nrwmixread=95\nbs=256k" },
 ];
 
+#[derive(Clone, Copy)]
 struct Outcome {
     basic: f64,
     advanced: f64,
@@ -57,33 +58,45 @@ impl Outcome {
     }
 }
 
-/// What is measured: fio's options, and channels, planes of each, and threads.
-type Case = (&'static str, (u32, u32, u32));
+/// What is measured: a load, and threads, channels, planes of each.
+type Case = (&'static Personality, (u32, u32, u32));
 
-/// The outcome of each case, with both models.
-fn measure(settings: &Settings, simulator: &Simulator, cases: &[Case]) -> Result<Vec<Outcome>> {
-    let ios = if settings.quick { 100 } else { 1_000 };
-    let points: Vec<_> = cases
-        .iter()
-        .flat_map(|&(options, (channels, planes, threads))| {
-            let job = format!(
-                "[load]\n{options}\nnumjobs={threads}\nnumber_ios={ios}\nnorandommap\nsize={SIZE}\n"
-            );
-            [false, true].map(|advanced| Point {
-                model: ssd(channels, planes, advanced),
-                capacity: SIZE,
-                job: job.clone(),
-            })
-        })
-        .collect();
-    let means = simulator.run_all(&points, |run| {
-        let all: Vec<f64> = run.reads.into_iter().chain(run.writes).collect();
-        mean(&all) / 1e3
-    })?;
-    Ok(means.chunks(2).map(|pair| Outcome { basic: pair[0], advanced: pair[1] }).collect())
+fn cases() -> impl Iterator<Item = Case> {
+    let kinds = PERSONALITIES.iter().map(|kind| (kind, (super::THREADS, CHANNELS, PLANES)));
+    kinds.chain(SHAPES.map(|shape| (&PERSONALITIES[VARMAIL], shape)))
 }
 
-pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, Vec<Figure>)> {
+fn id((kind, (threads, channels, planes)): Case, model: &str) -> String {
+    format!("{}-{threads}t-{channels}x{planes}-{model}", kind.name)
+}
+
+pub fn points(settings: &Settings) -> Vec<Point> {
+    let ios = if settings.quick { 100 } else { 1_000 };
+    let both = |case: Case| {
+        let (Personality { name, options }, (threads, channels, planes)) = case;
+        let job = format!(
+            "[load]\n{options}\nnumjobs={threads}\nnumber_ios={ios}\nnorandommap\nsize={SIZE}\n"
+        );
+        [("basic", false), ("advanced", true)].map(|(model, advanced)| Point {
+            id: id(case, model),
+            what: format!("Fig. 5: {name}, {threads} threads, {channels} channels of {planes} planes, the {model} model"),
+            model: ssd(channels, planes, advanced),
+            capacity: SIZE,
+            job: job.clone(),
+        })
+    };
+    cases().flat_map(both).collect()
+}
+
+/// The outcome of each case, with both models (us).
+fn outcomes(simulations: &Simulations) -> Vec<Option<Outcome>> {
+    let mean = |case, model| Some(simulations.get(&id(case, model))?.mean() / 1e3);
+    let both =
+        |case| Some(Outcome { basic: mean(case, "basic")?, advanced: mean(case, "advanced")? });
+    cases().map(both).collect()
+}
+
+pub fn findings(simulations: &Simulations) -> (Section, Vec<Figure>) {
     let mut figures = Vec::new();
     let mut table = Table::new(vec![
         Column::left("load"),
@@ -91,47 +104,32 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
         Column::right("advanced"),
         Column::right("difference"),
     ]);
-    let mut row = |name: String, outcome: &Outcome| {
-        table.push(vec![
-            name,
-            duration(outcome.basic * 1e3),
-            duration(outcome.advanced * 1e3),
-            format!("{:+.1} %", outcome.error()),
-        ]);
+    let mut row = |name: String, outcome: &Option<Outcome>| {
+        let cells = outcome.map(|outcome| {
+            let [basic, advanced] = [outcome.basic, outcome.advanced].map(|us| duration(us * 1e3));
+            [basic, advanced, format!("{:+.1} %", outcome.error())]
+        });
+        table.push(std::iter::once(name).chain(cells.into_iter().flatten()).collect());
     };
-    let shape = (CHANNELS, PLANES, super::THREADS);
-    let mut cases = PERSONALITIES.map(|personality| (personality.options, shape)).to_vec();
-    let varmail = PERSONALITIES[1].options;
-    cases.extend(SHAPES.map(|(threads, channels, planes)| (varmail, (channels, planes, threads))));
-    let outcomes = measure(settings, simulator, &cases)?;
+    let outcomes = outcomes(simulations);
     let (kinds, shapes) = outcomes.split_at(PERSONALITIES.len());
     let mut errors = Vec::new();
     for (personality, outcome) in PERSONALITIES.iter().zip(kinds) {
         row(personality.name.to_owned(), outcome);
         let what = format!("{}: basic model against the advanced", personality.name);
-        figures.push(figure("Fig. 5a", what, "%", None, Some(outcome.error())));
-        errors.push(outcome.error().abs());
+        let error = outcome.map(|outcome| outcome.error());
+        figures.push(figure("Fig. 5a", what, "%", None, error));
+        errors.extend(error.map(f64::abs));
     }
-    let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = errors.iter().copied().fold(0.0, f64::max);
-    figures.push(figure(
-        "Fig. 5a",
-        "least difference",
-        "%",
-        PUBLISHED.basic_error.least,
-        Some(least),
-    ));
-    figures.push(figure(
-        "Fig. 5a",
-        "largest difference",
-        "%",
-        PUBLISHED.basic_error.most,
-        Some(most),
-    ));
+    let least = errors.iter().copied().reduce(f64::min);
+    let most = errors.iter().copied().reduce(f64::max);
+    figures.push(figure("Fig. 5a", "least difference", "%", PUBLISHED.basic_error.least, least));
+    figures.push(figure("Fig. 5a", "largest difference", "%", PUBLISHED.basic_error.most, most));
     for ((threads, channels, planes), outcome) in SHAPES.into_iter().zip(shapes) {
         let name = format!("varmail, {threads}T{}P", channels * planes);
         row(name.clone(), outcome);
-        figures.push(figure("Fig. 5b", name, "%", None, Some(outcome.error())));
+        let error = outcome.map(|outcome| outcome.error());
+        figures.push(figure("Fig. 5b", name, "%", None, error));
     }
     let section = Section::new("Fig. 5 The basic and the advanced model")
         .with(Block::Prose(
@@ -143,5 +141,5 @@ pub fn findings(settings: &Settings, simulator: &Simulator) -> Result<(Section, 
                 .into(),
         ))
         .with(Block::Table("Mean latencies of all I/Os.".into(), table));
-    Ok((section, figures))
+    (section, figures)
 }

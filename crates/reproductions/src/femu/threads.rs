@@ -42,7 +42,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
         what: format!("Fig. 2: 1 to 64 threads, {vcpus} vCPUs"),
         experiment: experiment(settings, vcpus, MEMORY, drives.clone(), &script),
         disk_size: None,
-        timed: false,
+        timed: None,
     });
     Ok(trials.into())
 }

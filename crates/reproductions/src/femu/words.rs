@@ -54,7 +54,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             let drives = drives.collect::<Result<_>>()?;
             let experiment = experiment(settings, 4, MEMORY, drives, &script);
             let what = format!("Fig. 6b: word count over 4 drives, {blocking}-blocking");
-            Ok(Trial { id, what, experiment, disk_size: None, timed: false })
+            Ok(Trial { id, what, experiment, disk_size: None, timed: None })
         })
         .collect()
 }

@@ -40,7 +40,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             what: format!("5.4: ffmpeg on {what}"),
             experiment,
             disk_size: None,
-            timed: true,
+            timed: Some("ffmpeg"),
         });
     }
     Ok(trials)

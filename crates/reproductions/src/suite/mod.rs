@@ -169,6 +169,8 @@ pub struct Running<'a> {
     pub engine: Engine,
     pub force: bool,
     pub jobs: Option<usize>,
+    /// Run nothing: what is not complete counts as failed.
+    pub gather: bool,
     /// Whether other processes run other boots in this folder.
     pub beside_others: bool,
 }
@@ -195,6 +197,7 @@ pub fn run_boots(
         engine,
         force: running.force,
         jobs: running.jobs.unwrap_or_else(cores),
+        gather: running.gather,
         beside_others: running.beside_others,
         root,
         recipe: serde_json::to_string(&on_disk)?,
@@ -233,8 +236,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let provenance = stasis_runner::provenance::Provenance::begin(true);
     let folder = &arguments.results;
     let Arguments { engine, force, jobs, .. } = *arguments;
-    let (engine, beside_others) = (engine.unwrap_or_default(), false);
-    let running = Running { folder, engine, force, jobs, beside_others };
+    let (engine, gather, beside_others) = (engine.unwrap_or_default(), false, false);
+    let running = Running { folder, engine, force, jobs, gather, beside_others };
     let outcomes = match run_boots(&running, &boots, &applications, &stop) {
         Err(error) if error.is::<Stopped>() => {
             eprintln!("stasis: {error}; the same command goes on from here");

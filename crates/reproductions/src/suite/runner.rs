@@ -18,7 +18,8 @@ use stasis_runner::failure;
 use super::disk::{self, Layout};
 use super::measured::{self, Measurement};
 use super::plan::{graphical, Boot};
-use crate::bench::{digest, gone, last_words, Stopped, COMPLETE_FILE};
+use crate::bench::{last_words, Stopped};
+use crate::complete::{digest, gone, program_digest, COMPLETE_FILE, NOT_COMPLETE};
 
 /// Folder of the drives' images, gone at the end.
 const MEDIA: &str = "media";
@@ -37,6 +38,8 @@ pub struct Runner {
     pub force: bool,
     /// How many at a time.
     pub jobs: usize,
+    /// Run nothing: what is not complete counts as failed.
+    pub gather: bool,
     /// Whether other processes run other boots in this folder: then an image is one boot's.
     pub beside_others: bool,
     /// The root file system with the applications.
@@ -68,10 +71,7 @@ impl Runner {
         let media = self.folder.join(MEDIA);
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
-        let program = stasis_runner::program::own()?;
-        let bytes = std::fs::read(&program)
-            .with_context(|| format!("cannot read {}", program.display()))?;
-        let program = (program, digest(&bytes));
+        let program = (stasis_runner::program::own()?, program_digest()?);
         let next = AtomicUsize::new(0);
         let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; boots.len()]);
         let progress = Mutex::new(Progress::new(boots));
@@ -132,6 +132,9 @@ impl Runner {
         if !self.force && complete(&folder, &key) {
             *again = false;
             return measured::read(&folder, boot);
+        }
+        if self.gather {
+            bail!(NOT_COMPLETE);
         }
         gone(&folder, std::fs::remove_dir_all(&folder))?;
         let write = |name: &str, text: &[u8]| {

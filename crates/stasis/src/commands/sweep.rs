@@ -1,4 +1,5 @@
-//! `stasis sweep`: the Python package's command, which this program finds.
+//! `stasis sweep`, and `stasis reproduce --on`: the Python package's commands, which this program
+//! finds.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -8,8 +9,10 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{bail, Result};
 
-/// The command that the Python package installs.
-const PROGRAM: &str = "stasis-sweep";
+/// What the Python package installs for `stasis sweep`.
+const SWEEP: &str = "stasis-sweep";
+/// And for `stasis reproduce --on`.
+const REPRODUCE: &str = "stasis-reproduce";
 
 /// What `stasis sweep` hands on.
 #[derive(Debug, clap::Args)]
@@ -28,14 +31,29 @@ pub struct Arguments {
 
 /// `stasis sweep`: becomes the package's command.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    become_package(SWEEP, &arguments.arguments)
+}
+
+/// `stasis reproduce --on`: becomes the package's command, with the words of this one.
+pub fn reproduce() -> Result<ExitCode> {
+    // Before the command's name there are options without values only.
+    let mut words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(place) = words.iter().position(|word| word == "reproduce") {
+        words.remove(place);
+    }
+    become_package(REPRODUCE, &words)
+}
+
+/// Becomes a command of the package.
+fn become_package(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
     // Beside this program where the package's executable is this one, else in PATH.
     let own = std::env::current_exe().ok();
-    let beside = own.map(|own| own.with_file_name(PROGRAM)).filter(|path| path.exists());
-    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
-    let error = Command::new(&program).args(&arguments.arguments).exec();
+    let beside = own.map(|own| own.with_file_name(name)).filter(|path| path.exists());
+    let program = beside.unwrap_or_else(|| PathBuf::from(name));
+    let error = Command::new(&program).args(arguments).exec();
     if error.kind() == ErrorKind::NotFound {
         bail!(
-            "studies need the Python package, which has the command `{PROGRAM}`: \
+            "studies need the Python package, which has the command `{name}`: \
              pip install 'stasis[study]'"
         );
     }

@@ -1,7 +1,8 @@
-"""Studies: an experiment at each point of a grid."""
+"""Studies: an experiment at each point of a grid, and the experiments of publications."""
 
 from .definition import Study
 from .outcome import Failure, StudyResult
+from .reproduction import ReproductionResult, reproduce
 from .running import sweep
 
-__all__ = ["Failure", "Study", "StudyResult", "sweep"]
+__all__ = ["Failure", "ReproductionResult", "Study", "StudyResult", "reproduce", "sweep"]

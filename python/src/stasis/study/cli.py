@@ -1,4 +1,4 @@
-"""``stasis sweep``."""
+"""``stasis sweep``, and ``stasis reproduce --on``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Callable, Optional
 
 from ..errors import StasisError
+from . import reproduction
 from .definition import Study
 from .outcome import StudyResult
 from .running import sweep
 
-__all__ = ["main"]
+__all__ = ["main", "reproduce"]
 
 _EXAMPLES = """\
 A study names an experiment or a simulation, and axes:
@@ -46,13 +47,18 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     words.add_argument("study", metavar="STUDY.toml", help="the study")
-    words.add_argument("--on", metavar="WHERE", help="tcp://HOST:PORT of a Dask scheduler, or slurm [default: here]")
-    words.add_argument("--workers", type=_from(1), metavar="N", help="how many [default: one for each core]")
-    words.add_argument("--verify", type=_from(0), default=0, metavar="N", help="compute N points again, and compare")
+    _add_workers(words, "compute N points again, and compare")
     words.add_argument("--results", metavar="DIR", help="folder for the results [default: the study's, or NAME-study]")
     words.add_argument("--list", action="store_true", help="list the points, and run none")
     words.add_argument("-q", "--quiet", action="store_true", help="show no progress, and no summary at the end")
     return words
+
+
+def _add_workers(words: argparse.ArgumentParser, verify: str) -> None:
+    where = "tcp://HOST:PORT of a Dask scheduler, slurm, or local [default: local]"
+    words.add_argument("--on", metavar="WHERE", help=where)
+    words.add_argument("--workers", type=_from(1), metavar="N", help="how many [default: one for each core]")
+    words.add_argument("--verify", type=_from(0), default=0, metavar="N", help=verify)
 
 
 def _from(least: int) -> Callable[[str], int]:
@@ -69,11 +75,10 @@ def _from(least: int) -> Callable[[str], int]:
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Returns the exit status."""
     words = parser().parse_args(arguments)
-    try:
-        if words.list:
-            for values in Study.read(words.study).values():
-                print(", ".join(f"{name} = {value!r}" for name, value in values.items()))
-            return 0
+    if words.list:
+        return _ended("sweep", lambda: _list(words.study))
+
+    def run() -> int:
         result = sweep(
             words.study,
             on=words.on,
@@ -82,19 +87,89 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             results=words.results,
             progress=False if words.quiet else None,
         )
+        if not words.quiet:
+            _tell(result)
+        return 0 if result.ok else 1
+
+    return _ended("sweep", run)
+
+
+def _list(study: str) -> int:
+    for values in Study.read(study).values():
+        print(", ".join(f"{name} = {value!r}" for name, value in values.items()))
+    return 0
+
+
+def _ended(command: str, run: Callable[[], int]) -> int:
+    """The exit status of a command, with its error told."""
+    try:
+        return run()
     except StasisError as error:
-        print(f"stasis sweep: {error}", file=sys.stderr)
+        print(f"stasis {command}: {error}", file=sys.stderr)
         return 125
     except OSError as error:
         # A full disk, say.
-        print(f"stasis sweep: {error}. What is finished stays, and the same command goes on", file=sys.stderr)
+        print(f"stasis {command}: {error}. What is finished stays, and the same command goes on", file=sys.stderr)
         return 125
     except KeyboardInterrupt:
-        print("stasis sweep: stopped; what is finished stays, and the same command goes on", file=sys.stderr)
+        print(f"stasis {command}: stopped; what is finished stays, and the same command goes on", file=sys.stderr)
         return 130
-    if not words.quiet:
-        _tell(result)
-    return 0 if result.ok else 1
+
+
+_REPRODUCE_EXAMPLES = """\
+Examples:
+  stasis reproduce femu --on local
+  stasis reproduce coordination --quick --on tcp://scheduler:8786
+  stasis reproduce barrier --on slurm --workers 3 --verify 1
+
+Exit status: 0 if all experiments are finished; 1 if some failed, or do not repeat; 125 if the publication
+cannot be repeated; 130 if it was stopped. What is finished stays, and the same command goes on.
+"""
+
+
+def reproduce_parser() -> argparse.ArgumentParser:
+    """The words of ``stasis reproduce --on``."""
+    words = argparse.ArgumentParser(
+        prog="stasis reproduce",
+        description="Repeat a publication's experiments as a study, on all cores or a cluster",
+        epilog=_REPRODUCE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    words.add_argument("publication", metavar="PUBLICATION", help="as `stasis reproduce --help` lists them")
+    _add_workers(words, "compute N experiments again, and compare")
+    words.add_argument("--results", metavar="DIR", help="folder for the results [default: PUBLICATION-study]")
+    size = words.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="fewer experiments and I/Os, as a check")
+    size.add_argument("--full", action="store_true", help="as large as the publication")
+    words.add_argument("--device", metavar="MODEL,...", help="drives to measure; coordination only")
+    words.add_argument("--engine", metavar="ENGINE", help="where the machines run [default: auto]")
+    words.add_argument("-q", "--quiet", action="store_true", help="show no progress, and no summary at the end")
+    return words
+
+
+def reproduce(arguments: Optional[Sequence[str]] = None) -> int:
+    """``stasis reproduce --on``. Returns the exit status."""
+    words = reproduce_parser().parse_args(arguments)
+
+    def run() -> int:
+        result = reproduction.reproduce(
+            words.publication,
+            on=words.on,
+            workers=words.workers,
+            verify=words.verify,
+            results=words.results,
+            quick=words.quick,
+            full=words.full,
+            device=words.device.split(",") if words.device else (),
+            engine=words.engine,
+            progress=False if words.quiet else None,
+        )
+        if not words.quiet:
+            print(result.text, end="")
+            _tell(result)
+        return 0 if result.ok else 1
+
+    return _ended("reproduce", run)
 
 
 def _tell(result: StudyResult) -> None:

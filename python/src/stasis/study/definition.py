@@ -66,7 +66,9 @@ class Study:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise StudyError(f"cannot read {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise StudyError(f"{path} is no text in UTF-8 ({error.reason}); a study is a TOML file") from error
+        except tomllib.TOMLDecodeError as error:
             raise StudyError(f"{path}: {error}") from error
         try:
             return cls._from_dict(values, path)

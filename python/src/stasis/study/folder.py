@@ -11,14 +11,34 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import StudyError
-from .definition import Study
+from .axes import Values
 from .points import Point
 from .task import RECORD, Outcome, Visible, recorded, store
 
-__all__ = ["StudyFolder"]
+__all__ = ["Grid", "StudyFolder", "write_at_once"]
+
+
+class Grid(Protocol):
+    """What has points: a `Study`, or a reproduction."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str:
+        """What a point asks of the program: ``run``, ``sim`` or ``reproduce``."""
+
+    @property
+    def ios(self) -> str: ...
+
+    @property
+    def report(self) -> bool: ...
+
+    def values(self) -> list[Values]:
+        """Every point, as the values of its axes."""
 
 
 class StudyFolder:
@@ -31,7 +51,7 @@ class StudyFolder:
     - ``figures``, ``ios``, ``report.html``: the results together.
     """
 
-    def __init__(self, folder: Path, study: Study) -> None:
+    def __init__(self, folder: Path, study: Grid) -> None:
         self.folder = folder.absolute()
         self._about = {"name": study.name, "kind": study.kind, "axes": sorted(study_axes(study))}
 
@@ -123,7 +143,7 @@ class StudyFolder:
             file.write(line + "\n")
 
 
-def study_axes(study: Study) -> list[str]:
+def study_axes(study: Grid) -> list[str]:
     """The keys that differ between the study's points."""
     points = study.values()
     return list(points[0])

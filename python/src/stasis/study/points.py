@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from .._paths import model_with_paths, with_paths
 from ..errors import StudyError
@@ -18,14 +18,14 @@ from .digests import canonical, digest_of
 from .guests import GuestFolder, made
 from .jobs import with_variables
 
-__all__ = ["Input", "Point", "points_with_keys"]
+__all__ = ["BESIDE_GUEST", "FORMAT", "SIMULATION", "Input", "Point", "points_with_keys"]
 
 #: Changes where the same words come to mean something else, so that nothing old is taken for new.
 FORMAT = 1
 #: What a simulation takes of memory beside its model's map, and what the program and QEMU take
 #: beside a guest: measured with `/usr/bin/time -v`, rounded up.
-_SIMULATION = 256 << 20
-_BESIDE_GUEST = 768 << 20
+SIMULATION = 256 << 20
+BESIDE_GUEST = 768 << 20
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "k": 1000}
 
 
@@ -56,8 +56,10 @@ class Point:
     #: The hash of all that decides the results.
     key: str = ""
     memory: int = 0
-    guest: Optional[GuestFolder] = None
+    guests: list[GuestFolder] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
+    #: Whether its wall-clock time counts, so that nothing else is computed beside it.
+    alone: bool = False
 
     def label(self) -> str:
         """The point as a person reads it."""
@@ -79,8 +81,8 @@ def points_with_keys(study: Study, program: Path) -> list[Point]:
             known = canonical(recipe)
             if known not in guests:
                 guests[known] = made(program, recipe)
-            point.guest = guests[known]
-        guest = point.guest.digest if point.guest else ""
+            point.guests = [guests[known]]
+        guest = ",".join(each.digest for each in point.guests)
         decides = [FORMAT, study.kind, point.job, point.variables, program_digest, guest, study.ios]
         point.key = hashlib.sha256(canonical(decides)).hexdigest()
         if point.key in seen:
@@ -146,11 +148,11 @@ def _bytes(size: Any) -> int:
 def _memory(kind: str, job: Mapping[str, Any]) -> int:
     """What a point takes of a host's memory."""
     if kind == "sim":
-        return _SIMULATION
+        return SIMULATION
     machines = job.get("machine", {})
     machines = [machines] if isinstance(machines, dict) else machines
     drives = [*job.get("drive", []), *(drive for each in machines for drive in each.get("drive", []))]
-    total = _BESIDE_GUEST + sum(_bytes(each.get("memory", "1GiB")) for each in machines)
+    total = BESIDE_GUEST + sum(_bytes(each.get("memory", "1GiB")) for each in machines)
     for drive in drives:
         medium = drive.get("medium", "")
         if isinstance(medium, dict) and "ram" in medium:

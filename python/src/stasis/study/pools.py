@@ -50,7 +50,7 @@ Contents = Mapping[str, bytes]
 
 def _of(task: Task, contents: Mapping[str, Any]) -> dict[str, Any]:
     """Of the contents those that a task needs."""
-    needs = [digest for _, digest, _ in task.inputs.values()] + ([task.guest[1]] if task.guest else [])
+    needs = [digest for _, digest, _ in task.inputs.values()] + [digest for _, digest in task.guests]
     return {digest: contents[digest] for digest in needs if digest in contents}
 
 
@@ -279,7 +279,8 @@ def pool_of(
         elif isinstance(on, str) and "://" in on:
             yield DaskPool(_existing(stack, on), on)
         else:
-            raise StudyError(f'a study cannot run on {on!r}; write "tcp://HOST:PORT" of a Dask scheduler, or "slurm"')
+            where = '"local", "tcp://HOST:PORT" of a Dask scheduler, or "slurm"'
+            raise StudyError(f"a study cannot run on {on!r}; write {where}")
 
 
 def _local(stack: contextlib.ExitStack, workers: Optional[int], memory: int) -> Any:
@@ -323,6 +324,12 @@ def _existing(stack: contextlib.ExitStack, address: str) -> Any:
         raise StudyError(
             f"no Dask scheduler answers at {address} ({error}); start one with `dask scheduler`, and workers with "
             "`dask worker ADDRESS --nthreads 1`"
+        ) from error
+    except TypeError as error:
+        # Dask's own, of `tls://` without certificates.
+        raise StudyError(
+            f"the Dask scheduler at {address} cannot be reached: {error}; name the certificates in Dask's "
+            "configuration, distributed.comm.tls, or give a client of Dask's"
         ) from error
     if not client.nthreads():
         raise StudyError(f"the scheduler at {address} has no workers; start some: `dask worker {address} --nthreads 1`")

@@ -15,7 +15,7 @@ from ..errors import StudyError
 from .dataset import write_dataset
 from .definition import Study
 from .digests import digest_of
-from .folder import StudyFolder, write_at_once
+from .folder import Grid, StudyFolder, write_at_once
 from .guests import packed
 from .outcome import Failure, StudyResult
 from .page import page_of
@@ -25,7 +25,7 @@ from .preflight import check_keys
 from .task import Outcome, Task, Visible, repeating
 from .versions import check_workers
 
-__all__ = ["sweep"]
+__all__ = ["Running", "sweep"]
 
 #: Inputs up to this size go to an executor's workers with each task (bytes).
 SMALL = 1 << 20
@@ -60,16 +60,19 @@ def sweep(
     check_keys(study, program, points)
     folder = StudyFolder(study.folder, study)
     with folder.opened() as visible:
-        run = _Run(study, points, folder, visible, digest_of(program), progress)
+        run = Running(study, points, folder, visible, digest_of(program), progress)
         return run.through(on, workers, verify)
 
 
-class _Run:
-    """One call of `sweep`."""
+class Running:
+    """One call of `sweep` or `reproduce`."""
+
+    #: What comes of it.
+    RESULT = StudyResult
 
     def __init__(
         self,
-        study: Study,
+        study: Grid,
         points: Sequence[Point],
         folder: StudyFolder,
         visible: Visible,
@@ -82,7 +85,7 @@ class _Run:
         self._visible = visible
         self._program = program
         self._progress = progress
-        self._result = StudyResult(
+        self._result = self.RESULT(
             name=study.name,
             folder=folder.folder,
             axes=list(points[0].values),
@@ -105,11 +108,14 @@ class _Run:
         contents = self._contents(pool, rest)
         self._result.workers = pool.workers()
         began = time.monotonic()
+        # Those whose wall-clock time counts come last, one after another.
+        batches = [[point for point in rest if not point.alone], *([point] for point in rest if point.alone)]
         with self._bar(len(self._points), finished, "points") as shown:
-            for outcome in pool.run([self._task(point) for point in rest], contents):
-                self._came(outcome)
-                shown.set_postfix_str(f"{len(self._result.failures)} failed", refresh=False)
-                shown.update()
+            for batch in filter(None, batches):
+                for outcome in pool.run([self._task(point) for point in batch], contents):
+                    self._came(outcome)
+                    shown.set_postfix_str(f"{len(self._result.failures)} failed", refresh=False)
+                    shown.update()
         self._result.elapsed = time.monotonic() - began
 
     def _came(self, outcome: Outcome) -> None:
@@ -130,7 +136,9 @@ class _Run:
 
     def _verify(self, pool: Pool, count: int) -> None:
         """Computes some points again, each on another worker than the one that had it."""
-        known = sorted(self._folder.finished(self._points.values()))
+        # What the wall clock told does not repeat.
+        repeats = [point for point in self._points.values() if not point.alone]
+        known = sorted(self._folder.finished(repeats))
         # Spread over the study, and the same ones for the same study.
         chosen = sorted(known, key=lambda key: hashlib.sha256(key.encode()).digest())[:count]
         if not chosen:
@@ -180,7 +188,7 @@ class _Run:
             study=self._visible,
             ios=self._study.ios,
             report=self._study.report,
-            guest=(point.guest.folder.name, point.guest.digest) if point.guest else None,
+            guests=[(each.folder.name, each.digest) for each in point.guests],
             again=again,
         )
 
@@ -188,7 +196,7 @@ class _Run:
         """What workers do not see, by digest."""
         if not points:
             return {}
-        guests = {point.guest.digest: point.guest for point in points if point.guest is not None}
+        guests = {each.digest: each for point in points for each in point.guests}
         seen, without = check_workers(pool, self._program, self._visible, list(guests.values()))
         contents = {digest: packed(guests[digest]) for digest in without}
         if seen and isinstance(pool, DaskPool):
@@ -200,13 +208,10 @@ class _Run:
         return contents
 
     def _together(self) -> StudyResult:
-        """Writes the data sets and the report."""
         result = self._result
         done = self._folder.finished(self._points.values())
         result.finished = [point for point in self._points.values() if point.key in done]
-        if result.finished:
-            write_dataset(self._folder.folder, result.finished, self._study.ios != "none")
-        write_at_once(result.report, page_of(result).encode())
+        self._write()
         busy = result.own_seconds / (result.workers * result.elapsed) if result.elapsed else 0.0
         self._folder.log(
             "end",
@@ -215,6 +220,12 @@ class _Run:
             own_seconds=round(result.own_seconds, 3), workers=result.workers, busy=round(busy, 4),
         )  # fmt: skip
         return result
+
+    def _write(self) -> None:
+        """Writes the data sets and the report."""
+        if self._result.finished:
+            write_dataset(self._folder.folder, self._result.finished, self._study.ios != "none")
+        write_at_once(self._result.report, page_of(self._result).encode())
 
     def _bar(self, total: int, initial: int, unit: str) -> Any:
         # `None`: only on a terminal and in a notebook.

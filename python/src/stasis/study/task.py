@@ -26,6 +26,8 @@ __all__ = ["Outcome", "Task", "Visible", "compute", "who"]
 
 #: Files of a point that are not its results: they tell of the run's surroundings.
 RECORD = "point.json"
+#: What says that a part of a reproduction is whole.
+COMPLETE = "complete.json"
 
 
 @dataclass
@@ -62,8 +64,8 @@ class Task:
     study: Visible
     ios: str = "none"
     report: bool = False
-    #: The guest's folder in the cache, by its name, and the digest of its manifest.
-    guest: Optional[tuple[str, str]] = None
+    #: Each guest's folder in the cache, by its name, and the digest of its manifest.
+    guests: list[tuple[str, str]] = field(default_factory=list)
     #: Whether a finished point is computed again, to compare.
     again: bool = False
 
@@ -135,14 +137,16 @@ def _computed(task: Task, folder: Path, study: Optional[Path], contents: Mapping
         raise StudyError(
             f"the worker {who()} has another program, {version_of(here)}: install the same package there as here"
         )
-    if task.guest is not None:
-        bring_guest(*task.guest, contents)
+    for guest in task.guests:
+        bring_guest(*guest, contents)
     _bring(task, folder / "inputs", contents)
     began = time.monotonic()
     results = _run(task, here, folder)
     seconds = time.monotonic() - began
     kept = _kept(task, results)
-    digests = {name: hashlib.sha256(_repeats(results / name)).hexdigest() for name in kept if name != "report.html"}
+    digests = {
+        name: hashlib.sha256(_repeats(results / name)).hexdigest() for name in kept if Path(name).name != "report.html"
+    }
     outcome = Outcome(task.key, seconds=seconds, worker=who(), digests=digests)
     record = {
         "key": task.key,
@@ -214,10 +218,12 @@ def _run(task: Task, program: Path, folder: Path) -> Path:
     ios = ["--ios", task.ios]
     if task.kind == "run":
         (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
-        words = ["run", "experiment.toml"]
+        words = ["run", "experiment.toml", *ios]
+    elif task.kind == "reproduce":
+        words = ["reproduce", *job["words"], "--only", ",".join(job["parts"])]
     else:
-        words = simulation_words(job, folder)
-    command_line = [str(program), "--quiet", *words, "--results", "results", *ios]
+        words = [*simulation_words(job, folder), *ios]
+    command_line = [str(program), "--quiet", *words, "--results", "results"]
     # The thread that computes may not be the main one, and is not asked to stop: the worker ends.
     done = run_program(command_line, cwd=folder, env=task.variables, cancel=threading.Event())
     if done.status not in (0, 124) and _ending(results) != "exited":
@@ -256,17 +262,21 @@ def _kept(task: Task, results: Path) -> list[str]:
     """The files of the results that the study keeps."""
     if not task.report:
         (results / "report.html").unlink(missing_ok=True)
-    (results / ".stasis-results").unlink(missing_ok=True)
+    if task.kind != "reproduce":
+        # Of a reproduction they stay: its folders are the program's own.
+        (results / ".stasis-results").unlink(missing_ok=True)
     kept = sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file())
-    if "summary.json" not in kept:
-        raise ResultsError("the program left no summary.json")
+    needed = [f"{part}/{COMPLETE}" for part in task.job["parts"]] if task.kind == "reproduce" else ["summary.json"]
+    for name in needed:
+        if name not in kept:
+            raise ResultsError(f"the program left no {name}")
     return kept
 
 
-#: Fields of ``summary.json`` that do not repeat (docs/reference/results.md).
+#: Fields of ``summary.json`` that do not repeat (docs/reference/results.md), and of `COMPLETE`.
 SURROUNDINGS = (
     "wall_seconds", "boot_wall_seconds", "engine_wall_seconds", "frozen_seconds", "stasis_version",
-    "stasis_commit", "started_at", "qemu", "host_kernel", "command_line",
+    "stasis_commit", "started_at", "qemu", "host_kernel", "command_line", "command_wall_seconds",
 )  # fmt: skip
 
 
@@ -276,8 +286,8 @@ def _repeats(path: Path) -> bytes:
 
 
 def repeating(name: str, content: bytes) -> bytes:
-    """What repeats of a file: all of it, or of a summary all but the run's surroundings."""
-    if Path(name).name != "summary.json":
+    """What repeats of a file: all of it, or of what tells of the run all but its surroundings."""
+    if Path(name).name not in ("summary.json", COMPLETE):
         return content
     values = json.loads(content)
     return json.dumps({key: value for key, value in values.items() if key not in SURROUNDINGS}).encode()

@@ -10,6 +10,7 @@ use super::super::blocks::Rate;
 use super::super::measured::Way;
 use super::super::shell::{here, inside};
 use super::super::steady::{Rounds, ROUNDS};
+use super::super::subject::Subject;
 use super::super::{blocks, files, shell};
 use super::{Bench, Sizes, PORT, THREADS, TRIES};
 
@@ -126,15 +127,18 @@ impl Bench<'_> {
         Ok(way)
     }
 
-    /// What clients of the guest see: network and file server.
+    /// What clients of the guest see: network or file server.
     pub(super) fn reached(&mut self, vm: &mut Vm, device: &str, trap: bool) -> Result<()> {
-        let serve =
-            format!("/proc/1/exe controller-part serve {PORT} </dev/null >/dev/null 2>&1 &");
-        inside(vm, &serve)?;
-        let network = self.network("10.77.0.2")?;
-        let way = if trap { &mut self.measured.trap } else { &mut self.measured.polled };
-        (way.ping_us, way.requests) = (network.ping_us, network.requests);
-        (way.send, way.receive) = (network.send, network.receive);
+        if self.subject == Subject::Network {
+            let serve =
+                format!("/proc/1/exe controller-part serve {PORT} </dev/null >/dev/null 2>&1 &");
+            inside(vm, &serve)?;
+            let network = self.network("10.77.0.2")?;
+            let way = if trap { &mut self.measured.trap } else { &mut self.measured.polled };
+            (way.ping_us, way.requests) = (network.ping_us, network.requests);
+            (way.send, way.receive) = (network.send, network.receive);
+            return Ok(());
+        }
         inside(vm, &files::start(device))?;
         inside(vm, files::DROP)?;
         let before = shell::exits();
@@ -142,6 +146,7 @@ impl Bench<'_> {
         let exits = before.zip(shell::exits()).map(|(before, after)| after.saturating_sub(before));
         // Mounting counts as well, for a few of hundreds of reads.
         let reads = u64::from(THREADS) * self.sizes.reads;
+        let way = if trap { &mut self.measured.trap } else { &mut self.measured.polled };
         way.read_exits = exits.map(|exits| exits as f64 / reads as f64);
         way.reads = Some(blocks::parse(&read)?.iops);
         inside(vm, files::STOP)?;

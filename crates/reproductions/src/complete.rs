@@ -1,0 +1,64 @@
+//! Which results are whole, and of what: a folder of results has a file that says so.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use anyhow::{bail, Context, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The file that says that a folder's results are whole, and of what.
+pub const COMPLETE_FILE: &str = "complete.json";
+/// Why what is to be gathered, and is not complete, is not there.
+pub const NOT_COMPLETE: &str =
+    "not complete here, or of another program or other settings: run it without --gather";
+
+/// What results are the results of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Key {
+    /// Digest of the program.
+    pub program: String,
+    /// Digest of the experiment.
+    pub experiment: String,
+}
+
+/// The digest of this program, which is read once.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn program_digest() -> Result<String> {
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let program = stasis_runner::program::own()?;
+    let bytes =
+        std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
+    Ok(KNOWN.get_or_init(|| digest(&bytes)).clone())
+}
+
+/// The digest of what something is as JSON.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn digest_of(value: &impl Serialize) -> Result<String> {
+    Ok(digest(&serde_json::to_vec(value).context("cannot write the experiment")?))
+}
+
+/// SHA-256 in hexadecimal.
+pub fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What came of removing `path`, which need not have been there.
+///
+/// # Errors
+/// Names the path.
+pub fn gone(path: &Path, removed: std::io::Result<()>) -> Result<()> {
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            bail!("cannot remove {}: {error}", path.display())
+        }
+        _ => Ok(()),
+    }
+}
