@@ -1,8 +1,8 @@
 //! What runs guests: KVM, or the bare machine where the program is on one.
 
 use crate::bare::BareEngine;
-use crate::clock::Costs;
 use crate::error::Error;
+use crate::freeze::Costs;
 use crate::kvm::KvmEngine;
 use crate::memory::GuestMemory;
 use crate::vcpu::Vcpu;

@@ -1,7 +1,7 @@
 //! Why a processor left guest mode, as a value of its own: what an exit asks
 //! for can then wait until it is its turn in virtual time.
 
-use crate::clock::ExitPath;
+use crate::freeze::ExitPath;
 use crate::layout::{TSC_DEADLINE, X2APIC};
 use crate::{apic, layout, pvclock};
 

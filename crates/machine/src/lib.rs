@@ -1,7 +1,7 @@
 //! Virtual machines, on KVM or on the bare machine, whose one clock belongs to the experiment.
 //!
 //! Guest time passes only while a processor runs guest code. Whatever the host
-//! does between an exit and the next entry takes none (`clock`); timers,
+//! does between an exit and the next entry takes none (`freeze`); timers,
 //! completions and interrupts are events of virtual time; and while every
 //! processor is idle, the clock jumps to the next event. The processors run in
 //! turn on one thread and at once in virtual time: each has its own place on
@@ -24,12 +24,12 @@ mod acpi;
 mod apic;
 mod bare;
 mod boot;
-mod clock;
 mod cpuid;
 mod devices;
 mod engine;
 mod error;
 mod exit;
+mod freeze;
 mod kvm;
 mod layout;
 mod machine;
@@ -38,7 +38,6 @@ mod pci;
 mod pvclock;
 mod pveoi;
 mod statistics;
-mod time;
 mod utilization;
 mod vcpu;
 mod vcpu_pool;

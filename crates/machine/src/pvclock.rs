@@ -17,7 +17,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::time::Scale;
+use crate::freeze::Scale;
 
 /// MSR that holds where the wall-clock time of the clock's zero is to be written.
 pub const WALL_CLOCK: u32 = 0x4b56_4d00;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use stasis_clock::Nanos;
 use stasis_run_events::{Ending, Exits, Outcome, Overshoot, ProcessorOutcome, Processors};
 
-use crate::clock::Clock;
+use crate::freeze::Clock;
 use crate::utilization::Utilization;
 
 /// Counters of one run. Those of the command begin with [`Statistics::start`]

@@ -3,9 +3,9 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::apic::Apic;
-use crate::clock::Clock;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::freeze::Clock;
 use crate::pveoi::PvEoi;
 
 /// What a processor does.

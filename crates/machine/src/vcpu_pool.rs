@@ -19,8 +19,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::clock::Clock;
 use crate::error::Error;
+use crate::freeze::Clock;
 use crate::vcpu::{SliceEnd, Vcpu};
 use handoff::Handoff;
 
@@ -131,7 +131,7 @@ mod tests {
     use super::handoff::state;
     use super::*;
     use crate::exit::Exit;
-    use crate::time::Scale;
+    use crate::freeze::Scale;
     use crate::vcpu::Registers;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::Mutex;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use stasis_bare::svm::{self, LongMode, Nested};
 
-use crate::clock::{Clock, Costs};
 use crate::engine::{Engine, Processors, Region};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::freeze::{Clock, Costs};
 use crate::layout;
 use crate::memory::GuestMemory;
 use crate::vcpu::{Registers, SliceEnd, Vcpu};

@@ -7,12 +7,11 @@
 use kvm_bindings::{kvm_msr_entry, Msrs};
 
 use crate::boot;
-use crate::clock::{Clock, Costs, ExitPath};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::freeze::{host_tsc, Clock, Costs, ExitPath, Scale};
 use crate::layout::{self, CALIBRATION, LOCAL_APIC};
 use crate::memory::GuestMemory;
-use crate::time::{host_tsc, Scale};
 
 use super::kick::Kick;
 use super::vcpu::Vcpu;

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::time::host_tsc;
+use crate::freeze::host_tsc;
 
 /// By how many ticks the timer can fire before its time: its own clock has
 /// nanoseconds, and a rate that is measured.

@@ -16,9 +16,9 @@ use kvm_ioctls::{
     Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
 };
 
-use crate::clock::Costs;
 use crate::engine::{Engine, Processors, Region};
 use crate::error::Error;
+use crate::freeze::Costs;
 use crate::memory::GuestMemory;
 use crate::{boot, cpuid, layout, pvclock, pveoi};
 

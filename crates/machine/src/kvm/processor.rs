@@ -9,10 +9,9 @@ use kvm_ioctls::VmFd;
 use super::kick::Kick;
 use super::vcpu::Vcpu;
 use crate::boot;
-use crate::clock::{Clock, Costs, ExitPath};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::time::host_tsc;
+use crate::freeze::{host_tsc, Clock, Costs, ExitPath};
 use crate::vcpu::{Registers, SliceEnd};
 
 /// The longest slice, in the host's time: the stop flag is looked at between.

@@ -8,11 +8,10 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 
-use crate::clock::Clock;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::freeze::{host_tsc, Clock};
 use crate::layout;
-use crate::time::host_tsc;
 
 /// The KVM side of a processor.
 #[derive(Debug)]

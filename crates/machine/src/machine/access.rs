@@ -100,8 +100,7 @@ impl Machine {
                 self.read_help_page(timeline);
                 self.drives[drive].write(&self.memory, now, place.offset, data);
                 if let Some(rewind) = &mut self.rewind {
-                    rewind.floor = timeline.clock.now();
-                    rewind.hold_until = timeline.clock.now() + rewind.window;
+                    rewind.doorbell(timeline.clock.now());
                 }
                 self.interrupts(timeline, drive)?;
             }

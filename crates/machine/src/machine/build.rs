@@ -12,23 +12,23 @@ use stasis_virtio::{NotifyPolicy, PciDevice};
 use super::config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
 };
+use super::rewind::RewindState;
 use super::timeline::{Timeline, BATCH};
 use super::typing::Typing;
-use super::vm::{Machine, RewindState};
+use super::vm::Machine;
 use super::watch::Watch;
 use super::Run;
 use crate::boot::{self, Kernel};
-use crate::clock::Clock;
 use crate::devices::{
     Attached, ChannelDevice, Cmos, DriveDevice, IoApic, NvmeController, Serial, VirtioController,
 };
 use crate::engine::{self, Engine};
 use crate::error::Error;
+use crate::freeze::{Clock, Scale};
 use crate::memory::GuestMemory;
 use crate::pci::{Bus, Function, Identity, SLOTS};
 use crate::pvclock::{PvClock, Reads};
 use crate::statistics::Statistics;
-use crate::time::Scale;
 use crate::vcpu::{Processor, VcpuSlot};
 use crate::vcpu_pool::VcpuPool;
 use crate::{acpi, layout, PROCESSORS_LIMIT};
@@ -103,9 +103,9 @@ impl<'j> Run<'j> {
         let window = |rewind: Rewind| scale.to_ticks(rewind.window);
         let mut machines: Vec<Machine> = machines
             .into_iter()
-            .map(|(machine, rewind)| {
-                let state = |window| RewindState { window, hold_until: 0, floor: 0 };
-                Machine { rewind: rewind.map(window).map(state), ..machine }
+            .map(|(machine, rewind)| Machine {
+                rewind: rewind.map(window).map(RewindState::new),
+                ..machine
             })
             .collect();
         let all = machines.iter().flat_map(|machine| &machine.vcpus);

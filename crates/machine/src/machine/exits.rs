@@ -62,7 +62,7 @@ impl Machine {
             Exit::Unknown(what) => return Err(Error::Guest(what)),
         };
         if let Some(rewind) = &mut self.rewind {
-            rewind.floor = rewind.floor.max(timeline.clock.now());
+            rewind.seen(timeline.clock.now());
         }
         Ok(after)
     }

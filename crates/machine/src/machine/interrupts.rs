@@ -59,7 +59,7 @@ impl Machine {
             timeline.statistics.calls.add(timeline.clock.scale().to_ns(waited));
         }
         if let Some(rewind) = &mut self.rewind {
-            rewind.floor = rewind.floor.max(timeline.clock.now());
+            rewind.seen(timeline.clock.now());
         }
         Ok(true)
     }

@@ -8,6 +8,7 @@ mod exits;
 mod interrupts;
 mod order;
 mod outcome;
+mod rewind;
 mod round;
 mod slice;
 mod timeline;

@@ -5,8 +5,8 @@ use stasis_run_events::{EventSink, IoRecord, RunEvent};
 
 use super::typing::Typing;
 use super::watch::Watch;
-use crate::clock::Clock;
 use crate::error::Error;
+use crate::freeze::Clock;
 use crate::statistics::Statistics;
 
 /// I/O records that go to the event stream together.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stasis_clock::Nanos;
 use stasis_run_events::Ending;
 
+use super::rewind::RewindState;
 use super::timeline::{Timeline, BATCH, BATCH_BYTES};
 use crate::apic::Expiry;
 use crate::devices::{AgentEvent, ChannelDevice, Cmos, DriveDevice, IoApic, Serial};
@@ -55,15 +56,6 @@ pub(super) struct Machine {
     pub(super) finished: bool,
 }
 
-#[derive(Debug)]
-pub(super) struct RewindState {
-    pub(super) window: u64,
-    /// Until when completions wait for the guest to become idle (ticks).
-    pub(super) hold_until: u64,
-    /// Time is never set back before this (ticks).
-    pub(super) floor: u64,
-}
-
 /// What comes after an exit.
 pub(super) enum After {
     /// The guest goes on.
@@ -102,14 +94,15 @@ impl Machine {
                 drive.poll(&self.memory, now_ns);
             }
         }
-        if self.holding(timeline) {
+        if self.held_until(timeline).is_some() {
             return Ok(());
         }
         self.deliver(timeline, now_ns)
     }
 
-    fn holding(&self, timeline: &Timeline) -> bool {
-        self.rewind.as_ref().is_some_and(|rewind| timeline.clock.now() < rewind.hold_until)
+    /// Until when completions are held back, if they are (ticks).
+    fn held_until(&self, timeline: &Timeline) -> Option<u64> {
+        self.rewind.as_ref().and_then(|rewind| rewind.holds(timeline.clock.now()))
     }
 
     fn deliver(&mut self, timeline: &mut Timeline, now_ns: Nanos) -> Result<(), Error> {
@@ -145,12 +138,11 @@ impl Machine {
         let scale = timeline.clock.scale();
         let idle = (0..self.processors.len()).filter(|&index| !self.processors[index].is_busy());
         let timers = idle.filter_map(|index| self.timer(timeline, index));
-        let held = self.holding(timeline);
-        let hold_until = self.rewind.as_ref().map_or(0, |rewind| rewind.hold_until);
-        let drives = self.drives.iter().filter_map(|drive| {
-            let at = scale.to_ticks(drive.next_event()?);
-            Some(if held { at.max(hold_until) } else { at })
-        });
+        let held_until = self.held_until(timeline).unwrap_or(0);
+        let drives = self
+            .drives
+            .iter()
+            .filter_map(|drive| Some(scale.to_ticks(drive.next_event()?).max(held_until)));
         timers.chain(drives).min()
     }
 
@@ -192,19 +184,16 @@ impl Machine {
     /// that is past, if one is. Whether completions were held back.
     pub(super) fn go_back(&mut self, timeline: &mut Timeline) -> bool {
         let now = timeline.clock.now();
-        let Some(rewind) = self.rewind.as_mut().filter(|rewind| now < rewind.hold_until) else {
+        let Some(rewind) = self.rewind.as_mut().filter(|rewind| rewind.holds(now).is_some()) else {
             return false;
         };
-        rewind.hold_until = 0;
         let scale = timeline.clock.scale();
         let first = self.drives.iter().filter_map(DriveDevice::next_event).min();
-        if let Some(at) = first.map(|at| scale.to_ticks(at).max(rewind.floor)) {
-            if at <= now {
-                timeline.clock.set(at);
-                self.clock.rewind(at);
-                for processor in &mut self.processors {
-                    processor.time = processor.time.min(at);
-                }
+        if let Some(at) = rewind.release(now, first.map(|at| scale.to_ticks(at))) {
+            timeline.clock.set(at);
+            self.clock.rewind(at);
+            for processor in &mut self.processors {
+                processor.time = processor.time.min(at);
             }
         }
         // Nothing to go back to: the usual way, on the next turn.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_clock::Nanos;
 
-use crate::time::Scale;
+use crate::freeze::Scale;
 
 /// Spans that go to the event stream together.
 const BATCH: usize = 4096;

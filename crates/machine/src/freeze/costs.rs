@@ -1,0 +1,64 @@
+//! What it costs to leave and enter guest mode: taken off the guest's time.
+
+/// How guest mode is left, as far as the costs differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum ExitPath {
+    /// IN or OUT.
+    Port = 0,
+    /// A store to a device's memory.
+    MmioWrite = 1,
+    /// A load from a device's memory.
+    MmioRead = 2,
+    /// WRMSR that comes to user space.
+    MsrWrite = 3,
+    /// RDMSR that comes to user space.
+    MsrRead = 4,
+    /// HLT.
+    Halt = 5,
+    /// A signal.
+    Kick = 6,
+    /// Others: interrupt windows, shutdown.
+    Other = 7,
+}
+
+/// How many ways there are.
+pub const WAYS: usize = 8;
+
+/// What leaving and entering guest mode takes, in ticks of the host's TSC.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// From reading the host's TSC before an entry to the guest's first instruction.
+    pub enter: i64,
+    /// What an injected interrupt adds to an entry.
+    pub inject: i64,
+    /// From the guest's last instruction to reading the host's TSC after the
+    /// exit, by [`ExitPath`].
+    pub leave: [i64; WAYS],
+    /// What setting the timer adds to the time before an entry.
+    pub arm: i64,
+    /// How much later than its timer's time a slice can end.
+    pub slack: i64,
+    /// How much one exit differs from another of its kind: from the first to the last decile of
+    /// what was measured, of the kind where that is largest. It cannot be taken off.
+    pub spread: i64,
+}
+
+impl Costs {
+    /// Their names and values, for the results; none where they are in no guest's
+    /// time.
+    pub fn named(&self) -> Vec<(String, i64)> {
+        const NAMES: [&str; WAYS] =
+            ["port", "mmio-write", "mmio-read", "msr-write", "msr-read", "halt", "kick", "other"];
+        if *self == Self::default() {
+            return Vec::new();
+        }
+        let mut all = vec![("enter".to_owned(), self.enter), ("inject".to_owned(), self.inject)];
+        let leave = NAMES.iter().zip(self.leave);
+        all.extend(leave.map(|(name, cost)| (format!("leave-{name}"), cost)));
+        all.push(("arm".to_owned(), self.arm));
+        all.push(("slack".to_owned(), self.slack));
+        all.push(("spread".to_owned(), self.spread));
+        all
+    }
+}
