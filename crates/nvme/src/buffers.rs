@@ -59,4 +59,21 @@ impl Buffers {
             }
         }
     }
+
+    /// Those bytes' places, while `use_them` works on them.
+    ///
+    /// # Errors
+    /// What is wrong with the PRPs or SGLs, or what `use_them` says.
+    pub fn with_segments(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+        length: usize,
+        use_them: impl FnOnce(&[Segment]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let segments = self.segments_of(memory, command, length)?;
+        let result = use_them(&segments);
+        self.give_segments(segments);
+        result
+    }
 }

@@ -5,6 +5,23 @@ pub const SQE_SIZE: usize = 64;
 /// Size of a completion queue entry in bytes (NVMe 1.4 section 4.6).
 pub const CQE_SIZE: usize = 16;
 
+/// NSID that stands for all namespaces (NVMe 1.4 section 6.1).
+pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
+/// FUSE in the flags: fused operations are not offered.
+pub const FUSE: u8 = 0x03;
+/// PSDT in the flags: 0 for PRPs, 1 and 2 for SGLs, which differ in where
+/// metadata is only.
+pub const PSDT: u8 = 0xc0;
+
+/// A command of the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandId {
+    /// Its submission queue.
+    pub sq: u16,
+    /// Its command identifier.
+    pub cid: u16,
+}
+
 /// Bytes of the fields in a submission queue entry, as errors locate them.
 pub mod location {
     pub const OPCODE: u16 = 0;
@@ -22,6 +39,8 @@ pub mod location {
 /// A command, copied once out of its queue.
 #[derive(Debug, Clone, Copy)]
 pub struct SubmissionEntry {
+    /// The submission queue that it came by.
+    pub sq: u16,
     pub opcode: u8,
     /// FUSE in bits 1:0, PSDT in bits 7:6.
     pub flags: u8,
@@ -40,10 +59,12 @@ pub struct SubmissionEntry {
 }
 
 impl SubmissionEntry {
-    pub fn parse(raw: &[u8; SQE_SIZE]) -> Self {
+    /// An entry of the submission queue `sq`.
+    pub fn parse(sq: u16, raw: &[u8; SQE_SIZE]) -> Self {
         let dword = |i: usize| u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]);
         let qword = |i: usize| u64::from(dword(i)) | u64::from(dword(i + 4)) << 32;
         Self {
+            sq,
             opcode: raw[0],
             flags: raw[1],
             cid: u16::from_le_bytes([raw[2], raw[3]]),
@@ -58,6 +79,16 @@ impl SubmissionEntry {
             cdw14: dword(56),
             cdw15: dword(60),
         }
+    }
+
+    /// Its name, by which its completion is posted.
+    pub fn id(&self) -> CommandId {
+        CommandId { sq: self.sq, cid: self.cid }
+    }
+
+    /// SLBA, or the destination's, in Dwords 10 and 11.
+    pub fn starting_lba(&self) -> u64 {
+        u64::from(self.cdw10) | u64::from(self.cdw11) << 32
     }
 }
 

@@ -2,7 +2,20 @@
 
 use stasis_block::Health;
 
-use crate::admin::NORMAL_TEMPERATURE;
+/// The composite temperature until the carrier sets another, in kelvin: 40 °C.
+const NORMAL_TEMPERATURE: u16 = 313;
+/// Warning Composite Temperature Threshold, in kelvin: 70 °C, what many data
+/// sheets give as the highest operating temperature.
+pub const WARNING_TEMPERATURE: u16 = 343;
+/// Critical Composite Temperature Threshold, in kelvin: 80 °C.
+pub const CRITICAL_TEMPERATURE: u16 = 353;
+/// Available Spare Threshold, in percent: what data sheets give.
+pub const SPARE_THRESHOLD: u8 = 10;
+
+/// Bits of Critical Warning in the SMART log (NVMe 1.4 section 5.14.1.2).
+pub const WARNING_SPARE: u8 = 1;
+pub const WARNING_TOO_WARM: u8 = 1 << 1;
+pub const WARNING_READ_ONLY: u8 = 1 << 3;
 
 /// What the drive says of itself.
 #[derive(Debug)]
@@ -51,5 +64,15 @@ impl Condition {
     /// Sets its temperature in kelvin.
     pub fn set_temperature(&mut self, kelvin: u16) {
         self.temperature = kelvin;
+    }
+
+    /// Critical Warning of the SMART log (NVMe 1.4 section 5.14.1.2), where temperatures
+    /// between two thresholds are right.
+    pub fn critical_warning(&self, under: u16, over: u16) -> u8 {
+        let beyond = self.temperature >= over || self.temperature <= under;
+        let warning = |holds: bool, bit: u8| if holds { bit } else { 0 };
+        warning(beyond, WARNING_TOO_WARM)
+            | warning(self.health.available_spare < SPARE_THRESHOLD, WARNING_SPARE)
+            | warning(self.health.read_only, WARNING_READ_ONLY)
     }
 }

@@ -1,7 +1,10 @@
 //! What a controller is made to be.
 
 use crate::ocssd::{Ocssd, OcssdError};
-use crate::zoned::{Zones, ZonesError};
+use crate::zoned::{Zones, ZonesError, CSI};
+
+/// Command Set Identifier of the NVM command set.
+pub(crate) const NVM_COMMAND_SET: u8 = 0;
 
 /// How shadow doorbells are used once the driver has configured them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -88,7 +91,7 @@ pub struct Config {
     pub queue_pairs: u16,
     /// Entries of the largest queue (`CAP.MQES + 1`), 2 to 1024.
     pub queue_entries: u16,
-    /// The namespaces, numbered from 1; 1 to 128 of them, each a part of the
+    /// The namespaces as they are at first, numbered from 1; 1 to 128 of them, each a part of the
     /// drive of its own.
     pub namespaces: Vec<Namespace>,
     /// Whether the drive has a volatile write cache, which a guest can then
@@ -273,11 +276,6 @@ impl Config {
         Ok(())
     }
 
-    /// The namespace of an NSID, if there is one.
-    pub(crate) fn namespace(&self, nsid: u32) -> Option<&Namespace> {
-        self.namespaces.get((nsid as usize).checked_sub(1)?)
-    }
-
     /// Whether any namespace is zoned: then command sets are to be chosen.
     pub(crate) fn has_zones(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.zoned.is_some())
@@ -286,6 +284,12 @@ impl Config {
     /// Whether any namespace is an Open-Channel drive.
     pub(crate) fn has_chunks(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.ocssd.is_some())
+    }
+
+    /// Whether a command set has commands of Open-Channel namespaces: theirs is the NVM
+    /// command set.
+    pub(crate) fn has_chunk_commands(&self, set: u8) -> bool {
+        set == 0 && self.has_chunks()
     }
 
     /// Interrupt vectors: one for each queue pair and one for the admin queues.
@@ -300,6 +304,14 @@ impl Namespace {
     pub(crate) fn can_have_blocks_of(&self, size: u32, bytes: u64) -> bool {
         let zones = |zones: &Zones| zones.check(bytes, size.into()).is_ok();
         self.zoned.as_ref().is_none_or(zones) && (self.ocssd.is_none() || size == self.block_size)
+    }
+
+    /// Its Command Set Identifier.
+    pub(crate) fn command_set(&self) -> u8 {
+        match self.zoned {
+            Some(_) => CSI,
+            None => NVM_COMMAND_SET,
+        }
     }
 
     fn check_layout(&self, nsid: usize) -> Result<(), ConfigError> {

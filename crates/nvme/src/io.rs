@@ -1,51 +1,47 @@
-//! The NVM command set (NVMe 1.4 section 6): from commands to requests.
+//! What I/O commands work on (NVMe 1.4 section 6): the namespaces, and the way from a command
+//! to the requests that it becomes.
 
 use stasis_block::{Command, Operation};
+use stasis_clock::Nanos;
 
+use crate::buffers::Buffers;
 use crate::command::{location, SubmissionEntry};
-use crate::commands;
-use crate::config::Namespace;
-use crate::controller::{Controller, Request};
-use crate::slots::{CommandId, Owner, Purpose, Slot};
+use crate::condition::Condition;
+use crate::config::{Config, Namespace};
+use crate::extent::Extent;
+use crate::features::Features;
+use crate::namespaces::Namespaces;
+use crate::outgoing::{Outgoing, Request};
+use crate::placement::PlacementState;
+use crate::registered::Registered;
+use crate::slots::{Owner, Purpose, Slot, Slots};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-/// NSID that stands for all namespaces (section 6.1).
-pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
-/// FUSE in the flags: fused operations are not offered.
-pub const FUSE: u8 = 0x03;
-/// PSDT in the flags: 0 for PRPs, 1 and 2 for SGLs, which differ in where
-/// metadata is only.
-pub const PSDT: u8 = 0xc0;
 /// Most requests that one command becomes.
 pub const MOST_REQUESTS: usize = 256;
 /// Force Unit Access, in Dword 12 of Read, Write and Write Zeroes.
 const FUA: u32 = 1 << 30;
 
-/// A run of logical blocks inside its namespace.
-pub struct Extent {
-    pub lba: u64,
-    /// First byte, and how many.
-    pub offset: u64,
-    pub length: u64,
-}
+/// Carries out an I/O command.
+pub type IoExecute = fn(&mut Io, &dyn Memory, &SubmissionEntry) -> Result<Outcome, Failure>;
+/// An I/O command that the controller knows.
+pub type IoCommand = Registered<IoExecute>;
 
-impl Extent {
-    /// `at`: which byte of the command says so, for the error log.
-    pub fn new(namespace: &Namespace, lba: u64, blocks: u64, at: u16) -> Result<Self, Failure> {
-        let end = lba.checked_add(blocks);
-        if end.is_none_or(|end| end > namespace.blocks) {
-            return Err(StatusCode::LbaOutOfRange.at(at));
-        }
-        // No overflow: a namespace has less than 2^63 bytes.
-        let size = u64::from(namespace.block_size);
-        Ok(Self { lba, offset: lba * size, length: blocks * size })
-    }
-
-    /// Its bytes.
-    pub fn range(&self) -> std::ops::Range<u64> {
-        self.offset..self.offset + self.length
-    }
+/// The drive's side of a controller: what it is, what it is asked, and what is known of it.
+#[derive(Debug)]
+pub struct Io {
+    /// What the controller was made to be.
+    pub config: Config,
+    pub namespaces: Namespaces,
+    pub slots: Slots,
+    pub outgoing: Outgoing,
+    pub buffers: Buffers,
+    pub placement: PlacementState,
+    pub features: Features,
+    pub condition: Condition,
+    /// Virtual time as last told (ns).
+    pub now: Nanos,
 }
 
 /// What a command with data does.
@@ -56,38 +52,51 @@ pub enum Transfer {
     Compare,
 }
 
-impl Controller {
-    pub(crate) fn execute_io(
-        &mut self,
-        memory: &dyn Memory,
-        queue: u16,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        if command.flags & FUSE != 0 || command.flags & PSDT == PSDT {
-            return Err(StatusCode::InvalidField.at(location::FLAGS));
-        }
-        if self.zoned(command.nsid).is_some() && !self.registers.has_all_command_sets() {
-            return Err(StatusCode::InvalidNamespace.at(location::NSID));
-        }
-        let table = match self.chunks(command.nsid) {
-            None => &commands::IO,
-            Some(_) => &commands::OPEN_CHANNEL,
-        };
-        match table.find(command.opcode) {
-            Some(known) => (known.execute)(self, memory, queue, command),
-            None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+impl Io {
+    /// Of a new drive. `config` has been checked.
+    pub fn new(config: Config) -> Self {
+        Self {
+            namespaces: Namespaces::new(&config),
+            slots: Slots::default(),
+            outgoing: Outgoing::default(),
+            buffers: Buffers::default(),
+            placement: PlacementState::new(&config),
+            features: Features::new(&config),
+            condition: Condition::default(),
+            now: 0,
+            config,
         }
     }
 
-    pub(crate) fn io_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
-        if self.formatting.as_ref().is_some_and(|formatting| formatting.concerns(nsid)) {
-            return Err(StatusCode::FormatInProgress.at(location::NSID));
+    /// Forgets what a controller reset makes it forget.
+    pub fn reset(&mut self) {
+        self.slots.abandon_all();
+        self.namespaces.end_format();
+        self.placement.reset();
+        // The requests that the drive has not got yet need not reach it.
+        while let Some(request) = self.outgoing.next_request() {
+            if let Some(slot) = self.slots.requests.remove(request.tag) {
+                self.buffers.give_segments(slot.segments);
+            }
+            self.buffers.give(request.data);
         }
-        self.config.namespace(nsid).ok_or(StatusCode::InvalidNamespace.at(location::NSID))
+        self.features = Features::new(&self.config);
     }
 
-    pub(crate) fn writable_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
-        let namespace = self.io_namespace(nsid)?;
+    /// The namespace of an I/O command.
+    ///
+    /// # Errors
+    /// There is none, or it is being formatted.
+    pub fn namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
+        self.namespaces.accessible(nsid)
+    }
+
+    /// The namespace of an I/O command that changes contents.
+    ///
+    /// # Errors
+    /// As of [`Io::namespace`]; or it cannot be written.
+    pub fn writable_namespace(&self, nsid: u32) -> Result<&Namespace, Failure> {
+        let namespace = self.namespace(nsid)?;
         if namespace.read_only || self.condition.health().read_only {
             return Err(StatusCode::NamespaceWriteProtected.at(location::NSID));
         }
@@ -95,29 +104,27 @@ impl Controller {
     }
 
     /// Read, Write and Compare (sections 6.9, 6.15 and 6.6).
-    pub(crate) fn transfer(
+    pub fn transfer(
         &mut self,
         memory: &dyn Memory,
-        queue: u16,
         command: &SubmissionEntry,
         what: Transfer,
     ) -> Result<Outcome, Failure> {
         let namespace = match what {
             Transfer::Write => self.writable_namespace(command.nsid)?,
-            _ => self.io_namespace(command.nsid)?,
+            _ => self.namespace(command.nsid)?,
         };
-        let extent = extent_of(namespace, command)?;
+        let extent = Extent::of(namespace, command)?;
         self.check_length(&extent)?;
         match what {
-            Transfer::Write => self.check_writable(command.nsid, &extent)?,
-            _ => self.check_readable(command.nsid, &extent)?,
+            Transfer::Write => self.namespaces.check_writable(command.nsid, &extent)?,
+            _ => self.namespaces.check_readable(command.nsid, &extent)?,
         }
-        let owner = Owner::Command(CommandId { sq: queue, cid: command.cid });
-        self.transfer_extent(memory, queue, command, what, &extent, owner)
+        self.transfer_extent(memory, command, what, &extent, Owner::Command(command.id()))
     }
 
     /// Whether a command may move so much data.
-    pub(crate) fn check_length(&self, extent: &Extent) -> Result<(), Failure> {
+    pub fn check_length(&self, extent: &Extent) -> Result<(), Failure> {
         if extent.length > self.config.max_transfer.into() {
             return Err(StatusCode::InvalidField.at(location::CDW12));
         }
@@ -125,10 +132,9 @@ impl Controller {
     }
 
     /// The data of a command that has been checked, to or from `extent`.
-    pub(crate) fn transfer_extent(
+    pub fn transfer_extent(
         &mut self,
         memory: &dyn Memory,
-        queue: u16,
         command: &SubmissionEntry,
         what: Transfer,
         extent: &Extent,
@@ -162,90 +168,90 @@ impl Controller {
             Transfer::Compare => (Operation::Read, Purpose::Compare),
         };
         let fua = self.is_forced(command, operation);
-        let nsid = command.nsid;
-        let command =
+        let request =
             Command { fua, stream, ..Command::new(operation, extent.offset, extent.length) };
-        let slot =
-            Slot { purpose, bytes, segments, ..Slot::new(owner, &command, nsid, extent.lba) };
-        self.send_request(queue, slot, command, data);
+        let slot = Slot {
+            purpose,
+            bytes,
+            segments,
+            ..Slot::new(owner, &request, command.nsid, extent.lba)
+        };
+        self.send_request(command.sq, slot, request, data);
         Ok(Outcome::Pending)
+    }
+
+    /// The stream of a write of `length` bytes, by which the drive learns what the host
+    /// wants together.
+    pub fn place(&mut self, command: &SubmissionEntry, length: u64) -> Result<u16, Failure> {
+        let Self { placement, features, now, .. } = self;
+        placement.place(command, length, || features.timestamp_at(*now))
     }
 
     /// Whether a write is durable when it is acknowledged: because it asks so,
     /// or because the guest has turned the volatile write cache off.
-    pub(crate) fn is_forced(&self, command: &SubmissionEntry, operation: Operation) -> bool {
+    pub fn is_forced(&self, command: &SubmissionEntry, operation: Operation) -> bool {
         let cached = self.config.volatile_write_cache && self.features.write_cache;
         let reads = matches!(operation, Operation::Read | Operation::Verify);
         command.cdw12 & FUA != 0 || !reads && !cached
     }
 
     /// Hands a flush to the drive.
-    pub(crate) fn request_flush(&mut self, queue: u16, nsid: u32, owner: Owner) {
+    pub fn request_flush(&mut self, queue: u16, nsid: u32, owner: Owner) {
         let command = Command::flush();
         self.request(queue, Slot::new(owner, &command, nsid, 0), command);
     }
 
     /// Hands a request without data to the drive.
-    pub(crate) fn request(&mut self, queue: u16, slot: Slot, command: Command) {
+    pub fn request(&mut self, queue: u16, slot: Slot, command: Command) {
         self.send_request(queue, slot, command, Vec::new());
     }
 
     /// Hands a request with its data, or room for it, to the drive.
-    pub(crate) fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) {
+    pub fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) {
         let namespace = slot.nsid;
         if slot.purpose != Purpose::Format {
-            self.enter_zones(namespace, command.operation, command.offset, command.length);
+            self.namespaces.enter(namespace, command.operation, command.offset, command.length);
         }
         let tag = self.slots.requests.insert(slot);
         self.outgoing.send(Request { tag, namespace, queue, command, data });
     }
 
+    /// The next request for the drive, at its place there.
+    pub fn next_request(&mut self) -> Option<Request> {
+        let mut request = self.outgoing.next_request()?;
+        // Inside the controller all offsets are the namespace's.
+        let start = self.namespaces.get(request.namespace).map_or(0, |of| of.start);
+        let command = &mut request.command;
+        if command.operation != Operation::Flush {
+            command.offset += start;
+        }
+        if command.operation == Operation::Copy {
+            command.source += start;
+        }
+        Some(request)
+    }
+
     /// Copies the data of a command from the guest into all of `data`.
-    pub(crate) fn receive(
+    pub fn receive(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
         data: &mut [u8],
     ) -> Result<(), Failure> {
-        self.with_segments(memory, command, data.len(), |segments| {
+        self.buffers.with_segments(memory, command, data.len(), |segments| {
             stasis_memory::gather(memory, segments, data).map_err(Failure::from)
         })
     }
 
     /// Copies `data` to the guest, where the command wants it.
-    pub(crate) fn send(
+    pub fn send(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
         data: &[u8],
     ) -> Result<(), Failure> {
-        self.with_segments(memory, command, data.len(), |segments| {
+        self.buffers.with_segments(memory, command, data.len(), |segments| {
             stasis_memory::scatter(memory, segments, data).map_err(Failure::from)
         })
     }
-
-    fn with_segments(
-        &mut self,
-        memory: &dyn Memory,
-        command: &SubmissionEntry,
-        length: usize,
-        use_them: impl FnOnce(&[stasis_memory::Segment]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let segments = self.buffers.segments_of(memory, command, length)?;
-        let result = use_them(&segments);
-        self.buffers.give_segments(segments);
-        result
-    }
-}
-
-/// SLBA, or the destination's, in Dwords 10 and 11.
-pub fn starting_lba(command: &SubmissionEntry) -> u64 {
-    u64::from(command.cdw10) | u64::from(command.cdw11) << 32
-}
-
-/// The blocks of Read, Write and the commands like them: SLBA, and NLB (0's
-/// based) in Dword 12.
-pub fn extent_of(namespace: &Namespace, command: &SubmissionEntry) -> Result<Extent, Failure> {
-    let blocks = u64::from(command.cdw12 & 0xffff) + 1;
-    Extent::new(namespace, starting_lba(command), blocks, location::CDW10)
 }

@@ -1,18 +1,32 @@
-//! What becomes of the namespaces while the controller is there; resets leave it alone. What they
-//! are made as is the configuration's.
+//! The namespaces: what each is now, and what becomes of it while the controller is there.
+//! Resets leave them alone.
 
+use std::ops::RangeInclusive;
+
+use stasis_block::{Operation, Status};
+
+use crate::command::location;
 use crate::config::{Config, Namespace};
+use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
 use crate::intervals::Intervals;
-use crate::ocssd::ChunkSet;
+use crate::ocssd::{self, About, ChunkSet};
+use crate::slots::Slot;
+use crate::status::{Failure, StatusCode};
 use crate::zoned::ZonedNamespace;
 
 /// The namespaces, by identifiers from 1 on.
 #[derive(Debug)]
-pub struct Namespaces(Vec<State>);
+pub struct Namespaces {
+    states: Vec<State>,
+    // Those that are being formatted.
+    formatting: Option<RangeInclusive<u32>>,
+}
 
 #[derive(Debug)]
 struct State {
+    // As it is formatted now.
+    namespace: Namespace,
     identity: NamespaceIdentity,
     // The bytes that Write Uncorrectable has marked.
     marks: Intervals,
@@ -26,74 +40,219 @@ impl Namespaces {
     /// New ones: empty, and nothing is marked.
     pub fn new(config: &Config) -> Self {
         let state = |(index, namespace): (usize, &Namespace)| State {
+            namespace: namespace.clone(),
             identity: NamespaceIdentity::new(&config.serial, index as u32 + 1),
             marks: Intervals::default(),
             capacity: namespace.bytes(),
             zones: ZonedNamespace::new(namespace),
             chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
         };
-        Self(config.namespaces.iter().enumerate().map(state).collect())
+        let states = config.namespaces.iter().enumerate().map(state).collect();
+        Self { states, formatting: None }
     }
 
-    fn get(&self, nsid: u32) -> Option<&State> {
-        self.0.get((nsid as usize).checked_sub(1)?)
+    fn state(&self, nsid: u32) -> Option<&State> {
+        self.states.get((nsid as usize).checked_sub(1)?)
     }
 
-    fn get_mut(&mut self, nsid: u32) -> Option<&mut State> {
-        self.0.get_mut((nsid as usize).checked_sub(1)?)
+    fn state_mut(&mut self, nsid: u32) -> Option<&mut State> {
+        self.states.get_mut((nsid as usize).checked_sub(1)?)
+    }
+
+    /// How many there are: the highest NSID.
+    pub fn count(&self) -> u32 {
+        self.states.len() as u32
+    }
+
+    /// The namespace of an NSID, if there is one.
+    pub fn get(&self, nsid: u32) -> Option<&Namespace> {
+        Some(&self.state(nsid)?.namespace)
+    }
+
+    /// All of them, with their identifiers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
+        (1..).zip(self.states.iter().map(|state| &state.namespace))
+    }
+
+    /// The namespace of a command that accesses its contents.
+    ///
+    /// # Errors
+    /// There is none, or it is being formatted.
+    pub fn accessible(&self, nsid: u32) -> Result<&Namespace, Failure> {
+        if self.formatting.as_ref().is_some_and(|of| of.contains(&nsid)) {
+            return Err(StatusCode::FormatInProgress.at(location::NSID));
+        }
+        self.get(nsid).ok_or(StatusCode::InvalidNamespace.at(location::NSID))
     }
 
     /// Its identifiers.
     pub fn identity(&self, nsid: u32) -> Option<&NamespaceIdentity> {
-        Some(&self.get(nsid)?.identity)
+        Some(&self.state(nsid)?.identity)
     }
 
     /// Its size in bytes; 0 if there is no such namespace.
     pub fn capacity(&self, nsid: u32) -> u64 {
-        self.get(nsid).map_or(0, |state| state.capacity)
+        self.state(nsid).map_or(0, |state| state.capacity)
     }
 
     /// The size of all in bytes.
     pub fn total_capacity(&self) -> u64 {
-        self.0.iter().map(|state| state.capacity).sum()
-    }
-
-    /// The bytes that cannot be read until they are written.
-    pub fn marks(&self, nsid: u32) -> Option<&Intervals> {
-        Some(&self.get(nsid)?.marks)
-    }
-
-    /// The same, to change them.
-    pub fn marks_mut(&mut self, nsid: u32) -> Option<&mut Intervals> {
-        Some(&mut self.get_mut(nsid)?.marks)
+        self.states.iter().map(|state| state.capacity).sum()
     }
 
     /// The zones of one that has some.
     pub fn zones(&self, nsid: u32) -> Option<&ZonedNamespace> {
-        self.get(nsid)?.zones.as_ref()
+        self.state(nsid)?.zones.as_ref()
     }
 
     /// The same, to change them.
     pub fn zones_mut(&mut self, nsid: u32) -> Option<&mut ZonedNamespace> {
-        self.get_mut(nsid)?.zones.as_mut()
+        self.state_mut(nsid)?.zones.as_mut()
+    }
+
+    /// The zones that a zone command is for.
+    ///
+    /// # Errors
+    /// There is no such namespace, it is being formatted, or has no zones.
+    pub fn zoned(&self, nsid: u32) -> Result<&ZonedNamespace, Failure> {
+        self.accessible(nsid)?;
+        self.zones(nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
     }
 
     /// The chunks of one that has some.
     pub fn chunks(&self, nsid: u32) -> Option<&ChunkSet> {
-        self.get(nsid)?.chunks.as_ref()
+        self.state(nsid)?.chunks.as_ref()
+    }
+
+    /// The chunks that a command of Open-Channel drives is for.
+    ///
+    /// # Errors
+    /// The namespace has none.
+    pub fn chunked(&self, nsid: u32) -> Result<&ChunkSet, Failure> {
+        self.chunks(nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
     }
 
     /// The same, to change them.
     pub fn chunks_mut(&mut self, nsid: u32) -> Option<&mut ChunkSet> {
-        self.get_mut(nsid)?.chunks.as_mut()
+        self.state_mut(nsid)?.chunks.as_mut()
+    }
+}
+
+/// Whether blocks can be read and written.
+impl Namespaces {
+    /// Whether the blocks can be read: none is marked as uncorrectable, and their zones allow
+    /// it.
+    pub fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
+        let Some(state) = self.state(nsid) else { return Ok(()) };
+        if !state.marks.is_empty() && state.marks.overlaps(&extent.range()) {
+            return Err(StatusCode::UnrecoveredReadError.into());
+        }
+        state.check_zones(Operation::Read, extent)
     }
 
-    /// One is formatted as `namespace` says: it is empty, and nothing is marked.
-    pub fn format(&mut self, nsid: u32, namespace: &Namespace) {
-        if let Some(state) = self.get_mut(nsid) {
-            state.marks.clear();
-            state.zones = ZonedNamespace::new(namespace);
-            state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
+    /// Whether the marks of the blocks can be cleared when they are written,
+    /// which can make two ranges of one.
+    pub fn check_clearing(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
+        let marks = self.state(nsid).map(|state| &state.marks).filter(|marks| marks.is_full());
+        if marks.is_some_and(|marks| marks.overlaps(&extent.range())) {
+            return Err(StatusCode::WriteFault.into());
         }
+        Ok(())
+    }
+
+    /// Whether the blocks can be written now.
+    pub fn check_writable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
+        self.check_clearing(nsid, extent)?;
+        self.state(nsid).map_or(Ok(()), |state| state.check_zones(Operation::Write, extent))
+    }
+
+    /// Marks blocks that can be written: they cannot be read until they are.
+    ///
+    /// # Errors
+    /// Their zones do not allow it, or there is no room for another mark.
+    pub fn mark_uncorrectable(&mut self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
+        let Some(state) = self.state_mut(nsid) else {
+            return Err(StatusCode::InternalError.into());
+        };
+        state.check_zones(Operation::Write, extent)?;
+        if !state.marks.insert(extent.range()) {
+            return Err(StatusCode::InternalError.into());
+        }
+        self.enter(nsid, Operation::Write, extent.offset, extent.length);
+        Ok(())
+    }
+
+    /// An access that the zones have allowed goes to the drive: to `length`
+    /// bytes from byte `offset` of the namespace on.
+    pub fn enter(&mut self, nsid: u32, operation: Operation, offset: u64, length: u64) {
+        if let Some(zoned) = self.zones_mut(nsid) {
+            zoned.enter(operation, offset, length);
+        }
+    }
+
+    /// The drive has done a request, or failed. What its zones do not have is zeroes. Whether
+    /// zones have changed by it.
+    pub fn leave_zones(&mut self, slot: &Slot, status: Status, data: &mut [u8]) -> bool {
+        self.zones_mut(slot.nsid).is_some_and(|zoned| zoned.leave(slot, status, data))
+    }
+
+    /// As [`Namespaces::leave_zones`], of chunks: says what was lost, and its first address.
+    pub fn leave_chunks(
+        &mut self,
+        slot: &Slot,
+        status: Status,
+        data: &mut [u8],
+    ) -> Option<(u64, About)> {
+        let state = self.state_mut(slot.nsid)?;
+        let block = u64::from(state.namespace.block_size);
+        ocssd::leave(state.chunks.as_mut()?, block, slot, status, data)
+    }
+
+    /// A request has given blocks new contents.
+    pub fn clear_marks(&mut self, slot: &Slot) {
+        let changes = matches!(
+            slot.operation,
+            Operation::Write | Operation::WriteZeroes | Operation::Discard | Operation::Copy
+        );
+        if !changes {
+            return;
+        }
+        let Some(state) = self.state_mut(slot.nsid) else { return };
+        if !state.marks.is_empty() {
+            state.marks.remove(slot.offset..slot.offset + slot.length);
+        }
+    }
+}
+
+impl State {
+    /// Whether the zones allow an access to blocks that lie in the namespace.
+    fn check_zones(&self, operation: Operation, extent: &Extent) -> Result<(), Failure> {
+        self.zones.as_ref().map_or(Ok(()), |zoned| zoned.check(operation, extent))
+    }
+}
+
+/// Formatting.
+impl Namespaces {
+    /// From now on these are being formatted.
+    pub fn begin_format(&mut self, nsids: RangeInclusive<u32>) {
+        self.formatting = Some(nsids);
+    }
+
+    /// None is any more.
+    pub fn end_format(&mut self) {
+        self.formatting = None;
+    }
+
+    /// One gets blocks of `block_size` bytes: it is empty, and nothing is marked. Whether that
+    /// is another size than before.
+    pub fn format(&mut self, nsid: u32, block_size: u32) -> bool {
+        let Some(state) = self.state_mut(nsid) else { return false };
+        let namespace = &mut state.namespace;
+        let before = std::mem::replace(&mut namespace.block_size, block_size);
+        namespace.blocks = state.capacity / u64::from(block_size);
+        state.marks.clear();
+        state.zones = ZonedNamespace::new(namespace);
+        state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
+        before != block_size
     }
 }

@@ -1,11 +1,10 @@
 //! Physical Region Pages: where in guest memory a command's data is (NVMe 1.4
 //! section 4.3).
 
-use stasis_memory::{append, Segment};
+use stasis_memory::Segment;
 
-use crate::command::{location, SubmissionEntry};
-use crate::io::PSDT;
-use crate::sgl;
+use crate::command::{location, SubmissionEntry, PSDT};
+use crate::sgl::{self, push};
 use crate::status::{Failure, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
@@ -80,13 +79,4 @@ pub fn walk(
             return Ok(());
         }
     }
-}
-
-/// Appends a piece, as part of the one before it where they touch.
-pub fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<(), Failure> {
-    if address.checked_add(length as u64).is_none() {
-        return Err(StatusCode::DataTransferError.into());
-    }
-    append(segments, address, length);
-    Ok(())
 }

@@ -1,10 +1,9 @@
 //! Scatter Gather Lists: the other way to say where a command's data is (NVMe
 //! 1.4 section 4.4).
 
-use stasis_memory::{Segment, NOWHERE};
+use stasis_memory::{append, Segment, NOWHERE};
 
 use crate::command::{location, SubmissionEntry};
-use crate::prp::push;
 use crate::status::{Failure, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
@@ -133,6 +132,15 @@ pub fn walk(
     }
     walk.data(&next)?;
     walk.end()
+}
+
+/// Appends a piece, as part of the one before it where they touch.
+pub fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<(), Failure> {
+    if address.checked_add(length as u64).is_none() {
+        return Err(StatusCode::DataTransferError.into());
+    }
+    append(segments, address, length);
+    Ok(())
 }
 
 fn qword(raw: &[u8], at: usize) -> u64 {

@@ -4,16 +4,8 @@ use slab::Slab;
 use stasis_block::{Command, Operation};
 use stasis_memory::{Request, Requests, Segment};
 
+use crate::command::CommandId;
 use crate::status::StatusCode;
-
-/// A command of the guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CommandId {
-    /// Its submission queue.
-    pub sq: u16,
-    /// Its command identifier.
-    pub cid: u16,
-}
 
 /// To whom a request's completion matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

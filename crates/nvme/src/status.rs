@@ -117,4 +117,11 @@ pub enum Outcome {
     Done(u32),
     /// It completes later.
     Pending,
+    /// It failed, and the completion's Dwords 0 and 1 say more of that.
+    Failed {
+        failure: Failure,
+        result: u64,
+        /// What the error log says of the place.
+        lba: u64,
+    },
 }

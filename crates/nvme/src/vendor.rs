@@ -6,9 +6,8 @@ use std::collections::VecDeque;
 use stasis_block::{VendorCommand, VendorError};
 use stasis_memory::{gather, scatter, Segment};
 
-use crate::command::{location, SubmissionEntry};
-use crate::controller::Controller;
-use crate::slots::CommandId;
+use crate::command::{location, CommandId, SubmissionEntry};
+use crate::io::Io;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
@@ -61,28 +60,24 @@ impl Vendor {
         self.waiting.clear();
         self.outbox.clear();
     }
-}
 
-impl Controller {
-    /// The next vendor specific command for the drive.
-    pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
-        self.vendor.outbox.pop_front()
+    /// The next one for the drive.
+    pub fn pop(&mut self) -> Option<VendorRequest> {
+        self.outbox.pop_front()
     }
 
-    /// The drive has carried out the vendor specific command `tag`, or refused
-    /// it: gives `data` to the guest if that is its direction, and posts the
-    /// completion with Dword 0. A tag that does not wait is ignored.
-    pub fn complete_vendor(
+    /// The drive has carried out the command `tag`, or refused it: gives `data` to the guest if
+    /// that is its direction. Says which command ends, and Dword 0 of its completion or why it
+    /// failed; `None` if the tag does not wait.
+    pub fn complete(
         &mut self,
         memory: &dyn Memory,
         tag: u32,
         result: Result<u32, VendorError>,
         data: &[u8],
-    ) {
-        let Some(at) = self.vendor.waiting.iter().position(|command| command.tag == tag) else {
-            return;
-        };
-        let Waiting { cid, segments, .. } = self.vendor.waiting.swap_remove(at);
+    ) -> Option<(CommandId, Result<u32, Failure>)> {
+        let at = self.waiting.iter().position(|command| command.tag == tag)?;
+        let Waiting { cid, segments, .. } = self.waiting.swap_remove(at);
         let outcome = match result {
             Ok(result) => match scatter(memory, &segments, data) {
                 Ok(()) => Ok(result),
@@ -91,17 +86,17 @@ impl Controller {
             Err(VendorError::Opcode) => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
             Err(VendorError::Field) => Err(StatusCode::InvalidField.into()),
         };
-        let id = CommandId { sq: 0, cid };
-        match outcome {
-            Ok(result) => self.post(memory, id, 0, result.into()),
-            Err(failure) => self.post_failure(memory, id, failure, 0, 0),
-        }
+        Some((CommandId { sq: 0, cid }, outcome))
     }
 
     /// Takes a vendor specific command: in which direction its data moves is in
     /// the opcode's bits 1:0, and how much in Dword 10, in dwords (section 8.7).
-    pub(crate) fn vendor_command(
+    ///
+    /// # Errors
+    /// Its data is too long or nowhere, or too many wait.
+    pub fn execute(
         &mut self,
+        io: &mut Io,
         memory: &dyn Memory,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
@@ -110,27 +105,27 @@ impl Controller {
             true => u64::from(command.cdw10) * 4,
             false => 0,
         };
-        if length > u64::from(self.config.max_transfer) {
+        if length > u64::from(io.config.max_transfer) {
             return Err(StatusCode::InvalidField.at(location::CDW10));
         }
-        if self.vendor.waiting.len() >= MOST {
+        if self.waiting.len() >= MOST {
             return Err(StatusCode::InternalError.into());
         }
         let mut data = vec![0; length as usize];
-        let mut segments = self.buffers.segments_of(memory, command, data.len())?;
+        let mut segments = io.buffers.segments_of(memory, command, data.len())?;
         if to_drive {
             gather(memory, &segments, &mut data)?;
         }
         if !to_host {
             segments.clear();
         }
-        let tag = self.vendor.next_tag;
-        self.vendor.next_tag = tag.wrapping_add(1);
-        self.vendor.waiting.push(Waiting { tag, cid: command.cid, segments });
+        let tag = self.next_tag;
+        self.next_tag = tag.wrapping_add(1);
+        self.waiting.push(Waiting { tag, cid: command.cid, segments });
         let SubmissionEntry { opcode, cdw10, cdw11, cdw12, cdw13, cdw14, cdw15, .. } = *command;
         let dwords = [cdw10, cdw11, cdw12, cdw13, cdw14, cdw15];
         let command = VendorCommand { opcode, dwords, data };
-        self.vendor.outbox.push_back(VendorRequest { tag, command });
+        self.outbox.push_back(VendorRequest { tag, command });
         Ok(Outcome::Pending)
     }
 }

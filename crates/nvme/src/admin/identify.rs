@@ -1,92 +1,84 @@
 //! Identify (NVMe 1.4 section 5.15): what the controller and its namespaces are.
 
-use crate::command::{location, SubmissionEntry};
-use crate::commands::{self, Registered};
+use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::commands::{most_blocks, most_blocks_of_source, MOST_SOURCES};
+use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, Namespace, Placement};
-use crate::controller::Controller;
+use crate::error_log::ERROR_LOG_ENTRIES;
+use crate::events::MOST_EVENT_REQUESTS;
+use crate::features::notices;
 use crate::identity::{subsystem_name, NamespaceIdentity};
-use crate::io::ALL_NAMESPACES;
 use crate::placement::ENDURANCE_GROUP;
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-use super::events::MOST_REQUESTS;
-use super::features::{notices, CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
+use super::command_sets::identify_by_command_set;
+use super::context::{Admin, AdminCommand, Commands};
 use super::format::LBA_FORMATS;
-use super::log::ERROR_LOG_ENTRIES;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
-pub mod structure {
+mod structure {
     pub const NAMESPACE: u8 = 0x00;
     pub const CONTROLLER: u8 = 0x01;
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
-    // NVM Express Base Specification 2.0 section 5.17.1: of one command set.
-    pub const SET_NAMESPACE: u8 = 0x05;
-    pub const SET_CONTROLLER: u8 = 0x06;
-    pub const SET_ACTIVE_NAMESPACES: u8 = 0x07;
-    pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
-    pub const COMMAND_SETS: u8 = 0x1c;
     pub const ENDURANCE_GROUPS: u8 = 0x19;
 }
 
 type Page = [u8; PAGE_SIZE];
 
-pub const IDENTIFY: Registered =
-    Registered::plain(0x06, |controller, memory, _, command| controller.identify(memory, command));
+pub const IDENTIFY: AdminCommand = AdminCommand::plain(0x06, identify);
 
-impl Controller {
-    pub(super) fn identify(
-        &mut self,
-        memory: &dyn Memory,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let nsid = command.nsid;
-        let unknown = StatusCode::InvalidNamespace.at(location::NSID);
-        let mut page = [0; PAGE_SIZE];
-        match command.cdw10 as u8 {
-            structure::NAMESPACE => {
-                let namespace = self.config.namespace(nsid).ok_or(unknown)?;
-                let identity = self.namespaces.identity(nsid).ok_or(unknown)?;
-                fill_namespace(&mut page, namespace, identity);
-                page[33] = deallocation(&self.config);
-                // NSATTR: whether it can be written now, for whatever reason.
-                page[99] = u8::from(namespace.read_only || self.condition.health().read_only);
-                if has_fdp(&self.config) {
-                    put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
-                }
+fn identify(
+    admin: &mut Admin,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let nsid = command.nsid;
+    let unknown = StatusCode::InvalidNamespace.at(location::NSID);
+    let mut page = [0; PAGE_SIZE];
+    match command.cdw10 as u8 {
+        structure::NAMESPACE => {
+            let namespace = admin.io.namespaces.get(nsid).ok_or(unknown)?;
+            let identity = admin.io.namespaces.identity(nsid).ok_or(unknown)?;
+            fill_namespace(&mut page, namespace, identity);
+            page[33] = deallocation(&admin.io.config);
+            // NSATTR: whether it can be written now, for whatever reason.
+            page[99] = u8::from(namespace.read_only || admin.io.condition.health().read_only);
+            if has_fdp(&admin.io.config) {
+                put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
             }
-            structure::CONTROLLER => fill_controller(&mut page, &self.config),
-            structure::ACTIVE_NAMESPACES => {
-                if nsid >= ALL_NAMESPACES - 1 {
-                    return Err(unknown);
-                }
-                let following = nsid + 1..=self.config.namespaces.len() as u32;
-                for (entry, nsid) in page.chunks_exact_mut(4).zip(following) {
-                    entry.copy_from_slice(&nsid.to_le_bytes());
-                }
-            }
-            structure::NAMESPACE_DESCRIPTORS => {
-                let namespace = self.config.namespace(nsid).ok_or(unknown)?;
-                let set = self.config.has_zones().then(|| namespace.command_set());
-                let identity = self.namespaces.identity(nsid).ok_or(unknown)?;
-                fill_descriptors(&mut page, identity, set);
-            }
-            structure::ENDURANCE_GROUPS if has_fdp(&self.config) => {
-                // Those of an identifier not less than the one asked from.
-                if command.cdw11 as u16 <= ENDURANCE_GROUP {
-                    put(&mut page, 0, &1u16.to_le_bytes());
-                    put(&mut page, 2, &ENDURANCE_GROUP.to_le_bytes());
-                }
-            }
-            _ if self.config.has_zones() => self.identify_by_command_set(command, &mut page)?,
-            _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
         }
-        self.send(memory, command, &page)?;
-        Ok(Outcome::Done(0))
+        structure::CONTROLLER => fill_controller(&mut page, &admin.io.config, admin.commands),
+        structure::ACTIVE_NAMESPACES => {
+            if nsid >= ALL_NAMESPACES - 1 {
+                return Err(unknown);
+            }
+            let following = nsid + 1..=admin.io.config.namespaces.len() as u32;
+            for (entry, nsid) in page.chunks_exact_mut(4).zip(following) {
+                entry.copy_from_slice(&nsid.to_le_bytes());
+            }
+        }
+        structure::NAMESPACE_DESCRIPTORS => {
+            let namespace = admin.io.namespaces.get(nsid).ok_or(unknown)?;
+            let set = admin.io.config.has_zones().then(|| namespace.command_set());
+            let identity = admin.io.namespaces.identity(nsid).ok_or(unknown)?;
+            fill_descriptors(&mut page, identity, set);
+        }
+        structure::ENDURANCE_GROUPS if has_fdp(&admin.io.config) => {
+            // Those of an identifier not less than the one asked from.
+            if command.cdw11 as u16 <= ENDURANCE_GROUP {
+                put(&mut page, 0, &1u16.to_le_bytes());
+                put(&mut page, 2, &ENDURANCE_GROUP.to_le_bytes());
+            }
+        }
+        _ if admin.io.config.has_zones() => identify_by_command_set(admin, command, &mut page)?,
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     }
+    admin.io.send(memory, command, &page)?;
+    Ok(Outcome::Done(0))
 }
 
 /// Text padded with spaces (section 1.8, "ASCII string").
@@ -100,7 +92,7 @@ fn put(page: &mut [u8], at: usize, value: &[u8]) {
 }
 
 /// Identify Controller data structure (section 5.15.2.2), by its byte offsets.
-fn fill_controller(page: &mut Page, config: &Config) {
+fn fill_controller(page: &mut Page, config: &Config, commands: &Commands) {
     // Controller Attributes.
     const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
     const CTRATT_FDP: u32 = 1 << 19;
@@ -130,7 +122,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     page[77] = mdts; // 2^MDTS pages at most.
     put(page, 80, &VERSION.to_le_bytes());
     page[111] = CNTRLTYPE_IO;
-    put(page, 256, &commands::ADMIN.identify(config).to_le_bytes()); // OACS
+    put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS
     if has_fdp(config) {
         put(page, 96, &(CTRATT_ENDURANCE_GROUPS | CTRATT_FDP).to_le_bytes());
         put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
@@ -139,7 +131,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     page[264] = AVSCC;
     page[524] = FNA;
     page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
-    page[259] = MOST_REQUESTS as u8 - 1;
+    page[259] = MOST_EVENT_REQUESTS as u8 - 1;
     page[260] = FRMW;
     page[261] = LPA;
     page[262] = ERROR_LOG_ENTRIES as u8 - 1;
@@ -148,7 +140,7 @@ fn fill_controller(page: &mut Page, config: &Config) {
     page[512] = SQES << 4 | SQES;
     page[513] = CQES << 4 | CQES;
     put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
-    put(page, 520, &(commands::IO.identify(config) | ONCS_FEATURES).to_le_bytes());
+    put(page, 520, &(commands.io.identify(config) | ONCS_FEATURES).to_le_bytes());
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
     put(page, 536, &sgl::SUPPORT.to_le_bytes());
     put(page, 534, &COPY_FORMATS.to_le_bytes());
@@ -169,9 +161,9 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
         put(page, 0, &ocssd.bits().span().to_le_bytes());
     }
     // What a Copy takes (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
-    put(page, 74, &commands::most_blocks_of_source(namespace).to_le_bytes());
-    put(page, 76, &commands::most_blocks(namespace).to_le_bytes());
-    page[80] = (commands::MOST_SOURCES - 1) as u8;
+    put(page, 74, &most_blocks_of_source(namespace).to_le_bytes());
+    put(page, 76, &most_blocks(namespace).to_le_bytes());
+    page[80] = (MOST_SOURCES - 1) as u8;
     put(page, 104, &identity.nguid);
     put(page, 120, &identity.eui64);
     // LBA formats, without metadata: log2 of the size in bits 23:16.

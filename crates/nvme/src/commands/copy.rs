@@ -3,12 +3,12 @@
 
 use stasis_block::{Command, Operation};
 
-use super::{always, Registered, CHANGES_CONTENTS, SUPPORTED};
 use crate::command::{location, SubmissionEntry};
 use crate::config::Namespace;
-use crate::controller::Controller;
-use crate::io::{starting_lba, Extent, MOST_REQUESTS};
-use crate::slots::{CommandId, Owner, Slot};
+use crate::extent::Extent;
+use crate::io::{Io, IoCommand, MOST_REQUESTS};
+use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
+use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
@@ -31,78 +31,71 @@ pub fn most_blocks(namespace: &Namespace) -> u32 {
     u32::from(most_blocks_of_source(namespace)) * MOST_SOURCES as u32
 }
 
-pub(super) const COMMAND: Registered = Registered {
+pub const COMMAND: IoCommand = IoCommand {
     opcode: 0x19,
     effects: SUPPORTED | CHANGES_CONTENTS,
     announced: always,
     identify: 1 << 8,
     counts_as: Some(Operation::Copy),
-    execute: Controller::copy,
+    execute: copy,
 };
 
-impl Controller {
-    fn copy(
-        &mut self,
-        memory: &dyn Memory,
-        queue: u16,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let namespace = self.writable_namespace(command.nsid)?.clone();
-        // Descriptor format: format 0 only, as OCFS says.
-        if command.cdw12 >> 8 & 0xf != 0 {
-            return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
-        }
-        let count = (command.cdw12 & 0xff) as usize + 1;
-        if count > MOST_SOURCES {
-            return Err(StatusCode::CommandSizeLimitExceeded.at(location::CDW12));
-        }
-        let mut raw = [0; MOST_SOURCES * ENTRY];
-        let raw = &mut raw[..count * ENTRY];
-        self.receive(memory, command, raw)?;
-
-        // All is checked before any of it is begun.
-        let mut blocks = 0;
-        for (_, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
-            if length > most_blocks_of_source(&namespace).into() {
-                return Err(StatusCode::CommandSizeLimitExceeded.into());
-            }
-            blocks += length;
-        }
-        let lba = starting_lba(command);
-        let destination = Extent::new(&namespace, lba, blocks, location::CDW10)?;
-        for (lba, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
-            let source = Extent::new(&namespace, lba, length, u16::MAX)?;
-            // What would be read after it was written has no right contents
-            // (NVM Command Set Specification 1.1, "Overlapping I/O Range").
-            let apart = source.range().end <= destination.offset
-                || destination.range().end <= source.offset;
-            if !apart {
-                return Err(StatusCode::OverlappingRange.at(location::CDW10));
-            }
-            self.check_readable(command.nsid, &source)?;
-        }
-        self.check_writable(command.nsid, &destination)?;
-
-        let stream = self.place(command, destination.length)?;
-        let fua = self.is_forced(command, Operation::Copy);
-        let id = CommandId { sq: queue, cid: command.cid };
-        let group = self.slots.insert_group(id, count as u32, true);
-        let mut offset = destination.offset;
-        for (part, (lba, length)) in raw.chunks_exact(ENTRY).map(parse_entry).enumerate() {
-            let source = Extent::new(&namespace, lba, length, u16::MAX)?;
-            let copy = Command {
-                source: source.offset,
-                fua,
-                stream,
-                ..Command::new(Operation::Copy, offset, source.length)
-            };
-            let owner = Owner::Part { group, part: part as u32 };
-            let slot = Slot::new(owner, &copy, command.nsid, lba);
-            self.request(queue, slot, copy);
-            offset += source.length;
-        }
-        Ok(Outcome::Pending)
+fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
+    let namespace = io.writable_namespace(command.nsid)?.clone();
+    // Descriptor format: format 0 only, as OCFS says.
+    if command.cdw12 >> 8 & 0xf != 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
     }
+    let count = (command.cdw12 & 0xff) as usize + 1;
+    if count > MOST_SOURCES {
+        return Err(StatusCode::CommandSizeLimitExceeded.at(location::CDW12));
+    }
+    let mut raw = [0; MOST_SOURCES * ENTRY];
+    let raw = &mut raw[..count * ENTRY];
+    io.receive(memory, command, raw)?;
+
+    // All is checked before any of it is begun.
+    let mut blocks = 0;
+    for (_, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
+        if length > most_blocks_of_source(&namespace).into() {
+            return Err(StatusCode::CommandSizeLimitExceeded.into());
+        }
+        blocks += length;
+    }
+    let lba = command.starting_lba();
+    let destination = Extent::new(&namespace, lba, blocks, location::CDW10)?;
+    for (lba, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
+        let source = Extent::new(&namespace, lba, length, u16::MAX)?;
+        // What would be read after it was written has no right contents
+        // (NVM Command Set Specification 1.1, "Overlapping I/O Range").
+        let apart =
+            source.range().end <= destination.offset || destination.range().end <= source.offset;
+        if !apart {
+            return Err(StatusCode::OverlappingRange.at(location::CDW10));
+        }
+        io.namespaces.check_readable(command.nsid, &source)?;
+    }
+    io.namespaces.check_writable(command.nsid, &destination)?;
+
+    let stream = io.place(command, destination.length)?;
+    let fua = io.is_forced(command, Operation::Copy);
+    let id = command.id();
+    let group = io.slots.insert_group(id, count as u32, true);
+    let mut offset = destination.offset;
+    for (part, (lba, length)) in raw.chunks_exact(ENTRY).map(parse_entry).enumerate() {
+        let source = Extent::new(&namespace, lba, length, u16::MAX)?;
+        let copy = Command {
+            source: source.offset,
+            fua,
+            stream,
+            ..Command::new(Operation::Copy, offset, source.length)
+        };
+        let owner = Owner::Part { group, part: part as u32 };
+        let slot = Slot::new(owner, &copy, command.nsid, lba);
+        io.request(command.sq, slot, copy);
+        offset += source.length;
+    }
+    Ok(Outcome::Pending)
 }
 
 /// First block and count of blocks of a source range.

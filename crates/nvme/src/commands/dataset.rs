@@ -3,11 +3,11 @@
 
 use stasis_block::{Command, Operation};
 
-use super::{always, Registered, CHANGES_CONTENTS, SUPPORTED};
 use crate::command::{location, SubmissionEntry};
-use crate::controller::Controller;
-use crate::io::{Extent, MOST_REQUESTS};
-use crate::slots::{CommandId, Owner, Slot};
+use crate::extent::Extent;
+use crate::io::{Io, IoCommand, MOST_REQUESTS};
+use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
+use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome};
 use crate::{Memory, PAGE_SIZE};
 
@@ -20,63 +20,60 @@ pub const DEALLOCATE: u32 = 1 << 2;
 
 const _: () = assert!(MOST_RANGES * RANGE == PAGE_SIZE && MOST_RANGES <= MOST_REQUESTS);
 
-pub(super) const COMMAND: Registered = Registered {
+pub const COMMAND: IoCommand = IoCommand {
     opcode: 0x09,
     effects: SUPPORTED | CHANGES_CONTENTS,
     announced: always,
     identify: 1 << 2,
     counts_as: Some(Operation::Discard),
-    execute: Controller::dataset_management,
+    execute: dataset_management,
 };
 
-impl Controller {
-    fn dataset_management(
-        &mut self,
-        memory: &dyn Memory,
-        queue: u16,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        self.io_namespace(command.nsid)?;
-        if command.cdw11 & DEALLOCATE == 0 {
-            // Only hints about future accesses, which no model uses.
-            return Ok(Outcome::Done(0));
-        }
-        let namespace = self.writable_namespace(command.nsid)?.clone();
-        let count = (command.cdw10 & 0xff) as usize + 1;
-        let mut raw = [0; MOST_RANGES * RANGE];
-        let raw = &mut raw[..count * RANGE];
-        self.receive(memory, command, raw)?;
-
-        let mut ranges = 0;
-        for range in raw.chunks_exact(RANGE) {
-            let (lba, blocks) = parse_range(range);
-            let extent = Extent::new(&namespace, lba, blocks, location::CDW10)?;
-            self.check_clearing(command.nsid, &extent)?;
-            ranges += u32::from(blocks > 0);
-        }
-        if ranges == 0 {
-            return Ok(Outcome::Done(0));
-        }
-        let id = CommandId { sq: queue, cid: command.cid };
-        let group = match ranges {
-            1 => None,
-            _ => Some(self.slots.insert_group(id, ranges, false)),
-        };
-        for (part, range) in raw.chunks_exact(RANGE).enumerate() {
-            let (lba, blocks) = parse_range(range);
-            let extent = Extent::new(&namespace, lba, blocks, location::CDW10)?;
-            if extent.length > 0 {
-                let owner = match group {
-                    Some(group) => Owner::Part { group, part: part as u32 },
-                    None => Owner::Command(id),
-                };
-                let discard = Command::new(Operation::Discard, extent.offset, extent.length);
-                let slot = Slot::new(owner, &discard, command.nsid, lba);
-                self.request(queue, slot, discard);
-            }
-        }
-        Ok(Outcome::Pending)
+fn dataset_management(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    io.namespace(command.nsid)?;
+    if command.cdw11 & DEALLOCATE == 0 {
+        // Only hints about future accesses, which no model uses.
+        return Ok(Outcome::Done(0));
     }
+    let namespace = io.writable_namespace(command.nsid)?.clone();
+    let count = (command.cdw10 & 0xff) as usize + 1;
+    let mut raw = [0; MOST_RANGES * RANGE];
+    let raw = &mut raw[..count * RANGE];
+    io.receive(memory, command, raw)?;
+
+    let mut ranges = 0;
+    for range in raw.chunks_exact(RANGE) {
+        let (lba, blocks) = parse_range(range);
+        let extent = Extent::new(&namespace, lba, blocks, location::CDW10)?;
+        io.namespaces.check_clearing(command.nsid, &extent)?;
+        ranges += u32::from(blocks > 0);
+    }
+    if ranges == 0 {
+        return Ok(Outcome::Done(0));
+    }
+    let id = command.id();
+    let group = match ranges {
+        1 => None,
+        _ => Some(io.slots.insert_group(id, ranges, false)),
+    };
+    for (part, range) in raw.chunks_exact(RANGE).enumerate() {
+        let (lba, blocks) = parse_range(range);
+        let extent = Extent::new(&namespace, lba, blocks, location::CDW10)?;
+        if extent.length > 0 {
+            let owner = match group {
+                Some(group) => Owner::Part { group, part: part as u32 },
+                None => Owner::Command(id),
+            };
+            let discard = Command::new(Operation::Discard, extent.offset, extent.length);
+            let slot = Slot::new(owner, &discard, command.nsid, lba);
+            io.request(command.sq, slot, discard);
+        }
+    }
+    Ok(Outcome::Pending)
 }
 
 /// First block and count of blocks of a range.

@@ -2,16 +2,14 @@
 
 use stasis_block::Operation;
 
-use super::{always, Registered, SUPPORTED};
-use crate::io::Transfer;
+use crate::io::{IoCommand, Transfer};
+use crate::registered::{always, SUPPORTED};
 
-pub(super) const COMMAND: Registered = Registered {
+pub const COMMAND: IoCommand = IoCommand {
     opcode: 0x02,
     effects: SUPPORTED,
     announced: always,
     identify: 0,
     counts_as: Some(Operation::Read),
-    execute: |controller, memory, queue, command| {
-        controller.transfer(memory, queue, command, Transfer::Read)
-    },
+    execute: |io, memory, command| io.transfer(memory, command, Transfer::Read),
 };

@@ -2,16 +2,14 @@
 
 use stasis_block::Operation;
 
-use super::{always, Registered, CHANGES_CONTENTS, SUPPORTED};
-use crate::io::Transfer;
+use crate::io::{IoCommand, Transfer};
+use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
 
-pub(super) const COMMAND: Registered = Registered {
+pub const COMMAND: IoCommand = IoCommand {
     opcode: 0x01,
     effects: SUPPORTED | CHANGES_CONTENTS,
     announced: always,
     identify: 0,
     counts_as: Some(Operation::Write),
-    execute: |controller, memory, queue, command| {
-        controller.transfer(memory, queue, command, Transfer::Write)
-    },
+    execute: |io, memory, command| io.transfer(memory, command, Transfer::Write),
 };

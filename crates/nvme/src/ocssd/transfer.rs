@@ -4,8 +4,8 @@ use stasis_block::{Command, Operation};
 use stasis_memory::{Segment, NOWHERE};
 
 use crate::command::SubmissionEntry;
-use crate::controller::Controller;
-use crate::slots::{CommandId, Owner, Slot};
+use crate::io::Io;
+use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
@@ -20,92 +20,139 @@ pub enum Reporting {
     Whole,
 }
 
-impl Controller {
-    /// Reads or writes runs that have been checked.
-    pub(super) fn transfer_runs(
-        &mut self,
-        memory: &dyn Memory,
-        queue: u16,
-        command: &SubmissionEntry,
-        operation: Operation,
-        runs: &[Run],
-        reporting: Reporting,
-    ) -> Result<Outcome, Failure> {
-        let Some(namespace) = self.config.namespace(command.nsid) else {
-            return Err(StatusCode::InvalidNamespace.into());
-        };
-        let block = namespace.block_size as usize;
-        let bytes = runs.iter().map(|run| run.count as usize).sum::<usize>() * block;
-        let segments = self.buffers.segments_of(memory, command, bytes)?;
-        let mut whole = Vec::new();
+/// The runs of addresses that can be read or written; or why not, and a
+/// bit for each element at fault.
+pub fn checked_runs(
+    io: &Io,
+    nsid: u32,
+    lbas: &[u64],
+    writes: bool,
+    runs: &mut Vec<Run>,
+) -> Result<(), (StatusCode, u64)> {
+    let Some(set) = io.namespaces.chunks(nsid) else {
+        return Err((StatusCode::InvalidNamespace, 0));
+    };
+    let bit = |element: usize| 1u64.checked_shl(element as u32).unwrap_or(0);
+    set.runs(lbas.iter().copied(), runs)
+        .map_err(|element| (StatusCode::LbaOutOfRange, bit(element)))?;
+    if writes {
+        return set.check_write(runs).map_err(|(status, run)| (status, run.mask()));
+    }
+    let offline = runs.iter().filter(|run| set.is_offline(run.chunk));
+    match offline.map(Run::mask).fold(0, |all, mask| all | mask) {
+        0 if !runs.iter().any(|run| set.is_offline(run.chunk)) => Ok(()),
+        elements => Err((StatusCode::OfflineChunk, elements)),
+    }
+}
+
+/// Reads or writes runs that have been checked.
+pub fn transfer_runs(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+    operation: Operation,
+    runs: &[Run],
+    reporting: Reporting,
+) -> Result<Outcome, Failure> {
+    let Some(namespace) = io.namespaces.get(command.nsid) else {
+        return Err(StatusCode::InvalidNamespace.into());
+    };
+    let block = namespace.block_size as usize;
+    let bytes = runs.iter().map(|run| run.count as usize).sum::<usize>() * block;
+    let segments = io.buffers.segments_of(memory, command, bytes)?;
+    let mut whole = Vec::new();
+    if operation == Operation::Write {
+        whole = io.buffers.take(bytes);
+        if let Err(error) = stasis_memory::gather(memory, &segments, &mut whole) {
+            io.buffers.give_segments(segments);
+            io.buffers.give(whole);
+            return Err(error.into());
+        }
+    }
+    let id = command.id();
+    let group = io.slots.insert_group(id, runs.len() as u32, false);
+    let mut cutter = Cutter { segments: &segments, index: 0, used: 0 };
+    let mut at = 0;
+    for (index, run) in runs.iter().enumerate() {
+        let length = run.count as usize * block;
+        let mut data = io.buffers.take(length);
+        let mut places = Vec::new();
         if operation == Operation::Write {
-            whole = self.buffers.take(bytes);
-            if let Err(error) = stasis_memory::gather(memory, &segments, &mut whole) {
-                self.buffers.give_segments(segments);
-                self.buffers.give(whole);
-                return Err(error.into());
-            }
+            data.copy_from_slice(&whole[at..at + length]);
+        } else {
+            places = io.buffers.take_segments();
+            cutter.cut(length, &mut places);
         }
-        let id = CommandId { sq: queue, cid: command.cid };
-        let group = self.slots.insert_group(id, runs.len() as u32, false);
-        let mut cutter = Cutter { segments: &segments, index: 0, used: 0 };
-        let mut at = 0;
-        for (index, run) in runs.iter().enumerate() {
-            let length = run.count as usize * block;
-            let mut data = self.buffers.take(length);
-            let mut places = Vec::new();
-            if operation == Operation::Write {
-                data.copy_from_slice(&whole[at..at + length]);
-            } else {
-                places = self.buffers.take_segments();
-                cutter.cut(length, &mut places);
-            }
-            at += length;
-            let owner = owner(reporting, group, index, run);
-            let request = self.request_for(command, operation, run, block as u64);
-            let lba = self.lba_of(command.nsid, run);
-            let slot = Slot {
-                bytes: length,
-                segments: places,
-                ..Slot::new(owner, &request, command.nsid, lba)
-            };
-            if operation == Operation::Write {
-                self.enter_chunks(command.nsid, run);
-            }
-            self.send_request(queue, slot, request, data);
+        at += length;
+        let owner = owner(reporting, group, index, run);
+        let request = request_for(io, command, operation, run, block as u64);
+        let lba = lba_of(io, command.nsid, run);
+        let slot = Slot {
+            bytes: length,
+            segments: places,
+            ..Slot::new(owner, &request, command.nsid, lba)
+        };
+        if operation == Operation::Write {
+            enter_chunks(io, command.nsid, run);
         }
-        self.buffers.give(whole);
-        self.buffers.give_segments(segments);
-        Ok(Outcome::Pending)
+        io.send_request(command.sq, slot, request, data);
     }
+    io.buffers.give(whole);
+    io.buffers.give_segments(segments);
+    Ok(Outcome::Pending)
+}
 
-    /// What the drive is asked for a run.
-    pub(super) fn request_for(
-        &self,
-        command: &SubmissionEntry,
-        operation: Operation,
-        run: &Run,
-        block: u64,
-    ) -> Command {
-        let offset = self.linear(command.nsid, run) * block;
-        let fua = self.is_forced(command, operation);
-        Command { fua, ..Command::new(operation, offset, u64::from(run.count) * block) }
+/// Resets chunks that can be.
+pub fn reset_chunks(
+    io: &mut Io,
+    command: &SubmissionEntry,
+    chunks: &[usize],
+    reporting: Reporting,
+) {
+    let block = io.namespaces.get(command.nsid).map_or(0, |of| of.block_size.into());
+    let id = command.id();
+    let group = io.slots.insert_group(id, chunks.len() as u32, false);
+    for (element, &chunk) in chunks.iter().enumerate() {
+        let Some(set) = io.namespaces.chunks_mut(command.nsid) else { return };
+        set.reset(chunk);
+        let count = set.config.sectors;
+        let run = Run { chunk, sector: 0, count, element };
+        let request = request_for(io, command, Operation::Discard, &run, block);
+        let request = Command { fua: false, ..request };
+        // The run's elements are sectors, the command's are chunks.
+        let owner = owner(reporting, group, element, &Run { count: 1, ..run });
+        let lba = lba_of(io, command.nsid, &run);
+        io.request(command.sq, Slot::new(owner, &request, command.nsid, lba), request);
     }
+}
 
-    /// The run's first sector on the drive.
-    pub(super) fn linear(&self, nsid: u32, run: &Run) -> u64 {
-        self.chunks(nsid).map_or(0, |set| set.linear(run.chunk, run.sector))
-    }
+/// What the drive is asked for a run.
+pub fn request_for(
+    io: &Io,
+    command: &SubmissionEntry,
+    operation: Operation,
+    run: &Run,
+    block: u64,
+) -> Command {
+    let offset = linear(io, command.nsid, run) * block;
+    let fua = io.is_forced(command, operation);
+    Command { fua, ..Command::new(operation, offset, u64::from(run.count) * block) }
+}
 
-    /// The run's first address.
-    pub(super) fn lba_of(&self, nsid: u32, run: &Run) -> u64 {
-        self.chunks(nsid).map_or(0, |set| set.start(run.chunk) + u64::from(run.sector))
-    }
+/// The run's first sector on the drive.
+pub fn linear(io: &Io, nsid: u32, run: &Run) -> u64 {
+    io.namespaces.chunks(nsid).map_or(0, |set| set.linear(run.chunk, run.sector))
+}
 
-    pub(super) fn enter_chunks(&mut self, nsid: u32, run: &Run) {
-        if let Some(set) = self.chunks_mut(nsid) {
-            set.write(run);
-        }
+/// The run's first address.
+pub fn lba_of(io: &Io, nsid: u32, run: &Run) -> u64 {
+    io.namespaces.chunks(nsid).map_or(0, |set| set.start(run.chunk) + u64::from(run.sector))
+}
+
+/// A run is being written.
+pub fn enter_chunks(io: &mut Io, nsid: u32, run: &Run) {
+    if let Some(set) = io.namespaces.chunks_mut(nsid) {
+        set.write(run);
     }
 }
 

@@ -1,15 +1,14 @@
 //! Directive Send and Receive (NVMe 1.4 sections 5.10, 5.9 and 9).
 
-use crate::command::{location, SubmissionEntry};
-use crate::commands::{Registered, SUPPORTED};
+use crate::admin::{Admin, AdminCommand};
+use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::Placement;
-use crate::controller::Controller;
-use crate::io::ALL_NAMESPACES;
+use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
+use super::state::{directive, PlacementState};
 use super::streams::NamespaceStreams;
-use super::{directive, PlacementState};
 
 /// Operations of the Identify directive, by command.
 const RETURN_PARAMETERS: u8 = 1;
@@ -27,125 +26,127 @@ fn fields(command: &SubmissionEntry) -> (u8, u8, u16) {
     ((command.cdw11 >> 8) as u8, command.cdw11 as u8, (command.cdw11 >> 16) as u16)
 }
 
-pub const DIRECTIVE_SEND: Registered = Registered {
+pub const DIRECTIVE_SEND: AdminCommand = AdminCommand {
     opcode: 0x19,
     effects: SUPPORTED,
     announced: |config, _| config.placement != Placement::None,
     identify: 1 << 5,
     counts_as: None,
-    execute: |controller, _, _, command| controller.directive_send(command),
+    execute: directive_send,
 };
 
-pub const DIRECTIVE_RECEIVE: Registered = Registered {
+pub const DIRECTIVE_RECEIVE: AdminCommand = AdminCommand {
     opcode: 0x1a,
     effects: SUPPORTED,
     announced: |config, _| config.placement != Placement::None,
     identify: 1 << 5,
     counts_as: None,
-    execute: |controller, memory, _, command| controller.directive_receive(memory, command),
+    execute: directive_receive,
 };
 
-impl Controller {
-    pub(crate) fn directive_receive(
-        &mut self,
-        memory: &dyn Memory,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let invalid = StatusCode::InvalidField.at(location::CDW11);
-        let all = command.nsid == ALL_NAMESPACES;
-        if !all {
-            self.io_namespace(command.nsid)?;
-        }
-        let index = (command.nsid as usize).wrapping_sub(1);
-        let (kind, operation, _) = fields(command);
-        let mut data = match (&mut self.placement, kind, operation) {
-            (PlacementState::None, ..) => {
-                return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
-            }
-            (placement, directive::IDENTIFY, RETURN_PARAMETERS) => parameters(placement, index),
-            (PlacementState::Streams(streams), directive::STREAMS, STREAM_PARAMETERS) => {
-                // In blocks; none is better than another.
-                const WRITE_SIZE: u32 = 1;
-                const GRANULARITY: u16 = 1;
-                let own = streams.namespaces.get(index);
-                let (allocated, open) = own.map_or((0, 0), |own| match own.allocated {
-                    0 => (0, 0),
-                    allocated => (allocated, own.open.len() as u16),
-                });
-                let mut data = vec![0; 32];
-                for (at, value) in [
-                    (0, streams.max),
-                    (2, streams.shared()),
-                    (4, streams.shared_open()),
-                    (20, GRANULARITY),
-                    (22, allocated),
-                    (24, open),
-                ] {
-                    data[at..at + 2].copy_from_slice(&value.to_le_bytes());
-                }
-                data[16..20].copy_from_slice(&WRITE_SIZE.to_le_bytes());
-                data
-            }
-            (PlacementState::Streams(streams), directive::STREAMS, STREAM_STATUS) if !all => {
-                let open = &streams.namespaces[index].open;
-                let count = open.len() as u16;
-                std::iter::once(&count).chain(open).flat_map(|id| id.to_le_bytes()).collect()
-            }
-            (PlacementState::Streams(streams), directive::STREAMS, ALLOCATE) if !all => {
-                let own = &streams.namespaces[index];
-                if !own.enabled || own.allocated > 0 {
-                    return Err(invalid);
-                }
-                let granted = streams.allocate(command.nsid, command.cdw12 as u16);
-                let granted = granted.ok_or(StatusCode::StreamAllocationFailed)?;
-                return Ok(Outcome::Done(granted.into()));
-            }
-            _ => return Err(invalid),
-        };
-        let length = (u64::from(command.cdw10) + 1) * 4;
-        data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-        self.send(memory, command, &data)?;
-        Ok(Outcome::Done(0))
+fn directive_receive(
+    admin: &mut Admin,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let invalid = StatusCode::InvalidField.at(location::CDW11);
+    let all = command.nsid == ALL_NAMESPACES;
+    if !all {
+        admin.io.namespace(command.nsid)?;
     }
-
-    pub(crate) fn directive_send(&mut self, command: &SubmissionEntry) -> Result<Outcome, Failure> {
-        let invalid = StatusCode::InvalidField.at(location::CDW11);
-        if matches!(self.placement, PlacementState::None) {
+    let index = (command.nsid as usize).wrapping_sub(1);
+    let (kind, operation, _) = fields(command);
+    let mut data = match (&mut admin.io.placement, kind, operation) {
+        (PlacementState::None, ..) => {
             return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
         }
-        let indices = match command.nsid {
-            ALL_NAMESPACES => 0..self.config.namespaces.len(),
-            nsid => {
-                self.io_namespace(nsid)?;
-                nsid as usize - 1..nsid as usize
+        (placement, directive::IDENTIFY, RETURN_PARAMETERS) => parameters(placement, index),
+        (PlacementState::Streams(streams), directive::STREAMS, STREAM_PARAMETERS) => {
+            // In blocks; none is better than another.
+            const WRITE_SIZE: u32 = 1;
+            const GRANULARITY: u16 = 1;
+            let own = streams.namespaces.get(index);
+            let (allocated, open) = own.map_or((0, 0), |own| match own.allocated {
+                0 => (0, 0),
+                allocated => (allocated, own.open.len() as u16),
+            });
+            let mut data = vec![0; 32];
+            for (at, value) in [
+                (0, streams.max),
+                (2, streams.shared()),
+                (4, streams.shared_open()),
+                (20, GRANULARITY),
+                (22, allocated),
+                (24, open),
+            ] {
+                data[at..at + 2].copy_from_slice(&value.to_le_bytes());
             }
-        };
-        let (kind, operation, specific) = fields(command);
-        // What is to be enabled cannot be chosen under FDP: it is.
-        let PlacementState::Streams(streams) = &mut self.placement else { return Err(invalid) };
-        for own in &mut streams.namespaces[indices] {
-            match (kind, operation) {
-                (directive::IDENTIFY, ENABLE) => {
-                    if (command.cdw12 >> 8) as u8 != directive::STREAMS {
-                        return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
-                    }
-                    let enabled = command.cdw12 & 1 != 0;
-                    if own.enabled != enabled {
-                        *own = NamespaceStreams { enabled, ..Default::default() };
-                    }
-                }
-                (directive::STREAMS, RELEASE_IDENTIFIER) if own.enabled => {
-                    own.open.retain(|&open| open != specific);
-                }
-                (directive::STREAMS, RELEASE_RESOURCES) if own.enabled => {
-                    own.allocated = 0;
-                    own.open.clear();
-                }
-                _ => return Err(invalid),
-            }
+            data[16..20].copy_from_slice(&WRITE_SIZE.to_le_bytes());
+            data
         }
-        Ok(Outcome::Done(0))
+        (PlacementState::Streams(streams), directive::STREAMS, STREAM_STATUS) if !all => {
+            let open = &streams.namespaces[index].open;
+            let count = open.len() as u16;
+            std::iter::once(&count).chain(open).flat_map(|id| id.to_le_bytes()).collect()
+        }
+        (PlacementState::Streams(streams), directive::STREAMS, ALLOCATE) if !all => {
+            let own = &streams.namespaces[index];
+            if !own.enabled || own.allocated > 0 {
+                return Err(invalid);
+            }
+            let granted = streams.allocate(command.nsid, command.cdw12 as u16);
+            let granted = granted.ok_or(StatusCode::StreamAllocationFailed)?;
+            return Ok(Outcome::Done(granted.into()));
+        }
+        _ => return Err(invalid),
+    };
+    let length = (u64::from(command.cdw10) + 1) * 4;
+    data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+    admin.io.send(memory, command, &data)?;
+    Ok(Outcome::Done(0))
+}
+
+fn directive_send(
+    admin: &mut Admin,
+    _memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let invalid = StatusCode::InvalidField.at(location::CDW11);
+    if matches!(admin.io.placement, PlacementState::None) {
+        return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     }
+    let indices = match command.nsid {
+        ALL_NAMESPACES => 0..admin.io.config.namespaces.len(),
+        nsid => {
+            admin.io.namespace(nsid)?;
+            nsid as usize - 1..nsid as usize
+        }
+    };
+    let (kind, operation, specific) = fields(command);
+    // What is to be enabled cannot be chosen under FDP: it is.
+    let PlacementState::Streams(streams) = &mut admin.io.placement else { return Err(invalid) };
+    for own in &mut streams.namespaces[indices] {
+        match (kind, operation) {
+            (directive::IDENTIFY, ENABLE) => {
+                if (command.cdw12 >> 8) as u8 != directive::STREAMS {
+                    return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
+                }
+                let enabled = command.cdw12 & 1 != 0;
+                if own.enabled != enabled {
+                    *own = NamespaceStreams { enabled, ..Default::default() };
+                }
+            }
+            (directive::STREAMS, RELEASE_IDENTIFIER) if own.enabled => {
+                own.open.retain(|&open| open != specific);
+            }
+            (directive::STREAMS, RELEASE_RESOURCES) if own.enabled => {
+                own.allocated = 0;
+                own.open.clear();
+            }
+            _ => return Err(invalid),
+        }
+    }
+    Ok(Outcome::Done(0))
 }
 
 /// Which directives are supported, and which enabled, a bit for each.

@@ -3,22 +3,10 @@
 //!
 //! There is one endurance group, and every namespace can use all handles.
 
-use crate::command::{location, SubmissionEntry};
-use crate::commands::{Registered, SUPPORTED};
-use crate::config::Placement;
-use crate::controller::Controller;
-use crate::status::{Failure, Outcome, StatusCode};
-use crate::Memory;
-
 use super::events::{EventLog, FdpEvent, INVALID_PLACEMENT, NOT_FULLY_WRITTEN};
-use super::PlacementState;
 
 /// The one endurance group's identifier.
 pub const ENDURANCE_GROUP: u16 = 1;
-
-/// Management operations, in Dword 10 of I/O Management Receive and Send.
-const NO_ACTION: u8 = 0;
-const RECLAIM_UNITS: u8 = 1;
 
 /// A reclaim unit handle.
 #[derive(Debug, Clone, Default)]
@@ -83,6 +71,16 @@ impl Fdp {
         there.then_some(Place { group, handle })
     }
 
+    /// Whether an identifier names a place.
+    pub fn is_place(&self, identifier: u16) -> bool {
+        self.place(identifier).is_some()
+    }
+
+    /// How many places there are.
+    pub fn places(&self) -> usize {
+        self.room.len()
+    }
+
     fn room_of(&mut self, place: Place) -> &mut u64 {
         let index = usize::from(place.group) * self.handles.len() + usize::from(place.handle);
         &mut self.room[index]
@@ -107,7 +105,7 @@ impl Fdp {
     }
 
     /// Whether the handle's unit goes to the next, as the host wants it.
-    fn update(&mut self, nsid: u32, identifier: u16, now: u64) {
+    pub fn update(&mut self, nsid: u32, identifier: u16, now: u64) {
         let Some(place) = self.place(identifier) else { return };
         let unit = self.unit;
         let left = std::mem::replace(self.room_of(place), unit);
@@ -128,7 +126,7 @@ impl Fdp {
 
     /// Reclaim Unit Handle Status (TP4146): header, and a descriptor for each
     /// handle of each group.
-    fn status(&mut self, block_size: u32) -> Vec<u8> {
+    pub fn status(&mut self, block_size: u32) -> Vec<u8> {
         const HEADER: usize = 16;
         const DESCRIPTOR: usize = 32;
         let handles = self.handles.len() as u16;
@@ -145,82 +143,5 @@ impl Fdp {
             raw[8..16].copy_from_slice(&blocks.to_le_bytes());
         }
         data
-    }
-}
-
-pub const IO_MANAGEMENT_RECEIVE: Registered = Registered {
-    opcode: 0x12,
-    effects: SUPPORTED,
-    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.io_management_receive(memory, command),
-};
-
-pub const IO_MANAGEMENT_SEND: Registered = Registered {
-    opcode: 0x1d,
-    effects: SUPPORTED,
-    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
-    identify: 0,
-    counts_as: None,
-    execute: |controller, memory, _, command| controller.io_management_send(memory, command),
-};
-
-impl Controller {
-    /// I/O Management Receive.
-    pub(crate) fn io_management_receive(
-        &mut self,
-        memory: &dyn Memory,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let block_size = self.io_namespace(command.nsid)?.block_size;
-        let PlacementState::Fdp(fdp) = &mut self.placement else {
-            return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
-        };
-        let mut data = match command.cdw10 as u8 {
-            NO_ACTION => return Ok(Outcome::Done(0)),
-            RECLAIM_UNITS => fdp.status(block_size),
-            _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
-        };
-        let length = (u64::from(command.cdw11) + 1) * 4;
-        data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-        self.send(memory, command, &data)?;
-        Ok(Outcome::Done(0))
-    }
-
-    /// I/O Management Send.
-    pub(crate) fn io_management_send(
-        &mut self,
-        memory: &dyn Memory,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let nsid = command.nsid;
-        self.writable_namespace(nsid)?;
-        let PlacementState::Fdp(fdp) = &self.placement else {
-            return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
-        };
-        let places = fdp.room.len();
-        match command.cdw10 as u8 {
-            NO_ACTION => return Ok(Outcome::Done(0)),
-            RECLAIM_UNITS => {}
-            _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
-        }
-        let invalid = StatusCode::InvalidField.at(location::CDW10 + 2);
-        let count = (command.cdw10 >> 16) as usize + 1;
-        if count > places {
-            return Err(invalid);
-        }
-        let mut raw = vec![0; count * 2];
-        self.receive(memory, command, &mut raw)?;
-        let now = self.features.timestamp_at(self.now);
-        let PlacementState::Fdp(fdp) = &mut self.placement else { return Err(invalid) };
-        let identifiers = raw.chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
-        if identifiers.clone().any(|identifier| fdp.place(identifier).is_none()) {
-            return Err(invalid);
-        }
-        for identifier in identifiers {
-            fdp.update(nsid, identifier, now);
-        }
-        Ok(Outcome::Done(0))
     }
 }

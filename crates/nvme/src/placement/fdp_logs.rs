@@ -2,92 +2,88 @@
 //! TP4146; NVMe 1.4 section 5.14.1.9).
 
 use crate::command::{location, SubmissionEntry};
-use crate::controller::Controller;
+use crate::condition::SPARE_THRESHOLD;
+use crate::io::Io;
+use crate::log_page as page;
+use crate::statistics::Statistics;
 use crate::status::{Failure, StatusCode};
 
 use super::events::EventLog;
 use super::fdp::{Fdp, ENDURANCE_GROUP};
-use super::PlacementState;
+use super::state::PlacementState;
 
-/// Log page identifiers.
-pub mod page {
-    pub const ENDURANCE_GROUP: u8 = 0x09;
-    pub const CONFIGURATIONS: u8 = 0x20;
-    pub const HANDLE_USAGE: u8 = 0x21;
-    pub const STATISTICS: u8 = 0x22;
-    pub const EVENTS: u8 = 0x23;
+/// The log page that `command` asks for, if it is one of these; the
+/// endurance group is in Dword 11.
+pub fn placement_page(
+    io: &Io,
+    statistics: &Statistics,
+    command: &SubmissionEntry,
+) -> Result<Vec<u8>, Failure> {
+    let PlacementState::Fdp(fdp) = &io.placement else {
+        return Err(StatusCode::InvalidLogPage.at(location::CDW10));
+    };
+    let identifier = command.cdw10 as u8;
+    let known = identifier == page::ENDURANCE_GROUP
+        || (page::FDP_CONFIGURATIONS..=page::FDP_EVENTS).contains(&identifier);
+    if !known {
+        return Err(StatusCode::InvalidLogPage.at(location::CDW10));
+    }
+    if command.cdw11 >> 16 != u32::from(ENDURANCE_GROUP) {
+        return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
+    }
+    // Log Specific Field: bit 0 for the host's events. The controller does
+    // nothing by itself that there is an event for.
+    let host_events = command.cdw10 & 1 << 8 != 0;
+    Ok(match identifier {
+        page::ENDURANCE_GROUP => endurance_page(io, statistics),
+        page::FDP_CONFIGURATIONS => configurations(fdp),
+        page::FDP_HANDLE_USAGE => usage(fdp),
+        page::FDP_STATISTICS => placement_statistics(io, fdp),
+        _ if host_events => fdp.host_events.to_page(),
+        _ => EventLog::default().to_page(),
+    })
 }
 
-impl Controller {
-    /// The log page that `command` asks for, if it is one of these; the
-    /// endurance group is in Dword 11.
-    pub(crate) fn placement_page(&self, command: &SubmissionEntry) -> Result<Vec<u8>, Failure> {
-        let PlacementState::Fdp(fdp) = &self.placement else {
-            return Err(StatusCode::InvalidLogPage.at(location::CDW10));
-        };
-        let identifier = command.cdw10 as u8;
-        let known = identifier == page::ENDURANCE_GROUP
-            || (page::CONFIGURATIONS..=page::EVENTS).contains(&identifier);
-        if !known {
-            return Err(StatusCode::InvalidLogPage.at(location::CDW10));
-        }
-        if command.cdw11 >> 16 != u32::from(ENDURANCE_GROUP) {
-            return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
-        }
-        // Log Specific Field: bit 0 for the host's events. The controller does
-        // nothing by itself that there is an event for.
-        let host_events = command.cdw10 & 1 << 8 != 0;
-        Ok(match identifier {
-            page::ENDURANCE_GROUP => self.endurance_page(),
-            page::CONFIGURATIONS => configurations(fdp),
-            page::HANDLE_USAGE => usage(fdp),
-            page::STATISTICS => self.placement_statistics(fdp),
-            _ if host_events => fdp.host_events.to_page(),
-            _ => EventLog::default().to_page(),
-        })
-    }
+/// FDP Statistics: bytes that the host wrote and that the medium took.
+fn placement_statistics(io: &Io, fdp: &Fdp) -> Vec<u8> {
+    let mut log = vec![0; 64];
+    log[0..8].copy_from_slice(&fdp.host_written.to_le_bytes());
+    log[16..24].copy_from_slice(&media_written(io, fdp).to_le_bytes());
+    // Media bytes erased: drives do not tell.
+    log
+}
 
-    /// FDP Statistics: bytes that the host wrote and that the medium took.
-    fn placement_statistics(&self, fdp: &Fdp) -> Vec<u8> {
-        let mut log = vec![0; 64];
-        log[0..8].copy_from_slice(&fdp.host_written.to_le_bytes());
-        log[16..24].copy_from_slice(&self.media_written(fdp).to_le_bytes());
-        // Media bytes erased: drives do not tell.
-        log
-    }
+/// What the drive says that its medium took since the controller is there.
+/// One that says nothing has nothing inside, and takes what the host writes.
+fn media_written(io: &Io, fdp: &Fdp) -> u64 {
+    io.condition.media_written().unwrap_or(fdp.host_written)
+}
 
-    /// What the drive says that its medium took since the controller is there.
-    /// One that says nothing has nothing inside, and takes what the host writes.
-    fn media_written(&self, fdp: &Fdp) -> u64 {
-        self.condition.media_written().unwrap_or(fdp.host_written)
+/// Endurance Group Information.
+fn endurance_page(io: &Io, statistics: &Statistics) -> Vec<u8> {
+    // Data is counted in thousands of millions of bytes, rounded up.
+    const UNIT: u128 = 1_000_000_000;
+    let mut log = vec![0; 512];
+    log[0] = io.features.critical_warning(&io.condition) & 0b1101;
+    log[3] = io.condition.health().available_spare;
+    log[4] = SPARE_THRESHOLD;
+    log[5] = io.condition.health().percentage_used;
+    let health = io.condition.health();
+    let media = u128::from(health.media_bytes_written);
+    let capacity: u64 = io.namespaces.total_capacity();
+    for (at, value) in [
+        (48, statistics.bytes_read.div_ceil(UNIT)),
+        (64, statistics.bytes_written.div_ceil(UNIT)),
+        (80, media.div_ceil(UNIT)),
+        (96, statistics.read_commands),
+        (112, statistics.write_commands),
+        (128, statistics.media_errors),
+        (144, statistics.error_log_entries.into()),
+        (160, capacity.into()),
+    ] {
+        log[at..at + 16].copy_from_slice(&u128::to_le_bytes(value));
     }
-
-    /// Endurance Group Information.
-    fn endurance_page(&self) -> Vec<u8> {
-        // Data is counted in thousands of millions of bytes, rounded up.
-        const UNIT: u128 = 1_000_000_000;
-        let mut log = vec![0; 512];
-        log[0] = self.critical_warning() & 0b1101;
-        log[3] = self.condition.health().available_spare;
-        log[4] = crate::admin::SPARE_THRESHOLD;
-        log[5] = self.condition.health().percentage_used;
-        let (statistics, health) = (&self.statistics, self.condition.health());
-        let media = u128::from(health.media_bytes_written);
-        let capacity: u64 = self.namespaces.total_capacity();
-        for (at, value) in [
-            (48, statistics.bytes_read.div_ceil(UNIT)),
-            (64, statistics.bytes_written.div_ceil(UNIT)),
-            (80, media.div_ceil(UNIT)),
-            (96, statistics.read_commands),
-            (112, statistics.write_commands),
-            (128, statistics.media_errors),
-            (144, statistics.error_log_entries.into()),
-            (160, capacity.into()),
-        ] {
-            log[at..at + 16].copy_from_slice(&u128::to_le_bytes(value));
-        }
-        log
-    }
+    log
 }
 
 /// FDP Configurations: the only one.

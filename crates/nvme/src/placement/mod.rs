@@ -4,77 +4,15 @@
 mod directives;
 mod events;
 mod fdp;
+mod fdp_commands;
 mod fdp_features;
 mod fdp_logs;
+mod state;
 mod streams;
 
 pub use directives::{DIRECTIVE_RECEIVE, DIRECTIVE_SEND};
-pub use fdp::{Fdp, ENDURANCE_GROUP, IO_MANAGEMENT_RECEIVE, IO_MANAGEMENT_SEND};
-pub use fdp_features::feature;
-pub use streams::Streams;
-
-use crate::command::{location, SubmissionEntry};
-use crate::config::{Config, Placement};
-use crate::controller::Controller;
-use crate::status::{Failure, StatusCode};
-
-/// Directive types (NVMe 1.4 section 9; NVMe TP4146 for the last).
-mod directive {
-    pub const IDENTIFY: u8 = 0;
-    pub const STREAMS: u8 = 1;
-    pub const DATA_PLACEMENT: u8 = 2;
-}
-
-/// What the controller knows of placement.
-#[derive(Debug)]
-pub enum PlacementState {
-    None,
-    Streams(Streams),
-    Fdp(Fdp),
-}
-
-impl PlacementState {
-    pub fn new(config: &Config) -> Self {
-        match config.placement {
-            Placement::None => Self::None,
-            Placement::Streams { max } => Self::Streams(Streams::new(max, config.namespaces.len())),
-            Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
-                Self::Fdp(Fdp::new(reclaim_groups, handles, reclaim_unit))
-            }
-        }
-    }
-
-    /// Forgets what a controller reset makes it forget.
-    pub fn reset(&mut self) {
-        if let Self::Streams(streams) = self {
-            streams.reset();
-        }
-    }
-}
-
-impl Controller {
-    /// The stream that a write asks for: DTYPE in Dword 12, DSPEC in Dword 13.
-    /// `length` bytes will be written there.
-    pub(crate) fn place(&mut self, command: &SubmissionEntry, length: u64) -> Result<u16, Failure> {
-        let kind = (command.cdw12 >> 20 & 0xf) as u8;
-        let specific = (command.cdw13 >> 16) as u16;
-        let unknown = StatusCode::InvalidField.at(location::CDW12 + 2);
-        match &mut self.placement {
-            PlacementState::None if kind == 0 => Ok(0),
-            PlacementState::Streams(streams) if kind == directive::STREAMS => {
-                streams.open(command.nsid, specific).ok_or(unknown)
-            }
-            PlacementState::Fdp(fdp) => {
-                let identifier = match kind {
-                    0 => 0,
-                    directive::DATA_PLACEMENT => specific,
-                    _ => return Err(unknown),
-                };
-                let now = self.features.timestamp_at(self.now);
-                Ok(fdp.write(command.nsid, identifier, length, now))
-            }
-            _ if kind == 0 => Ok(0),
-            _ => Err(unknown),
-        }
-    }
-}
+pub use fdp::ENDURANCE_GROUP;
+pub use fdp_commands::{IO_MANAGEMENT_RECEIVE, IO_MANAGEMENT_SEND};
+pub use fdp_features::{feature, get_placement_feature, set_placement_feature};
+pub use fdp_logs::placement_page;
+pub use state::PlacementState;

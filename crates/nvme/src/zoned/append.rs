@@ -4,51 +4,48 @@
 use stasis_block::Operation;
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{Registered, CHANGES_CONTENTS, SUPPORTED};
-use crate::controller::Controller;
-use crate::io::{starting_lba, Extent, Transfer};
-use crate::slots::{CommandId, Owner};
+use crate::extent::Extent;
+use crate::io::{Io, IoCommand, Transfer};
+use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
+use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::CSI;
+use super::config::CSI;
 
 /// Protection Information Remap, in Dword 12: there is no protection
 /// information.
 const REMAP: u32 = 1 << 25;
 
-pub const ZONE_APPEND: Registered = Registered {
+pub const ZONE_APPEND: IoCommand = IoCommand {
     opcode: 0x7d,
     effects: SUPPORTED | CHANGES_CONTENTS,
     announced: |_, set| set == CSI,
     identify: 0,
     counts_as: Some(Operation::Write),
-    execute: Controller::zone_append,
+    execute: zone_append,
 };
 
-impl Controller {
-    fn zone_append(
-        &mut self,
-        memory: &dyn Memory,
-        queue: u16,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let blocks = u64::from(command.cdw12 & 0xffff) + 1;
-        let namespace = self.writable_namespace(command.nsid)?;
-        let first = Extent::new(namespace, starting_lba(command), 1, location::CDW10)?.lba;
-        let set = &self.zoned_of(command)?.set;
-        if !first.is_multiple_of(set.size) {
-            return Err(StatusCode::InvalidField.at(location::CDW10));
-        }
-        if command.cdw12 & REMAP != 0 {
-            return Err(StatusCode::InvalidField.at(location::CDW12 + 3));
-        }
-        let lba = set.check_append(set.index(first), blocks);
-        let lba = lba.map_err(|status| status.at(location::CDW10))?;
-        let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
-        self.check_length(&extent)?;
-        self.check_clearing(command.nsid, &extent)?;
-        let owner = Owner::Append(CommandId { sq: queue, cid: command.cid });
-        self.transfer_extent(memory, queue, command, Transfer::Write, &extent, owner)
+fn zone_append(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let blocks = u64::from(command.cdw12 & 0xffff) + 1;
+    let namespace = io.writable_namespace(command.nsid)?;
+    let first = Extent::new(namespace, command.starting_lba(), 1, location::CDW10)?.lba;
+    let set = &io.namespaces.zoned(command.nsid)?.set;
+    if !first.is_multiple_of(set.size) {
+        return Err(StatusCode::InvalidField.at(location::CDW10));
     }
+    if command.cdw12 & REMAP != 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW12 + 3));
+    }
+    let lba = set.check_append(set.index(first), blocks);
+    let lba = lba.map_err(|status| status.at(location::CDW10))?;
+    let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
+    io.check_length(&extent)?;
+    io.namespaces.check_clearing(command.nsid, &extent)?;
+    let owner = Owner::Append(command.id());
+    io.transfer_extent(memory, command, Transfer::Write, &extent, owner)
 }

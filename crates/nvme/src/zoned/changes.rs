@@ -1,9 +1,6 @@
 //! Zones that changed by themselves: the Changed Zone List log and its event
 //! (ZNS 1.1 sections 4.1.1 and 4.1.4.2).
 
-use crate::controller::Controller;
-use crate::Memory;
-
 /// Most zones that the log names.
 const MOST: usize = 511;
 /// Size of the log page in bytes.
@@ -33,7 +30,7 @@ impl ChangedZones {
     }
 
     /// The log page.
-    fn to_page(&self) -> Vec<u8> {
+    pub fn to_page(&self) -> Vec<u8> {
         let mut page = vec![0; PAGE];
         let count = if self.overflowed { MORE } else { self.zones.len() as u16 };
         page[0..2].copy_from_slice(&count.to_le_bytes());
@@ -44,30 +41,9 @@ impl ChangedZones {
     }
 
     /// The log was read.
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.zones.clear();
         self.overflowed = false;
-    }
-}
-
-impl Controller {
-    /// The Changed Zone List of a namespace; `None` if it has no zones.
-    pub(crate) fn changed_zones_page(&self, nsid: u32) -> Option<Vec<u8>> {
-        Some(self.zoned(nsid)?.changed.to_page())
-    }
-
-    /// The log was read, and may tell anew.
-    pub(crate) fn clear_changed_zones(&mut self, nsid: u32) {
-        if let Some(zoned) = self.zoned_mut(nsid) {
-            zoned.changed.clear();
-        }
-    }
-
-    /// Tells a guest that asked for it that zones have changed.
-    pub(super) fn zones_changed(&mut self, memory: &dyn Memory, nsid: u32) {
-        if self.features.reports_zone_changes() {
-            self.notice_zones_changed(memory, nsid);
-        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use stasis_block::units::format_size;
 
+/// Command Set Identifier of the Zoned Namespace command set.
+pub const CSI: u8 = 2;
 /// Most zones of a namespace: what their state costs stays below 32 MiB.
 const MOST_ZONES: u64 = 1 << 20;
 /// Unit of a zone descriptor extension in bytes (ZNS 1.1 section 4.1.5.1).

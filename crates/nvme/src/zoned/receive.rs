@@ -1,14 +1,13 @@
 //! Zone Management Receive (ZNS 1.1 section 3.4.2): what zones there are.
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{Registered, SUPPORTED};
-use crate::controller::Controller;
-use crate::io::starting_lba;
+use crate::io::{Io, IoCommand};
+use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
+use super::config::CSI;
 use super::set::{State, Zone, ZoneSet};
-use super::CSI;
 
 /// Zone Receive Action, in Dword 13.
 mod action {
@@ -25,61 +24,59 @@ const DESCRIPTOR: usize = 64;
 /// The write pointer of a zone that has none.
 const NO_POINTER: u64 = u64::MAX;
 
-pub const ZONE_MANAGEMENT_RECEIVE: Registered = Registered {
+pub const ZONE_MANAGEMENT_RECEIVE: IoCommand = IoCommand {
     opcode: 0x7a,
     effects: SUPPORTED,
     announced: |_, set| set == CSI,
     identify: 0,
     counts_as: None,
-    execute: |controller, memory, _, command| controller.zone_management_receive(memory, command),
+    execute: zone_management_receive,
 };
 
-impl Controller {
-    fn zone_management_receive(
-        &mut self,
-        memory: &dyn Memory,
-        command: &SubmissionEntry,
-    ) -> Result<Outcome, Failure> {
-        let blocks = self.io_namespace(command.nsid)?.blocks;
-        let set = &self.zoned_of(command)?.set;
-        let lba = starting_lba(command);
-        if lba >= blocks {
-            return Err(StatusCode::LbaOutOfRange.at(location::CDW10));
-        }
-        let length = (u64::from(command.cdw12) + 1) * 4;
-        if length > u64::from(self.config.max_transfer) {
-            return Err(StatusCode::InvalidField.at(location::CDW12));
-        }
-        let extension = match command.cdw13 & 0xff {
-            action::REPORT => 0,
-            action::EXTENDED_REPORT if set.extension_size() > 0 => set.extension_size(),
-            _ => return Err(StatusCode::InvalidField.at(location::CDW13)),
-        };
-        let wanted = filter(command.cdw13 >> 8 & 0xff)
-            .ok_or(StatusCode::InvalidField.at(location::CDW13 + 1))?;
-        let room = (length as usize).saturating_sub(DESCRIPTOR) / (DESCRIPTOR + extension);
-        let partial = command.cdw13 & PARTIAL != 0;
-        let mut report = vec![0; DESCRIPTOR];
-        let mut count = 0;
-        for (index, zone) in set.zones().iter().enumerate().skip(set.index(lba)) {
-            if wanted.is_some_and(|state| state != zone.state) {
-                continue;
-            }
-            if count < room {
-                report.extend_from_slice(&descriptor(set, index, zone));
-                if extension > 0 {
-                    report.extend_from_slice(set.extension(index));
-                }
-            } else if partial {
-                break;
-            }
-            count += 1;
-        }
-        report[0..8].copy_from_slice(&(count as u64).to_le_bytes());
-        report.truncate(length as usize);
-        self.send(memory, command, &report)?;
-        Ok(Outcome::Done(0))
+fn zone_management_receive(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let blocks = io.namespace(command.nsid)?.blocks;
+    let set = &io.namespaces.zoned(command.nsid)?.set;
+    let lba = command.starting_lba();
+    if lba >= blocks {
+        return Err(StatusCode::LbaOutOfRange.at(location::CDW10));
     }
+    let length = (u64::from(command.cdw12) + 1) * 4;
+    if length > u64::from(io.config.max_transfer) {
+        return Err(StatusCode::InvalidField.at(location::CDW12));
+    }
+    let extension = match command.cdw13 & 0xff {
+        action::REPORT => 0,
+        action::EXTENDED_REPORT if set.extension_size() > 0 => set.extension_size(),
+        _ => return Err(StatusCode::InvalidField.at(location::CDW13)),
+    };
+    let wanted = filter(command.cdw13 >> 8 & 0xff)
+        .ok_or(StatusCode::InvalidField.at(location::CDW13 + 1))?;
+    let room = (length as usize).saturating_sub(DESCRIPTOR) / (DESCRIPTOR + extension);
+    let partial = command.cdw13 & PARTIAL != 0;
+    let mut report = vec![0; DESCRIPTOR];
+    let mut count = 0;
+    for (index, zone) in set.zones().iter().enumerate().skip(set.index(lba)) {
+        if wanted.is_some_and(|state| state != zone.state) {
+            continue;
+        }
+        if count < room {
+            report.extend_from_slice(&descriptor(set, index, zone));
+            if extension > 0 {
+                report.extend_from_slice(set.extension(index));
+            }
+        } else if partial {
+            break;
+        }
+        count += 1;
+    }
+    report[0..8].copy_from_slice(&(count as u64).to_le_bytes());
+    report.truncate(length as usize);
+    io.send(memory, command, &report)?;
+    Ok(Outcome::Done(0))
 }
 
 /// Zone Receive Action Specific: zones of which state are reported, if not all;

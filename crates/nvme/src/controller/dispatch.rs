@@ -1,0 +1,91 @@
+//! Commands are looked up and carried out; those that are refused are noted for who keeps a
+//! record of every I/O.
+
+use stasis_block::{Command, Operation, Refused};
+
+use crate::admin::Admin;
+use crate::command::{location, SubmissionEntry, FUSE, PSDT};
+use crate::commands::COMMANDS;
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::{vendor, Memory};
+
+use super::Controller;
+
+impl Controller {
+    pub(super) fn execute_io(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        if command.flags & FUSE != 0 || command.flags & PSDT == PSDT {
+            return Err(StatusCode::InvalidField.at(location::FLAGS));
+        }
+        let namespaces = &self.io.namespaces;
+        let registers = &self.host.registers;
+        if namespaces.zones(command.nsid).is_some() && !registers.has_all_command_sets() {
+            return Err(StatusCode::InvalidNamespace.at(location::NSID));
+        }
+        let table = match namespaces.chunks(command.nsid) {
+            None => COMMANDS.io,
+            Some(_) => COMMANDS.open_channel,
+        };
+        match table.find(command.opcode) {
+            Some(known) => (known.execute)(&mut self.io, memory, command),
+            None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+        }
+    }
+
+    pub(super) fn execute_admin(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+    ) -> Result<Outcome, Failure> {
+        // Section 4.2: over PCIe, admin commands take PRPs only.
+        if command.flags & (FUSE | PSDT) != 0 {
+            return Err(StatusCode::InvalidField.at(location::FLAGS));
+        }
+        match COMMANDS.admin.find(command.opcode) {
+            Some(known) => (known.execute)(&mut self.admin(), memory, command),
+            None if command.opcode >= vendor::FIRST_OPCODE => {
+                self.vendor.execute(&mut self.io, memory, command)
+            }
+            None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+        }
+    }
+
+    /// What admin commands work on.
+    pub(super) fn admin(&mut self) -> Admin<'_> {
+        Admin {
+            io: &mut self.io,
+            host: &mut self.host,
+            formatting: &mut self.formatting,
+            vendor: &mut self.vendor,
+            chunk_notifications: &mut self.chunk_notifications,
+            commands: &COMMANDS,
+        }
+    }
+
+    /// Notes that a command of an I/O queue was refused. What would have been no I/O, such
+    /// as a report of zones, is not noted.
+    pub(super) fn log_refused(&mut self, entry: &SubmissionEntry, code: StatusCode) {
+        let known = COMMANDS.io.find(entry.opcode).filter(|_| entry.sq != 0);
+        let Some(operation) = known.and_then(|known| known.counts_as) else { return };
+        if !self.io.outgoing.keeps_refused() {
+            return;
+        }
+        let mut command = Command::new(operation, 0, 0);
+        let ranged = matches!(
+            operation,
+            Operation::Read | Operation::Write | Operation::WriteZeroes | Operation::Verify
+        );
+        if let (Some(namespace), true) = (self.io.namespaces.get(entry.nsid), ranged) {
+            // What was asked, as far as numbers go: it may lie beyond the drive.
+            let size = u64::from(namespace.block_size);
+            let offset = entry.starting_lba().saturating_mul(size);
+            command.offset = offset.saturating_add(namespace.start);
+            command.length = (u64::from(entry.cdw12 & 0xffff) + 1) * size;
+            command.fua = self.io.is_forced(entry, operation);
+        }
+        self.io.outgoing.refuse(Refused { queue: entry.sq, command, code: code as u16 });
+    }
+}

@@ -1,0 +1,133 @@
+//! From a doorbell, in a register or in its shadow, to the commands that it
+//! tells of.
+
+use crate::command::SubmissionEntry;
+use crate::events::Event;
+use crate::registers as reg;
+use crate::status::Outcome;
+use crate::Memory;
+
+use super::Controller;
+
+impl Controller {
+    pub(super) fn ring(&mut self, memory: &dyn Memory, doorbell: reg::Doorbell, value: u32) {
+        if !self.host.is_running() {
+            return;
+        }
+        match doorbell {
+            reg::Doorbell::SubmissionTail(queue) => {
+                let shadowed = self.host.queues.shadow_of(queue).is_some();
+                let Some(sq) = self.host.queues.submission_mut(queue) else {
+                    return self.host.event(memory, Event::INVALID_DOORBELL_REGISTER);
+                };
+                if shadowed {
+                    return self.fetch_by_shadow(memory, queue);
+                }
+                match u16::try_from(value) {
+                    Ok(tail) if tail < sq.size => sq.tail = tail,
+                    _ => return self.host.event(memory, Event::INVALID_DOORBELL_VALUE),
+                }
+                self.fetch(memory, queue);
+            }
+            reg::Doorbell::CompletionHead(queue) => {
+                let shadowed = self.host.queues.shadow_of(queue).is_some();
+                let Some(cq) = self.host.queues.completion_mut(queue) else {
+                    return self.host.event(memory, Event::INVALID_DOORBELL_REGISTER);
+                };
+                // With shadow doorbells the head is read when room is needed.
+                if !shadowed && !cq.set_head(value) {
+                    return self.host.event(memory, Event::INVALID_DOORBELL_VALUE);
+                }
+                self.resume_if_waiting(memory);
+            }
+        }
+    }
+
+    /// Fetches up to the shadow doorbell of `queue`.
+    pub(super) fn fetch_by_shadow(&mut self, memory: &dyn Memory, queue: u16) {
+        // After the event index has moved, the tail is to be read once more,
+        // or a submission in between would go unseen (section 7.13). Where
+        // other CPUs of the guest run meanwhile, that can repeat.
+        for _ in 0..=self.io.config.queue_entries {
+            let shadow = self.host.queues.shadow_of(queue).filter(|_| self.host.is_running());
+            let Some(shadow) = shadow else { return };
+            let tail = shadow.tail(memory, queue);
+            let Some(tail) = self.host.or_fatal(tail) else { return };
+            let policy = self.io.config.shadow;
+            let Some(sq) = self.host.queues.submission_mut(queue) else { return };
+            match u16::try_from(tail) {
+                Ok(tail) if tail == sq.tail => break,
+                Ok(tail) if tail < sq.size => sq.tail = tail,
+                _ => return self.host.event(memory, Event::INVALID_DOORBELL_VALUE),
+            }
+            let set = shadow.set_tail_event(memory, queue, sq.tail, sq.size, policy);
+            if self.host.or_fatal(set).is_none() {
+                return;
+            }
+        }
+        self.fetch(memory, queue);
+    }
+
+    /// Fetches and executes the commands of `queue` up to its tail, as far as
+    /// there is room for what they need.
+    fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
+        while self.host.is_running() {
+            let has_room = self.has_room_for_command(queue);
+            let Some(sq) = self.host.queues.submission_mut(queue) else { return };
+            if sq.is_empty() {
+                return;
+            }
+            if !has_room {
+                self.host.queues.wait_for_room();
+                return;
+            }
+            let raw = sq.fetch(memory);
+            let Some(raw) = self.host.or_fatal(raw) else { return };
+            let command = SubmissionEntry::parse(queue, &raw);
+            let outcome = match queue {
+                0 => self.execute_admin(memory, &command),
+                _ => self.execute_io(memory, &command),
+            };
+            let id = command.id();
+            match outcome {
+                Ok(Outcome::Pending) => {}
+                Ok(Outcome::Done(result)) => self.host.post(memory, id, 0, result.into()),
+                Ok(Outcome::Failed { failure, result, lba }) => {
+                    let field = self.host.log_failure(id, failure, command.nsid, lba);
+                    self.host.post(memory, id, field, result);
+                }
+                Err(failure) => {
+                    self.log_refused(&command, failure.status);
+                    self.host.post_failure(memory, id, failure, command.nsid, 0);
+                }
+            }
+        }
+    }
+
+    /// Whether the largest command of all would find room. While a completion
+    /// waits, no command is begun, so that those waiting stay few.
+    fn has_room_for_command(&self, queue: u16) -> bool {
+        let Some(sq) = self.host.queues.submission(queue) else { return false };
+        let cq = self.host.queues.completion(sq.cq);
+        if !cq.is_some_and(|cq| cq.held.is_empty()) {
+            return false;
+        }
+        let bytes = self.io.slots.requests.bytes() + self.io.config.max_transfer as usize;
+        queue == 0
+            || self.io.slots.requests.has_room(crate::io::MOST_REQUESTS)
+                && bytes <= self.io.config.max_in_flight_bytes
+    }
+
+    /// Posts the completions and fetches the commands that waited for room.
+    pub(super) fn resume_if_waiting(&mut self, memory: &dyn Memory) {
+        if !self.host.queues.stop_waiting() {
+            return;
+        }
+        for cq in self.host.queues.identifiers() {
+            self.host.post_held(memory, cq);
+        }
+        for queue in self.host.queues.identifiers() {
+            self.fetch(memory, queue);
+        }
+    }
+}

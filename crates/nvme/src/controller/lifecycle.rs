@@ -1,0 +1,98 @@
+//! Enabling, resetting and shutting down (NVMe 1.4 sections 3.1.5, 7.3.2 and
+//! 7.6).
+
+use crate::command::{CQE_SIZE, SQE_SIZE};
+use crate::queue::{CompletionQueue, SubmissionQueue};
+use crate::registers::{self as reg, Registers};
+use crate::slots::Owner;
+use crate::Memory;
+
+use super::Controller;
+
+/// The admin queues' identifier, and their interrupt vector.
+const ADMIN: u16 = 0;
+
+impl Controller {
+    /// CC was written (NVMe 1.4 sections 3.1.5, 7.3.2 and 7.6.2).
+    pub(super) fn configure(&mut self, memory: &dyn Memory, value: u32) {
+        let before = self.host.registers.write_configuration(value);
+        let now = self.host.registers.cc;
+        if before & reg::CC_EN != 0 && now & reg::CC_EN == 0 {
+            self.reset();
+        }
+        if before & reg::CC_EN == 0 && now & reg::CC_EN != 0 {
+            self.enable(memory);
+        }
+        match (Registers::asks_for_shutdown(before), Registers::asks_for_shutdown(now)) {
+            (false, true) => self.shut_down(),
+            (true, false) => self.host.registers.csts &= !reg::CSTS_SHST,
+            _ => {}
+        }
+    }
+
+    /// The carrier's own reset, by which every register gets its first value:
+    /// what is under way is forgotten (NVMe 1.4 section 7.3.2).
+    pub fn reset_function(&mut self) {
+        self.reset();
+        self.host.registers = Registers::default();
+    }
+
+    fn enable(&mut self, memory: &dyn Memory) {
+        let (sq_size, cq_size) = self.host.registers.admin_queue_sizes();
+        let (asq, acq) = (self.host.registers.asq, self.host.registers.acq);
+        self.host.registers.csts = 0;
+        // Section 3.1.8: a queue has at least 2 entries. Memory is probed now
+        // rather than at the first command.
+        let usable = self.host.registers.configuration_is_supported(&self.io.config)
+            && sq_size >= 2
+            && cq_size >= 2
+            && memory.contains(asq, usize::from(sq_size) * SQE_SIZE)
+            && memory.contains(acq, usize::from(cq_size) * CQE_SIZE);
+        if !usable {
+            self.host.registers.csts |= reg::CSTS_CFS;
+            return;
+        }
+        self.host.queues.create_completion(ADMIN, CompletionQueue::new(acq, cq_size, Some(ADMIN)));
+        self.host.queues.create_submission(ADMIN, SubmissionQueue::new(asq, sq_size, ADMIN));
+        self.host.registers.csts |= reg::CSTS_RDY;
+        self.host.statistics.power_cycles += u64::from(self.shut_down);
+        self.shut_down = false;
+    }
+
+    /// Drops everything but the admin queue registers (section 7.3.2).
+    fn reset(&mut self) {
+        if !self.shut_down && self.host.registers.csts & reg::CSTS_RDY != 0 {
+            self.host.statistics.unsafe_shutdowns += 1;
+        }
+        self.host.reset();
+        self.io.reset();
+        self.formatting.reset();
+        self.vendor.reset();
+    }
+
+    /// Begins the shutdown: it is complete when the drive's cache is durable.
+    fn shut_down(&mut self) {
+        self.host.registers.csts =
+            self.host.registers.csts & !reg::CSTS_SHST | reg::CSTS_SHST_OCCURRING;
+        self.shut_down = true;
+        let cached =
+            self.io.config.volatile_write_cache && self.host.registers.csts & reg::CSTS_RDY != 0;
+        // A host that asks again and again still makes one flush of each.
+        if cached && !self.io.slots.shutdown_waits() {
+            for nsid in 1..=self.io.namespaces.count() {
+                if self.io.slots.requests.has_room(1) {
+                    self.io.request_flush(0, nsid, Owner::Shutdown);
+                }
+            }
+        }
+        self.end_shutdown();
+    }
+
+    pub(super) fn end_shutdown(&mut self) {
+        let occurring = self.host.registers.csts & reg::CSTS_SHST == reg::CSTS_SHST_OCCURRING;
+        if occurring && !self.io.slots.shutdown_waits() {
+            self.host.registers.csts =
+                self.host.registers.csts & !reg::CSTS_SHST | reg::CSTS_SHST_COMPLETE;
+        }
+    }
+}

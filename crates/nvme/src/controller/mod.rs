@@ -1,0 +1,238 @@
+//! The controller: its parts, its registers, and the way of a command through
+//! it from a doorbell to a completion.
+
+mod completions;
+mod dispatch;
+mod doorbells;
+mod lifecycle;
+
+use stasis_block::{Health, Refused, Status, Tag, VendorError};
+use stasis_clock::Nanos;
+
+use crate::condition::WARNING_TEMPERATURE;
+use crate::config::{Config, ConfigError};
+use crate::formatting::Formatting;
+use crate::host::Host;
+use crate::io::Io;
+use crate::ocssd::Notifications;
+use crate::outgoing::Request;
+use crate::registers as reg;
+use crate::slots::Purpose;
+use crate::statistics::Statistics;
+use crate::vendor::{Vendor, VendorRequest};
+use crate::Memory;
+
+/// An NVMe controller.
+#[derive(Debug)]
+pub struct Controller {
+    /// The drive's side.
+    io: Io,
+    /// The host's side.
+    host: Host,
+    formatting: Formatting,
+    vendor: Vendor,
+    chunk_notifications: Notifications,
+    shut_down: bool,
+}
+
+impl Controller {
+    /// A controller that is not enabled yet.
+    ///
+    /// # Errors
+    /// Says which field of `config` cannot be, and what it can.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            host: Host::new(&config),
+            io: Io::new(config),
+            formatting: Formatting::default(),
+            vendor: Vendor::default(),
+            chunk_notifications: Notifications::default(),
+            shut_down: true,
+        })
+    }
+
+    /// Size of the registers and doorbells in bytes, for their base address
+    /// register. The MSI-X table is the carrier's.
+    pub fn bar_size() -> u64 {
+        reg::BAR_SIZE
+    }
+
+    /// Whether a write to the register at `offset` tells of admin commands,
+    /// before which the carrier is to call [`Controller::set_health`].
+    pub fn is_admin_doorbell(offset: u64) -> bool {
+        offset == reg::DOORBELLS
+    }
+
+    /// How many MSI-X vectors the carrier is to offer.
+    pub fn vectors(&self) -> u16 {
+        self.io.config.vectors()
+    }
+
+    /// Reads the register at `offset`: aligned, 4 or 8 bytes. Anything else
+    /// reads zero.
+    pub fn read_register(&mut self, offset: u64, into: &mut [u8]) {
+        into.fill(0);
+        if !matches!(into.len(), 4 | 8) || !offset.is_multiple_of(4) {
+            return;
+        }
+        for (index, part) in into.chunks_exact_mut(4).enumerate() {
+            let at = offset.saturating_add(4 * index as u64);
+            part.copy_from_slice(&self.host.registers.read(at, &self.io.config).to_le_bytes());
+        }
+    }
+
+    /// Writes the register at `offset`: aligned, 4 or 8 bytes (a doorbell only
+    /// 4). Anything else is ignored. Admin commands are executed at once, I/O
+    /// commands become requests.
+    pub fn write_register(&mut self, memory: &dyn Memory, offset: u64, data: &[u8]) {
+        if !matches!(data.len(), 4 | 8) || !offset.is_multiple_of(4) {
+            return;
+        }
+        for (index, part) in data.chunks_exact(4).enumerate() {
+            let value = u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
+            let at = offset.saturating_add(4 * index as u64);
+            match reg::doorbell(at) {
+                Some(_) if data.len() != 4 => {}
+                Some(doorbell) => self.ring(memory, doorbell, value),
+                None if at == reg::CC => self.configure(memory, value),
+                None => self.host.registers.write_admin_queue(at, value),
+            }
+        }
+    }
+
+    /// Looks at the shadow doorbells of all I/O queues, and fetches what they
+    /// tell of.
+    pub fn poll_shadow(&mut self, memory: &dyn Memory) {
+        if !self.host.is_running() || !self.host.queues.has_shadow() {
+            return;
+        }
+        let moved = self.host.queues.moved(memory);
+        let Some(mut moved) = self.host.or_fatal(moved) else { return };
+        while moved != 0 {
+            let queue = moved.trailing_zeros() as u16;
+            moved &= moved - 1;
+            self.fetch_by_shadow(memory, queue);
+        }
+        self.resume_if_waiting(memory);
+    }
+
+    /// The next I/O request for the drive.
+    pub fn pop_request(&mut self) -> Option<Request> {
+        self.io.next_request()
+    }
+
+    /// The next I/O command that has ended without a request for the drive, with an error.
+    /// At most [`crate::MOST_REFUSED`] are kept.
+    pub fn pop_refused(&mut self) -> Option<Refused> {
+        self.io.outgoing.next_refused()
+    }
+
+    /// The drive has done the request `tag`: gives a read's data to the guest
+    /// and posts the completion. A tag that is not in flight is ignored. Returns the
+    /// request's status: code type in bits 10:8, code in bits 7:0, 0 where it ended well.
+    pub fn complete(
+        &mut self,
+        memory: &dyn Memory,
+        tag: Tag,
+        status: Status,
+        mut data: Vec<u8>,
+    ) -> u16 {
+        let mut ended = 0;
+        if let Some(slot) = self.io.slots.requests.remove(tag) {
+            if slot.purpose != Purpose::Format {
+                self.leave(memory, &slot, status, &mut data);
+            }
+            ended = self.finish(memory, slot, status, &data);
+        }
+        self.io.buffers.give(data);
+        self.formatting.go_on(&mut self.io, &mut self.host, memory);
+        self.resume_if_waiting(memory);
+        ended
+    }
+
+    /// The next MSI-X vector to signal.
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        self.host.interrupts.pop()
+    }
+
+    /// Tells the virtual time (ns), for what a guest sees of it: Timestamp,
+    /// power-on hours, interrupt coalescing.
+    pub fn set_time(&mut self, now: Nanos) {
+        let passed = now.saturating_sub(self.host.now);
+        self.host.now = self.host.now.max(now);
+        self.io.now = self.host.now;
+        self.host.statistics.powered_on += passed;
+        if !self.io.slots.requests.is_empty() {
+            self.host.statistics.busy += passed;
+        }
+        if self.io.condition.temperature() >= WARNING_TEMPERATURE {
+            self.host.statistics.too_warm += passed;
+        }
+        self.host.interrupts.release(now);
+    }
+
+    /// When [`Controller::set_time`] is to be called at the latest, and the
+    /// interrupts to be looked at; `None` unless interrupts are held back.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.host.interrupts.next_deadline()
+    }
+
+    /// Sets the drive's temperature (kelvin), and tells the guest if that is
+    /// beyond its threshold.
+    pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
+        self.io.condition.set_temperature(kelvin);
+        self.admin().check_warnings(memory);
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.host.statistics
+    }
+
+    /// Requests that the drive holds, those not popped yet included.
+    pub fn in_flight(&self) -> usize {
+        self.io.slots.requests.len()
+    }
+
+    /// Whether the driver has configured shadow doorbells, so that
+    /// [`Controller::poll_shadow`] does something.
+    pub fn has_shadow(&self) -> bool {
+        self.host.queues.has_shadow()
+    }
+
+    /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.
+    pub fn has_failed(&self) -> bool {
+        self.host.has_failed()
+    }
+
+    /// Tells how the drive is, for the SMART log; warns the guest if it asked
+    /// for that.
+    pub fn set_health(&mut self, memory: &dyn Memory, health: Health) {
+        if self.io.condition.set_health(health) {
+            self.admin().check_warnings(memory);
+        }
+    }
+
+    /// The next vendor specific command for the drive.
+    pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
+        self.vendor.pop()
+    }
+
+    /// The drive has carried out the vendor specific command `tag`, or refused
+    /// it: gives `data` to the guest if that is its direction, and posts the
+    /// completion with Dword 0. A tag that does not wait is ignored.
+    pub fn complete_vendor(
+        &mut self,
+        memory: &dyn Memory,
+        tag: u32,
+        result: Result<u32, VendorError>,
+        data: &[u8],
+    ) {
+        match self.vendor.complete(memory, tag, result, data) {
+            None => {}
+            Some((id, Ok(result))) => self.host.post(memory, id, 0, result.into()),
+            Some((id, Err(failure))) => self.host.post_failure(memory, id, failure, 0, 0),
+        }
+    }
+}

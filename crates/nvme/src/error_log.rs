@@ -1,0 +1,50 @@
+//! The log of errors (NVMe 1.4 section 5.14.1.1).
+
+use crate::command::CommandId;
+
+/// Entries of the error log: Error Log Page Entries, plus one.
+pub const ERROR_LOG_ENTRIES: usize = 64;
+/// Size of an entry of the error log in bytes.
+const ERROR_ENTRY: usize = 64;
+
+/// The last failures, oldest first in a ring.
+#[derive(Debug)]
+pub struct ErrorLog {
+    entries: Box<[[u8; ERROR_ENTRY]; ERROR_LOG_ENTRIES]>,
+    next: usize,
+}
+
+impl Default for ErrorLog {
+    fn default() -> Self {
+        Self { entries: Box::new([[0; ERROR_ENTRY]; ERROR_LOG_ENTRIES]), next: 0 }
+    }
+}
+
+impl ErrorLog {
+    /// Adds the failure number `count`, over the oldest entry if need be.
+    pub fn add(
+        &mut self,
+        count: u64,
+        id: CommandId,
+        status: u16,
+        parameter: u16,
+        nsid: u32,
+        lba: u64,
+    ) {
+        let entry = &mut self.entries[self.next];
+        entry[0..8].copy_from_slice(&count.to_le_bytes());
+        entry[8..10].copy_from_slice(&id.sq.to_le_bytes());
+        entry[10..12].copy_from_slice(&id.cid.to_le_bytes());
+        entry[12..14].copy_from_slice(&(status << 1).to_le_bytes());
+        entry[14..16].copy_from_slice(&parameter.to_le_bytes());
+        entry[16..24].copy_from_slice(&lba.to_le_bytes());
+        entry[24..28].copy_from_slice(&nsid.to_le_bytes());
+        self.next = (self.next + 1) % ERROR_LOG_ENTRIES;
+    }
+
+    /// The log page: the latest failure first.
+    pub fn to_page(&self) -> Vec<u8> {
+        let (after, before) = self.entries.split_at(self.next);
+        after.iter().rev().chain(before.iter().rev()).flatten().copied().collect()
+    }
+}

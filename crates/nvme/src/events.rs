@@ -1,0 +1,189 @@
+//! What the guest is told unasked: asynchronous events (NVMe 1.4 section 5.2).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::condition::{WARNING_READ_ONLY, WARNING_SPARE, WARNING_TOO_WARM};
+use crate::log_page;
+
+/// Most Asynchronous Event Requests that wait at a time: Asynchronous Event
+/// Request Limit in Identify Controller, plus one.
+pub const MOST_EVENT_REQUESTS: usize = 4;
+
+/// Types of events that are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// Error status: read the error log.
+    Error = 0,
+    /// SMART / health status: read its log.
+    Health = 1,
+    /// Something changed: read the log that the event names.
+    Notice = 2,
+    /// Of Open-Channel drives, that chunks have changed.
+    Vendor = 3,
+}
+
+impl EventType {
+    const COUNT: usize = 4;
+
+    /// Asynchronous Event Type.
+    fn number(self) -> u32 {
+        match self {
+            Self::Vendor => 7,
+            other => other as u32,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    kind: EventType,
+    /// Asynchronous Event Information.
+    information: u8,
+    /// Log Page Identifier: where more is to be read.
+    log: u8,
+    /// The namespace, where the event tells it; otherwise 0.
+    nsid: u32,
+}
+
+impl Event {
+    /// A doorbell of a queue that is not there was rung (section 5.2.1, "Error
+    /// Status").
+    pub const INVALID_DOORBELL_REGISTER: Self = Self::error(0);
+    /// A doorbell was set to what it cannot be.
+    pub const INVALID_DOORBELL_VALUE: Self = Self::error(1);
+    /// Namespace Attribute Changed (section 5.2.1, "Notice"): what Identify says of a
+    /// namespace is no longer what it was.
+    pub const NAMESPACE_CHANGED: Self = Self {
+        kind: EventType::Notice,
+        information: 0,
+        log: log_page::CHANGED_NAMESPACES,
+        nsid: 0,
+    };
+
+    const fn error(information: u8) -> Self {
+        Self { kind: EventType::Error, information, log: log_page::ERROR_INFORMATION, nsid: 0 }
+    }
+
+    /// Zone Descriptor Changed (ZNS 1.1 section 4.1.1): zones of a namespace have changed by
+    /// themselves.
+    pub fn zones_changed(nsid: u32) -> Self {
+        const ZONE_DESCRIPTOR_CHANGED: u8 = 0xef;
+        let (kind, log) = (EventType::Notice, log_page::CHANGED_ZONES);
+        Self { kind, information: ZONE_DESCRIPTOR_CHANGED, log, nsid }
+    }
+
+    /// Chunks of an Open-Channel namespace have changed by themselves: the only event of such
+    /// drives.
+    pub fn chunks_changed(nsid: u32) -> Self {
+        const CHUNK_CHANGED: u8 = 0;
+        let (kind, log) = (EventType::Vendor, log_page::CHUNK_NOTIFICATIONS);
+        Self { kind, information: CHUNK_CHANGED, log, nsid }
+    }
+}
+
+/// The event of each bit of Critical Warning in the SMART log (section 5.2.1, "SMART /
+/// Health Status").
+const WARNING_EVENTS: [(u8, u8); 3] =
+    [(WARNING_SPARE, 2), (WARNING_TOO_WARM, 1), (WARNING_READ_ONLY, 0)];
+
+/// The requests that wait for events, and the events that wait for requests.
+#[derive(Debug, Default)]
+pub struct Events {
+    requests: VecDeque<u16>,
+    /// What has not been told: of errors and of health one each, of notices
+    /// one of each information.
+    happened: Vec<Event>,
+    /// By type, whether it was told and its log not been read since; until
+    /// then it is not told again.
+    masked: [bool; EventType::COUNT],
+    /// Critical warnings that have had their event, and still hold.
+    warned: u8,
+    /// Namespaces that changed since their log was read.
+    changed: BTreeSet<u32>,
+}
+
+impl Events {
+    /// Takes the request `cid`, which completes when something happens; whether there was
+    /// room for it.
+    pub fn request(&mut self, cid: u16) -> bool {
+        let has_room = self.requests.len() < MOST_EVENT_REQUESTS;
+        if has_room {
+            self.requests.push_back(cid);
+        }
+        has_room
+    }
+
+    /// Takes back the waiting request `cid`; whether there was one.
+    pub fn withdraw(&mut self, cid: u16) -> bool {
+        let place = self.requests.iter().position(|&waiting| waiting == cid);
+        place.and_then(|place| self.requests.remove(place)).is_some()
+    }
+
+    /// Something happened. Errors and warnings that are masked are forgotten; notices wait.
+    pub fn add(&mut self, event: Event) {
+        let notice = event.kind == EventType::Notice;
+        let known = self.happened.iter().any(|other| match notice {
+            true => *other == event,
+            false => other.kind == event.kind,
+        });
+        if !known && (notice || !self.masked[event.kind as usize]) {
+            self.happened.push(event);
+        }
+    }
+
+    /// The next request that can complete, and Dwords 0 and 1 of its completion.
+    pub fn next(&mut self) -> Option<(u16, u64)> {
+        let masked = self.masked;
+        let next = self.happened.iter().position(|of| !masked[of.kind as usize])?;
+        let cid = self.requests.pop_front()?;
+        let Event { kind, information, log, nsid } = self.happened.remove(next);
+        self.masked[kind as usize] = true;
+        let result = kind.number() | u32::from(information) << 8 | u32::from(log) << 16;
+        Some((cid, u64::from(result) | u64::from(nsid) << 32))
+    }
+
+    /// The critical warning that a guest is to be told of next, of those that hold and that it
+    /// asked for: one that it was not told of since it holds.
+    pub fn next_warning(&mut self, asked: u8) -> Option<Event> {
+        self.warned &= asked;
+        let kind = EventType::Health;
+        if self.masked[kind as usize] || self.happened.iter().any(|event| event.kind == kind) {
+            return None;
+        }
+        let untold = asked & !self.warned;
+        let &(bit, information) = WARNING_EVENTS.iter().find(|(bit, _)| untold & bit != 0)?;
+        self.warned |= bit;
+        Some(Event { kind, information, log: log_page::HEALTH, nsid: 0 })
+    }
+
+    /// The log `log` of a namespace was read: it has told what waits.
+    pub fn forget(&mut self, log: u8, nsid: u32) {
+        self.happened.retain(|event| (event.log, event.nsid) != (log, nsid));
+    }
+
+    /// The log that belongs to `kind` was read.
+    pub fn unmask(&mut self, kind: EventType) {
+        self.masked[kind as usize] = false;
+    }
+
+    /// What Identify says of a namespace is no longer what it was.
+    pub fn namespace_changed(&mut self, nsid: u32) {
+        self.changed.insert(nsid);
+    }
+
+    /// Changed Namespace List (section 5.14.1.4): there are fewer than it has
+    /// room for.
+    pub fn changed_namespaces_page(&self) -> Vec<u8> {
+        let mut log = vec![0; 4096];
+        for (entry, nsid) in log.chunks_exact_mut(4).zip(&self.changed) {
+            entry.copy_from_slice(&nsid.to_le_bytes());
+        }
+        log
+    }
+
+    /// That list was read.
+    pub fn clear_changed_namespaces(&mut self) {
+        self.changed.clear();
+    }
+}

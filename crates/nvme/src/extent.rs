@@ -1,0 +1,45 @@
+//! The logical blocks that a command names.
+
+use crate::command::{location, SubmissionEntry};
+use crate::config::Namespace;
+use crate::status::{Failure, StatusCode};
+
+/// A run of logical blocks inside its namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    pub lba: u64,
+    /// First byte, and how many.
+    pub offset: u64,
+    pub length: u64,
+}
+
+impl Extent {
+    /// `at`: which byte of the command says so, for the error log.
+    ///
+    /// # Errors
+    /// The blocks are not all inside the namespace.
+    pub fn new(namespace: &Namespace, lba: u64, blocks: u64, at: u16) -> Result<Self, Failure> {
+        let end = lba.checked_add(blocks);
+        if end.is_none_or(|end| end > namespace.blocks) {
+            return Err(StatusCode::LbaOutOfRange.at(at));
+        }
+        // No overflow: a namespace has less than 2^63 bytes.
+        let size = u64::from(namespace.block_size);
+        Ok(Self { lba, offset: lba * size, length: blocks * size })
+    }
+
+    /// The blocks of Read, Write and the commands like them: SLBA, and NLB (0's
+    /// based) in Dword 12.
+    ///
+    /// # Errors
+    /// The blocks are not all inside the namespace.
+    pub fn of(namespace: &Namespace, command: &SubmissionEntry) -> Result<Self, Failure> {
+        let blocks = u64::from(command.cdw12 & 0xffff) + 1;
+        Self::new(namespace, command.starting_lba(), blocks, location::CDW10)
+    }
+
+    /// Its bytes.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.offset..self.offset + self.length
+    }
+}

@@ -1,0 +1,106 @@
+//! The values of the features that a host sets (NVMe 1.4 section 5.21).
+
+use std::ops::Range;
+
+use stasis_clock::Nanos;
+
+use crate::condition::{Condition, WARNING_TEMPERATURE};
+use crate::config::Config;
+
+/// Namespace Attribute Notices, in the Asynchronous Event Configuration
+/// feature and in OAES of Identify Controller.
+const NAMESPACE_NOTICES: u32 = 1 << 8;
+/// Zone Descriptor Changed Notices, in the Asynchronous Event Configuration
+/// feature and in OAES (ZNS 1.1 section 4.1.1).
+const ZONE_CHANGES: u32 = 1 << 27;
+
+/// The features' values; `Features::new` has their defaults.
+#[derive(Debug, Clone)]
+pub struct Features {
+    pub arbitration: u32,
+    /// Temperature thresholds in kelvin.
+    pub over_temperature: u16,
+    pub under_temperature: u16,
+    /// Whether the volatile write cache is on.
+    pub write_cache: bool,
+    pub coalescing: u32,
+    pub write_atomicity: u32,
+    /// Asynchronous Event Configuration.
+    pub events: u32,
+    /// Time Limited Error Recovery, by namespace.
+    error_recovery: Vec<u16>,
+    /// Milliseconds since 1970, and when it was set (ns).
+    timestamp: (u64, Nanos),
+    timestamp_was_set: bool,
+}
+
+impl Features {
+    pub fn new(config: &Config) -> Self {
+        Self {
+            // Arbitration burst: no limit.
+            arbitration: 7,
+            over_temperature: WARNING_TEMPERATURE,
+            under_temperature: 0,
+            write_cache: true,
+            coalescing: 0,
+            write_atomicity: 0,
+            events: 0,
+            error_recovery: vec![0; config.namespaces.len()],
+            timestamp: (0, 0),
+            timestamp_was_set: false,
+        }
+    }
+
+    /// Whether the host asked to be told of zones that changed.
+    pub fn reports_zone_changes(&self) -> bool {
+        self.events & ZONE_CHANGES != 0
+    }
+
+    /// Whether the host asked to be told of namespaces that changed.
+    pub fn reports_namespace_changes(&self) -> bool {
+        self.events & NAMESPACE_NOTICES != 0
+    }
+
+    /// The critical warnings that hold, of the thresholds that the host set.
+    pub fn critical_warning(&self, condition: &Condition) -> u8 {
+        condition.critical_warning(self.under_temperature, self.over_temperature)
+    }
+
+    /// Those of them that the host asked to be told of.
+    pub fn asked_warnings(&self, condition: &Condition) -> u8 {
+        self.critical_warning(condition) & self.events as u8
+    }
+
+    /// Time Limited Error Recovery of the namespace of this index (units of 100 ms).
+    pub fn error_recovery(&self, index: usize) -> u16 {
+        self.error_recovery.get(index).copied().unwrap_or_default()
+    }
+
+    /// Sets it, for these namespaces.
+    pub fn set_error_recovery(&mut self, namespaces: Range<usize>, limit: u16) {
+        if let Some(values) = self.error_recovery.get_mut(namespaces) {
+            values.fill(limit);
+        }
+    }
+
+    /// The Timestamp feature's data at `now` (section 5.21.1.14).
+    pub fn timestamp_at(&self, now: Nanos) -> u64 {
+        // Origin: set by the host, or else cleared at reset.
+        const SET_BY_HOST: u64 = 1 << 49;
+        let (then, at) = self.timestamp;
+        let passed = now.saturating_sub(at) / stasis_clock::MILLISECOND;
+        let origin = if self.timestamp_was_set { SET_BY_HOST } else { 0 };
+        (then + passed) & 0xffff_ffff_ffff | origin
+    }
+
+    /// The host sets the time to `milliseconds` since 1970, of which 48 bits count.
+    pub fn set_timestamp(&mut self, milliseconds: u64, now: Nanos) {
+        self.timestamp = (milliseconds & 0xffff_ffff_ffff, now);
+        self.timestamp_was_set = true;
+    }
+}
+
+/// Optional Asynchronous Events Supported.
+pub fn notices(config: &Config) -> u32 {
+    NAMESPACE_NOTICES | if config.has_zones() { ZONE_CHANGES } else { 0 }
+}

@@ -1,0 +1,122 @@
+//! The Format NVM command under way (NVMe 1.4 section 5.23): what it erases, piece by piece.
+
+use stasis_block::{Command, Operation, Status};
+
+use crate::command::CommandId;
+use crate::events::Event;
+use crate::host::Host;
+use crate::io::Io;
+use crate::slots::{Owner, Purpose, Slot};
+use crate::status::StatusCode;
+use crate::Memory;
+
+/// Most bytes of a request to the drive.
+const PIECE: u64 = 1 << 30;
+
+/// The command under way, if there is one. The namespaces' commands are refused meanwhile.
+#[derive(Debug, Default)]
+pub struct Formatting(Option<Format>);
+
+#[derive(Debug)]
+struct Format {
+    cid: u16,
+    /// The namespaces concerned.
+    first: u32,
+    last: u32,
+    /// Which of them is being erased.
+    at: u32,
+    block_size: u32,
+    /// Where its contents are gone, in bytes.
+    erased: u64,
+    erase: Operation,
+    /// Whether the drive has a request.
+    asked: bool,
+}
+
+impl Formatting {
+    /// Whether a command is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The command `cid` begins: it erases the namespaces `first` to `last` by `erase`, and gives
+    /// them blocks of `block_size` bytes.
+    pub fn begin(
+        &mut self,
+        io: &mut Io,
+        cid: u16,
+        (first, last): (u32, u32),
+        block_size: u32,
+        erase: Operation,
+    ) {
+        io.namespaces.begin_format(first..=last);
+        let (at, erased, asked) = (first, 0, false);
+        self.0 = Some(Format { cid, first, last, at, block_size, erased, erase, asked });
+    }
+
+    /// Forgets the command. What it has erased is gone; the blocks stay as they were.
+    pub fn reset(&mut self) {
+        self.0 = None;
+    }
+
+    /// Asks the drive for the next piece, once all commands that were begun
+    /// before are done.
+    pub fn go_on(&mut self, io: &mut Io, host: &mut Host, memory: &dyn Memory) {
+        let Some(format) = &mut self.0 else { return };
+        if format.asked || !io.slots.requests.has_room(1) {
+            return;
+        }
+        let concerns = |nsid: u32| (format.first..=format.last).contains(&nsid);
+        if io.slots.any(|slot| slot.is_awaited() && concerns(slot.nsid)) {
+            return;
+        }
+        let nsid = format.at;
+        let left = io.namespaces.capacity(nsid) - format.erased;
+        if left > 0 {
+            format.asked = true;
+            let erase = Command::new(format.erase, format.erased, left.min(PIECE));
+            let slot =
+                Slot { purpose: Purpose::Format, ..Slot::new(Owner::Format, &erase, nsid, 0) };
+            return io.request(0, slot, erase);
+        }
+        if nsid < format.last {
+            (format.at, format.erased) = (nsid + 1, 0);
+            return self.go_on(io, host, memory);
+        }
+        self.end(io, host, memory);
+    }
+
+    /// The drive has done a piece.
+    pub fn piece_done(
+        &mut self,
+        io: &mut Io,
+        host: &mut Host,
+        memory: &dyn Memory,
+        slot: &Slot,
+        status: Status,
+    ) {
+        let Some(format) = &mut self.0 else { return };
+        format.asked = false;
+        format.erased += slot.length;
+        if status != Status::Ok {
+            let id = CommandId { sq: 0, cid: format.cid };
+            self.0 = None;
+            io.namespaces.end_format();
+            host.post_failure(memory, id, StatusCode::WriteFault.into(), slot.nsid, 0);
+        }
+    }
+
+    fn end(&mut self, io: &mut Io, host: &mut Host, memory: &dyn Memory) {
+        let Some(Format { cid, first, last, block_size, .. }) = self.0.take() else { return };
+        io.namespaces.end_format();
+        for nsid in first..=last {
+            if io.namespaces.format(nsid, block_size) {
+                host.events.namespace_changed(nsid);
+                if io.features.reports_namespace_changes() {
+                    host.event(memory, Event::NAMESPACE_CHANGED);
+                }
+            }
+        }
+        host.post(memory, CommandId { sq: 0, cid }, 0, 0);
+    }
+}

@@ -1,0 +1,180 @@
+//! The host's side of a controller: its registers and queues, and what it is told: completions,
+//! errors and events.
+
+use stasis_clock::Nanos;
+
+use crate::command::{CommandId, CompletionEntry};
+use crate::config::Config;
+use crate::error_log::ErrorLog;
+use crate::events::{Event, Events};
+use crate::interrupts::Interrupts;
+use crate::queues::Queues;
+use crate::registers::{self as reg, Registers};
+use crate::shadow::Shadow;
+use crate::statistics::Statistics;
+use crate::status::{Failure, MORE};
+use crate::{Memory, OutOfMemoryRange};
+
+/// The host's side of a controller.
+#[derive(Debug)]
+pub struct Host {
+    pub registers: Registers,
+    pub queues: Queues,
+    pub interrupts: Interrupts,
+    pub events: Events,
+    pub errors: ErrorLog,
+    pub statistics: Statistics,
+    /// Virtual time as last told (ns).
+    pub now: Nanos,
+}
+
+impl Host {
+    /// Of a controller that is not enabled yet.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            registers: Registers::default(),
+            queues: Queues::new(config.queue_pairs),
+            interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),
+            events: Events::default(),
+            errors: ErrorLog::default(),
+            statistics: Statistics::default(),
+            now: 0,
+        }
+    }
+
+    /// Drops everything but the admin queue registers, and what outlives resets
+    /// (NVMe 1.4 section 7.3.2).
+    pub fn reset(&mut self) {
+        self.registers.csts = 0;
+        self.queues.reset();
+        self.interrupts.reset();
+        self.events = Events::default();
+    }
+
+    /// Whether commands are executed.
+    pub fn is_running(&self) -> bool {
+        self.registers.csts & (reg::CSTS_RDY | reg::CSTS_CFS | reg::CSTS_SHST) == reg::CSTS_RDY
+    }
+
+    /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.
+    pub fn has_failed(&self) -> bool {
+        self.registers.csts & reg::CSTS_CFS != 0
+    }
+
+    /// An access to a queue or a shadow doorbell outside guest memory leaves
+    /// nowhere to report it but `CSTS.CFS`.
+    pub fn or_fatal<T>(&mut self, result: Result<T, OutOfMemoryRange>) -> Option<T> {
+        if result.is_err() {
+            self.registers.csts |= reg::CSTS_CFS;
+        }
+        result.ok()
+    }
+
+    /// Posts the completion of a command that failed, and logs why.
+    pub fn post_failure(
+        &mut self,
+        memory: &dyn Memory,
+        id: CommandId,
+        failure: Failure,
+        nsid: u32,
+        lba: u64,
+    ) {
+        let field = self.log_failure(id, failure, nsid, lba);
+        self.post(memory, id, field, 0);
+    }
+
+    /// Logs why a command failed; the status field of its completion.
+    pub fn log_failure(&mut self, id: CommandId, failure: Failure, nsid: u32, lba: u64) -> u16 {
+        let field = failure.status.field() | MORE;
+        self.statistics.error_log_entries += 1;
+        let count = self.statistics.error_log_entries;
+        self.errors.add(count, id, field, failure.location, nsid, lba);
+        field
+    }
+
+    /// Posts a completion, or holds it until its queue has room.
+    pub fn post(&mut self, memory: &dyn Memory, id: CommandId, status: u16, result: u64) {
+        let Some(sq) = self.queues.submission(id.sq) else { return };
+        let cq_id = sq.cq;
+        let entry = CompletionEntry { result, sq_head: sq.head, sq_id: id.sq, cid: id.cid, status };
+        let Some(cq) = self.queues.completion_mut(cq_id) else { return };
+        cq.held.push_back(entry);
+        self.post_held(memory, cq_id);
+    }
+
+    /// Puts what is held for completion queue `queue` in, as far as there is
+    /// room.
+    pub fn post_held(&mut self, memory: &dyn Memory, queue: u16) {
+        let shadow = self.queues.shadow_of(queue);
+        loop {
+            if self.has_failed() {
+                return;
+            }
+            let Some(cq) = self.queues.completion_mut(queue) else { return };
+            let Some(&entry) = cq.held.front() else { return };
+            if cq.is_full() {
+                match shadow {
+                    Some(shadow) if self.refresh_head(memory, queue, shadow) => continue,
+                    _ => {
+                        self.queues.wait_for_room();
+                        return;
+                    }
+                }
+            }
+            let put = cq.put(memory, entry);
+            cq.held.pop_front();
+            if let Some(vector) = cq.vector {
+                self.interrupts.completion(vector, queue != 0, self.now);
+            }
+            if self.or_fatal(put).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Takes over the head of a full completion queue from its shadow doorbell;
+    /// says whether there is room now. If not, the driver's next move of the
+    /// head rings.
+    fn refresh_head(&mut self, memory: &dyn Memory, queue: u16, shadow: Shadow) -> bool {
+        for waits in [false, true] {
+            let head = shadow.head(memory, queue);
+            let Some(head) = self.or_fatal(head) else { return false };
+            let Some(cq) = self.queues.completion_mut(queue) else { return false };
+            if !cq.set_head(head) {
+                self.event(memory, Event::INVALID_DOORBELL_VALUE);
+                return false;
+            }
+            let (head, size, full) = (cq.head, cq.size, cq.is_full());
+            let set = shadow.set_head_event(memory, queue, head, size, full);
+            if self.or_fatal(set).is_none() {
+                return false;
+            }
+            // Full: the index has just been set, so look at the head again.
+            if !full || waits {
+                return !full;
+            }
+        }
+        false
+    }
+
+    /// Something happened: tells the guest now or when it asks.
+    pub fn event(&mut self, memory: &dyn Memory, event: Event) {
+        self.events.add(event);
+        self.post_events(memory);
+    }
+
+    /// Tells the guest what it has asked for and not been told.
+    pub fn post_events(&mut self, memory: &dyn Memory) {
+        while let Some((cid, result)) = self.events.next() {
+            self.post(memory, CommandId { sq: 0, cid }, 0, result);
+        }
+    }
+
+    /// Tells a guest that asked for it of a critical warning that it was not
+    /// told of since it holds. `asked`: the warnings that hold and that it asked for.
+    pub fn check_warnings(&mut self, memory: &dyn Memory, asked: u8) {
+        if let Some(event) = self.events.next_warning(asked) {
+            self.event(memory, event);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the end of a request does to chunks, and how it is told.
+
+use stasis_block::{Operation, Status};
+
+use crate::slots::Slot;
+use crate::status::StatusCode;
+
+use super::notifications::About;
+use super::set::ChunkSet;
+
+/// The drive has done a request, or failed, on a namespace whose sectors have `block` bytes. What
+/// cannot be read is zeroes. Says what was lost, and its first address.
+pub fn leave(
+    set: &mut ChunkSet,
+    block: u64,
+    slot: &Slot,
+    status: Status,
+    data: &mut [u8],
+) -> Option<(u64, About)> {
+    // A request lies in one chunk.
+    let (chunk, sector) = set.of_linear(slot.offset / block);
+    let lba = set.start(chunk) + u64::from(sector);
+    let about = match slot.operation {
+        Operation::Read => {
+            let readable = set.readable(chunk).saturating_sub(sector) as usize;
+            let valid = readable.saturating_mul(block as usize).min(data.len());
+            data[valid..].fill(0);
+            About::Sectors((slot.length / block) as u32)
+        }
+        _ if status == Status::Ok => return None,
+        Operation::Write | Operation::WriteZeroes | Operation::Copy => {
+            set.close_early(chunk, sector);
+            About::Chunk
+        }
+        Operation::Discard => {
+            set.take_offline(chunk);
+            About::Chunk
+        }
+        _ => return None,
+    };
+    (status != Status::Ok).then_some((lba, about))
+}
+
+/// How a request of a namespace with chunks that the drive could not write has failed.
+pub fn write_failure(operation: Operation) -> StatusCode {
+    match operation {
+        Operation::Write | Operation::WriteZeroes | Operation::Copy => StatusCode::ChunkEarlyClose,
+        Operation::Discard => StatusCode::OfflineChunk,
+        _ => StatusCode::WriteFault,
+    }
+}

@@ -1,0 +1,89 @@
+//! I/O Management Receive and Send, of Flexible Data Placement (NVMe TP4146).
+
+use crate::command::{location, SubmissionEntry};
+use crate::config::Placement;
+use crate::io::{Io, IoCommand};
+use crate::registered::SUPPORTED;
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+use super::state::PlacementState;
+
+/// Management operations, in Dword 10 of I/O Management Receive and Send.
+const NO_ACTION: u8 = 0;
+const RECLAIM_UNITS: u8 = 1;
+
+pub const IO_MANAGEMENT_RECEIVE: IoCommand = IoCommand {
+    opcode: 0x12,
+    effects: SUPPORTED,
+    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
+    identify: 0,
+    counts_as: None,
+    execute: io_management_receive,
+};
+
+pub const IO_MANAGEMENT_SEND: IoCommand = IoCommand {
+    opcode: 0x1d,
+    effects: SUPPORTED,
+    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
+    identify: 0,
+    counts_as: None,
+    execute: io_management_send,
+};
+
+/// I/O Management Receive.
+fn io_management_receive(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let block_size = io.namespace(command.nsid)?.block_size;
+    let PlacementState::Fdp(fdp) = &mut io.placement else {
+        return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
+    };
+    let mut data = match command.cdw10 as u8 {
+        NO_ACTION => return Ok(Outcome::Done(0)),
+        RECLAIM_UNITS => fdp.status(block_size),
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
+    };
+    let length = (u64::from(command.cdw11) + 1) * 4;
+    data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+    io.send(memory, command, &data)?;
+    Ok(Outcome::Done(0))
+}
+
+/// I/O Management Send.
+fn io_management_send(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let nsid = command.nsid;
+    io.writable_namespace(nsid)?;
+    let PlacementState::Fdp(fdp) = &io.placement else {
+        return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
+    };
+    let places = fdp.places();
+    match command.cdw10 as u8 {
+        NO_ACTION => return Ok(Outcome::Done(0)),
+        RECLAIM_UNITS => {}
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
+    }
+    let invalid = StatusCode::InvalidField.at(location::CDW10 + 2);
+    let count = (command.cdw10 >> 16) as usize + 1;
+    if count > places {
+        return Err(invalid);
+    }
+    let mut raw = vec![0; count * 2];
+    io.receive(memory, command, &mut raw)?;
+    let now = io.features.timestamp_at(io.now);
+    let PlacementState::Fdp(fdp) = &mut io.placement else { return Err(invalid) };
+    let identifiers = raw.chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
+    if identifiers.clone().any(|identifier| !fdp.is_place(identifier)) {
+        return Err(invalid);
+    }
+    for identifier in identifiers {
+        fdp.update(nsid, identifier, now);
+    }
+    Ok(Outcome::Done(0))
+}

@@ -1,0 +1,96 @@
+//! What is said of a command to make it known, and tables of commands.
+
+use stasis_block::Operation;
+
+use crate::config::Config;
+
+/// A command that the controller knows; `Execute` is what carries it out.
+#[derive(Debug, Clone, Copy)]
+pub struct Registered<Execute> {
+    /// Its opcode.
+    pub opcode: u8,
+    /// What the log of commands and effects says of it (NVMe 1.4 section 5.14.1.5):
+    /// [`SUPPORTED`], and what it changes.
+    pub effects: u32,
+    /// Whether it is announced: to a configuration, in the command set of this
+    /// identifier.
+    pub announced: fn(&Config, u8) -> bool,
+    /// The bit of Identify that announces it: in ONCS of an I/O command, in OACS of an
+    /// admin command (NVMe 1.4 section 5.15.2.2); 0 if none does.
+    pub identify: u16,
+    /// What records of I/Os count a refused one as; `None`: it is no I/O.
+    pub counts_as: Option<Operation>,
+    /// Carries it out. Every field is checked before it is used.
+    pub execute: Execute,
+}
+
+impl<Execute: Copy> Registered<Execute> {
+    /// An admin command that every controller has, that changes nothing of a namespace and
+    /// that no bit of Identify announces.
+    pub const fn plain(opcode: u8, execute: Execute) -> Self {
+        Self {
+            opcode,
+            effects: SUPPORTED,
+            announced: always,
+            identify: 0,
+            counts_as: None,
+            execute,
+        }
+    }
+}
+
+/// [`Registered::effects`]: the command is supported.
+pub const SUPPORTED: u32 = 1;
+/// [`Registered::effects`]: it may change the contents of blocks.
+pub const CHANGES_CONTENTS: u32 = 1 << 1;
+/// [`Registered::effects`]: it may change what a namespace is capable of.
+pub const CHANGES_CAPABILITIES: u32 = 1 << 2;
+/// [`Registered::effects`]: while no other command is under way for the namespace.
+pub const ALONE: u32 = 1 << 16;
+
+/// [`Registered::announced`] of what every controller has.
+pub fn always(_config: &Config, _set: u8) -> bool {
+    true
+}
+
+/// Commands, and where each opcode's is.
+#[derive(Debug)]
+pub struct Table<Execute: 'static> {
+    commands: &'static [Registered<Execute>],
+    // One more than the index of the command; 0 without one.
+    by_opcode: [u8; 256],
+}
+
+impl<Execute> Table<Execute> {
+    /// Of these commands, whose opcodes differ.
+    pub const fn new(commands: &'static [Registered<Execute>]) -> Self {
+        let mut by_opcode = [0; 256];
+        let mut index = 0;
+        while index < commands.len() {
+            let opcode = commands[index].opcode as usize;
+            assert!(by_opcode[opcode] == 0, "two commands have one opcode");
+            index += 1;
+            by_opcode[opcode] = index as u8;
+        }
+        Self { commands, by_opcode }
+    }
+
+    /// The command of an opcode.
+    pub fn find(&self, opcode: u8) -> Option<&'static Registered<Execute>> {
+        self.commands.get(usize::from(self.by_opcode[usize::from(opcode)]).wrapping_sub(1))
+    }
+
+    /// Those that a configuration announces in a command set.
+    pub fn announced<'a>(
+        &self,
+        config: &'a Config,
+        set: u8,
+    ) -> impl Iterator<Item = &'static Registered<Execute>> + 'a {
+        self.commands.iter().filter(move |command| (command.announced)(config, set))
+    }
+
+    /// The bits of Identify that announce its commands.
+    pub fn identify(&self, config: &Config) -> u16 {
+        self.announced(config, 0).fold(0, |bits, command| bits | command.identify)
+    }
+}

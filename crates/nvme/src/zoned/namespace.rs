@@ -1,0 +1,112 @@
+//! What a zoned namespace has beside its blocks, and what accesses do to it.
+
+use stasis_block::{Operation, Status};
+
+use crate::command::location;
+use crate::config::Namespace;
+use crate::extent::Extent;
+use crate::slots::Slot;
+use crate::status::Failure;
+
+use super::changes::ChangedZones;
+use super::set::{State, ZoneSet};
+
+/// What a zoned namespace has beside its blocks.
+#[derive(Debug)]
+pub struct ZonedNamespace {
+    /// Size of a block in bytes.
+    pub block: u64,
+    pub set: ZoneSet,
+    pub changed: ChangedZones,
+}
+
+impl ZonedNamespace {
+    /// Empty zones.
+    pub fn new(namespace: &Namespace) -> Option<Self> {
+        let zones = namespace.zoned.as_ref()?;
+        let block = u64::from(namespace.block_size);
+        let set = ZoneSet::new(zones, namespace.blocks, block);
+        Some(Self { block, set, changed: ChangedZones::default() })
+    }
+
+    /// Whether the zones allow an access to blocks that lie in the namespace.
+    pub fn check(&self, operation: Operation, extent: &Extent) -> Result<(), Failure> {
+        if extent.length == 0 {
+            return Ok(());
+        }
+        let (lba, blocks) = (extent.lba, extent.length / self.block);
+        let checked = match operation {
+            Operation::Read | Operation::Verify => self.set.check_read(lba, blocks),
+            Operation::Write | Operation::WriteZeroes | Operation::Copy => {
+                self.set.check_write(lba, blocks)
+            }
+            // Contents that go away leave the zone and its pointer alone.
+            _ => Ok(()),
+        };
+        checked.map_err(|status| status.at(location::CDW10))
+    }
+
+    /// An access that the zones have allowed goes to the drive: to `length`
+    /// bytes from byte `offset` of the namespace on.
+    pub fn enter(&mut self, operation: Operation, offset: u64, length: u64) {
+        let writes =
+            matches!(operation, Operation::Write | Operation::WriteZeroes | Operation::Copy);
+        if writes && length > 0 {
+            self.set.write(offset / self.block, length / self.block);
+        }
+    }
+
+    /// The drive has done a request, or failed: a zone that it could not write is read only
+    /// from now on, one that it could not erase is offline. Whether zones have changed.
+    pub fn leave(&mut self, slot: &Slot, status: Status, data: &mut [u8]) -> bool {
+        // A copy's LBA is its source's, its offset its destination's.
+        let (lba, blocks) = (slot.offset / self.block, slot.length / self.block);
+        if slot.operation == Operation::Read {
+            clear_unwritten(&self.set, lba, self.block as usize, data);
+        }
+        if status == Status::Ok {
+            return false;
+        }
+        let state = match slot.operation {
+            Operation::Write | Operation::WriteZeroes | Operation::Copy => State::ReadOnly,
+            Operation::Discard if is_reset(&self.set, lba, blocks) => State::Offline,
+            _ => return false,
+        };
+        let (first, last) = (self.set.index(lba), self.set.index(lba + blocks.max(1) - 1));
+        let mut changed = false;
+        for index in first..=last {
+            if self.set.fail(index, state) {
+                self.changed.add(self.set.start(index));
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+/// What was not written since its zone's reset reads as zeroes, whatever the
+/// medium does with what it may forget.
+fn clear_unwritten(set: &ZoneSet, lba: u64, block: usize, data: &mut [u8]) {
+    let (mut at, mut left) = (lba, data);
+    while left.len() >= block {
+        let (run, has_data) = set.run(at, (left.len() / block) as u64);
+        let (part, rest) = left.split_at_mut(run as usize * block);
+        if !has_data {
+            part.fill(0);
+        }
+        at += run;
+        left = rest;
+    }
+}
+
+/// Whether these blocks are whole zones without data, as those that a
+/// reset has asked the drive to forget.
+fn is_reset(set: &ZoneSet, lba: u64, blocks: u64) -> bool {
+    let whole = lba.is_multiple_of(set.size) && blocks.is_multiple_of(set.size);
+    let first = set.index(lba);
+    let count = (blocks / set.size) as usize;
+    let zones = set.zones().get(first..first + count);
+    whole
+        && count > 0
+        && zones.is_some_and(|zones| zones.iter().all(|zone| zone.state == State::Empty))
+}
