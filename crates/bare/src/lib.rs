@@ -21,6 +21,8 @@
 //!   nothing that a guest does panics.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod console;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod disk;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod firmware;
@@ -38,9 +40,11 @@ pub mod svm;
 mod system;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use console::{end, ABORTED, EXIT_PORT};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use disk::MOST as DISKS;
 pub use image::{image, Image, ImageError, IMAGE, MARK};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use start::{pausing, start};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub use system::{disk_path, end, is_here, ABORTED, EXIT_PORT};
+pub use system::{disk_path, is_here};

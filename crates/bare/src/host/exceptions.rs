@@ -1,12 +1,12 @@
 //! What an exception or interrupt on the bare processor does: the timer's is
 //! acknowledged, any other ends the machine with a message.
 
-use crate::system;
+use super::timer;
+use crate::console;
 use std::arch::{asm, global_asm};
 
-/// The timer's vector.
-pub(super) const TIMER: usize = 0x40;
-const VECTORS: usize = 0x41;
+/// Those up to the timer's.
+const VECTORS: usize = timer::VECTOR + 1;
 
 // One stub of 16 bytes for each vector: those without an error code push one
 // (AMD64 APM vol. 2, 8.2).
@@ -38,8 +38,8 @@ global_asm!(
     "call {report}",
     ".popsection",
     vectors = const VECTORS,
-    timer = const TIMER,
-    end_of_interrupt = const super::timer::END_OF_INTERRUPT,
+    timer = const timer::VECTOR,
+    end_of_interrupt = const timer::END_OF_INTERRUPT,
     report = sym report,
 );
 
@@ -61,11 +61,11 @@ extern "C" fn report(frame: &[u64; 7]) -> ! {
     let name = ["exception ", " code ", " at ", " of the file, flags ", " stack ", " address "];
     let rip = rip.wrapping_sub(crate::layout::PROGRAM);
     for (name, value) in name.iter().zip([vector, code, rip, rflags, rsp, cr2]) {
-        system::say(name);
-        system::say_number(value);
+        console::say(name);
+        console::say_number(value);
     }
-    system::say("\n");
-    system::die("the program failed")
+    console::say("\n");
+    console::die("the program failed")
 }
 
 /// From now on an exception says what and where it is.

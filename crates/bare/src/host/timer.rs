@@ -2,6 +2,9 @@
 
 use std::arch::asm;
 
+/// The vector of its interrupt.
+pub(super) const VECTOR: usize = 0x40;
+
 const BASE: u64 = 0xfee0_0000;
 pub(super) const END_OF_INTERRUPT: u64 = BASE + 0xb0;
 const SPURIOUS: u64 = BASE + 0xf0;
@@ -20,7 +23,7 @@ pub(crate) fn start_timer() {
         unsafe { (register as *mut u32).write_volatile(value) };
     };
     write(SPURIOUS, ENABLED | 0xff);
-    write(TIMER_ENTRY, super::exceptions::TIMER as u32);
+    write(TIMER_ENTRY, VECTOR as u32);
     write(DIVIDE, BY_ONE);
     // SAFETY: interrupts wait until a guest runs, or `acknowledge` lets them in.
     unsafe { asm!("clgi", options(nomem, nostack)) };

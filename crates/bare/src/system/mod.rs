@@ -9,17 +9,13 @@ mod entry;
 mod files;
 mod memory;
 
-use crate::port;
+use crate::console::{self, die, end, say, say_number};
 use entry::Frame;
 use memory::Pages;
 
 pub(crate) use entry::entry_offset;
 pub use files::disk_path;
 
-/// A QEMU debug exit (hw/misc/debugexit.c) at this port ends the machine.
-pub const EXIT_PORT: u16 = 0x501;
-/// The first serial port: standard output and error.
-const SERIAL: u16 = 0x3f8;
 /// Start of the wall clock: 2026-01-01, in seconds since 1970.
 const EPOCH: u64 = 1_767_225_600;
 const SECOND: u64 = 1_000_000_000;
@@ -251,41 +247,8 @@ fn random() -> u64 {
 /// `length` bytes from `from` on are readable.
 unsafe fn print(from: u64, length: u64) -> u64 {
     // SAFETY: the caller's promise.
-    port::write_bytes(SERIAL, unsafe {
-        std::slice::from_raw_parts(from as *const u8, length as usize)
-    });
+    console::write(unsafe { std::slice::from_raw_parts(from as *const u8, length as usize) });
     length
-}
-
-/// Writes to the serial port.
-pub(crate) fn say(text: &str) {
-    port::write_bytes(SERIAL, text.as_bytes());
-}
-
-/// Writes a number to the serial port, in hexadecimal.
-pub(crate) fn say_number(number: u64) {
-    for digit in (0..16).rev() {
-        let digit = (number >> (4 * digit)) as usize & 15;
-        port::write_bytes(SERIAL, &b"0123456789abcdef"[digit..=digit]);
-    }
-}
-
-/// Ends the machine after an error that the program cannot go on from.
-pub(crate) fn die(why: &str) -> ! {
-    say("stasis: on the bare machine: ");
-    say(why);
-    say("\n");
-    end(ABORTED)
-}
-
-/// What [`die`] writes to the exit port.
-pub const ABORTED: u8 = 0x7f;
-
-/// Ends the machine.
-pub fn end(status: u8) -> ! {
-    loop {
-        port::write_bytes(EXIT_PORT, &[status]);
-    }
 }
 
 /// Whether this program runs on the bare machine.
