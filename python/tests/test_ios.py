@@ -86,3 +86,14 @@ def test_what_is_no_table_of_ios_is_named(here: Path, result: stasis.Result) -> 
     Path("n/summary.json").write_text("[")
     with pytest.raises(stasis.ResultsError, match=r"summary\.json"):
         stasis.Result("n")
+
+
+def test_row_groups_are_read_some_at_a_time(result: stasis.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = result.ios.table
+    monkeypatch.setattr("stasis.ios._ROWS", 150)
+    for size in (100, 1000):
+        path = result.folder / "ios.parquet"
+        pyarrow.parquet.write_table(whole, path, row_group_size=size)
+        assert read_ios(path).table.equals(whole)
+    pyarrow.parquet.write_table(whole.slice(0, 0), path)
+    assert len(read_ios(path)) == 0

@@ -102,10 +102,31 @@ def _small_pages() -> Iterator[None]:
         pa.set_memory_pool(before)
 
 
+#: Rows that are decoded at a time. All at once, the whole file is beside the columns, and what Arrow's allocator keeps
+#: of it afterwards: 1.6 times the columns in place of 1.25.
+_ROWS = 1 << 20
+
+
+def _at_once(metadata: Any) -> Iterator[list[int]]:
+    """The row groups of a file, as many together as have `_ROWS`."""
+    groups: list[int] = []
+    rows = 0
+    for group in range(metadata.num_row_groups):
+        groups.append(group)
+        rows += metadata.row_group(group).num_rows
+        if rows >= _ROWS:
+            yield groups
+            groups, rows = [], 0
+    if groups:
+        yield groups
+
+
 def _read(path: Path) -> pa.Table:
     if path.suffix == ".parquet":
         # By file, not as a data set, which takes twice the processor time.
-        return pa.parquet.ParquetFile(path, read_dictionary=WORDS).read()
+        with pa.parquet.ParquetFile(path, read_dictionary=WORDS) as file:
+            parts = [file.read_row_groups(groups) for groups in _at_once(file.metadata)]
+            return pa.concat_tables(parts) if parts else file.read()
     # Columns are known, so that nothing is guessed from the first rows.
     convert = pa.csv.ConvertOptions(column_types=TYPES, strings_can_be_null=False)
     read = pa.csv.ReadOptions(block_size=8 << 20)
