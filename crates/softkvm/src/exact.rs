@@ -58,7 +58,7 @@ impl Start<'_> {
                 Ok(started) => return Ok(Some(started)),
                 Err(Error::Stopped) => return Err(Error::Stopped),
                 Err(error) if last => return Err(error),
-                Err(_) => kept.discard(),
+                Err(_) => kept.discard()?,
             }
         }
         Ok(None)

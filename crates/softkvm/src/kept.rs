@@ -4,17 +4,25 @@
 //! Beside a folder `KEY` lies `KEY.lock`: held exclusively while the machine is
 //! made or removed, and shared while a run starts from it. So runs of one
 //! machine wait for the first that makes it, and runs of others do not.
+//!
+//! A machine comes and goes as a whole: it is made as `KEY.new` and removed as
+//! `*.gone`, names from which nobody starts, and is `KEY` from one rename to another.
+//! A run that finds its machine damaged may take it away under its shared lock: none can be
+//! made in its place before that lock is let go.
 
 use crate::fd::{lock, try_lock, Lock};
 use crate::Error;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
+/// How the names end of what is being removed.
+const GONE: &str = ".gone";
 /// Machines that are kept of each kind; one takes 300 to 600 MiB of disk.
 const KEPT: usize = 4;
 /// How long it is remembered that a machine was wanted once.
@@ -63,22 +71,59 @@ pub(crate) struct Kept {
     pub folder: PathBuf,
     private: bool,
     /// Keeps others from removing it until the restored machine has it open.
-    _lock: Option<File>,
+    _lock: File,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
         if self.private {
-            let _ = fs::remove_dir_all(&self.folder);
+            // What stays goes when the next machine is made.
+            let _ = remove(&self.folder);
+            let _ = fs::remove_file(self.folder.with_extension("lock"));
         }
     }
 }
 
 impl Kept {
-    /// Removes a machine that cannot be restored.
-    pub(crate) fn discard(self) {
-        let _ = fs::remove_dir_all(&self.folder);
+    /// Removes a machine that cannot be restored. That another run has removed it is no error.
+    pub(crate) fn discard(self) -> Result<(), Error> {
+        remove(&self.folder)
     }
+}
+
+/// Removes a machine's folder, if it is there: nobody finds a part of it.
+fn remove(folder: &Path) -> Result<(), Error> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let gone = folder.with_extension(format!("{}-{number}{GONE}", std::process::id()));
+        match fs::rename(folder, &gone) {
+            Ok(()) => return remove_all(&gone),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound => return Ok(()),
+                // A program that was killed had this number.
+                ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => {}
+                _ => return Err(Error::io("cannot remove", folder)(error)),
+            },
+        }
+    }
+}
+
+/// Removes what nobody starts from any more. Several may do so at once, and a run that has just
+/// started from it may still write there.
+fn remove_all(path: &Path) -> Result<(), Error> {
+    const TRIES: u32 = 100;
+    let mut removed = fs::remove_dir_all(path);
+    for _ in 0..TRIES {
+        match removed.as_ref().map_err(io::Error::kind) {
+            // Of two one does not find what the other took first, and stops there.
+            Err(ErrorKind::NotFound) if fs::symlink_metadata(path).is_err() => return Ok(()),
+            Err(ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {}
+            _ => break,
+        }
+        removed = fs::remove_dir_all(path);
+    }
+    removed.map_err(Error::io("cannot remove", path))
 }
 
 impl Store {
@@ -119,35 +164,36 @@ impl Store {
     pub(crate) fn get(
         &self,
         key: Key,
-        make: impl FnOnce(&Path) -> Result<(), Error>,
+        mut make: impl FnMut(&Path) -> Result<(), Error>,
     ) -> Result<Kept, Error> {
-        fs::create_dir_all(&self.folder).map_err(Error::io("cannot create", &self.folder))?;
         let name = key.name();
         let folder = self.folder.join(&name);
-        let file = self.lock_file(&name)?;
-        let locked = |kind| lock(&file, kind).map_err(Error::system("lock the cache"));
-        locked(Lock::Shared)?;
-        if !folder.is_dir() {
-            locked(Lock::Exclusive)?;
-            // Another program may have made it meanwhile.
+        // A lock that changes its kind is free for a moment, in which others may make and remove.
+        let file = loop {
+            let file = self.lock(&name, Lock::Shared)?;
+            if folder.is_dir() {
+                break file;
+            }
+            drop(file);
+            let _exclusive = self.lock(&name, Lock::Exclusive)?;
             if !folder.is_dir() {
-                let new = self.folder.join(name + ".new");
+                let new = self.folder.join(format!("{name}.new"));
                 // What a killed program left.
-                let _ = fs::remove_dir_all(&new);
+                remove(&new)?;
                 let kept = make(&new).and_then(|()| {
                     fs::rename(&new, &folder).map_err(Error::io("cannot create", &folder))
                 });
                 if kept.is_err() {
-                    let _ = fs::remove_dir_all(&new);
+                    // The first error is the one to tell.
+                    let _ = remove(&new);
                 }
                 kept?;
             }
             self.prune(&folder);
-            locked(Lock::Shared)?;
-        }
+        };
         // The modification time tells when it was last used.
         let _ = File::open(&folder).and_then(|file| file.set_modified(SystemTime::now()));
-        Ok(Kept { folder, private: false, _lock: Some(file) })
+        Ok(Kept { folder, private: false, _lock: file })
     }
 
     /// A machine that is kept for this run only.
@@ -158,7 +204,8 @@ impl Store {
         static PRIVATE: AtomicU32 = AtomicU32::new(0);
         let number = PRIVATE.fetch_add(1, Ordering::Relaxed);
         let name = format!("private-{}-{number}", std::process::id());
-        let kept = Kept { folder: self.folder.join(name), private: true, _lock: None };
+        let lock = self.lock(&name, Lock::Exclusive)?;
+        let kept = Kept { folder: self.folder.join(name), private: true, _lock: lock };
         make(&kept.folder)?;
         Ok(kept)
     }
@@ -168,11 +215,7 @@ impl Store {
     pub(crate) fn clear(&self) {
         for path in self.entries() {
             if path.is_dir() {
-                // A private one goes with its run.
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                if !name.starts_with("private-") {
-                    self.remove_unused(&path);
-                }
+                self.remove_unused(&path);
             } else if path.extension().is_some_and(|end| end == "once") {
                 let _ = fs::remove_file(&path);
             }
@@ -182,10 +225,34 @@ impl Store {
     /// Removes a machine, or what a killed program left of one, unless a run is just
     /// starting from it.
     fn remove_unused(&self, path: &Path) {
-        let name = path.with_extension("");
-        let name = name.file_name().unwrap_or_default().to_string_lossy();
-        if self.lock_file(&name).is_ok_and(|file| try_lock(&file)) {
-            let _ = fs::remove_dir_all(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(GONE) {
+            let _ = remove_all(path);
+            return;
+        }
+        let name = name.strip_suffix(".new").unwrap_or(&name);
+        if let Some(_lock) = self.lock_file(name).ok().filter(try_lock) {
+            // What cannot be removed is tried again when the next machine is made.
+            let _ = remove(path);
+            if is_private(path) {
+                let _ = fs::remove_file(path.with_extension("lock"));
+            }
+        }
+    }
+
+    /// The lock `name`, once it is had.
+    fn lock(&self, name: &str, kind: Lock) -> Result<File, Error> {
+        loop {
+            fs::create_dir_all(&self.folder).map_err(Error::io("cannot create", &self.folder))?;
+            let file = self.lock_file(name)?;
+            lock(&file, kind).map_err(Error::system("lock the cache"))?;
+            // Who emptied the cache meanwhile has removed the lock too: the next to come would
+            // hold another one.
+            let held = file.metadata().map_err(Error::system("read a lock"))?;
+            let there = fs::metadata(self.folder.join(format!("{name}.lock")));
+            if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
+                return Ok(file);
+            }
         }
     }
 
@@ -198,20 +265,28 @@ impl Store {
         entries(&self.folder)
     }
 
-    /// Removes the least recently used machines beyond [`KEPT`], but for `current`
-    /// and those from which a run is just starting.
+    /// Removes what killed programs left, and the least recently used machines beyond [`KEPT`]:
+    /// not `current`, and none from which a run is just starting.
     fn prune(&self, current: &Path) {
-        let mut machines: Vec<(SystemTime, PathBuf)> = self
-            .entries()
-            .filter(|path| path != current && path.is_dir() && path.extension().is_none())
+        let folders = self.entries().filter(|path| path != current && path.is_dir());
+        let is_kept = |path: &PathBuf| path.extension().is_none() && !is_private(path);
+        let (kept, left): (Vec<_>, Vec<_>) = folders.partition(is_kept);
+        left.iter().for_each(|path| self.remove_unused(path));
+        let mut kept: Vec<(SystemTime, PathBuf)> = kept
+            .into_iter()
             .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
             .collect();
-        machines.sort();
-        let extra = (machines.len() + 1).saturating_sub(KEPT);
-        for (_, path) in machines.into_iter().take(extra) {
+        kept.sort();
+        let extra = (kept.len() + 1).saturating_sub(KEPT);
+        for (_, path) in kept.into_iter().take(extra) {
             self.remove_unused(&path);
         }
     }
+}
+
+/// Whether a machine is a run's own: it goes with its run.
+fn is_private(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("private-"))
 }
 
 /// What is in a folder, which need not be there.
@@ -220,81 +295,4 @@ pub(crate) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        Key::new(name)
-    }
-
-    #[test]
-    fn the_least_recently_used_machines_go() {
-        let parent = tempfile::tempdir().unwrap();
-        let store = Store::new(parent.path().into());
-        for age in 0..7u64 {
-            let kept = store.get(key(&age.to_string()), |path| {
-                fs::create_dir(path).map_err(Error::io("cannot create", path))
-            });
-            let when = SystemTime::now() - Duration::from_secs(100 * age);
-            File::open(&kept.unwrap().folder).unwrap().set_modified(when).unwrap();
-        }
-        // The last one is the newest when it is made.
-        let left: Vec<u64> = (0..7).filter(|age: &u64| store.has(key(&age.to_string()))).collect();
-        assert_eq!(left, [0, 1, 2, 6]);
-    }
-
-    #[test]
-    fn all_machines_go_but_those_in_use() {
-        let parent = tempfile::tempdir().unwrap();
-        let store = Store::new(parent.path().into());
-        let make = |path: &Path| fs::create_dir(path).map_err(Error::io("cannot create", path));
-        let used = store.get(key("used"), make).unwrap();
-        drop(store.get(key("free"), make).unwrap());
-        assert!(!store.wanted_again(key("other")).unwrap());
-        store.clear();
-        assert!(store.has(key("used")) && !store.has(key("free")));
-        assert!(!store.wanted_again(key("other")).unwrap(), "that is forgotten");
-        drop(used);
-        store.clear();
-        assert!(!store.has(key("used")));
-    }
-
-    #[test]
-    fn a_file_that_is_written_or_replaced_is_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("program");
-        let name = || {
-            let mut key = key("of");
-            key.file(&path).unwrap();
-            key.name()
-        };
-        fs::write(&path, "one").unwrap();
-        let date = fs::metadata(&path).unwrap().modified().unwrap();
-        let first = name();
-        assert_eq!(name(), first);
-        fs::write(folder.path().join("new"), "two").unwrap();
-        fs::rename(folder.path().join("new"), &path).unwrap();
-        File::options().write(true).open(&path).unwrap().set_modified(date).unwrap();
-        assert_ne!(name(), first);
-    }
-
-    #[test]
-    fn a_machine_is_made_once_and_wanted_again_after_that() {
-        let parent = tempfile::tempdir().unwrap();
-        let store = Store::new(parent.path().join("machines"));
-        assert!(!store.wanted_again(key("a")).unwrap());
-        assert!(store.wanted_again(key("a")).unwrap());
-        assert!(!store.wanted_again(key("b")).unwrap());
-        let mut made = 0;
-        for _ in 0..2 {
-            let make = |path: &Path| {
-                made += 1;
-                fs::create_dir(path).map_err(Error::io("cannot create", path))
-            };
-            store.get(key("a"), make).unwrap();
-        }
-        assert_eq!(made, 1);
-        let failed = store.get(key("c"), |_| Err(Error::QemuMissing));
-        assert!(failed.is_err() && !store.has(key("c")));
-    }
-}
+mod tests;

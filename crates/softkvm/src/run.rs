@@ -115,7 +115,7 @@ fn ready(
         Err(Error::Stopped) => Err(Error::Stopped),
         Err(_) if host.snapshot => {
             // Damaged, or of a QEMU that went unnoticed: once more from new.
-            kept.discard();
+            kept.discard()?;
             let kept = get()?;
             restore(host, &kept.folder, &purpose, &files.log, &stopped)
         }
