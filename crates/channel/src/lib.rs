@@ -29,6 +29,9 @@ pub const VERSION: u32 = 2;
 /// Name of the virtio port that carries the channel in a stock machine.
 pub const PORT_NAME: &str = "stasis.channel";
 
+/// Serial number of the virtio drive that a root is on which is read where it lies.
+pub const ROOT_SERIAL: &str = "stasis-root";
+
 /// PCI vendor of the device: "ST". Not assigned by the PCI-SIG; the device
 /// exists in Stasis's machines only.
 pub const VENDOR_ID: u16 = 0x5354;

@@ -10,7 +10,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use stasis_channel::{Client, Transport, HEADER_SIZE, MAILBOX_SIZE, PORT_NAME};
+use stasis_channel::{
+    Client, RootDevice, Transport, HEADER_SIZE, MAILBOX_SIZE, PORT_NAME, ROOT_SERIAL,
+};
 
 use crate::wait::Announcements;
 use crate::{begin, command, device, kernel, root, send_results, surroundings, AgentError, Udev};
@@ -23,7 +25,9 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     kernel::load_modules(modules, &device::vendors())?;
     kernel::load_list(modules, "order-port")?;
     let port = Port::find(&announcements)?;
-    root::enter(&announcements, None)?;
+    let root = root_device(&announcements)?;
+    let root = root.as_ref();
+    root::enter(&announcements, root)?;
     kernel::loopback_up()?;
     let mut client = Client::new(port);
     loop {
@@ -42,23 +46,33 @@ pub(crate) fn serve() -> Result<(), AgentError> {
             Err(error) => client.not_started(126, &error.to_string())?,
         }
         if !job.keep_processes {
-            tidy(&mut client)?;
+            tidy(&mut client, root)?;
         }
         if job.send_results {
             send_results(&mut client)?;
         }
     }
     let _ = command::kill_the_rest();
-    root::unmount_drives(None);
+    root::unmount_drives(root);
     Ok(())
 }
 
+/// What the root is on that is not in memory: with `STASIS_ROOT`, its kind of file system, on the
+/// kernel's command line.
+fn root_device(announcements: &Announcements) -> Result<Option<RootDevice>, AgentError> {
+    let Ok(file_system) = std::env::var("STASIS_ROOT") else { return Ok(None) };
+    let what = format!("the drive {ROOT_SERIAL}");
+    let look = || named(Path::new("/sys/block"), "serial", ROOT_SERIAL);
+    let found = look().map_or_else(|| announcements.wait_until("", &what, look), Ok)?;
+    Ok(Some(RootDevice { device: found.to_string_lossy().into_owned(), file_system }))
+}
+
 /// Ends what a job has left behind and tells what did not let itself be ended.
-fn tidy(client: &mut Client<Port>) -> Result<(), AgentError> {
+fn tidy(client: &mut Client<Port>, root: Option<&RootDevice>) -> Result<(), AgentError> {
     if !command::kill_the_rest() {
         client.log("processes of the command do not end")?;
     }
-    for place in root::unmount_drives(None) {
+    for place in root::unmount_drives(root) {
         client.log(&format!("{} cannot be unmounted", place.display()))?;
     }
     Ok(())
@@ -75,7 +89,7 @@ impl Port {
     fn find(announcements: &Announcements) -> Result<Self, AgentError> {
         let what = format!("the port {PORT_NAME}");
         let look = || {
-            let name = named(Path::new("/sys/class/virtio-ports"), PORT_NAME)?;
+            let name = named(Path::new("/sys/class/virtio-ports"), "name", PORT_NAME)?;
             OpenOptions::new().read(true).write(true).open(Path::new("/dev").join(name)).ok()
         };
         // Its name comes from the host after the port, and is not announced.
@@ -115,11 +129,11 @@ fn payload_length(mailbox: &[u8]) -> usize {
     u32::from_le_bytes([mailbox[4], mailbox[5], mailbox[6], mailbox[7]]) as usize
 }
 
-/// The entry of `class` whose file `name` says `wanted`.
-fn named(class: &Path, wanted: &str) -> Option<std::ffi::OsString> {
+/// The entry of `class` whose file `file` says `wanted`.
+fn named(class: &Path, file: &str, wanted: &str) -> Option<std::ffi::OsString> {
     let entries = fs::read_dir(class).ok()?;
     let fits = |entry: &fs::DirEntry| {
-        fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim() == wanted)
+        fs::read_to_string(entry.path().join(file)).is_ok_and(|text| text.trim() == wanted)
     };
     entries.filter_map(Result::ok).find(fits).map(|entry| entry.file_name())
 }
@@ -136,7 +150,7 @@ mod tests {
             fs::write(class.path().join(entry).join("name"), name).unwrap();
         }
         fs::create_dir(class.path().join("vport3p1")).unwrap();
-        assert_eq!(named(class.path(), PORT_NAME).unwrap(), "vport2p1");
-        assert_eq!(named(class.path(), "third"), None);
+        assert_eq!(named(class.path(), "name", PORT_NAME).unwrap(), "vport2p1");
+        assert_eq!(named(class.path(), "name", "third"), None);
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Ends<'a> {
     pub port: RawFd,
     pub monitor: RawFd,
     pub console: &'a Path,
+    /// Kind of file system and NBD server of a root that is read where it lies.
+    pub root: Option<(&'static str, RawFd)>,
 }
 
 /// All arguments. `root` is the size of the root file system's image in bytes.
@@ -69,7 +71,8 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
     add("-numa", "node,memdev=root".into());
     // The first 4 GiB but for `low` are devices' and holes.
     let place = (4 << 30) + (memory - low);
-    let append = format!("{APPEND} memmap={root}!{place} {}", config.kernel_arguments);
+    let of_root = ends.root.map(|(kind, _)| format!("STASIS_ROOT={kind} ")).unwrap_or_default();
+    let append = format!("{APPEND} memmap={root}!{place} {of_root}{}", config.kernel_arguments);
     add("-append", append.into());
     add("-kernel", config.guest.vmlinux.clone().into());
     add("-initrd", config.guest.initramfs.clone().into());
@@ -86,6 +89,18 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
     }
     arguments.retain(|argument| !argument.is_empty());
     arguments.extend(config.arguments.iter().cloned());
+    if let Some((_, server)) = ends.root {
+        // Behind all drives, whose names must not depend on it.
+        let serial = stasis_channel::ROOT_SERIAL;
+        for argument in [
+            "-blockdev".into(),
+            format!("driver=nbd,node-name=root,read-only=on,server.type=fd,server.str={server}"),
+            "-device".into(),
+            format!("virtio-blk-pci,drive=root,serial={serial}"),
+        ] {
+            arguments.push(argument.into());
+        }
+    }
     arguments
 }
 
@@ -169,7 +184,8 @@ mod tests {
     use stasis_guest_image::Guest;
 
     fn text(config: &Config) -> String {
-        let ends = Ends { port: 7, monitor: 8, console: Path::new("/tmp/a,b") };
+        let root = config.guest.in_place.is_some().then_some(("xfs", 9));
+        let ends = Ends { port: 7, monitor: 8, console: Path::new("/tmp/a,b"), root };
         let all = arguments(config, false, 300 << 20, &ends);
         all.join(&OsString::from(" ")).into_string().unwrap()
     }
@@ -192,6 +208,20 @@ mod tests {
         assert!(text(&config).contains("max-ram-below-4g=2147483648 "));
         assert!(text(&config).contains(&format!("memmap=314572800!{} ", 7u64 << 30)));
         assert!(text(&config).contains("-m 5420M "));
+    }
+
+    #[test]
+    fn a_root_that_is_read_where_it_lies_is_behind_all_drives() {
+        let mut config = config();
+        assert!(!text(&config).contains("STASIS_ROOT"));
+        config.guest.in_place = Some(stasis_guest_image::InPlace::Files);
+        config.arguments = vec!["-device".into(), "virtio-blk-pci,drive=more".into()];
+        let text = text(&config);
+        assert!(text.contains(" STASIS_ROOT=xfs "), "{text}");
+        let last =
+            "-device virtio-blk-pci,drive=more -blockdev driver=nbd,node-name=root,read-only=on,\
+            server.type=fd,server.str=9 -device virtio-blk-pci,drive=root,serial=stasis-root";
+        assert!(text.ends_with(last), "{text}");
     }
 
     #[test]

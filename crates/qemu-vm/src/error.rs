@@ -26,12 +26,12 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
-    /// The guest's root is not an image.
-    #[error(
-        "the guest's root is read where it lies, which a guest under stock QEMU cannot: take a root \
-         that is copied, such as an archive, or a folder or image of at most 1 GiB"
-    )]
-    RootInPlace,
+    /// The guest's root, which is read where it lies, is not what it was.
+    #[error("the guest's root cannot be read: {cause}")]
+    Root {
+        /// The file, and what is wrong with it.
+        cause: String,
+    },
     /// The operating system refused something that is not about a file.
     #[error("cannot {what}: {source}")]
     System {

@@ -19,6 +19,7 @@ mod checker;
 mod config;
 mod error;
 mod last_output;
+mod nbd;
 mod port;
 mod scratch;
 mod vm;

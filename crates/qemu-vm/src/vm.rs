@@ -2,6 +2,7 @@
 
 use crate::arguments::{arguments, Ends};
 use crate::last_output::{console, ended, last_output};
+use crate::nbd::Root;
 use crate::port::{Failure, Port};
 use crate::probe::{probe, KvmState};
 use crate::process::{find_qemu, Process};
@@ -48,6 +49,7 @@ pub struct Vm {
     host: Host,
     frame: Vec<u8>,
     monitor: Qmp<'static>,
+    root: Option<Root>,
     folder: TempDir,
     stop: Arc<AtomicBool>,
     timeout: Duration,
@@ -73,9 +75,6 @@ impl Vm {
             Accelerator::Kvm if *kvm_state() == KvmState::Usable => true,
             Accelerator::Kvm => return Err(Error::Kvm(kvm_state().clone())),
         };
-        if config.guest.in_place.is_some() {
-            return Err(Error::RootInPlace);
-        }
         let image = &config.guest.root;
         let root = fs::metadata(image).map_err(|source| Error::File {
             what: "find",
@@ -86,17 +85,26 @@ impl Vm {
         let folder = folder.map_err(Error::system("make a temporary folder"))?;
         let sockets = || UnixStream::pair().map_err(Error::system("make a socket"));
         let ((port, port_end), (monitor, monitor_end)) = (sockets()?, sockets()?);
+        let lower = config.guest.lower().map_err(|e| Error::Root { cause: e.to_string() })?;
+        let lower = match lower {
+            Some((kind, lower)) => Some((kind, lower, sockets()?)),
+            None => None,
+        };
+        let of_root = lower.as_ref().map(|(kind, _, (_, end))| (kind.name(), end.as_raw_fd()));
         let ends = Ends {
             port: port_end.as_raw_fd(),
             monitor: monitor_end.as_raw_fd(),
             console: &folder.path().join("console"),
+            root: of_root,
         };
         let mut command = Command::new(qemu);
         command.args(arguments(config, kvm, root.len(), &ends));
-        let inherited = [port_end.as_fd(), monitor_end.as_fd()];
+        let mut inherited = vec![port_end.as_fd(), monitor_end.as_fd()];
+        inherited.extend(lower.iter().map(|(_, _, (_, end))| end.as_fd()));
         let process = Process::start(command, &inherited, &folder.path().join("log"))
             .map_err(Error::system("start qemu-system-x86_64"))?;
         drop((port_end, monitor_end));
+        let root = lower.map(|(_, lower, (server, _))| Root::serve(lower, server)).transpose()?;
         let stop = Arc::clone(&config.stop);
         let asked = Arc::clone(&stop);
         let stopped = move || asked.load(Ordering::Relaxed);
@@ -109,7 +117,7 @@ impl Vm {
         };
         let (host, frame) = (Host::repeating(), Vec::new());
         let timeout = config.timeout;
-        let mut vm = Self { process, port, host, frame, monitor, folder, stop, timeout, kvm };
+        let mut vm = Self { process, port, host, frame, monitor, root, folder, stop, timeout, kvm };
         match vm.greeting(Instant::now() + config.boot_limit) {
             Err(Error::Silent { console, .. }) => {
                 Err(Error::Boot { seconds: config.boot_limit.as_secs(), console })
@@ -162,7 +170,9 @@ impl Vm {
             let before = outcome.message.len();
             piece.clear();
             let response = match self.host.receive(self.frame.as_mut_slice())? {
-                Request::Hello => return Ok(outcome),
+                Request::Hello => {
+                    return self.root_failure().map_or(Ok(outcome), Err);
+                }
                 Request::Command => Response::Job(job),
                 Request::ReadInput { max } => {
                     let most = max.min(PIECE).min(MAX_PAYLOAD) as u64;
@@ -273,7 +283,15 @@ impl Vm {
         sent.map_err(|failure| self.failed(failure, begun))
     }
 
+    /// Why the root could not be read, if so: then what the guest did is of no use.
+    fn root_failure(&self) -> Option<Error> {
+        self.root.as_ref().and_then(Root::failure)
+    }
+
     fn failed(&mut self, failure: Failure, begun: Instant) -> Error {
+        if let Some(error) = self.root_failure() {
+            return error;
+        }
         match failure {
             Failure::Closed => Error::Ended { said: last_output(&mut self.process, &self.folder) },
             Failure::Late => {

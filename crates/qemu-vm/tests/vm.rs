@@ -12,6 +12,10 @@ use std::time::Duration;
 
 /// The guest with this source's agent.
 fn guest() -> Guest {
+    guest_of(&Recipe::default())
+}
+
+fn guest_of(recipe: &Recipe) -> Guest {
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "-p", "stasis-guest-agent", "--example", "init"]);
     if !cfg!(debug_assertions) {
@@ -23,7 +27,7 @@ fn guest() -> Guest {
     let agent = this.ancestors().nth(2).unwrap().join("examples/init");
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
-    build(&Recipe::default(), &agent, &cache, &mut |p| eprintln!("{p:?}")).unwrap()
+    build(recipe, &agent, &cache, &mut |p| eprintln!("{p:?}")).unwrap()
 }
 
 fn job(script: &str) -> Job {
@@ -192,4 +196,47 @@ fn states_are_checked_one_after_the_other() {
             assert!(finding.said.starts_with(&said), "{finding:?}");
         }
     }
+}
+
+/// This machine's shell and its libraries, and more in holes than fits a guest's memory.
+fn large_root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let script = "mkdir bin etc; for file in /bin/sh $(ldd /bin/sh | grep -o '/[^ ]*'); do
+            mkdir -p .${file%/*} && cp -L $file .$file
+        done
+        echo first >etc/one; echo second >etc/two; truncate -s 3G etc/holes";
+    let mut command = Command::new("sh");
+    assert!(command.args(["-ec", script]).current_dir(root.path()).status().unwrap().success());
+    root
+}
+
+#[test]
+#[ignore = "boots a guest: make system-test"]
+fn a_root_is_read_where_it_lies_and_must_not_change() {
+    let root = large_root();
+    let word = root.path().to_str().unwrap().to_owned();
+    let guest = guest_of(&Recipe { root: Some(word), ..Recipe::default() });
+    assert!(guest.in_place.is_some());
+    let script = "read -r one </etc/one; read -r of_disk </dev/vda; echo $one $of_disk
+        while read -r device place rest; do [ $place != /mnt ] || echo mounted $device; done </proc/mounts
+        [ -d /lib/modules/*/kernel ] && echo more >>/etc/one && echo done";
+    let task = Task {
+        command: vec!["sh".into(), "-c".into(), script.into()],
+        limit: Duration::from_secs(9),
+    };
+    let mut checker = Checker::new(Config::new(guest.clone()), task);
+    for line in ["this", "that"] {
+        let mut disk = Contents(format!("{line}\n").into_bytes());
+        disk.0.resize(1 << 20, 0);
+        let found = checker.check(&mut disk, &[], &[]).unwrap();
+        assert_eq!((found.status, found.said), (Some(0), format!("first {line}\ndone\n")));
+    }
+    assert_eq!(checker.boots(), 1);
+    // What a guest says of its disks is worth nothing where its root was another meanwhile.
+    let mut vm = Vm::start(&Config::new(guest)).unwrap();
+    std::fs::write(root.path().join("etc/two"), "changed").unwrap();
+    let error = vm.shell("read -r two </etc/two; echo $two").unwrap_err();
+    assert!(matches!(error, Error::Root { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("etc/two") && text.contains("changed since"), "{text}");
 }

@@ -25,7 +25,7 @@ pub fn drive(root: &PlannedRoot, source: &Source, vcpus: u32) -> Result<DriveCon
     let drive = Drive::new(u16::MAX, "root".into(), model, Box::new(Synchronous::of(contents)));
     let controller = Controller::Virtio(stasis_virtio::Config {
         capacity,
-        identifier: "stasis-root".into(),
+        identifier: stasis_channel::ROOT_SERIAL.into(),
         // Before a drive of one queue Linux puts a scheduler.
         queues: vcpus.clamp(2, 64) as u16,
         read_only: true,

@@ -91,6 +91,40 @@ fn a_large_folder_is_read_where_it_lies() {
     assert_ne!(bench.json("results/summary.json")["guest"], summary["guest"]);
 }
 
+/// A crash test's check runs many times in a guest under stock QEMU, and so does that of one cut.
+#[test]
+fn checks_have_the_root_that_the_run_had() {
+    let bench = Bench::new();
+    make_with(&bench.path("tree"), &["/bin/sh", "/bin/dd"]);
+    bench.image("tree/holes", 3 << 30);
+    let run = "for word in one two three; do
+            echo $word | dd of=/dev/nvme0n1 conv=sync,fsync status=none; echo $word
+        done";
+    let check = "read -r whose </etc/whose; read -r found </dev/vda; [ -b /dev/vdb ] || exit 9
+        while read -r line; do last=$line; done <$STASIS_OUTPUT_LINES
+        echo \"$whose: $last, $found\"; [ -z \"$last\" ] || case $found in one|two|three) ;; *) exit 1;; esac";
+    fs::write(bench.path("run.sh"), run).unwrap();
+    fs::write(bench.path("check.sh"), check).unwrap();
+    fs::write(
+        bench.path("crash.toml"),
+        "engine = 'exact'\ncommand = ['sh', '/root/run.sh']\ncheck = 'sh /root/check.sh'\nresults = 'r'\n\
+         [guest]\nroot = 'tree'\nfiles = ['run.sh', 'check.sh']\n\
+         [[drive]]\nmodel = 'fixed:100us'\nmedium = { ram = '16MiB' }\n",
+    )
+    .unwrap();
+    bench.finish(bench.command(&["crash-test", "crash.toml", "--states", "60"])).expect(0);
+    let report = bench.json("r/crash-test.json");
+    assert!(report["checked"].as_u64() > Some(3), "{report}");
+    // A check that finds something is heard, with what the root's file says.
+    let words = ["crash-test", "crash.toml", "--trace=r", "--states=5", "--results=again"];
+    let check = "--check=read -r whose </etc/whose; echo \"$whose\"; exit 3";
+    bench.finish(bench.command(&[&words[..], &[check]].concat())).expect(1);
+    let report = bench.json("again/crash-test.json").to_string();
+    assert!(report.contains("the check's status is 3: the user's own"), "{report}");
+    bench.run(&["crash.toml", "--power-cut=io:2", "--results=cut"]).expect(0);
+    assert_eq!(fs::read_to_string(bench.path("tree/etc/whose")).unwrap(), "the user's own\n");
+}
+
 #[test]
 fn a_guest_starts_from_a_disk_of_a_file_system_that_only_its_kernel_reads() {
     let bench = Bench::new();
