@@ -54,6 +54,9 @@ impl OwnKernel {
         if path.is_dir() {
             return of_folder(&path);
         }
+        if !path.is_file() {
+            return Err(unusable(&path, "it is neither a folder nor a file"));
+        }
         if path.extension().is_some_and(|extension| extension == "deb") {
             return Ok(Self::Package(path));
         }

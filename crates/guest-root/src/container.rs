@@ -13,6 +13,8 @@ use crate::{compressed, layer, RootError};
 
 /// The largest list or description of an image that is read.
 const JSON: u64 = 4 << 20;
+/// Most layers of an image; container engines stack 127.
+const LAYERS: usize = 1000;
 /// How deep lists of images may be nested.
 const DEPTH: u32 = 4;
 const OCI_INDEX: &str = "index.json";
@@ -148,9 +150,16 @@ pub(crate) fn read(
         Some(list) => image.docker(&list)?,
         None => image.oci()?,
     };
+    if layers.len() > LAYERS {
+        return Err(image.fail(format!("it has more than {LAYERS} layers")));
+    }
     let mut tree = Tree::new(origin, limits);
+    // What later layers take away again may be as much as what stays.
+    let mut left = limits.bytes.saturating_mul(2);
     for (layer, span) in (1..).zip(&layers) {
-        let plain = compressed::plain(span, work, limits).map_err(|cause| image.fail(cause))?;
+        let most = Limits { bytes: left.min(limits.bytes), ..limits };
+        let plain = compressed::plain(span, work, most).map_err(|cause| image.fail(cause))?;
+        left -= plain.length.min(left);
         layer::apply(&mut tree, &plain, layer, true)?;
     }
     Ok(tree)

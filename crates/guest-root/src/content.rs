@@ -79,8 +79,6 @@ pub(crate) struct Piece {
 /// A file's bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// These.
-    Bytes(Vec<u8>),
     /// Those of a file on this machine; `modified` in seconds and nanoseconds since 1970.
     Path { path: PathBuf, length: u64, modified: (i64, i64) },
     /// Pieces of something larger, in order; between them are zeroes.
@@ -91,7 +89,6 @@ impl Content {
     /// How many bytes there are.
     pub(crate) fn length(&self) -> u64 {
         match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
             Self::Path { length, .. } | Self::Pieces { length, .. } => *length,
         }
     }
@@ -99,7 +96,6 @@ impl Content {
     /// Hands all bytes to `write`, in order.
     pub(crate) fn copy(&self, write: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         match self {
-            Self::Bytes(bytes) => write(bytes),
             Self::Path { path, length, .. } => {
                 let file = File::open(path)?;
                 let span = Span { file: Arc::new(file), start: 0, length: *length };

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use tar::EntryType;
 
 use crate::content::{Content, Piece, ReadAt, Span};
+use crate::sparse::{Holes, Keys};
 use crate::tree::{cut, text, Found, Kind, Meta, Tree};
 use crate::RootError;
 
 /// What an archive may have beside files' bytes for one entry: long names and attributes.
 const HEAD: u64 = 1 << 20;
-/// The largest file that is taken from its form with holes.
-const SPARSE: u64 = 64 << 20;
 /// Names that take away what earlier layers have (OCI Image Format 1.1, layer.md, "Whiteouts").
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
@@ -56,7 +55,7 @@ impl Seek for Archive {
 }
 
 /// An entry's head.
-pub(crate) struct Entry<'a> {
+pub(crate) struct Entry {
     pub path: Vec<u8>,
     pub target: Vec<u8>,
     pub kind: EntryType,
@@ -65,15 +64,15 @@ pub(crate) struct Entry<'a> {
     /// Where its bytes are in the archive.
     pub start: u64,
     pub length: u64,
-    /// Reads its bytes where they do not lie in one piece.
-    pub sparse: &'a mut dyn FnMut() -> io::Result<Vec<u8>>,
+    /// Where they are if it has holes.
+    pub holes: Option<Holes>,
 }
 
 /// Calls `visit` with each entry of the archive in `span`.
 pub(crate) fn each(
     span: &Span,
     damaged: &dyn Fn(String) -> RootError,
-    mut visit: impl FnMut(Entry<'_>) -> Result<(), RootError>,
+    mut visit: impl FnMut(Entry) -> Result<(), RootError>,
 ) -> Result<(), RootError> {
     let broken = |error: io::Error| damaged(format!("its tar archive is damaged: {error}"));
     let budget = Rc::new(Cell::new(HEAD));
@@ -84,10 +83,12 @@ pub(crate) fn each(
         budget.set(HEAD);
         let Some(entry) = entries.next() else { return Ok(()) };
         let mut entry = entry.map_err(broken)?;
-        let mut capability = None;
+        let (mut capability, mut keys) = (None, Keys::default());
         for extension in entry.pax_extensions().map_err(broken)?.into_iter().flatten().flatten() {
-            if extension.key() == Ok(CAPABILITY) {
-                capability = Some(extension.value_bytes().to_vec());
+            match extension.key() {
+                Ok(CAPABILITY) => capability = Some(extension.value_bytes().to_vec()),
+                Ok(key) => keys.take(key, extension.value_bytes()),
+                Err(_) => {}
             }
         }
         let header = entry.header();
@@ -102,27 +103,23 @@ pub(crate) fn each(
         };
         let part = |value: io::Result<Option<u32>>| value.ok().flatten().unwrap_or(0);
         let device = (part(header.device_major()), part(header.device_minor()));
-        let path = entry.path_bytes().into_owned();
+        let named = keys.name.take();
+        let path = named.unwrap_or_else(|| entry.path_bytes().into_owned());
         let target = entry.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default();
         let (start, length) = (entry.raw_file_position(), entry.size());
-        if kind.is_file() && !kind.is_gnu_sparse() && span.part(start, length).is_none() {
+        let in_file = |cause: String| damaged(format!("{cause}, in {}", text(&path)));
+        let holes = match header.as_gnu().filter(|_| kind.is_gnu_sparse()) {
+            Some(gnu) => {
+                Holes::of_gnu(&gnu.sparse, gnu.is_extended(), span, start, length).map(Some)
+            }
+            None => keys.holes(span, start, length),
+        };
+        let holes = holes.map_err(in_file)?;
+        let has_bytes = kind.is_file() || kind.is_contiguous();
+        if has_bytes && holes.is_none() && span.part(start, length).is_none() {
             return Err(damaged(format!("its tar archive is cut short in {}", text(&path))));
         }
-        let mut sparse = || {
-            budget.set(SPARSE);
-            let mut bytes = Vec::new();
-            let read = entry.by_ref().take(SPARSE + 1).read_to_end(&mut bytes)?;
-            match read as u64 > SPARSE {
-                true => Err(io::Error::other(format!(
-                    "{} has holes and more than {} MiB",
-                    text(&path),
-                    SPARSE >> 20
-                ))),
-                false => Ok(bytes),
-            }
-        };
-        let path = path.clone();
-        visit(Entry { path, target, kind, meta, device, start, length, sparse: &mut sparse })?;
+        visit(Entry { path, target, kind, meta, device, start, length, holes })?;
     }
 }
 
@@ -143,7 +140,7 @@ pub(crate) fn apply(
 fn put(
     tree: &mut Tree,
     source: &Arc<dyn ReadAt>,
-    entry: Entry<'_>,
+    mut entry: Entry,
     layer: u32,
     layered: bool,
 ) -> Result<(), RootError> {
@@ -161,14 +158,14 @@ fn put(
         EntryType::Directory => Kind::Folder(Default::default()),
         // As tar(5) has it for archives older than the type.
         EntryType::Regular if entry.path.ends_with(b"/") => Kind::Folder(Default::default()),
-        EntryType::Regular | EntryType::Continuous => {
-            let piece = Piece { at: 0, from: entry.start, length: entry.length };
-            let pieces = if entry.length > 0 { vec![piece] } else { Vec::new() };
-            Kind::File(Content::Pieces { source: Arc::clone(source), pieces, length: entry.length })
-        }
-        EntryType::GNUSparse => {
-            let bytes = (entry.sparse)().map_err(|error| tree.fail(error.to_string()))?;
-            Kind::File(Content::Bytes(bytes))
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            let whole = || {
+                let piece = Piece { at: 0, from: entry.start, length: entry.length };
+                let pieces = if entry.length > 0 { vec![piece] } else { Vec::new() };
+                Holes { length: entry.length, pieces }
+            };
+            let Holes { length, pieces } = entry.holes.take().unwrap_or_else(whole);
+            Kind::File(Content::Pieces { source: Arc::clone(source), pieces, length })
         }
         EntryType::Symlink => Kind::Link(link(tree, &entry)?),
         EntryType::Link => return hard_link(tree, &entry, &folder, name, layer),
@@ -188,7 +185,7 @@ fn put(
 }
 
 /// The target of a symbolic link, wherever it leads: it is followed within the root.
-fn link(tree: &Tree, entry: &Entry<'_>) -> Result<Vec<u8>, RootError> {
+fn link(tree: &Tree, entry: &Entry) -> Result<Vec<u8>, RootError> {
     /// One block of a file system has it.
     const LONGEST: usize = 4095;
     let target = &entry.target;
@@ -200,7 +197,7 @@ fn link(tree: &Tree, entry: &Entry<'_>) -> Result<Vec<u8>, RootError> {
 
 fn hard_link(
     tree: &mut Tree,
-    entry: &Entry<'_>,
+    entry: &Entry,
     folder: &[u8],
     name: &[u8],
     layer: u32,

@@ -27,6 +27,7 @@ mod lower;
 mod map;
 mod partitions;
 mod qcow2;
+mod sparse;
 mod tree;
 
 pub use disk::{FileSystemKind, Part};
@@ -110,6 +111,9 @@ impl Source {
         let kind = if path.is_dir() {
             fs::read_dir(&path).map_err(RootError::file("read the root", &path))?;
             SourceKind::Folder
+        } else if !path.is_file() {
+            // To open a pipe would wait for whoever writes to it.
+            return Err(RootError::unusable(&path, "it is neither a folder nor a file"));
         } else {
             fs::File::open(&path).map_err(RootError::file("read the root", &path))?;
             SourceKind::File

@@ -90,6 +90,8 @@ pub struct Tree {
     origin: PathBuf,
     limits: Limits,
     bytes: u64,
+    /// Names that were given to what has one already.
+    links: usize,
 }
 
 /// Where a path leads.
@@ -110,7 +112,7 @@ impl Tree {
             names: 1,
             layer: 0,
         };
-        Self { nodes: vec![root], origin: origin.into(), limits, bytes: 0 }
+        Self { nodes: vec![root], origin: origin.into(), limits, bytes: 0, links: 0 }
     }
 
     /// An error about what it is made of.
@@ -243,9 +245,7 @@ impl Tree {
                 return Err(RootError::TooLarge { path: self.origin.clone(), cause });
             }
         }
-        if self.nodes.len() >= self.limits.entries {
-            return Err(self.fail(format!("it has more than {} files", self.limits.entries)));
-        }
+        self.check_count()?;
         self.remove(folder, name);
         let id = self.nodes.len();
         self.nodes.push(Node { meta, kind, names: 1, layer });
@@ -264,9 +264,19 @@ impl Tree {
         if matches!(self.nodes[id].kind, Kind::Folder(_)) || self.nodes[id].names >= MOST {
             return Err(self.fail(format!("{} cannot be a hard link", text(name))));
         }
+        self.check_count()?;
         self.remove(folder, name);
         self.nodes[id].names += 1;
+        self.links += 1;
         self.name(folder, name, id);
+        Ok(())
+    }
+
+    /// Whether there is room for one more name.
+    fn check_count(&self) -> Result<(), RootError> {
+        if self.nodes.len() + self.links >= self.limits.entries {
+            return Err(self.fail(format!("it has more than {} files", self.limits.entries)));
+        }
         Ok(())
     }
 

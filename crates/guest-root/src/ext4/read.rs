@@ -1,5 +1,6 @@
 //! Reads a tree from a file system of ext2, ext3 or ext4 in an image.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -16,6 +17,8 @@ const PIECES: usize = 1 << 20;
 const NODES: usize = 1 << 14;
 /// The largest folder (bytes of names).
 const FOLDER: u64 = 64 << 20;
+/// Bytes of tables and names that are read of a file system.
+const TABLES: u64 = 4 << 30;
 /// How deep extents may be nested (ext4/ifork.rst).
 const DEPTH: u16 = 5;
 
@@ -36,6 +39,9 @@ pub(crate) struct FileSystem {
     used: u64,
     /// The largest file.
     limit: u64,
+    /// How many bytes of tables and names may still be read: all together have less in any file
+    /// system that is not made to take forever.
+    budget: Cell<u64>,
 }
 
 /// What there is where a file system may begin.
@@ -113,6 +119,7 @@ impl FileSystem {
             wide,
             used,
             limit: limits.bytes,
+            budget: Cell::new(TABLES),
         }))
     }
 
@@ -166,7 +173,15 @@ impl FileSystem {
         Ok(tree)
     }
 
+    /// Counts what is to be read of tables and names.
+    fn spend(&self, bytes: u64) -> Result<()> {
+        let left = self.budget.get().checked_sub(bytes);
+        self.budget.set(left.ok_or_else(|| damaged("its tables have no end"))?);
+        Ok(())
+    }
+
     fn read(&self, block: u64, into: &mut [u8], offset: u64) -> Result<()> {
+        self.spend(into.len() as u64)?;
         let at = block.checked_mul(self.block).and_then(|at| at.checked_add(offset));
         let at = at.and_then(|at| at.checked_add(self.start));
         let at = at.ok_or_else(|| damaged("a block beyond its end"))?;
@@ -320,9 +335,11 @@ impl FileSystem {
     }
 
     fn piece(&self, at: u64, from: u64, length: u64, pieces: &mut Vec<Piece>) -> Result<()> {
-        let place = from.checked_mul(self.block).and_then(|from| from.checked_add(self.start));
-        let from = place.ok_or_else(|| damaged("a block beyond its end"))?;
-        let piece = Piece { at: at * self.block, from, length: length * self.block };
+        let (place, length) = (from.checked_mul(self.block), length * self.block);
+        let from = place.and_then(|from| from.checked_add(self.start));
+        let from = from.filter(|from| from.checked_add(length).is_some());
+        let from = from.ok_or_else(|| damaged("a block beyond its end"))?;
+        let piece = Piece { at: at * self.block, from, length };
         let follows = |last: &Piece| {
             last.at + last.length == piece.at && last.from + last.length == piece.from
         };
@@ -341,6 +358,7 @@ impl FileSystem {
         if folder.mode & kind::MASK != kind::FOLDER || folder.size > FOLDER {
             return Err(damaged("a folder"));
         }
+        self.spend(folder.size)?;
         let content = self.content(folder)?;
         let bytes = content.start(folder.size as usize).map_err(unread)?;
         let mut names = Vec::new();

@@ -135,6 +135,8 @@ fn what_is_not_there_or_may_not_be_read() {
     let text =
         Source::find(folder.path().join("absent").to_str().unwrap()).unwrap_err().to_string();
     assert!(text.contains("absent"), "{text}");
+    let text = Source::find("/dev/null").unwrap_err().to_string();
+    assert!(text.contains("/dev/null") && text.contains("neither a folder nor a file"), "{text}");
     let closed = folder.path().join("usr/empty");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     // Root may read everything.
@@ -147,4 +149,43 @@ fn what_is_not_there_or_may_not_be_read() {
         assert_eq!(walked.left_out, 1);
     }
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// Whatever is large in the file that a header describes, there is little in the archive.
+#[test]
+fn files_with_holes_that_are_not_so() {
+    let header = |map: &str, size: &str| {
+        let record = |key: &str, value: &str| {
+            let rest = format!(" GNU.sparse.{key}={value}\n");
+            // The length counts its own digits.
+            let length = (1..).find(|n| rest.len() + n.to_string().len() == *n).unwrap();
+            format!("{length}{rest}")
+        };
+        let text = [record("map", map), record("size", size), record("name", "holes")].concat();
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::XHeader);
+        header.set_size(text.len() as u64);
+        tar.append_data(&mut header, "x", text.as_bytes()).unwrap();
+        let mut header = tar::Header::new_ustar();
+        header.set_size(1024);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, "GNUSparseFile.0/holes", &[7; 1024][..]).unwrap();
+        tar.into_inner().unwrap()
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), header("512,512,4096,9", "4105")).unwrap();
+    let tree = read(file.path()).unwrap();
+    let id = tree.at("/holes").unwrap();
+    let Kind::File(content) = &tree.node(id).kind else { panic!("no file") };
+    let mut expected = vec![0; 4105];
+    expected[512..1024].fill(7);
+    expected[4096..].fill(7);
+    assert_eq!(content.start(9999).unwrap(), expected);
+    for map in ["0,512,100,512", "0,1025", "0,511,512,1", "0,512,x", "5", "0,18446744073709551615"]
+    {
+        bad(&header(map, "4105"), "list of holes is damaged, in holes");
+    }
+    bad(&header("0,512", "100"), "list of holes is damaged");
+    bad(&header("0,512", "9999999999999"), "more than 3072 MiB of files");
 }

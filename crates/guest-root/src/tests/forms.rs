@@ -301,6 +301,15 @@ fn devices_rights_and_owners_are_kept() {
     assert!(lines.iter().any(|line| line.starts_with("/ping") && line.contains(&rights)));
 }
 
+/// A file of `length` zeroes.
+fn hole(length: u64) -> Kind {
+    Kind::File(Content::Pieces {
+        source: std::sync::Arc::new(crate::lower::open(Path::new("/dev/null")).unwrap()),
+        pieces: Vec::new(),
+        length,
+    })
+}
+
 /// More inodes than a group of a small image counts, a folder of many blocks, and a file whose
 /// extents an inode has no room for.
 #[test]
@@ -308,17 +317,12 @@ fn many_files_and_a_large_one() {
     let mut tree = as_tar();
     let folder = tree.folder(b"many", 0).unwrap();
     let meta = || crate::tree::Meta::of_root(0o644);
+    let small = hole(3);
     for number in 0..40_000 {
         let name = format!("a file with the number {number}");
-        tree.put(folder, name.as_bytes(), meta(), Kind::File(Content::Bytes(vec![7; 3])), 0)
-            .unwrap();
+        tree.put(folder, name.as_bytes(), meta(), small.clone(), 0).unwrap();
     }
-    let hole = Content::Pieces {
-        source: std::sync::Arc::new(crate::lower::open(Path::new("/dev/null")).unwrap()),
-        pieces: Vec::new(),
-        length: 600 << 20,
-    };
-    tree.put(ROOT, b"large", meta(), Kind::File(hole), 0).unwrap();
+    tree.put(ROOT, b"large", meta(), hole(600 << 20), 0).unwrap();
     let (_folder, path) = image(&mut tree);
     let again = crate::read_image(&path).unwrap();
     assert_eq!(listing(&again, false).len(), listing(&tree, false).len());
@@ -330,7 +334,7 @@ fn many_files_and_a_large_one() {
 fn a_root_gets_what_a_guest_needs() {
     let mut tree = as_tar();
     let rules = tree.folder(b"usr/lib/udev/rules.d", 0).unwrap();
-    let file = || Kind::File(Content::Bytes(Vec::new()));
+    let file = || hole(0);
     for name in ["60-block.rules", "60-persistent-storage.rules"] {
         tree.put(rules, name.as_bytes(), crate::tree::Meta::of_root(0o644), file(), 0).unwrap();
     }
@@ -361,4 +365,38 @@ fn the_hosts_own_root_is_taken_in_part() {
     assert!(
         walked.tree.at("/usr/lib/modules").is_some() && walked.tree.at("/etc/passwd").is_some()
     );
+}
+
+/// GNU tar's forms of files with holes, more of them than one header lists.
+#[test]
+fn files_with_holes_in_archives() {
+    let work = tempfile::tempdir().unwrap();
+    let holes = fs::File::create(work.path().join("holes")).unwrap();
+    let mut expected = vec![0; 3_050_007];
+    for (index, at) in (0..expected.len()).step_by(100_000).enumerate() {
+        let at = at / 4096 * 4096;
+        let bytes = pattern(4096 * (1 + index % 3));
+        expected[at..at + bytes.len()].copy_from_slice(&bytes);
+        std::os::unix::fs::FileExt::write_all_at(&holes, &bytes, at as u64).unwrap();
+    }
+    holes.set_len(expected.len() as u64).unwrap();
+    for form in [
+        "--format=gnu",
+        "--format=posix --sparse-version=1.0",
+        "--format=posix --sparse-version=0.1",
+    ] {
+        let line = format!("tar --sparse {form} -cf archive.tar holes");
+        let status = Command::new("sh").args(["-c", &line]).current_dir(work.path()).status();
+        assert!(status.unwrap().success());
+        let archive = work.path().join("archive.tar");
+        assert!(fs::metadata(&archive).unwrap().len() < 400_000, "there are no holes in {form}");
+        let tree = read(&archive).unwrap();
+        let read = tree.read_file("/holes").unwrap().expect("it has the file's own name");
+        assert!(read == expected, "{form}");
+    }
+    let line = "tar --sparse --format=posix --sparse-version=0.0 -cf archive.tar holes";
+    let status = Command::new("sh").args(["-c", line]).current_dir(work.path()).status();
+    assert!(status.unwrap().success());
+    let text = refused(read(&work.path().join("archive.tar")));
+    assert!(text.contains("form that is not known") && text.contains("archive.tar"), "{text}");
 }
