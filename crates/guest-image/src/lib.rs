@@ -75,11 +75,15 @@ pub fn build(
             Some(word) => root::make(word, root, recipe, &work, (agent, cache), progress),
             None => make(recipe, &work, &store.log(), progress),
         };
-        if made.is_err() {
-            // The first error is the one to tell; the next build tidies up too.
-            let _ = store::remove(&work);
+        match made {
+            Ok(made) => store.commit(&work, recipe, &made)?,
+            Err(error) => {
+                // The first error is the one to tell; the next build tidies up too.
+                let _ = store::remove(&work);
+                store.abandon();
+                return Err(error);
+            }
         }
-        store.commit(&work, recipe, &made?)?;
     }
     let manifest = store.manifest()?;
     let initramfs = match store.initramfs() {

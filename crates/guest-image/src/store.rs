@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -175,13 +176,22 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     fs::rename(&new, path).map_err(BuildError::file("create", path))
 }
 
-/// The file by which the guest in `folder` is locked. It stays: who removed it would let two
-/// processes hold what each takes for the lock.
+/// The file by which the guest in `folder` is locked. It stays with the guest; a build that fails
+/// removes it while it holds it ([`is_there`]).
 fn lock_file(folder: &Path) -> Result<(PathBuf, File), BuildError> {
     let path = folder.with_extension("lock");
     let opened = OpenOptions::new().create(true).append(true).open(&path);
     let file = opened.map_err(BuildError::file("open the lock", &path))?;
     Ok((path, file))
+}
+
+/// Whether a lock that is held is the one that others find: who held it before may have removed it.
+fn is_there(lock: &File, path: &Path) -> bool {
+    let same = |held: fs::Metadata| {
+        let there = fs::metadata(path)?;
+        Ok((there.dev(), there.ino()) == (held.dev(), held.ino()))
+    };
+    lock.metadata().and_then(same).unwrap_or(false)
 }
 
 /// One recipe's place in the cache, locked against other processes.
@@ -199,18 +209,30 @@ impl Store {
     ) -> Result<Self, BuildError> {
         fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
         let folder = folder(cache, recipe);
-        let (path, file) = lock_file(&folder)?;
-        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((file, Errno::EWOULDBLOCK)) => {
-                let step = "waiting for another process that builds this guest";
-                progress(Progress { step, fraction: 0.0 });
-                Flock::lock(file, FlockArg::LockExclusive)
-                    .map_err(|(_, e)| BuildError::file("lock", &path)(e.into()))?
+        loop {
+            let (path, file) = lock_file(&folder)?;
+            let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => lock,
+                Err((file, Errno::EWOULDBLOCK)) => {
+                    let step = "waiting for another process that builds this guest";
+                    progress(Progress { step, fraction: 0.0 });
+                    Flock::lock(file, FlockArg::LockExclusive)
+                        .map_err(|(_, e)| BuildError::file("lock", &path)(e.into()))?
+                }
+                Err((_, e)) => return Err(BuildError::file("lock", &path)(e.into())),
+            };
+            if is_there(&lock, &path) {
+                return Ok(Self { folder, _lock: lock });
             }
-            Err((_, e)) => return Err(BuildError::file("lock", &path)(e.into())),
-        };
-        Ok(Self { folder, _lock: lock })
+        }
+    }
+
+    /// Gives the place up after a build that has failed: nothing of it stays but its log.
+    pub(crate) fn abandon(self) {
+        if !self.folder.exists() {
+            // A lock without a guest does no harm.
+            let _ = fs::remove_file(self.folder.with_extension("lock"));
+        }
     }
 
     /// Locks the place of the guest in `folder` if nobody builds it.
@@ -368,6 +390,27 @@ mod tests {
         assert_ne!(store.guest(&manifest, other).digest, first.digest);
         fs::remove_file(first.initramfs).unwrap();
         assert_eq!(store.initramfs(), None, "it must be made again");
+    }
+
+    #[test]
+    fn a_failed_build_leaves_no_lock_and_who_waits_for_it_has_another() {
+        let cache = tempfile::tempdir().unwrap();
+        let recipe = Recipe::default();
+        let first = Store::lock(cache.path(), &recipe, &mut |_| {}).unwrap();
+        let path = first.folder.with_extension("lock");
+        std::thread::scope(|scope| {
+            let (waits, begun) = std::sync::mpsc::channel();
+            let (recipe, cache) = (&recipe, cache.path());
+            let second = scope.spawn(move || {
+                Store::lock(cache, recipe, &mut |_| waits.send(()).unwrap()).unwrap()
+            });
+            begun.recv().unwrap();
+            first.abandon();
+            let second = second.join().unwrap();
+            assert!(is_there(&second._lock, &path));
+            second.abandon();
+        });
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
     }
 
     #[test]
