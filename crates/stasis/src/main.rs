@@ -1,6 +1,7 @@
 //! The command line of Stasis, and the two other lives of its executable: the
 //! first process of a guest, and that of the software KVM host.
 
+mod arguments;
 mod cli;
 mod commands;
 

@@ -12,7 +12,26 @@ use stasis_models::calibrate::{from_blkparse, from_fio};
 use stasis_models::profile::{Block, Observed};
 use stasis_models::Profile;
 
-use crate::cli::CalibrateArguments;
+/// What `stasis calibrate` reads and writes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fio job.fio --output-format=json+ --output=fio.json && stasis calibrate fio.json
+  blkparse -i sdb > sdb.txt && stasis calibrate sdb.txt -o sdb.json
+  stasis run --drive model=profile:sdb.json,medium=ram:1GiB -- fio job.fio")]
+pub struct CalibrateArguments {
+    /// fio's JSON output or blkparse's text output; - reads standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The profile's file; - prints it [default: profile.json]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Name of the profile [default: the first job's]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
 
 /// `stasis calibrate FILE`.
 pub fn main(arguments: &CalibrateArguments) -> Result<ExitCode> {

@@ -1,5 +1,6 @@
 //! `stasis guest`: the system that runs in the virtual machine.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,7 +10,20 @@ use stasis_report::{units, Column, Table};
 use stasis_runner::guest::{cache, recipe};
 use stasis_terminal::ensure_guest;
 
-use crate::cli::GuestBuildArguments;
+use crate::arguments::SystemArguments;
+
+/// What the guest is made of.
+#[derive(Debug, clap::Args)]
+pub struct GuestBuildArguments {
+    /// An experiment file whose guest it is to be
+    #[arg(value_name = "EXPERIMENT.toml")]
+    pub experiment: Option<PathBuf>,
+    #[command(flatten)]
+    pub system: SystemArguments,
+    /// Debian release [default: this machine's]
+    #[arg(long, value_name = "NAME")]
+    pub suite: Option<String>,
+}
 
 /// The guest that the words ask for, or the experiment's; words win.
 fn spec(arguments: GuestBuildArguments) -> Result<GuestSpec> {
@@ -73,7 +87,6 @@ pub fn remove(names: &[String]) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::SystemArguments;
 
     #[test]
     fn an_experiments_guest_is_built_and_words_win() {

@@ -7,7 +7,7 @@ use stasis_report::Ios;
 use stasis_runner::Runner;
 use stasis_terminal::{stop_on_signals, Interactive};
 
-use crate::cli::ShellArguments;
+use crate::arguments::ShellArguments;
 use crate::commands::run::experiment;
 
 /// What runs where nothing else is asked for: bash, or what else the guest's root has.

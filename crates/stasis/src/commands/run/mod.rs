@@ -12,7 +12,7 @@ use stasis_experiment::{DriveSpec, Experiment, ExperimentError};
 use stasis_runner::Runner;
 use stasis_terminal::{stop_on_signals, Terminal};
 
-use crate::cli::{MachineArguments, RunArguments};
+use crate::arguments::{MachineArguments, RunArguments};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
