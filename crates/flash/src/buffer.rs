@@ -10,10 +10,9 @@ pub(crate) mod table;
 use std::collections::VecDeque;
 
 use self::table::Table;
+pub(crate) use crate::ftl::context::IN_FLIGHT;
 use crate::ftl::RequestId;
 
-/// Units that there is memory for from the start.
-pub(crate) const IN_FLIGHT: usize = 1024;
 /// No entry, no request.
 pub(crate) const NONE: u32 = u32::MAX;
 

@@ -16,6 +16,7 @@ mod executable;
 mod initramfs;
 mod kernel;
 mod list;
+mod made;
 mod mmdebstrap;
 mod modules;
 mod own_kernel;
@@ -26,6 +27,8 @@ mod store;
 
 pub use error::BuildError;
 pub use list::{bytes, list, remove, remove_left_overs, Kept};
+use made::Made;
+pub use made::{InPlace, Progress};
 pub use mmdebstrap::missing_tools;
 pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
 pub use stasis_guest_root::{FileSystemKind, Lower, Part};
@@ -33,18 +36,7 @@ pub use store::{default_cache, Guest};
 
 use std::fs;
 use std::num::ParseIntError;
-use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
-
-/// How far a build has come.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
-    /// What is being done, for a user.
-    pub step: &'static str,
-    /// How much of the whole build is done, 0 to 1; by experience, not measured.
-    pub fraction: f64,
-}
+use std::path::Path;
 
 /// Makes sure that the guest of `recipe` is in `cache` and up to date.
 ///
@@ -96,29 +88,6 @@ pub fn build(
     };
     progress(Progress { step: "the guest is ready", fraction: 1.0 });
     Ok(store.guest(&manifest, initramfs))
-}
-
-/// Where a root is that is not copied: a guest reads it there, through a device that takes no
-/// virtual time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InPlace {
-    /// In files of this machine, whose names are in an image of ext4.
-    Files,
-    /// In a disk image.
-    Image(PathBuf, Part),
-}
-
-/// What is known of a guest that was made.
-#[derive(Debug, Default)]
-struct Made {
-    /// The kernel's release.
-    release: String,
-    /// The guest's date, in seconds since 1970.
-    date: u64,
-    /// Files of the root that this user may not read and that were left out.
-    left_out: usize,
-    in_place: Option<InPlace>,
 }
 
 /// Makes everything but the initramfs in `work`.

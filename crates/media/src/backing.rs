@@ -12,8 +12,9 @@ use rustix::io::{Errno, ReadWriteFlags};
 use stasis_block::{Command, Operation};
 
 use crate::direct::{self, Bounce};
+use crate::medium::check;
 use crate::workers::{IoResult, Perform};
-use crate::{check, MediumError};
+use crate::MediumError;
 
 /// Zeroes for ranges that the file system cannot zero by itself.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];

@@ -5,7 +5,8 @@ use std::os::fd::RawFd;
 
 use stasis_block::{Command, Operation};
 
-use crate::{check, Finished, Medium, MediumError, Ticket};
+use crate::medium::check;
+use crate::{Finished, Medium, MediumError, Ticket};
 
 /// A medium in which other media take the place of some of its bytes.
 ///

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use stasis_block::{Command, Operation};
 
+use crate::medium::check;
 use crate::synchronous::{Contents, Synchronous};
-use crate::{check, MediumError};
+use crate::MediumError;
 
 /// Memory is taken in chunks of this many bytes: large enough that the index
 /// stays small, small enough that scattered writes waste little.

@@ -13,8 +13,9 @@ use stasis_block::{Command, Operation};
 use crate::aligned::{Aligned, Buffers};
 use crate::backing::Backing;
 use crate::direct::{is_whole, Bounce};
+use crate::medium::check;
 use crate::workers::{Changes, IoResult, Perform, Workers};
-use crate::{check, Finished, Medium, MediumError, OpenError, Ticket};
+use crate::{Finished, Medium, MediumError, OpenError, Ticket};
 
 /// I/Os that the kernel gets at a time; what is more waits its turn.
 const DEPTH: u32 = 256;

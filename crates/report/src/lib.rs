@@ -23,6 +23,7 @@
 mod columnar;
 mod distribution;
 mod error;
+mod escape;
 mod failed;
 pub mod figures;
 mod files;

@@ -7,6 +7,7 @@ mod resolution;
 
 use std::path::Path;
 
+pub use crate::escape::escape;
 use crate::figures::{figures_plots, figures_table, Figure};
 use crate::files::{make_folder, write_whole};
 use crate::plot::Markup;
@@ -174,23 +175,4 @@ fn pairs(out: &mut String, class: &str, pairs: &[(String, String)]) {
         out.push_str(&format!("<div><dt>{term}</dt><dd>{meaning}</dd></div>\n"));
     }
     out.push_str("</dl>\n");
-}
-
-/// A text for HTML and XML, within elements and within quoted attributes.
-/// Control characters, which XML forbids, are replaced.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(character),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -1,6 +1,6 @@
 //! One kind of table, for the terminal and for pages.
 
-use crate::page::escape;
+use crate::escape::escape;
 
 /// Which side of a column its cells keep to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

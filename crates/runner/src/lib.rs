@@ -60,8 +60,8 @@ pub mod trace;
 
 pub use attended::Attended;
 pub use event::{Event, Observer};
-pub use plan::drive_seed;
-pub use prepare::parameters;
+pub use plan::{drive_seed, parameters};
 pub use program::enter;
-pub use run::{Results, Runner, OUTPUT_FILE};
+pub use relay::OUTPUT_FILE;
+pub use run::{Results, Runner};
 pub use trace::TraceOptions;

@@ -178,6 +178,12 @@ impl PlannedDrive {
     }
 }
 
+/// A model with all its parameters, as results tell it.
+pub fn parameters(model: &ModelSpec) -> serde_json::Value {
+    // A model that has been resolved can be written.
+    serde_json::to_value(model).unwrap_or_default()
+}
+
 /// The guest kernel's names of drives, in order: each driver counts its own.
 pub fn device_names(interfaces: impl Iterator<Item = Interface>) -> Vec<String> {
     let (mut nvme, mut virtio) = (0, 0);

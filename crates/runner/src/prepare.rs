@@ -13,13 +13,14 @@ use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{Medium, MediumSpec};
-use stasis_models::ModelSpec;
 
 use crate::attended::Attended;
 use crate::engine::RunError;
 use crate::event::SharedObserver;
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
-use crate::plan::{device_names, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan};
+use crate::plan::{
+    device_names, last_device, parameters, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
+};
 use crate::relay::Relay;
 use crate::sharing::Sharing;
 use crate::trace::{self, TraceOptions, WorkingCopy};
@@ -329,12 +330,6 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path) -> Result<()> {
         look().with_context(|| format!("drive {name}"))?;
     }
     Ok(())
-}
-
-/// A model with all its parameters, as results tell it.
-pub fn parameters(model: &ModelSpec) -> serde_json::Value {
-    // A model that has been resolved can be written.
-    serde_json::to_value(model).unwrap_or_default()
 }
 
 /// A drive with a medium of its own as results name it.

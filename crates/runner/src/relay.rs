@@ -14,8 +14,9 @@ use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::engine::RunError;
 use crate::event::{Event, SharedObserver};
-use crate::run::OUTPUT_FILE;
 
+/// The file in the results' folder with what a command printed, where that is kept.
+pub const OUTPUT_FILE: &str = "output.txt";
 /// How many bytes of the kernel's console are kept for a failure's message.
 const LAST_WORDS: usize = 4096;
 

@@ -22,11 +22,10 @@ use crate::event::{Observer, SharedObserver};
 use crate::prepare::{look_at_drives, RunSetup};
 use crate::provenance::Provenance;
 use crate::relay::Relay;
+#[cfg(doc)]
+use crate::relay::OUTPUT_FILE;
 use crate::trace::{TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, input, Event};
-
-/// The file in the results' folder with what a command printed, where that is kept.
-pub const OUTPUT_FILE: &str = "output.txt";
 
 /// An experiment that is to be run.
 pub struct Runner<'a> {

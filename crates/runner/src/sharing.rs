@@ -115,7 +115,7 @@ impl<'a> Sharing<'a> {
         stasis_report::Drive {
             name: drive.name.clone(),
             model: drive.model.label(),
-            parameters: crate::prepare::parameters(&drive.model),
+            parameters: crate::plan::parameters(&drive.model),
             interface: drive.interface.name().into(),
             medium: match spec.medium() {
                 Some(image) => format!("{} on {place}", image.label()),

@@ -10,8 +10,8 @@ use stasis_run_events::IoRecord;
 
 use crate::compensation::LatencyCompensation;
 use crate::io_records::IoRecordSender;
-use crate::server::OpenStore;
 use crate::statistics::{Counts, Times};
+use crate::store::OpenStore;
 use crate::store::Store;
 use crate::ServeError;
 

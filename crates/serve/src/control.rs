@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use stasis_block::Model;
 
-use crate::server::OpenStore;
+use crate::store::OpenStore;
 use crate::{NewDrive, ServeError, Server};
 
 /// Connections at a time.

@@ -15,7 +15,7 @@ use crate::backend::{Backend, Counted};
 use crate::inflight::Inflight;
 use crate::io_records::IoRecordSender;
 use crate::memory::GuestMemory;
-use crate::server::OpenStore;
+use crate::store::OpenStore;
 use crate::store::Store;
 use crate::ServeError;
 use queues::{ring, Link};

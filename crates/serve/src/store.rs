@@ -15,6 +15,9 @@ use crate::ServeError;
 /// that the thread should look again.
 pub(crate) const LOOK: u64 = u64::MAX - 1;
 
+/// Makes a drive's store, on the thread that is to serve it.
+pub type OpenStore = Box<dyn FnOnce() -> Result<Store, String> + Send>;
+
 /// What a drive's bytes go through: a drive in real time, and what may lie on
 /// top of it.
 pub struct Store {

@@ -4,8 +4,8 @@ use stasis_clock::Nanos;
 
 use crate::backend::Backend;
 use crate::served::Served;
-use crate::server::OpenStore;
 use crate::statistics::{InUse, Snapshot};
+use crate::store::OpenStore;
 use crate::ublk::Ublk;
 
 /// What carries a drive's requests.

@@ -6,9 +6,11 @@ use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_clock::Nanos;
 use stasis_nand::{Array, Breakdown, Op, OpStatus};
 
-use crate::buffer::IN_FLIGHT;
 use crate::statistics::Statistics;
 use crate::watch::Watch;
+
+/// Units that there is memory for from the start.
+pub(crate) const IN_FLIGHT: usize = 1024;
 
 /// Names a request while it is under way.
 pub type RequestId = u32;

@@ -2,6 +2,7 @@
 
 mod access;
 mod agent;
+mod attend;
 mod build;
 mod config;
 mod exits;

@@ -1,16 +1,11 @@
-//! A person at the terminal of a guest's command: what is typed, and virtual time that does not
-//! run away while nothing else is to happen.
+//! What a person types at the terminal of a guest's command.
 
 use stasis_channel::{Keyboard, Typed};
-
-use crate::error::Error;
-use crate::machine::vm::Machine;
-use crate::machine::Run;
 
 /// When a guest is to ask again what was typed (ms of its time), each time costing it some 20,000
 /// instructions. A busy one does so often: what it computes may take long by the wall clock. One
 /// that waits for a person is not late by its pause, because a key ends the wait
-/// ([`Run::attend`]); one that waits for a drive is.
+/// (`Run::attend`); one that waits for a drive is.
 const BUSY: u16 = 1;
 const AT_A_DRIVE: u16 = 5;
 const IDLE: u16 = 20;
@@ -35,7 +30,7 @@ impl Typing {
     }
 
     /// Waits at most `limit` (ns) for something to be typed.
-    fn wait(&mut self, limit: u64) -> std::io::Result<()> {
+    pub(super) fn wait(&mut self, limit: u64) -> std::io::Result<()> {
         if let Some(keyboard) = &mut self.keyboard {
             self.typed.add(keyboard.read(limit)?);
             self.typed.bytes.truncate(KEPT);
@@ -57,29 +52,6 @@ impl Typing {
         };
         let bytes = std::mem::take(&mut self.typed.bytes);
         Ok(Typed { bytes, pause, ..self.typed.clone() })
-    }
-}
-
-impl Run<'_> {
-    /// All processors are idle until `next` (ticks). Where a person can type, and no drive is at
-    /// work, this takes as long by the wall clock, or until something is typed.
-    pub(super) fn attend(&mut self, next: u64) -> Result<(), Error> {
-        let attended = |machine: &Machine| {
-            machine.channel.has_terminal() && machine.started.is_some() && machine.ended.is_none()
-        };
-        if !self.machines.iter().any(attended) || self.machines.iter().any(Machine::is_at_a_drive) {
-            return Ok(());
-        }
-        let ticks = next.saturating_sub(self.instant.max(self.last_idle()));
-        let limit = self.timeline.clock.scale().to_ns(ticks);
-        self.timeline.typing.wait(limit).map_err(Error::Input)
-    }
-}
-
-impl Machine {
-    /// Whether one of its drives is at work.
-    pub(super) fn is_at_a_drive(&self) -> bool {
-        self.drives.iter().any(|drive| drive.next_event().is_some())
     }
 }
 

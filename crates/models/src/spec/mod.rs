@@ -23,17 +23,18 @@
 //! image of the drive. The keys of each kind are those of its [`Parameters`](crate::Parameters).
 
 mod cache;
+mod context;
 mod error;
 mod table;
 
 use std::path::Path;
 
 use stasis_block::{Link, Model};
-use stasis_clock::Nanos;
 use stasis_config::{listed, nearest};
 
 pub use self::cache::CacheSpec;
 pub(crate) use self::cache::{check_protection, is_false};
+pub use self::context::BuildContext;
 pub(crate) use self::error::range;
 pub use self::error::{BuildError, Problem, ResolveError, SpecError};
 use crate::kinds::{Kind, Parameters, Registered, KINDS};
@@ -51,18 +52,6 @@ pub struct ModelSpec {
     /// But for a kind that has it among its own keys.
     capacity: Option<u64>,
     kind: Kind,
-}
-
-/// What a model needs to know of where it is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BuildContext {
-    /// Of the model's random numbers.
-    pub seed: u64,
-    /// The drive's size in bytes.
-    pub capacity: u64,
-    /// What the guest's own software adds to each command as an application
-    /// sees it (ns). It is subtracted from profiles observed by an application.
-    pub path: Nanos,
 }
 
 impl ModelSpec {

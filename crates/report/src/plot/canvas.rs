@@ -3,7 +3,7 @@
 
 use super::axis::{Axis, Fitted};
 use super::{Markup, COLOURS};
-use crate::page::escape;
+use crate::escape::escape;
 
 /// Size in units of the drawing, which are about CSS pixels.
 const WIDTH: f64 = 560.0;

@@ -7,7 +7,9 @@ use stasis_report::plot::{Axis, Cdf, CdfSeries, Quantity, Scale, Stroke};
 use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
-use super::{figure, Point, Settings, Simulations};
+use crate::experiments::Settings;
+use crate::figure::figure;
+use crate::simulated::{Point, Simulations};
 
 /// Size of the drive, which begins in steady state.
 const SIZE: u64 = 2 << 30;

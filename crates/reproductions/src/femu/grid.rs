@@ -6,7 +6,10 @@ use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
-use super::{figure, ssd, Point, Settings, Simulations, THREADS};
+use super::setup::{ssd, THREADS};
+use crate::experiments::Settings;
+use crate::figure::figure;
+use crate::simulated::{Point, Simulations};
 
 const SIDES: [u32; 5] = [1, 2, 4, 8, 16];
 /// Size of the drive, all of which is read.

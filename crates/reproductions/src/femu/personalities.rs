@@ -6,7 +6,10 @@ use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
-use super::{figure, ssd, Point, Settings, Simulations};
+use super::setup::{ssd, THREADS};
+use crate::experiments::Settings;
+use crate::figure::figure;
+use crate::simulated::{Point, Simulations};
 
 /// Size of the drive.
 const SIZE: u64 = 1 << 30;
@@ -62,7 +65,7 @@ impl Outcome {
 type Case = (&'static Personality, (u32, u32, u32));
 
 fn cases() -> impl Iterator<Item = Case> {
-    let kinds = PERSONALITIES.iter().map(|kind| (kind, (super::THREADS, CHANNELS, PLANES)));
+    let kinds = PERSONALITIES.iter().map(|kind| (kind, (THREADS, CHANNELS, PLANES)));
     kinds.chain(SHAPES.map(|shape| (&PERSONALITIES[VARMAIL], shape)))
 }
 

@@ -7,8 +7,10 @@ use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
 
 use super::published::{Latency, PUBLISHED};
-use super::{experiment, figure, Settings};
+use super::setup::experiment;
 use crate::bench::{Runs, Trial};
+use crate::experiments::Settings;
+use crate::figure::figure;
 use crate::fio;
 
 /// The guests: (vCPUs, run). The publication's machine has 24 cores.

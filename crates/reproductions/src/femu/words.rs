@@ -7,8 +7,10 @@ use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 
 use super::collection::drive;
-use super::{experiment, figure, Settings};
+use super::setup::experiment;
 use crate::bench::{Runs, Trial};
+use crate::experiments::Settings;
+use crate::figure::figure;
 
 /// (name of the run, what a collection blocks).
 const RUNS: [(&str, &str); 3] =

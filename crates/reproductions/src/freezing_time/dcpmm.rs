@@ -8,7 +8,10 @@ use stasis_report::plot::{Axis, Cdf, CdfSeries, Markup, Quantity, Scale, Stroke}
 use stasis_report::{units, Column, Table};
 
 use super::published::{LatencyTable, PERCENTS, PUBLISHED};
-use super::{figure, fio_trial, on_ram, Runs, Settings, Trial, MANY};
+use super::setup::{fio_trial, on_ram, MANY};
+use crate::bench::{Runs, Trial};
+use crate::experiments::Settings;
+use crate::figure::figure;
 use crate::fio::Latencies;
 use crate::statistics::mean;
 

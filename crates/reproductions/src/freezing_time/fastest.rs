@@ -6,7 +6,10 @@ use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, Quantity, Scale, Stroke};
 
 use super::published::PUBLISHED;
-use super::{count, figure, fio_trial, on_ram, Runs, Settings, Trial, READ_AND_WRITE};
+use super::setup::{count, fio_trial, on_ram, READ_AND_WRITE};
+use crate::bench::{Runs, Trial};
+use crate::experiments::Settings;
+use crate::figure::figure;
 
 /// A drive without any latency, in memory.
 pub const RUN: &str = "fastest-1";

@@ -6,11 +6,12 @@ use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Boxes, Group, Quantity, Scale};
 
+use super::fastest;
 use super::published::PUBLISHED;
-use super::{
-    count, fastest, figure, fio_trial, label, on_ram, on_slow, Runs, Settings, Trial, MANY,
-    READ_AND_WRITE,
-};
+use super::setup::{count, fio_trial, label, on_ram, on_slow, MANY, READ_AND_WRITE};
+use crate::bench::{Runs, Trial};
+use crate::experiments::Settings;
+use crate::figure::figure;
 
 /// The drive without latency in memory, by vCPUs: (vCPUs, in memory, on the slow disk).
 pub const RUNS: [(u32, &str, &str); 2] =

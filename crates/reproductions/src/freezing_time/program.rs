@@ -7,7 +7,10 @@ use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
 use stasis_report::{Column, Table};
 
 use super::published::{ProgramColumn, PUBLISHED};
-use super::{experiment, figure, on_image, on_ram, on_slow, Runs, Settings, Trial};
+use super::setup::{experiment, on_image, on_ram, on_slow};
+use crate::bench::{Runs, Trial};
+use crate::experiments::Settings;
+use crate::figure::figure;
 use crate::statistics::{coefficient_of_variation, mean};
 
 /// The runs, in the order of Table 4's columns.

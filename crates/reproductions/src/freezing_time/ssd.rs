@@ -8,10 +8,10 @@ use stasis_report::plot::{Axis, Boxes, Cdf, Group, Line, Lines, Markup, Quantity
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
-use super::{
-    count, figure, fio_trial, label, on_image, on_ram, on_slow, Runs, Settings, Trial, MANY,
-    READ_AND_WRITE,
-};
+use super::setup::{count, fio_trial, label, on_image, on_ram, on_slow, MANY, READ_AND_WRITE};
+use crate::bench::{Runs, Trial};
+use crate::experiments::Settings;
+use crate::figure::figure;
 use crate::fio::Latencies;
 use crate::statistics::{histogram, mean, percentile};
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{finish, NewDrive, OpenStore};
+use super::finish;
 use crate::endpoint::Endpoint;
+use crate::new_drive::NewDrive;
 use crate::served::Served;
 use crate::session::Target;
 use crate::socket::Socket;
-use crate::store::Store;
+use crate::store::{OpenStore, Store};
 use crate::transport::Transport;
 use crate::ublk;
 use crate::worker::{DriveId, Worker};

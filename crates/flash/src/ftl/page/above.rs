@@ -1,10 +1,5 @@
 //! What page mapping does for a layer above it, which keeps its map in flash.
 
-use stasis_clock::Nanos;
-
-use super::{Context, PageFtl};
-use crate::buffer::NONE;
-
 /// What lies above page mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ftl) enum Above {
@@ -33,28 +28,4 @@ pub(in crate::ftl) enum Event {
 pub(in crate::ftl) struct Change {
     pub unit: u32,
     pub event: Event,
-}
-
-impl PageFtl {
-    /// The layer above has to know.
-    pub(super) fn push_event(&mut self, unit: u32, event: Event) {
-        if let Some(changes) = &mut self.changes {
-            changes.push(Change { unit, event });
-        }
-    }
-
-    /// A unit of the layer's map has new contents.
-    pub(in crate::ftl) fn write_map_unit(&mut self, now: Nanos, unit: u32, context: &mut Context) {
-        if self.buffer.merge(unit).is_none() {
-            let stream = self.host_streams as u16;
-            self.buffer.admit(unit, stream, NONE, self.protected);
-        }
-        #[cfg(test)]
-        if let (Some(shadow), Some(version)) = (&mut context.shadow, self.buffer.version(unit)) {
-            shadow.admit(unit, version);
-        }
-        if !self.stalled {
-            self.dispatch(now, context);
-        }
-    }
 }

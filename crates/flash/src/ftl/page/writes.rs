@@ -1,10 +1,10 @@
-//! The host's writes: through the buffer into the cells.
+//! Writes of the host and of the layer above: through the buffer into the cells.
 
 use stasis_block::{Fate, Status};
 use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, OpDone, OpStatus};
 
-use super::{Context, PageFtl, Request, PARTIAL_READ};
+use super::{Change, Context, Event, PageFtl, Request, PARTIAL_READ};
 use crate::buffer::NONE;
 use crate::ftl::RequestId;
 
@@ -221,5 +221,27 @@ impl PageFtl {
             self.flushes.drain(..).for_each(|(id, _)| context.finish(id, fate, &none));
         }
         self.buffer.give_up(|id| context.finish(id, failed, &none));
+    }
+
+    /// The layer above has to know.
+    pub(super) fn push_event(&mut self, unit: u32, event: Event) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change { unit, event });
+        }
+    }
+
+    /// A unit of the layer's map has new contents.
+    pub(in crate::ftl) fn write_map_unit(&mut self, now: Nanos, unit: u32, context: &mut Context) {
+        if self.buffer.merge(unit).is_none() {
+            let stream = self.host_streams as u16;
+            self.buffer.admit(unit, stream, NONE, self.protected);
+        }
+        #[cfg(test)]
+        if let (Some(shadow), Some(version)) = (&mut context.shadow, self.buffer.version(unit)) {
+            shadow.admit(unit, version);
+        }
+        if !self.stalled {
+            self.dispatch(now, context);
+        }
     }
 }

@@ -8,6 +8,7 @@
 
 mod cache;
 mod geometry;
+mod parameters;
 mod read_ahead;
 mod spec;
 

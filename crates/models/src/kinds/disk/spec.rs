@@ -2,27 +2,20 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::{units, Model, Rate};
+use stasis_block::{units, Rate};
 use stasis_clock::Nanos;
 
 use super::geometry::Seek;
-use super::HardDisk;
-use crate::kinds::Parameters;
 use crate::span::Span;
-use crate::spec::{range, BuildContext, BuildError, Problem};
 
 /// The largest number of extents in a write cache.
 pub const EXTENTS_MAX: u32 = 1024;
-/// The largest disk (bytes), so that sums of places fit.
-const CAPACITY_MAX: u64 = 1 << 60;
-/// The largest write cache and read-ahead (bytes).
-const BUFFER_MAX: u64 = 1 << 40;
 /// The largest number of zones.
-const ZONES_MAX: u32 = 256;
+pub(super) const ZONES_MAX: u32 = 256;
 /// The largest number of read segments.
-const SEGMENTS_MAX: u32 = 256;
+pub(super) const SEGMENTS_MAX: u32 = 256;
 /// The fastest rotation (rpm); none faster than 15,000 was ever sold.
-const RPM_MAX: u32 = 100_000;
+pub(super) const RPM_MAX: u32 = 100_000;
 
 /// The order in which the arm serves commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -150,66 +143,6 @@ impl DiskSpec {
     /// The seek curve, unless its figures contradict one another.
     pub(crate) fn seek(&self) -> Option<Seek> {
         Seek::new(self.single_track_seek, self.average_seek, self.full_stroke_seek)
-    }
-}
-
-impl Parameters for DiskSpec {
-    const NAME: &'static str = "disk";
-
-    fn check(&mut self) -> Result<(), Problem> {
-        // Written out where it follows from other values.
-        self.inner_rate = Some(self.inner_rate());
-        range("rpm", self.rpm, RPM_MAX)?;
-        range("zones", self.zones, ZONES_MAX)?;
-        range("write_cache_extents", self.write_cache_extents, EXTENTS_MAX)?;
-        range("destage_window", self.destage_window, EXTENTS_MAX)?;
-        range("read_segments", self.read_segments, SEGMENTS_MAX)?;
-        range("queue_depth", self.queue_depth, u32::MAX)?;
-        let bytes = |key, value: u64, min: u64, max: u64| {
-            let (low, high) = (units::format_size(min), units::format_size(max));
-            let ok = (min..=max).contains(&value);
-            let problem = || Problem::value(key, format!("must be from {low} to {high}"));
-            ok.then_some(()).ok_or_else(problem)
-        };
-        bytes("capacity", self.capacity, 1, CAPACITY_MAX)?;
-        bytes("write_cache", self.write_cache, 0, BUFFER_MAX)?;
-        bytes("read_ahead", self.read_ahead, 0, BUFFER_MAX)?;
-        if self.inner_rate().bytes_per_second() > self.outer_rate.bytes_per_second() {
-            return Err(Problem::value("inner_rate", "must not be more than `outer_rate`"));
-        }
-        if self.seek().is_none() {
-            let problem = "must lie well between `single_track_seek` and `full_stroke_seek`: a \
-                           third of the stroke takes about as long as the average";
-            return Err(Problem::value("average_seek", problem));
-        }
-        Ok(())
-    }
-
-    fn capacity(&self) -> Option<u64> {
-        Some(self.capacity)
-    }
-
-    fn seeks(&self) -> bool {
-        true
-    }
-
-    fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError> {
-        if capacity <= self.capacity {
-            return Ok(());
-        }
-        Err(BuildError::Capacity {
-            model: label.into(),
-            capacity: units::format_size(capacity),
-            disk: units::format_size(self.capacity),
-        })
-    }
-
-    fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
-        let disk = HardDisk::new(self, context.seed).ok_or_else(|| BuildError::Contradiction {
-            model: label.into(),
-            problem: "its seek times do not ascend",
-        })?;
-        Ok(Box::new(disk))
     }
 }
 

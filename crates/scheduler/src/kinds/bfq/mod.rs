@@ -17,7 +17,7 @@ pub use spec::BfqSpec;
 use stasis_block::Tag;
 use stasis_clock::Nanos;
 
-use super::Parameters;
+use super::{counts, lasts, Parameters, Problem};
 use crate::clook_queue::Requests;
 use crate::pool::Pool;
 use crate::priority::{Class, Turns};
@@ -27,6 +27,7 @@ use fair::{Entities, Entity, Fair, Owner};
 use help::Help;
 use queue::Queue;
 use service::{Current, Decision};
+use spec::RAISE_MAX;
 
 /// Those that compete with each other, by class.
 #[derive(Debug, Default)]
@@ -144,6 +145,24 @@ impl Bfq {
         level.fairs[class].leave(&mut self.entities, id);
         self.entities.remove(id);
         self.queues.remove(number);
+    }
+}
+
+impl Parameters for BfqSpec {
+    const NAME: &'static str = "bfq";
+    const ABOUT: &'static str =
+        "weighted shares of the sectors, low latency for what somebody waits for, and help";
+
+    fn check(&self) -> Result<(), Problem> {
+        lasts("budget_timeout", self.budget_timeout)?;
+        lasts("expire_sync", self.expire_sync)?;
+        lasts("expire_async", self.expire_async)?;
+        counts("raise", self.raise, RAISE_MAX)?;
+        counts("help_raise", self.help_raise, RAISE_MAX)
+    }
+
+    fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Bfq::new(*self))
     }
 }
 

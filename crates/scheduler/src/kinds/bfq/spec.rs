@@ -5,13 +5,10 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
-use super::Bfq;
-use crate::kinds::{counts, lasts, Parameters, Problem};
 use crate::share::share;
-use crate::Scheduler;
 
 /// The most that a weight is multiplied by.
-const RAISE_MAX: u32 = 1000;
+pub(super) const RAISE_MAX: u32 = 1000;
 
 /// The parameters of `bfq`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,23 +75,5 @@ impl Default for BfqSpec {
             help_share: 500_000,
             help_burst: 60 * SECOND,
         }
-    }
-}
-
-impl Parameters for BfqSpec {
-    const NAME: &'static str = "bfq";
-    const ABOUT: &'static str =
-        "weighted shares of the sectors, low latency for what somebody waits for, and help";
-
-    fn check(&self) -> Result<(), Problem> {
-        lasts("budget_timeout", self.budget_timeout)?;
-        lasts("expire_sync", self.expire_sync)?;
-        lasts("expire_async", self.expire_async)?;
-        counts("raise", self.raise, RAISE_MAX)?;
-        counts("help_raise", self.help_raise, RAISE_MAX)
-    }
-
-    fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Bfq::new(*self))
     }
 }

@@ -1,0 +1,38 @@
+//! What a build says of itself, and what it has made.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use stasis_guest_root::Part;
+
+/// How far a build has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// What is being done, for a user.
+    pub step: &'static str,
+    /// How much of the whole build is done, 0 to 1; by experience, not measured.
+    pub fraction: f64,
+}
+
+/// Where a root is that is not copied: a guest reads it there, through a device that takes no
+/// virtual time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InPlace {
+    /// In files of this machine, whose names are in an image of ext4.
+    Files,
+    /// In a disk image.
+    Image(PathBuf, Part),
+}
+
+/// What is known of a guest that was made.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// The kernel's release.
+    pub release: String,
+    /// The guest's date, in seconds since 1970.
+    pub date: u64,
+    /// Files of the root that this user may not read and that were left out.
+    pub left_out: usize,
+    pub in_place: Option<InPlace>,
+}

@@ -1,0 +1,29 @@
+//! Virtual time that does not run away while a person sits at the terminal of a guest's command
+//! and nothing else is to happen.
+
+use super::vm::Machine;
+use super::Run;
+use crate::error::Error;
+
+impl Run<'_> {
+    /// All processors are idle until `next` (ticks). Where a person can type, and no drive is at
+    /// work, this takes as long by the wall clock, or until something is typed.
+    pub(super) fn attend(&mut self, next: u64) -> Result<(), Error> {
+        let attended = |machine: &Machine| {
+            machine.channel.has_terminal() && machine.started.is_some() && machine.ended.is_none()
+        };
+        if !self.machines.iter().any(attended) || self.machines.iter().any(Machine::is_at_a_drive) {
+            return Ok(());
+        }
+        let ticks = next.saturating_sub(self.instant.max(self.last_idle()));
+        let limit = self.timeline.clock.scale().to_ns(ticks);
+        self.timeline.typing.wait(limit).map_err(Error::Input)
+    }
+}
+
+impl Machine {
+    /// Whether one of its drives is at work.
+    pub(super) fn is_at_a_drive(&self) -> bool {
+        self.drives.iter().any(|drive| drive.next_event().is_some())
+    }
+}

@@ -1,0 +1,35 @@
+//! What is told of a drive that is to be served.
+
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use stasis_virtio::Config;
+
+use crate::io_records::IoRecordSender;
+use crate::store::OpenStore;
+
+/// A drive that is to be served.
+pub struct NewDrive {
+    /// Its name, which no other has.
+    pub name: String,
+    /// Whether it is a block device of the host's instead of a socket.
+    pub ublk: bool,
+    /// Where its socket is, or a link to the block device.
+    pub path: PathBuf,
+    /// The socket, if it is there already: systemd's, or an earlier server's.
+    pub listener: Option<UnixListener>,
+    /// Whether the path is removed in the end: unless it is systemd's.
+    pub own: bool,
+    /// What the guest sees; the capacity is the store's.
+    pub config: Config,
+    /// What times it, for reports.
+    pub model: String,
+    /// That with all its parameters, for reports.
+    pub parameters: serde_json::Value,
+    /// Where its bytes are, for reports.
+    pub medium: String,
+    /// Where its I/Os are written down, if they are.
+    pub record: Option<IoRecordSender>,
+    /// Where its bytes are.
+    pub open: OpenStore,
+}
