@@ -1,6 +1,7 @@
 //! What the words of a run's page mean.
 
-use super::{Kind, Used};
+use super::drive::Used;
+use super::kind::Kind;
 use crate::summary::{DriveSummary, Summary};
 use crate::Method;
 

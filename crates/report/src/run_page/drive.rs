@@ -1,0 +1,288 @@
+//! A drive of a run: its figures, and the plots of its I/Os.
+
+use stasis_block::Operation;
+
+use super::kind::Kind;
+use crate::failed::failed;
+use crate::latency::{carried, error_percent, PERCENTILES};
+use crate::page::{thinned, Block, Resolution, Section, LIMIT};
+use crate::plot::{
+    Axis, Cdf, CdfSeries, Detail, Line, Lines, Markup, Quantity, Scale, Scatter, ScatterSeries,
+    Stroke,
+};
+use crate::statistics::{DriveStatistics, OperationStatistics};
+use crate::summary::{DriveSummary, OperationSummary};
+use crate::table::{Column, Table};
+use crate::timeline::{Course, Curve, Point};
+use crate::units::{self, TimeUnit};
+use crate::Latency;
+
+/// What a curve has in the coarsest resolution.
+pub(super) const LEAST: usize = 12;
+/// Places of a distribution, and parts of the time, at most.
+const PLACES: usize = 512;
+const PARTS: usize = 128;
+/// Bytes of an LBA.
+const BLOCK: u64 = 512;
+/// How a drive is drawn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) kind: Kind,
+    /// When times begin (ns).
+    pub(super) begin: u64,
+    /// I/Os over time of a series at most.
+    pub(super) points: usize,
+    pub(super) resolution: Resolution,
+    /// Whether it has plots.
+    pub(super) drawn: bool,
+}
+
+/// A drive's section.
+pub(super) fn section(
+    figures: &DriveSummary,
+    statistics: &DriveStatistics,
+    extent: Extent,
+) -> Section {
+    let kind = extent.kind;
+    let before = match (kind, figures.boot_ios) {
+        (Kind::Server, _) | (_, 0) => String::new(),
+        (_, ios) => {
+            format!(" I/Os before what is measured, not in these figures: {}.", units::count(ios))
+        }
+    };
+    let text = match kind {
+        Kind::Simulation => format!("Model {}.{before}", figures.model),
+        _ => {
+            format!("{} on {}, model {}.{before}", figures.interface, figures.medium, figures.model)
+        }
+    };
+    let section = Section::new(format!("Drive {}", figures.name)).with(Block::Prose(text));
+    let used: Vec<_> = figures.used().collect();
+    if used.is_empty() {
+        let text = match kind {
+            Kind::Guest => "The command made no I/O to this drive.",
+            _ => "There was no I/O to this drive.",
+        };
+        return section.with(Block::Prose(text.to_owned()));
+    }
+    let section = match failed(figures) {
+        Some(text) => section.with(Block::Prose(text)),
+        None => section,
+    };
+    section
+        .with(Block::Table(String::new(), amounts(&used, kind)))
+        .with(Block::Table(
+            match kind {
+                Kind::Guest => {
+                    "Latency by percentile: what the model asked for, what the guest got."
+                }
+                Kind::Simulation => "Latency by percentile.",
+                Kind::Server => {
+                    "Latency by percentile: what the model asked for, what the client got."
+                }
+            }
+            .to_owned(),
+            percentiles(&used, kind),
+        ))
+        .with(match extent.drawn {
+            true => Block::Plots(plots(&used, statistics, extent)),
+            false => Block::Prose(format!(
+                "Its plots are left out, so that the page stays within {} MB; drives with more I/Os have theirs.",
+                LIMIT / 1_000_000
+            )),
+        })
+}
+
+/// An operation that a drive was used for.
+pub(super) type Used<'a> = (Operation, &'a OperationSummary);
+
+fn amounts(used: &[Used<'_>], kind: Kind) -> Table {
+    let columns = ["I/Os", "amount", "mean size", "failed", "largest error"].map(Column::right);
+    let mut table = Table::new([Column::left("operation")].into_iter().chain(columns).collect());
+    if kind == Kind::Simulation {
+        table.columns.pop();
+    }
+    for (operation, figures) in used {
+        // Cells beyond the columns are left out.
+        table.push(vec![
+            operation.name().to_owned(),
+            units::count(figures.count),
+            units::bytes(figures.bytes),
+            units::bytes(figures.bytes / figures.count),
+            units::count(figures.errors),
+            units::deviation(figures.max_error_percent),
+        ]);
+    }
+    table
+}
+
+fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
+    let mut table = Table::new(vec![Column::left("")]);
+    // Those that the I/Os of one operation at least carry.
+    let most = used.iter().map(|(_, figures)| figures.count).max().unwrap_or(0);
+    let rows = |latency: &Latency| {
+        let named = latency.percentiles().into_iter().zip(PERCENTILES);
+        let named = named.filter(|(_, (_, rank))| carried(most, *rank));
+        let named = named.map(|((name, value), (_, rank))| (name, Some(rank), value as f64));
+        let ends = [("mean", None, latency.mean), ("min", None, latency.min as f64)];
+        let max = [("max", None, latency.max as f64)];
+        ends.into_iter().chain(named).chain(max).collect::<Vec<_>>()
+    };
+    table.rows =
+        rows(&Latency::default()).iter().map(|(name, ..)| vec![(*name).to_owned()]).collect();
+    for (operation, figures) in used {
+        // One unit per operation, so that figures compare at a glance.
+        let median = figures.target_ns.p50.max(figures.delivered_ns.p50);
+        let unit = match TimeUnit::of(median as f64 / 100.0) {
+            TimeUnit::Nanosecond if median < 1000 => TimeUnit::Nanosecond,
+            TimeUnit::Nanosecond | TimeUnit::Microsecond => TimeUnit::Microsecond,
+            _ => TimeUnit::Millisecond,
+        };
+        let group = format!("{} ({})", operation.name(), unit.symbol());
+        let columns: &[&str] = match kind {
+            Kind::Simulation => &["latency"],
+            _ => &["target", "delivered", "error"],
+        };
+        let columns = columns.iter().map(|name| Column::right(*name).under(group.clone()));
+        table.columns.extend(columns);
+        let places = if unit == TimeUnit::Nanosecond { 0 } else { 3 };
+        let pairs = rows(&figures.target_ns).into_iter().zip(rows(&figures.delivered_ns));
+        for (row, ((_, rank, target), (.., delivered))) in table.rows.iter_mut().zip(pairs) {
+            let mut cells = match rank.is_none_or(|rank| carried(figures.count, rank)) {
+                true => vec![
+                    units::fixed(target / unit.ns(), places),
+                    units::fixed(delivered / unit.ns(), places),
+                    units::deviation(error_percent(delivered, target)),
+                ],
+                false => vec!["–".to_owned(); 3],
+            };
+            if kind == Kind::Simulation {
+                cells.truncate(1);
+            }
+            row.extend(cells);
+        }
+    }
+    table
+}
+
+fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec<Markup> {
+    let Extent { kind, begin, points, resolution, .. } = extent;
+    let of = |operation: Operation| &statistics.operations[operation as usize];
+    let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
+    let time = || Axis::new(kind.time(), Scale::Linear, Quantity::Time);
+    let since = |at: f64| (at - begin as f64).max(0.0);
+    let curves: Vec<_> = used
+        .iter()
+        .flat_map(|(operation, figures)| {
+            let [target, mut delivered] = curves(*operation, figures, of(*operation), resolution);
+            let alone = kind == Kind::Simulation;
+            if alone {
+                delivered.name = operation.name().to_owned();
+            }
+            (!alone).then_some(target).into_iter().chain([delivered])
+        })
+        .collect();
+    let cdf = |title: &str, tail| {
+        Cdf { title: title.to_owned(), x: latency(), tail, series: curves.clone() }.draw()
+    };
+    let complete = used.iter().all(|(operation, figures)| {
+        of(*operation).timeline.is_complete() && figures.count <= points as u64
+    });
+    let clouds = used
+        .iter()
+        .map(|(operation, _)| cloud(*operation, &of(*operation).timeline.at_most(points), since));
+    let over_time = Scatter {
+        title: format!(
+            "{} over time: {}",
+            if kind == Kind::Simulation { "Latency" } else { "Delivered latency" },
+            if complete { "every I/O" } else { "a sample with the extremes" }
+        ),
+        x: time(),
+        y: latency(),
+        series: clouds.collect(),
+    };
+    let mut plots =
+        vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
+    let parts = resolution.of(PARTS, LEAST);
+    let courses: Vec<_> =
+        used.iter().map(|(operation, _)| of(*operation).timeline.course(parts)).collect();
+    let mut course = |title: &str, y: Axis, curve: fn(&Course) -> &Curve| {
+        let line = |((operation, _), course): (&Used<'_>, &Course)| Line {
+            name: operation.name().to_owned(),
+            colour: *operation as usize,
+            stroke: Stroke::Thin,
+            points: curve(course).iter().map(|(at, value)| (since(*at), *value)).collect(),
+        };
+        let lines = used.iter().zip(&courses).map(line);
+        // Nothing was transferred by flushes, say.
+        let lines = lines.filter(|line| line.points.iter().any(|(_, value)| *value > 0.0));
+        let lines: Vec<_> = lines.collect();
+        if !lines.is_empty() {
+            let title = title.to_owned();
+            plots.push(Lines { title, x: time(), y, lines }.draw());
+        }
+    };
+    let axis = |label: &str, quantity| Axis::new(label, Scale::FromZero, quantity);
+    let [rate, bandwidth] = match kind {
+        Kind::Server => ["I/Os per second", "Bytes per second"],
+        _ => ["I/Os per second of virtual time", "Bytes per second of virtual time"],
+    };
+    course(rate, axis("Completed I/Os", Quantity::Number("1/s")), |c| &c.rate);
+    course(bandwidth, axis("Bandwidth", Quantity::Bandwidth), |c| &c.bandwidth);
+    let depth = axis("I/Os in flight, mean", Quantity::Number(""));
+    course("Queue depth over time", depth, |c| &c.depth);
+    plots
+}
+
+/// The I/Os of an operation, each with what tells it from the others.
+fn cloud(operation: Operation, points: &[Point], since: impl Fn(f64) -> f64) -> ScatterSeries {
+    let detail = |name, quantity, value: fn(&Point) -> u64| Detail {
+        name,
+        quantity,
+        values: points.iter().map(|point| value(point) as f64).collect(),
+    };
+    let place = |point: &Point| (since(point.at as f64), point.latency as f64);
+    ScatterSeries {
+        name: operation.name().to_owned(),
+        colour: operation as usize,
+        points: points.iter().map(place).collect(),
+        details: vec![
+            detail("length", Quantity::Bytes, |point| point.bytes),
+            detail("LBA", Quantity::Number(""), |point| point.offset / BLOCK),
+            detail("order", Quantity::Number(""), |point| point.order),
+        ],
+    }
+}
+
+fn curves(
+    operation: Operation,
+    figures: &OperationSummary,
+    statistics: &OperationStatistics,
+    resolution: Resolution,
+) -> [CdfSeries; 2] {
+    let marks = |latency: &Latency| {
+        let named = latency.percentiles().into_iter().zip(PERCENTILES);
+        // A mark stands for a percentile that the I/Os carry. The script tells them without marks.
+        let shown = |rank| resolution.is_fine() && carried(figures.count, rank);
+        let named = named.filter(|(_, (_, rank))| shown(*rank));
+        named
+            .map(|((name, value), (_, rank))| (name.to_owned(), value as f64, rank as f64 / 1e4))
+            .collect()
+    };
+    let curve = |kind: &str, stroke, points: &[(f64, f64)], marks| CdfSeries {
+        name: format!("{} {kind}", operation.name()),
+        colour: operation as usize,
+        stroke,
+        points: thinned(points, resolution.of(PLACES, LEAST)),
+        marks,
+    };
+    [
+        curve("target", Stroke::Band, &statistics.target.curve(), marks(&figures.target_ns)),
+        curve(
+            "delivered",
+            Stroke::Thin,
+            &statistics.delivered.curve(),
+            marks(&figures.delivered_ns),
+        ),
+    ]
+}
