@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::socket::Socket;
 use crate::ublk::Device;
+use crate::vhost_user::socket::Socket;
 
 /// Where clients find a drive.
 pub(crate) enum Endpoint {

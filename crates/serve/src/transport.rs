@@ -3,10 +3,10 @@
 use stasis_clock::Nanos;
 
 use crate::backend::Backend;
-use crate::served::Served;
 use crate::statistics::{InUse, Snapshot};
 use crate::store::OpenStore;
 use crate::ublk::Ublk;
+use crate::vhost_user::served::Served;
 
 /// What carries a drive's requests.
 pub(crate) enum Transport {

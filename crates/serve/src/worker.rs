@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
 use crate::mailbox::{mailbox, Bell, Inbox, Mailbox};
-use crate::served::Served;
 use crate::store::LOOK;
 use crate::transport::Transport;
+use crate::vhost_user::served::Served;
 use crate::ServeError;
 
 /// How a thread looks for work.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::finish;
 use crate::endpoint::Endpoint;
 use crate::new_drive::NewDrive;
-use crate::served::Served;
-use crate::session::Target;
-use crate::socket::Socket;
 use crate::store::{OpenStore, Store};
 use crate::transport::Transport;
 use crate::ublk;
+use crate::vhost_user::served::Served;
+use crate::vhost_user::session::Target;
+use crate::vhost_user::socket::Socket;
 use crate::worker::{DriveId, Worker};
 use crate::ServeError;
 
@@ -23,7 +23,7 @@ pub(super) fn socket(
     let NewDrive { name, path, listener, own, config, record, open, .. } = new;
     let listener = match listener {
         Some(listener) => listener,
-        None => crate::socket::listen(&path)?,
+        None => crate::vhost_user::socket::listen(&path)?,
     };
     let (queues, queue_size) = (config.queues, config.queue_size);
     let shared: Arc<str> = name.as_str().into();

@@ -11,8 +11,8 @@ use rustix::fs::OFlags;
 use stasis_virtio::QueueSetup;
 use vhost::vhost_user::{Error, Result};
 
-use crate::memory::GuestMemory;
-use crate::served::Served;
+use crate::vhost_user::memory::GuestMemory;
+use crate::vhost_user::served::Served;
 use crate::worker::{DriveId, Worker};
 use crate::ServeError;
 

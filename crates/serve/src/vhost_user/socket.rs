@@ -14,7 +14,7 @@ use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-use crate::session::{Session, Target};
+use crate::vhost_user::session::{Session, Target};
 use crate::ServeError;
 
 /// How long a client may take for a message that it has begun, and after it has come

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use stasis_memory::{Memory, OutOfMemoryRange};
 
-use crate::mapping::Mapping;
+use crate::vhost_user::mapping::Mapping;
 use crate::ServeError;
 
 /// Regions that a client may have.

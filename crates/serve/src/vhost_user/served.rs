@@ -12,11 +12,11 @@ use stasis_drive::{Done, Submission};
 use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, Request};
 
 use crate::backend::{Backend, Counted};
-use crate::inflight::Inflight;
 use crate::io_records::IoRecordSender;
-use crate::memory::GuestMemory;
 use crate::store::OpenStore;
 use crate::store::Store;
+use crate::vhost_user::inflight::Inflight;
+use crate::vhost_user::memory::GuestMemory;
 use crate::ServeError;
 use queues::{ring, Link};
 
@@ -67,7 +67,7 @@ impl Served {
             hang_up: None,
             back: None,
             next: None,
-            breaks: crate::mapping::breaks(),
+            breaks: crate::vhost_user::mapping::breaks(),
         })
     }
 
@@ -154,7 +154,7 @@ impl Served {
         self.done = done;
         // A fault and a broken mapping are found where nothing comes of it.
         let fault = !self.said && self.device.fault().is_some();
-        let breaks = crate::mapping::breaks();
+        let breaks = crate::vhost_user::mapping::breaks();
         if work || fault || breaks != self.breaks {
             self.breaks = breaks;
             self.submit(now);

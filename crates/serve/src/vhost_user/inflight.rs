@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use stasis_virtio::Track;
 
-use crate::mapping::Mapping;
+use crate::vhost_user::mapping::Mapping;
 use crate::ServeError;
 
 /// Bytes before a queue's descriptors: features, version, number of

@@ -13,8 +13,8 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 use vhost::VhostUserMemoryRegionBase;
 
 use super::{Queue, Session, PROTOCOL_FEATURES};
-use crate::inflight::{self, Inflight};
-use crate::memory::{GuestMemory, MemoryRegion, MOST_REGIONS};
+use crate::vhost_user::inflight::{self, Inflight};
+use crate::vhost_user::memory::{GuestMemory, MemoryRegion, MOST_REGIONS};
 use crate::ServeError;
 
 impl VhostUserBackendReqHandlerMut for Session {
