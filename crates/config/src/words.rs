@@ -53,7 +53,7 @@ impl Words {
     /// `medium=file:a.img` beside `medium.size=1GiB`.
     pub fn new(schema: &Value, expand: fn(&str, &str) -> Option<(String, String)>) -> Self {
         let mut keys = Vec::new();
-        collect(schema, schema, &Place::default(), &mut keys);
+        collect(schema, schema, &TablePath::default(), &mut keys);
         keys.sort_by(|a, b| (!a.required, &a.name).cmp(&(!b.required, &b.name)));
         let (older, keys) = keys.into_iter().partition(|key| key.older);
         Self { keys, older, expand }
@@ -187,13 +187,13 @@ fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
 
 /// Where a table is in the schema.
 #[derive(Default)]
-struct Place {
+struct TablePath {
     path: Vec<String>,
     // Whether a key on the way to it is a former name.
     older: bool,
 }
 
-fn collect(root: &Value, table: &Value, place: &Place, keys: &mut Vec<Key>) {
+fn collect(root: &Value, table: &Value, place: &TablePath, keys: &mut Vec<Key>) {
     let Some(properties) = table.get("properties").and_then(Value::as_object) else { return };
     let required = |key: &String| {
         let required = table.get("required").and_then(Value::as_array);
@@ -222,7 +222,7 @@ fn collect(root: &Value, table: &Value, place: &Place, keys: &mut Vec<Key>) {
         }
         // Where a table can be of several kinds, its keys depend on the kind: that is for files.
         if let ([table], true) = (&tables[..], path.len() < DEPTH) {
-            collect(root, table, &Place { path, older }, keys);
+            collect(root, table, &TablePath { path, older }, keys);
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn wait(fds: &mut [PollFd<'_>], until: Option<Nanos>) -> Result<(), E
 }
 
 /// Traces BFQ and asks for help through the port of this name until `stop` is readable;
-/// without a port, only `tell` learns when asking begins (true) and ends.
+/// without a port, only `on_change` learns when asking begins (true) and ends.
 ///
 /// # Errors
 /// See [`Error`].
@@ -58,11 +58,11 @@ pub fn run(
     timing: HintTiming,
     stop: BorrowedFd<'_>,
     ready: &mut dyn FnMut(),
-    tell: &mut dyn FnMut(bool),
+    on_change: &mut dyn FnMut(bool),
 ) -> Result<GuestCounts, Error> {
     let mut port = port.map(Port::open).transpose()?;
     let mut tracer = BfqTracer::start()?;
-    let (mut guest_end, mut counts, mut told) =
+    let (mut guest_end, mut counts, mut asking) =
         (GuestEnd::new(timing), GuestCounts::default(), false);
     let mut send = |message: &crate::message::Message, counts: &mut GuestCounts| {
         let sent = port.as_mut().map_or(Ok(true), |port| port.send(message))?;
@@ -78,9 +78,9 @@ pub fn run(
         if let Some(message) = guest_end.message(time) {
             send(&message, &mut counts)?;
         }
-        if guest_end.wants_help(time) != told {
-            told = !told;
-            tell(told);
+        if guest_end.wants_help(time) != asking {
+            asking = !asking;
+            on_change(asking);
         }
         let mut fds =
             [tracer.doorbell(), stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));

@@ -96,7 +96,7 @@ impl Host {
         Arc::clone(&self.reports)
     }
 
-    /// Works until `stop` is readable, and restores the weights. `tell` hears of
+    /// Works until `stop` is readable, and restores the weights. `on_news` hears of
     /// what happens to a guest, named by its socket.
     ///
     /// # Errors
@@ -104,16 +104,16 @@ impl Host {
     pub fn run(
         mut self,
         stop: BorrowedFd<'_>,
-        tell: &mut dyn FnMut(&str, &str),
+        on_news: &mut dyn FnMut(&str, &str),
     ) -> Result<Vec<GuestReport>, Error> {
         loop {
             for guest in 0..self.links.len() {
                 if let Some(news) = self.links[guest].connect(now()) {
-                    self.tell(tell, guest, &news);
+                    self.notify(on_news, guest, &news);
                 }
             }
             self.mapping.advance(self.time());
-            self.apply(tell);
+            self.apply(on_news);
             self.update();
             let (ready, stopped) = self.wait(stop)?;
             if stopped {
@@ -123,16 +123,16 @@ impl Host {
                 if flags.contains(PollFlags::HUP) {
                     // What it has left to read is of no use any more.
                     self.links[guest].hang_up(now());
-                    self.gone(guest, tell);
+                    self.gone(guest, on_news);
                 } else {
-                    self.receive(guest, tell);
+                    self.receive(guest, on_news);
                 }
             }
         }
         for guest in 0..self.links.len() {
             self.mapping.disconnect(self.time(), guest);
         }
-        self.apply(tell);
+        self.apply(on_news);
         self.update();
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok(reports)
@@ -167,22 +167,22 @@ impl Host {
         Ok((ready.filter(|(_, flags)| !flags.is_empty()).collect(), stopped))
     }
 
-    fn receive(&mut self, guest: usize, tell: &mut dyn FnMut(&str, &str)) {
+    fn receive(&mut self, guest: usize, on_news: &mut dyn FnMut(&str, &str)) {
         let mut bytes = [0; 1024];
         match self.links[guest].receive(now(), &mut bytes) {
             Received::Bytes(count) => self.mapping.receive(self.time(), guest, &bytes[..count]),
             Received::Nothing => {}
-            Received::Gone => self.gone(guest, tell),
+            Received::Gone => self.gone(guest, on_news),
         }
     }
 
-    fn gone(&mut self, guest: usize, tell: &mut dyn FnMut(&str, &str)) {
+    fn gone(&mut self, guest: usize, on_news: &mut dyn FnMut(&str, &str)) {
         self.mapping.disconnect(self.time(), guest);
-        self.tell(tell, guest, "disconnected");
+        self.notify(on_news, guest, "disconnected");
     }
 
     /// Sets the weights of those whose help has begun or ended.
-    fn apply(&mut self, tell: &mut dyn FnMut(&str, &str)) {
+    fn apply(&mut self, on_news: &mut dyn FnMut(&str, &str)) {
         while let Some((guest, helped)) = self.mapping.pop_change() {
             let cgroup = &mut self.cgroups[guest];
             let done = if helped { cgroup.raise(self.weight) } else { cgroup.restore() };
@@ -198,28 +198,28 @@ impl Host {
                 (Ok(()), false) => "not helped any more".to_owned(),
                 (Err(error), _) => error.to_string(),
             };
-            self.tell(tell, guest, &news);
-            self.set_drive(tell);
+            self.notify(on_news, guest, &news);
+            self.set_drive(on_news);
         }
     }
 
     /// Keeps the drive's queue short while somebody is helped.
-    fn set_drive(&mut self, tell: &mut dyn FnMut(&str, &str)) {
+    fn set_drive(&mut self, on_news: &mut dyn FnMut(&str, &str)) {
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         let helped = reports.iter().any(|guest| guest.helped);
         drop(reports);
         let Some(drive) = &mut self.drive else { return };
         let done = if helped { drive.tighten() } else { drive.restore() };
         if let Err(error) = done {
-            tell("drive", &error.to_string());
+            on_news("drive", &error.to_string());
         }
     }
 
-    fn tell(&self, tell: &mut dyn FnMut(&str, &str), guest: usize, news: &str) {
+    fn notify(&self, on_news: &mut dyn FnMut(&str, &str), guest: usize, news: &str) {
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = reports[guest].socket.clone();
         drop(reports);
-        tell(&socket, news);
+        on_news(&socket, news);
     }
 
     fn update(&self) {

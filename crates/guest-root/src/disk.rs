@@ -69,7 +69,7 @@ pub(crate) fn read(
     limits: Limits,
 ) -> Result<Found, RootError> {
     let fail = |cause: String| RootError::unusable(origin, cause);
-    match look(source, (0, source.length()), origin, limits)? {
+    match inspect(source, (0, source.length()), origin, limits)? {
         Seen::Tree(tree) => return Ok(Found::Tree(tree)),
         Seen::Part(part) => return Ok(Found::Part(part)),
         Seen::Other(UNKNOWN) => {}
@@ -89,7 +89,7 @@ pub(crate) fn read(
     }
     let (mut seen, mut first_error, mut parts) = (Vec::new(), None, Vec::new());
     for (number, place) in (1..).zip(found) {
-        match look(source, place, origin, limits) {
+        match inspect(source, place, origin, limits) {
             Ok(Seen::Tree(tree)) if tree.at("/bin/sh").is_some() => return Ok(Found::Tree(tree)),
             Ok(Seen::Tree(_)) => seen.push(format!("{number}: ext4 without /bin/sh")),
             Ok(Seen::Part(part)) => parts.push(part),
@@ -110,7 +110,7 @@ pub(crate) fn read(
 }
 
 /// What is at a place (first byte and length) in an image.
-fn look(
+fn inspect(
     source: &Arc<dyn ReadAt>,
     (start, length): (u64, u64),
     origin: &Path,

@@ -24,7 +24,7 @@ const OPEN: usize = 64;
 
 /// Where in the image the bytes of a file belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FileExtent {
     /// First byte.
     pub start: u64,
     /// How many there are.
@@ -34,7 +34,7 @@ pub(crate) struct Place {
     pub modified: (i64, i64),
 }
 
-impl Place {
+impl FileExtent {
     fn end(&self) -> u64 {
         self.start + self.length
     }
@@ -59,7 +59,7 @@ impl Place {
 }
 
 /// Writes a map to the new file `path`.
-pub(crate) fn write(places: &[Place], path: &Path) -> Result<(), RootError> {
+pub(crate) fn write(places: &[FileExtent], path: &Path) -> Result<(), RootError> {
     let write = || -> io::Result<()> {
         let mut out = BufWriter::new(File::create(path)?);
         out.write_all(MARK)?;
@@ -79,9 +79,9 @@ pub(crate) fn write(places: &[Place], path: &Path) -> Result<(), RootError> {
 }
 
 /// Reads a map; the places must follow each other.
-fn read(mut bytes: &[u8]) -> Option<Vec<Place>> {
+fn read(mut bytes: &[u8]) -> Option<Vec<FileExtent>> {
     bytes = bytes.strip_prefix(MARK)?;
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<FileExtent> = Vec::new();
     while !bytes.is_empty() {
         let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
         let long = |at: usize| {
@@ -93,8 +93,8 @@ fn read(mut bytes: &[u8]) -> Option<Vec<Place>> {
         let (name, rest) = rest.split_at_checked(length)?;
         let path = PathBuf::from(std::ffi::OsString::from_vec(name.to_vec()));
         let modified = (long(16) as i64, i64::from(nanos));
-        let place = Place { start: long(0), length: long(8), path, modified };
-        let before = places.last().map_or(0, Place::end);
+        let place = FileExtent { start: long(0), length: long(8), path, modified };
+        let before = places.last().map_or(0, FileExtent::end);
         if place.start < before || place.start.checked_add(place.length).is_none() {
             return None;
         }
@@ -108,7 +108,7 @@ fn read(mut bytes: &[u8]) -> Option<Vec<Place>> {
 #[derive(Debug)]
 pub(crate) struct Mapped {
     image: Span,
-    places: Vec<Place>,
+    places: Vec<FileExtent>,
     /// The files that were read last, the latest at the end, by the number of their place.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
 }
@@ -154,7 +154,7 @@ impl ReadAt for Mapped {
         while !into.is_empty() {
             let next = self.places.get(number);
             let inside = next.filter(|place| place.start <= offset);
-            let border = inside.map_or(next.map_or(u64::MAX, |place| place.start), Place::end);
+            let border = inside.map_or(next.map_or(u64::MAX, |place| place.start), FileExtent::end);
             let now = (into.len() as u64).min(border - offset) as usize;
             let (piece, rest) = into.split_at_mut(now);
             match inside {
@@ -181,8 +181,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(start: u64, length: u64) -> Place {
-        Place { start, length, path: format!("/a/{start}").into(), modified: (-1, 999_999_999) }
+    fn place(start: u64, length: u64) -> FileExtent {
+        FileExtent {
+            start,
+            length,
+            path: format!("/a/{start}").into(),
+            modified: (-1, 999_999_999),
+        }
     }
 
     proptest! {

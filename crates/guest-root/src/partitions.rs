@@ -10,10 +10,10 @@ pub(crate) const SECTOR: u64 = 512;
 const PARTITIONS: u32 = 128;
 
 /// A partition's first byte and its length.
-type Place = (u64, u64);
+type Extent = (u64, u64);
 
 /// Where partitions are, by a GPT (UEFI 2.10, section 5.3) or an MBR.
-pub(crate) fn partitions(source: &Arc<dyn ReadAt>) -> Result<Vec<Place>, String> {
+pub(crate) fn partitions(source: &Arc<dyn ReadAt>) -> Result<Vec<Extent>, String> {
     let mut sector = [0; SECTOR as usize];
     let mut header = [0; SECTOR as usize];
     let read = source.read_at(&mut sector, 0).is_ok();
@@ -43,7 +43,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The partitions within an extended one, each with a table of its own that leads to the next.
-fn logical(source: &Arc<dyn ReadAt>, extended: u64, places: &mut Vec<Place>) {
+fn logical(source: &Arc<dyn ReadAt>, extended: u64, places: &mut Vec<Extent>) {
     let mut table = extended;
     for _ in 0..PARTITIONS {
         let mut sector = [0; SECTOR as usize];
@@ -60,7 +60,7 @@ fn logical(source: &Arc<dyn ReadAt>, extended: u64, places: &mut Vec<Place>) {
     }
 }
 
-fn gpt(source: &Arc<dyn ReadAt>, header: &[u8]) -> Result<Vec<Place>, String> {
+fn gpt(source: &Arc<dyn ReadAt>, header: &[u8]) -> Result<Vec<Extent>, String> {
     let eight = |bytes: &[u8], at: usize| {
         bytes[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     };

@@ -6,7 +6,7 @@ use super::unit::State;
 use super::{Array, OpKind, OpStatus};
 use crate::faults::Access;
 use crate::hash::bits;
-use crate::variation::{Condition, Place};
+use crate::variation::{CellAddress, Condition};
 use crate::{Fault, PageAddress};
 
 /// Stream of the seed that chooses what is wrong with corrupted data.
@@ -76,7 +76,7 @@ impl Array {
         }
         let block = self.geometry.block_index(at.plane, at.block);
         let page = (access != Access::Erase).then_some(at.page);
-        let place = Place { lun: self.geometry.lun(at.plane), block, page };
+        let place = CellAddress { lun: self.geometry.lun(at.plane), block, page };
         // Both halves of a copyback draw on their own.
         let draw = 2 * number + u64::from(op.kind == OpKind::Copyback && !copies);
         time = self.variation.time(self.seed, place, draw, time);

@@ -97,7 +97,7 @@ pub enum FaultError {
     #[error(
         "a fault's `{key}` = {value} is outside the array; the nearest that is inside is {nearest}"
     )]
-    Place {
+    CellAddress {
         /// Which part of the address.
         key: &'static str,
         /// What was given.
@@ -172,7 +172,7 @@ impl Where {
             ("pages", last(&self.pages), geometry.pages),
         ] {
             if let Some(value) = value.filter(|&value| value >= parts) {
-                return Err(FaultError::Place { key, value, nearest: parts - 1 });
+                return Err(FaultError::CellAddress { key, value, nearest: parts - 1 });
             }
         }
         Ok(())

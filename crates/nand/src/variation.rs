@@ -86,7 +86,7 @@ pub struct VariationError {
 
 /// The place that an operation works on, as the hash wants it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct CellAddress {
     /// The LUN, counted through the array.
     pub lun: u32,
     /// The block, counted through the array.
@@ -137,7 +137,7 @@ impl Variation {
 
     /// The time (ns) of operation number `number` at a place whose type takes
     /// `time`.
-    pub(crate) fn time(&self, seed: u64, place: Place, number: u64, time: Nanos) -> Nanos {
+    pub(crate) fn time(&self, seed: u64, place: CellAddress, number: u64, time: Nanos) -> Nanos {
         if self.is_uniform() {
             return time;
         }
@@ -163,7 +163,7 @@ impl Variation {
     pub(crate) fn retries(
         &self,
         seed: u64,
-        place: Place,
+        place: CellAddress,
         number: u64,
         condition: Condition,
     ) -> (u8, bool) {
@@ -186,7 +186,7 @@ impl Variation {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { lun: 1, block: 77, page: Some(3) };
+    const PLACE: CellAddress = CellAddress { lun: 1, block: 77, page: Some(3) };
 
     fn deviation(values: &[f64]) -> (f64, f64) {
         let count = values.len() as f64;
@@ -201,7 +201,7 @@ mod tests {
         let of = |variation: Variation, place, number| variation.time(9, place, number, time);
         let page = Variation { page: 0.1, ..Variation::default() };
         let drawn: Vec<_> = (0..20_000)
-            .map(|page_number| of(page, Place { page: Some(page_number), ..PLACE }, 1) as f64)
+            .map(|page_number| of(page, CellAddress { page: Some(page_number), ..PLACE }, 1) as f64)
             .collect();
         let (mean, spread) = deviation(&drawn);
         assert!((mean / 1e5 - 1.0).abs() < 5.0 * 0.1 / 20_000f64.sqrt(), "{mean}");
@@ -211,9 +211,9 @@ mod tests {
         // All pages of a chip share the chip's part, all of a block the block's.
         let chip = Variation { chip: 0.1, ..Variation::default() };
         let block = Variation { block: 0.1, ..Variation::default() };
-        let other_page = Place { page: Some(4), ..PLACE };
-        let other_block = Place { block: 78, ..PLACE };
-        let other_chip = Place { lun: 2, ..PLACE };
+        let other_page = CellAddress { page: Some(4), ..PLACE };
+        let other_block = CellAddress { block: 78, ..PLACE };
+        let other_chip = CellAddress { lun: 2, ..PLACE };
         assert_eq!(of(chip, PLACE, 0), of(chip, other_block, 0));
         assert_ne!(of(chip, PLACE, 0), of(chip, other_chip, 0));
         assert_eq!(of(block, PLACE, 0), of(block, other_page, 0));
@@ -247,7 +247,8 @@ mod tests {
         let mean = |erases, age| {
             let drawn: Vec<_> = (0..20_000)
                 .map(|number| {
-                    let place = Place { page: Some(number % 64), block: u64::from(number), lun: 0 };
+                    let place =
+                        CellAddress { page: Some(number % 64), block: u64::from(number), lun: 0 };
                     let condition = Condition { erases, age };
                     let (retries, ok) = variation.retries(3, place, u64::from(number), condition);
                     assert!(ok);

@@ -14,12 +14,12 @@ use crate::tables::Write;
 /// What of an image's tables outlives the program.
 #[derive(Debug, Default)]
 pub(crate) struct KillSafety {
-    way: Way,
+    strategy: Strategy,
     changes: Mutex<Changes>,
 }
 
 #[derive(Debug, Default)]
-enum Way {
+enum Strategy {
     /// What was flushed.
     #[default]
     Flushed,
@@ -55,13 +55,13 @@ impl KillSafety {
     /// early.
     pub(crate) fn everything(path: &Path, log: bool) -> Self {
         let log = log.then(|| RedoLog::create(path).ok()).flatten();
-        let way = log.map_or(Way::Written, |log| Way::Logged(Mutex::new(Some(log))));
-        Self { way, ..Self::default() }
+        let strategy = log.map_or(Strategy::Written, |log| Strategy::Logged(Mutex::new(Some(log))));
+        Self { strategy, ..Self::default() }
     }
 
     /// Whether there is a log.
     pub(crate) fn is_logged(&self) -> bool {
-        matches!(self.way, Way::Logged(_))
+        matches!(self.strategy, Strategy::Logged(_))
     }
 
     pub(crate) fn changed(&self) -> Change<'_> {
@@ -71,7 +71,7 @@ impl KillSafety {
 
     /// Removes the log: everything is in the image.
     pub(crate) fn remove(&self) {
-        if let Way::Logged(log) = &self.way {
+        if let Strategy::Logged(log) = &self.strategy {
             if let Some(log) = lock(log).take() {
                 log.remove();
             }
@@ -88,7 +88,7 @@ impl Core {
             let changes = lock(&self.kill_safety.changes);
             changes.any || changes.under_way > 0
         };
-        if matches!(self.kill_safety.way, Way::Flushed) || !pending() {
+        if matches!(self.kill_safety.strategy, Strategy::Flushed) || !pending() {
             return Ok(());
         }
         let access = self.access().await;
@@ -100,7 +100,7 @@ impl Core {
 
     /// Logs what has changed; `false` if the tables had better be written.
     pub(crate) fn log_changes(&self) -> bool {
-        let Way::Logged(log) = &self.kill_safety.way else { return true };
+        let Strategy::Logged(log) = &self.kill_safety.strategy else { return true };
         let unlogged = self.shared.lock().tables.unlogged();
         let mut log = lock(log);
         let Some(log) = log.as_mut() else { return true };
@@ -118,14 +118,14 @@ impl Core {
         access: &FormatAccess<Handle>,
         freed: bool,
     ) -> io::Result<()> {
-        match &self.kill_safety.way {
-            Way::Flushed => Ok(()),
-            Way::Written => {
+        match &self.kill_safety.strategy {
+            Strategy::Flushed => Ok(()),
+            Strategy::Written => {
                 let mut changes = lock(&self.kill_safety.changes);
                 changes.any = changes.under_way > 0;
                 Ok(())
             }
-            Way::Logged(log) => {
+            Strategy::Logged(log) => {
                 self.settled(access, || {
                     self.log_changes();
                     let unwritten = self.shared.lock().tables.unwritten();

@@ -51,7 +51,7 @@ pub struct RunSetup<'a> {
     /// Whether the run reports what happens inside.
     pub timeline: bool,
     /// Who hears of what is odd about them.
-    pub tell: &'a SharedObserver<'a>,
+    pub observer: &'a SharedObserver<'a>,
 }
 
 /// A machine ready to run.
@@ -127,7 +127,7 @@ impl<'a> RunSetup<'a> {
                 shown.push(sharing.show(&drive, disk));
                 drives.push(drive);
                 for warning in image.iter().flat_map(|image| &image.warnings) {
-                    self.tell.warning(warning)?;
+                    self.observer.warning(warning)?;
                 }
                 media.extend(image.map(|image| image.medium));
             }
@@ -262,7 +262,7 @@ impl<'a> RunSetup<'a> {
         let OpenMedium { medium, capacity, links, warnings } = &held;
         let capacity = *capacity;
         for warning in warnings {
-            self.tell.warning(warning)?;
+            self.observer.warning(warning)?;
         }
         held.check_blocks(spec.block_size)?;
         model.check(medium.capacity())?;
@@ -307,12 +307,12 @@ impl<'a> RunSetup<'a> {
 
 /// Opens the raw media that are there already and lets them go: what is wrong with them
 /// is told before a guest is made for them, which takes its time.
-pub fn look_at_drives(experiment: &Experiment, base: &Path) -> Result<()> {
+pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
     let machines = experiment.machine.several();
     let drives = experiment.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
     for (index, spec) in drives.enumerate() {
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
-        let look = || {
+        let check = || {
             let mut model = spec.model.clone();
             model.resolve(base)?;
             let medium = spec.medium.or_size(model.capacity(), base);
@@ -327,7 +327,7 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path) -> Result<()> {
             }
             anyhow::Ok(())
         };
-        look().with_context(|| format!("drive {name}"))?;
+        check().with_context(|| format!("drive {name}"))?;
     }
     Ok(())
 }

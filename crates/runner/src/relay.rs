@@ -23,7 +23,7 @@ const LAST_WORDS: usize = 4096;
 /// The outer end of a run's events.
 pub struct Relay<'a> {
     writer: ResultsWriter,
-    tell: &'a SharedObserver<'a>,
+    observer: &'a SharedObserver<'a>,
     /// Where the command's output goes instead of the observer.
     output: Option<File>,
     console: Vec<u8>,
@@ -71,7 +71,7 @@ impl<'a> Relay<'a> {
     /// a file there. `machines`: the names of several, none for one.
     pub fn new(
         mut writer: ResultsWriter,
-        tell: &'a SharedObserver<'a>,
+        observer: &'a SharedObserver<'a>,
         keeps_output: bool,
         machines: Vec<String>,
     ) -> Result<Self> {
@@ -84,7 +84,7 @@ impl<'a> Relay<'a> {
         };
         Ok(Self {
             writer,
-            tell,
+            observer,
             output,
             console: Vec::new(),
             results: (0..machines.len().max(1)).map(|_| None).collect(),
@@ -102,8 +102,8 @@ impl<'a> Relay<'a> {
     }
 
     /// The observer of the run.
-    pub fn tell(&self) -> &'a SharedObserver<'a> {
-        self.tell
+    pub fn observer(&self) -> &'a SharedObserver<'a> {
+        self.observer
     }
 
     /// Ends the trace, unpacks the results, and says what is known of the run, which the
@@ -112,7 +112,7 @@ impl<'a> Relay<'a> {
         if let Some(trace) = self.trace.take() {
             trace.finish().context("cannot write the trace of the run")?;
         }
-        self.tell.event(Event::Ended)?;
+        self.observer.event(Event::Ended)?;
         self.unpack().context("cannot unpack the guest's /results")?;
         let outcome = match (self.outcome, self.failed, result) {
             (Some(outcome), _, _) => Ok(outcome),
@@ -143,7 +143,7 @@ impl<'a> Relay<'a> {
             let Some(mut file) = file.take() else { continue };
             file.rewind()?;
             let machine = self.machines.get(from).map(|machine| machine.name.as_str());
-            unpack(file, machine, self.writer.folder(), self.tell)?;
+            unpack(file, machine, self.writer.folder(), self.observer)?;
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl<'a> Relay<'a> {
         if let Some(file) = &mut self.output {
             return file.write_all(bytes);
         }
-        self.tell.event(if error { Event::ErrorOutput(bytes) } else { Event::Output(bytes) })
+        self.observer.event(if error { Event::ErrorOutput(bytes) } else { Event::Output(bytes) })
     }
 
     fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
@@ -190,7 +190,7 @@ fn unpack(
     archive: File,
     machine: Option<&str>,
     folder: &mut ResultsFolder,
-    tell: &SharedObserver<'_>,
+    observer: &SharedObserver<'_>,
 ) -> io::Result<()> {
     let below = Path::new(machine.unwrap_or_default());
     if let Some(machine) = machine {
@@ -215,9 +215,10 @@ fn unpack(
                 entry.unpack_in(folder.path().join(below))?;
             }
             Ok(to) => {
-                tell.warning(&format!("the guest's /results: {} is the run's own", to.display()))?;
+                observer
+                    .warning(&format!("the guest's /results: {} is the run's own", to.display()))?;
             }
-            Err(error) => tell.warning(&format!("the guest's /results: {error}"))?,
+            Err(error) => observer.warning(&format!("the guest's /results: {error}"))?,
         }
     }
     Ok(())
@@ -244,7 +245,7 @@ impl EventSink for Relay<'_> {
                 self.output(&bytes, true)?;
             }
             RunEvent::Console(bytes) => {
-                self.tell.event(Event::Console(&bytes))?;
+                self.observer.event(Event::Console(&bytes))?;
                 self.console.extend_from_slice(&bytes);
                 let excess = self.console.len().saturating_sub(LAST_WORDS);
                 self.console.drain(..excess);
@@ -258,14 +259,14 @@ impl EventSink for Relay<'_> {
                     Stage::Preparing | Stage::Calibrating | Stage::Booting => {}
                 }
                 self.stage = stage;
-                self.tell.event(Event::Stage(stage))?;
+                self.observer.event(Event::Stage(stage))?;
             }
             RunEvent::Progress(now) => {
                 self.virtual_ns = now;
                 if self.stage == Stage::Running {
                     self.started.get_or_insert(now);
                 }
-                self.tell.event(Event::VirtualTime(now))?;
+                self.observer.event(Event::VirtualTime(now))?;
             }
             RunEvent::Ios(records) => self.ios(&records)?,
             RunEvent::Tracks(tracks) => self.writer.add_tracks(tracks),

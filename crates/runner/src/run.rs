@@ -19,7 +19,7 @@ use stasis_run_events::{Ending, Outcome, Stage};
 use crate::attended::Attended;
 use crate::engine::{self, RunError};
 use crate::event::{Observer, SharedObserver};
-use crate::prepare::{look_at_drives, RunSetup};
+use crate::prepare::{check_drives, RunSetup};
 use crate::provenance::Provenance;
 use crate::relay::Relay;
 #[cfg(doc)]
@@ -113,12 +113,12 @@ impl<'a> Runner<'a> {
     /// If it cannot begin or go on. How the command ended is no error: see [`Results`].
     pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
         let begun = Instant::now();
-        let (experiment, tell) = (self.experiment, SharedObserver::new(observer));
+        let (experiment, observer) = (self.experiment, SharedObserver::new(observer));
         let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
         let input = input::pack(&experiment.guest, self.base)?;
-        look_at_drives(experiment, self.base)?;
+        check_drives(experiment, self.base)?;
         let engine = engine::choose(experiment.engine)?;
-        let guest = self.guest(&tell)?;
+        let guest = self.guest(&observer)?;
         let provenance = Provenance::begin(engine != Engine::Kvm);
         let claimed = self.claim(&folder)?;
         let setup = RunSetup {
@@ -130,7 +130,7 @@ impl<'a> Runner<'a> {
             terminal: self.terminal,
             trace: self.trace,
             timeline: self.timeline,
-            tell: &tell,
+            observer: &observer,
         };
         let prepared = setup.prepare()?;
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
@@ -140,7 +140,7 @@ impl<'a> Runner<'a> {
             writer.keep_timeline()?;
         }
         let paths = prepared.paths();
-        let mut relay = Relay::new(writer, &tell, self.keeps_output, prepared.machines())?;
+        let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;
         if let Some(trace) = self.trace {
             let path = trace.file();
             let begun = File::create(&path)
@@ -172,22 +172,22 @@ impl<'a> Runner<'a> {
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
     }
 
-    fn guest(&self, tell: &SharedObserver<'_>) -> Result<Guest> {
+    fn guest(&self, observer: &SharedObserver<'_>) -> Result<Guest> {
         let mut told = Ok(());
         let recipe = guest::recipe(&self.experiment.guest);
         let guest = guest::ensure(&recipe, &mut |what, fraction| {
-            if let Err(error) = tell.step(what, fraction) {
+            if let Err(error) = observer.step(what, fraction) {
                 told = Err(error);
             }
         })?;
         told?;
         if guest.left_out > 0 {
-            tell.warning(&format!(
+            observer.warning(&format!(
                 "the root leaves out {} files that you may not read",
                 guest.left_out
             ))?;
         }
-        tell.event(Event::Prepared)?;
+        observer.event(Event::Prepared)?;
         Ok(guest)
     }
 

@@ -12,7 +12,7 @@ use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
 use stasis_run_events::Ending;
-use stasis_softkvm::{Control, Form, Host, Input, Job, PassedDrive};
+use stasis_softkvm::{Control, Host, Input, Job, Mode, PassedDrive};
 
 use crate::engine::RunError;
 use crate::plan::{input, RunPlan};
@@ -127,9 +127,9 @@ pub fn run(
     let memory = of_guests + OVERHEAD + passed.ram + of_inputs;
     let cache = cache().context(NO_CACHE)?;
     let host = Host {
-        form: match setup.engine {
-            Engine::Exact => Form::Exact,
-            _ => Form::Fast,
+        mode: match setup.engine {
+            Engine::Exact => Mode::Exact,
+            _ => Mode::Fast,
         },
         memory: memory.next_multiple_of(STEP),
         inputs,
@@ -159,10 +159,10 @@ pub fn run(
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
     let control = Control { stop: Arc::clone(stop), wall_limit, keyboard, source };
-    let tell = relay.tell();
+    let observer = relay.observer();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // Who cannot hear of a step cannot hear of what follows, and ends the run then.
-        let _ = tell.step(what, fraction);
+        let _ = observer.step(what, fraction);
     };
     let outcome = stasis_softkvm::run(&host, &job, relay, &control, &mut progress);
     for image in images {

@@ -9,15 +9,15 @@ use sd_notify::NotifyState;
 /// Tells whoever started the program that it is ready. Where nobody wants to know it does
 /// nothing.
 pub fn ready() {
-    tell(NotifyState::Ready);
+    notify(NotifyState::Ready);
 }
 
 /// Tells whoever started the program that it ends.
 pub fn stopping() {
-    tell(NotifyState::Stopping);
+    notify(NotifyState::Stopping);
 }
 
-fn tell(state: NotifyState<'_>) {
+fn notify(state: NotifyState<'_>) {
     // Who does not listen any more does not want to know.
     let _ = sd_notify::notify(&[state]);
 }

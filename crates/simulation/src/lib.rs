@@ -128,8 +128,8 @@ impl SimulationSetup {
             bail!("--size must be a multiple of the block size {block_size}, and not 0");
         }
         let own = given.or(spec.capacity());
-        let place = work::Place { capacity: own, block_size, path };
-        let work::Opened { work, capacity, warnings } = work::open(arguments, point, place)?;
+        let drive = work::DriveInfo { capacity: own, block_size, path };
+        let work::Opened { work, capacity, warnings } = work::open(arguments, point, drive)?;
         if capacity.is_none() && spec.kind().needs_capacity() {
             bail!("how large is the drive? Give --size");
         }
@@ -162,8 +162,8 @@ impl SimulationSetup {
 }
 
 impl Ready {
-    /// Runs it to its end, or until the user stops it; `tell` is told how far it is.
-    fn run(self, stop: &AtomicBool, tell: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
+    /// Runs it to its end, or until the user stops it; `on_progress` is told how far it is.
+    fn run(self, stop: &AtomicBool, on_progress: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
         let Self { setup, model } = self;
         let drive = Drive {
             name: DRIVE.into(),
@@ -191,7 +191,7 @@ impl Ready {
         }
         let until = setup.limit.unwrap_or(Nanos::MAX);
         let (ending, measured) =
-            go(&mut simulation, until, (&mut writer, spans.as_mut()), stop, tell)
+            go(&mut simulation, until, (&mut writer, spans.as_mut()), stop, on_progress)
                 .with_context(|| source.clone())?;
         let wall = begun.elapsed();
 
@@ -285,7 +285,7 @@ fn go<W: Workload>(
     until: Nanos,
     (writer, mut spans): (&mut ResultsWriter, Option<&mut Spans>),
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(&RunProgress),
+    on_progress: &mut dyn FnMut(&RunProgress),
 ) -> Result<(Ending, Option<Nanos>)> {
     let mut done: Vec<Finished> = Vec::with_capacity(2 * BATCH);
     let mut records: Vec<IoRecord> = Vec::with_capacity(2 * BATCH);
@@ -330,7 +330,7 @@ fn go<W: Workload>(
                 (one, other) => one.or(other),
             };
             let rate = total as f64 / begun.elapsed().as_secs_f64().max(1e-3);
-            tell(&RunProgress { now, ios: total, rate, fraction });
+            on_progress(&RunProgress { now, ios: total, rate, fraction });
         }
     }
 }

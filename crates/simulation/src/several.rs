@@ -180,16 +180,16 @@ fn run_all(
     ended
 }
 
-/// Runs one; `tell` is told of I/Os since it was last told, and how much is done.
+/// Runs one; `on_progress` is told of I/Os since it was last told, and how much is done.
 fn run_one(
     arguments: &Arguments,
     point: &Point,
     stop: &AtomicBool,
-    tell: impl Fn(u64, Option<f64>),
+    on_progress: impl Fn(u64, Option<f64>),
 ) -> Result<Run> {
     let mut known = 0;
     SimulationSetup::new(arguments, point)?.build()?.run(stop, &mut |progress: &RunProgress| {
-        tell(progress.ios - known, progress.fraction);
+        on_progress(progress.ios - known, progress.fraction);
         known = progress.ios;
     })
 }

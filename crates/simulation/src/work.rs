@@ -112,7 +112,7 @@ impl IoSource {
 
 /// What is known of the drive.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct DriveInfo {
     /// Its size in bytes, if that is known.
     pub capacity: Option<u64>,
     /// Its logical block in bytes.
@@ -132,36 +132,36 @@ pub struct Opened {
 }
 
 /// Opens what the arguments name.
-pub fn open(arguments: &Arguments, point: &Point, place: Place) -> Result<Opened> {
+pub fn open(arguments: &Arguments, point: &Point, drive: DriveInfo) -> Result<Opened> {
     if !arguments.workload.is_empty() {
-        return jobs(point.source, place, point.seed);
+        return jobs(point.source, drive, point.seed);
     }
-    let replay = replay(point.source, arguments, place)
+    let replay = replay(point.source, arguments, drive)
         .with_context(|| format!("the trace {}", point.source.display()))?;
     let work = IoSource::Replay(Box::new(replay));
-    Ok(Opened { work, capacity: place.capacity, warnings: Vec::new() })
+    Ok(Opened { work, capacity: drive.capacity, warnings: Vec::new() })
 }
 
-fn jobs(path: &Path, place: Place, seed: u64) -> Result<Opened> {
+fn jobs(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
     let shown = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown()))?;
     let file = JobFile::parse(&text, &|name| std::env::var(name).ok()).with_context(shown)?;
     let warnings = file.warnings.iter().map(|warning| format!("{}: {warning}", shown())).collect();
-    let capacity = place.capacity.or_else(|| file.least_capacity()).ok_or_else(|| {
+    let capacity = drive.capacity.or_else(|| file.least_capacity()).ok_or_else(|| {
         anyhow!("{}: how large is the drive? Give --size, or `size` in every job", shown())
     })?;
     for job in &file.jobs {
         let sizes = job.blocks.iter().flat_map(|split| split.all());
-        if let Some(odd) = sizes.into_iter().find(|size| size % place.block_size != 0) {
+        if let Some(odd) = sizes.into_iter().find(|size| size % drive.block_size != 0) {
             bail!(
                 "{}: job `{}`: its block size {odd} is no multiple of the drive's, {}",
                 shown(),
                 job.name,
-                place.block_size
+                drive.block_size
             );
         }
     }
-    let load = Load::new(&file, capacity, seed, place.path).with_context(shown)?;
+    let load = Load::new(&file, capacity, seed, drive.path).with_context(shown)?;
     Ok(Opened { work: IoSource::Load(load), capacity: Some(capacity), warnings })
 }
 
@@ -228,7 +228,7 @@ fn trace(path: &Path, drive: Option<&str>) -> Result<(Merged<Input>, Option<u64>
     Ok((Merged::new(files, drive)?, all))
 }
 
-fn replay(path: &Path, arguments: &Arguments, place: Place) -> Result<Replay<Input>> {
+fn replay(path: &Path, arguments: &Arguments, drive: DriveInfo) -> Result<Replay<Input>> {
     let (reader, length) = trace(path, arguments.trace_drive.as_deref())?;
     if arguments.exact_times && reader.format() != Format::Ios {
         bail!("--exact-times is for the I/Os of a run: its folder, or its ios.parquet or ios.csv");
@@ -238,7 +238,7 @@ fn replay(path: &Path, arguments: &Arguments, place: Place) -> Result<Replay<Inp
         (false, Some(depth)) => Pace::Closed(depth),
         (false, None) => Pace::Open(arguments.scale),
     };
-    let Place { capacity, block_size, path } = place;
+    let DriveInfo { capacity, block_size, path } = drive;
     if arguments.wrap && capacity.is_none() {
         bail!("--wrap needs to know where the drive ends: give --size");
     }

@@ -1,5 +1,5 @@
 //! What an exit of a guest costs inside the software host, in instructions
-//! (exact form) and in wall-clock time: the figures behind the processor that
+//! (exact mode) and in wall-clock time: the figures behind the processor that
 //! `qemu.rs` asks for.
 //!
 //! ```text
@@ -13,7 +13,7 @@ use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit};
 use stasis_run_events::{EventSink, RunEvent};
 use stasis_softkvm::inside::Inside;
-use stasis_softkvm::{run, Control, Form, Host, Job};
+use stasis_softkvm::{run, Control, Host, Job, Mode};
 use std::time::Instant;
 
 use common::clock;
@@ -84,11 +84,11 @@ impl EventSink for Printer {
 
 fn outer() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(cache), Some(form)) = (arguments.next(), arguments.next()) else {
+    let (Some(cache), Some(mode)) = (arguments.next(), arguments.next()) else {
         return Err("CACHE exact|fast".into());
     };
     let host = Host {
-        form: if form == "fast" { Form::Fast } else { Form::Exact },
+        mode: if mode == "fast" { Mode::Fast } else { Mode::Exact },
         memory: 1 << 30,
         inputs: Vec::new(),
         drives: Vec::new(),

@@ -13,7 +13,7 @@ mod common;
 use stasis_qemu_vm::probe;
 use stasis_run_events::{EventSink, RunEvent};
 use stasis_softkvm::inside::Inside;
-use stasis_softkvm::{run, Control, Form, Host, Input, Job, PassedDrive};
+use stasis_softkvm::{run, Control, Host, Input, Job, Mode, PassedDrive};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -115,13 +115,13 @@ impl EventSink for Printer {
 fn outer() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = || arguments.next();
-    let (Some(cache), Some(form), Some(memory), Some(job)) = (next(), next(), next(), next())
+    let (Some(cache), Some(mode), Some(memory), Some(job)) = (next(), next(), next(), next())
     else {
         return Err("CACHE exact|fast MEMORY-MIB JOB [INPUT] [DRIVE]".into());
     };
     let given = |path: Option<String>| path.filter(|path| !path.is_empty()).map(PathBuf::from);
     let host = Host {
-        form: if form == "fast" { Form::Fast } else { Form::Exact },
+        mode: if mode == "fast" { Mode::Fast } else { Mode::Exact },
         memory: memory.parse::<u64>()? << 20,
         inputs: given(next())
             .map(|path| Input { name: "data".into(), path, late: false })

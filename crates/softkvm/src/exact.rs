@@ -1,4 +1,4 @@
-//! The exact form of a machine: the program itself below the guest, on the bare
+//! The machine of the exact mode: the program itself below the guest, on the bare
 //! machine (`stasis_bare`). What is kept is a machine whose guest is about to ask
 //! what it is to do.
 

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the software host's processor keeps time.
+/// How the software host keeps time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum Mode {
     /// Nothing but the program below the job (`stasis_bare`): one instruction is
     /// one nanosecond, idle time is skipped, and a run repeats exactly.
     Exact,
@@ -40,7 +40,7 @@ pub struct Job {
     /// What is done there: looked up by [`crate::items::Later::take`].
     pub later: Vec<u8>,
     /// Whether the machine may be kept at the moment where the inner side looks that up,
-    /// for later runs that differ in it only. It is, under [`Form::Exact`], from the
+    /// for later runs that differ in it only. It is, under [`Mode::Exact`], from the
     /// second run on.
     pub keeps: bool,
 }
@@ -71,7 +71,7 @@ pub struct PassedDrive {
 #[derive(Debug, Clone)]
 pub struct Host {
     /// How it keeps time.
-    pub form: Form,
+    pub mode: Mode,
     /// The memory that the job needs, in bytes. The host has at least as much.
     pub memory: u64,
     /// Files that the inner side reads.
@@ -99,7 +99,7 @@ impl Host {
     /// Memory in MiB as QEMU is told it: a power of two from 2 GiB on, so that
     /// few saved machines serve many sizes. What is not touched costs nothing.
     pub(crate) fn megabytes(&self) -> u64 {
-        if self.form == Form::Exact {
+        if self.mode == Mode::Exact {
             // All of it lies in one piece above 4 GiB.
             let low = stasis_bare::layout::LOW_END;
             return low.saturating_add(self.memory).div_ceil(1 << 20).min(1 << 30);
@@ -189,7 +189,7 @@ pub(crate) mod tests {
 
     pub(crate) fn host(memory: u64) -> Host {
         Host {
-            form: Form::Fast,
+            mode: Mode::Fast,
             memory,
             inputs: Vec::new(),
             drives: Vec::new(),

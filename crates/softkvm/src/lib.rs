@@ -6,13 +6,13 @@
 //! Promises:
 //! - [`run`] hands a job to the inner side and its event stream back, and leaves no
 //!   process behind, however it ends.
-//! - In [`Form::Exact`] one instruction is one nanosecond, and nothing from
+//! - In [`Mode::Exact`] one instruction is one nanosecond, and nothing from
 //!   outside reaches the inner side while it runs, but for a stop, passed drives, the bytes of a source,
 //!   and what is typed at a terminal that the job asks for: two runs of one job are the same run, instruction by
 //!   instruction.
 //! - A flush inside on a passed drive has reached the file when it returns.
 //! - A booted machine is kept and restored for later runs: the software host with
-//!   its Linux, and in the exact form the guest before it is told what to do.
+//!   its Linux, and in the exact mode the guest before it is told what to do.
 //!
 //! The inner side is x86-64 Linux; the outer side may be another computer.
 //!
@@ -43,7 +43,7 @@ mod snapshot;
 
 pub use cache::{forget_kernel, forget_machines, kept, Kind};
 pub use error::Error;
-pub use host::{Control, Form, Host, Input, Job, PassedDrive, Source};
+pub use host::{Control, Host, Input, Job, Mode, PassedDrive, Source};
 pub use prepare::{prepare, Kernel};
 pub use requirements::{requirements, Requirements};
 pub use run::{boot, run};

@@ -1,4 +1,4 @@
-//! The software host's own form of a machine: Debian's Linux with KVM, booted once
+//! The software host's own kind of machine: Debian's Linux with KVM, booted once
 //! and kept.
 
 use crate::kept::{Kept, Key, Store};

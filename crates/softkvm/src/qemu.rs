@@ -1,7 +1,7 @@
 //! QEMU as a child: its command line, its start, its end.
 
 use crate::fd::narrow;
-use crate::{Error, Form, Host, Input};
+use crate::{Error, Host, Input, Mode};
 use stasis_qemu_vm::fd::pipe;
 use stasis_qemu_vm::process::{with_path, Process, QEMU};
 use std::ffi::OsString;
@@ -74,14 +74,14 @@ pub(crate) struct JobFiles {
 
 /// The arguments that make the machine: those that a saved state depends on.
 pub(crate) fn machine(host: &Host) -> Vec<OsString> {
-    let timing: &[&str] = match host.form {
+    let timing: &[&str] = match host.mode {
         // `sleep=off`: idle time is skipped instead of waited for.
-        Form::Exact => {
+        Mode::Exact => {
             &["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=off"]
         }
-        Form::Fast => &["-accel", "tcg,thread=multi", "-smp", "2"],
+        Mode::Fast => &["-accel", "tcg,thread=multi", "-smp", "2"],
     };
-    let exact = host.form == Form::Exact;
+    let exact = host.mode == Mode::Exact;
     let common = [
         "-machine",
         if exact {
@@ -150,7 +150,7 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         arguments.push(OsString::from(option));
         arguments.push(value);
     };
-    let exact = host.form == Form::Exact;
+    let exact = host.mode == Mode::Exact;
     let backend = match purpose {
         Purpose::Exact { save: false, .. } => "memory-backend-ram,id=ram",
         _ => "memory-backend-file,id=ram,mem-path=ram",

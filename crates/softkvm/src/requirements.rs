@@ -2,7 +2,7 @@
 
 use crate::host::available_memory;
 use crate::linux;
-use crate::{Form, Host, Kernel};
+use crate::{Host, Kernel, Mode};
 use stasis_qemu_vm::process::find_qemu;
 use std::path::PathBuf;
 use std::process::Command;
@@ -41,7 +41,7 @@ pub fn requirements(host: &Host) -> Requirements {
     for (program, package) in [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")] {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-        if host.form == Form::Fast && kernel.is_none() && !there && !install.contains(&package) {
+        if host.mode == Mode::Fast && kernel.is_none() && !there && !install.contains(&package) {
             install.push(package);
         }
     }

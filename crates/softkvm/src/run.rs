@@ -4,7 +4,7 @@ use crate::exact::Start;
 use crate::qemu::{JobFiles, Purpose};
 use crate::relay::relay;
 use crate::snapshot::{restore, Machine};
-use crate::{linux, prepare, Control, Error, Form, Host, Job, Kernel};
+use crate::{linux, prepare, Control, Error, Host, Job, Kernel, Mode};
 use stasis_qemu_vm::process::find_qemu;
 use stasis_run_events::{EventSink, RunEvent};
 use std::fs;
@@ -40,7 +40,7 @@ pub fn boot(
     control: &Control,
     progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<(), Error> {
-    if host.form == Form::Fast
+    if host.mode == Mode::Fast
         && Kernel::cached(&host.cache).is_some_and(|kernel| linux::is_kept(host, &kernel))
     {
         return Ok(());
@@ -96,7 +96,7 @@ fn ready(
     // Before anything is downloaded that would be of no use without it.
     find_qemu().ok_or(Error::QemuMissing)?;
     let stopped = || control.stop.load(Ordering::Relaxed);
-    if host.form == Form::Exact {
+    if host.mode == Mode::Exact {
         let start = Start { host, job, files: &files.job, log: &files.log, control };
         if let Some(kept) = start.kept(&stopped, progress)? {
             return Ok(kept);

@@ -12,7 +12,7 @@
 use stasis_qemu_vm::probe;
 use stasis_run_events::{EventSink, RunEvent};
 use stasis_softkvm::inside::{self, Inside, Later};
-use stasis_softkvm::{run, Control, Error, Form, Host, Input, Job, PassedDrive};
+use stasis_softkvm::{run, Control, Error, Host, Input, Job, Mode, PassedDrive};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn main() {
     let checks: [(&str, Check); 13] = [
         ("it comes up", comes_up),
         ("its KVM is usable", usable),
-        ("the exact form repeats to the nanosecond", repeats),
+        ("the exact mode repeats to the nanosecond", repeats),
         ("inputs and results arrive whole", arrives),
         ("a flush reaches the file", flushes),
         ("a panic is told", panics),
@@ -59,8 +59,8 @@ fn main() {
         ("a stop is heard, and enforced", stops),
         ("a damaged machine is built again", rebuilds),
         ("the program's death takes QEMU along", dies),
-        ("the exact form takes inputs, drives and a stop too", exact),
-        ("the exact form's machine is kept from the second run on", kept),
+        ("the exact mode takes inputs, drives and a stop too", exact),
+        ("the exact mode's machine is kept from the second run on", kept),
     ];
     for (name, check) in checks {
         let start = Instant::now();
@@ -72,7 +72,7 @@ fn main() {
 
 fn host(cache: &Path) -> Host {
     Host {
-        form: Form::Fast,
+        mode: Mode::Fast,
         memory: 1 << 30,
         inputs: Vec::new(),
         drives: Vec::new(),
@@ -233,7 +233,7 @@ fn done(host: &Host, job: &str) -> Collector {
 }
 
 fn in_exact(cache: &Path) -> Host {
-    Host { form: Form::Exact, ..host(cache) }
+    Host { mode: Mode::Exact, ..host(cache) }
 }
 
 fn comes_up(cache: &Path) {

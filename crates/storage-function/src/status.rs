@@ -59,12 +59,12 @@ pub struct Status {
 
 /// A function's folder, locked.
 #[derive(Debug)]
-pub struct Place {
+pub struct LockedFolder {
     folder: PathBuf,
     _lock: Flock<File>,
 }
 
-impl Place {
+impl LockedFolder {
     /// Makes and locks the folder of the function `name` below `all`.
     ///
     /// # Errors
@@ -117,17 +117,17 @@ fn read(folder: &Path) -> Option<Status> {
 /// Every function below `all`, those that have ended included.
 pub fn list(all: &Path) -> Vec<Status> {
     let folders = fs::read_dir(all).into_iter().flatten().filter_map(Result::ok);
-    let mut found: Vec<Status> = folders.filter_map(|entry| look(&entry.path())).collect();
+    let mut found: Vec<Status> = folders.filter_map(|entry| current(&entry.path())).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
 
 /// A function's status; `None` where there never was one.
 pub fn of(all: &Path, name: &str) -> Option<Status> {
-    look(&all.join(name))
+    current(&all.join(name))
 }
 
-fn look(folder: &Path) -> Option<Status> {
+fn current(folder: &Path) -> Option<Status> {
     let mut status = read(folder)?;
     if matches!(lock(folder), Ok(Some(_))) {
         status.state = State::Stopped;
@@ -163,11 +163,11 @@ mod tests {
     fn a_name_runs_once_and_is_seen_to_end() {
         let all = tempfile::tempdir().unwrap();
         assert!(list(all.path()).is_empty() && !stop(all.path(), "f").unwrap());
-        let place = Place::take(all.path(), "f").unwrap();
+        let place = LockedFolder::take(all.path(), "f").unwrap();
         let status =
             Status { name: "f".into(), state: State::Well, process: 7, ..Status::default() };
         place.write(&status).unwrap();
-        let error = Place::take(all.path(), "f").unwrap_err().to_string();
+        let error = LockedFolder::take(all.path(), "f").unwrap_err().to_string();
         assert!(error.contains("process 7"), "{error}");
         assert_eq!(list(all.path()), [status]);
         drop(place);

@@ -63,17 +63,17 @@ pub fn supervise(
     instance: &Instance,
     guest: &Guest,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(&Event),
+    on_event: &mut dyn FnMut(&Event),
 ) -> Result<(), Error> {
     let mut backoff = Backoff::default();
     let _forwards = instance.network.forward(&instance.definition.ports)?;
     let mut disks = Vec::new();
     loop {
-        tell(&Event::Starting);
+        on_event(&Event::Starting);
         let mut well = None;
-        let reason = match live(instance, guest, stop, &mut well, &mut disks, tell)? {
+        let reason = match live(instance, guest, stop, &mut well, &mut disks, on_event)? {
             End::Asked => {
-                tell(&Event::Stopped);
+                on_event(&Event::Stopped);
                 return Ok(());
             }
             End::Failed(reason) => reason,
@@ -81,10 +81,10 @@ pub fn supervise(
         let well = well.map(|since: Instant| since.elapsed());
         match backoff.failed(well) {
             Decision::Wait(pause) => {
-                tell(&Event::Failed { reason, pause, restarts: backoff.restarts });
+                on_event(&Event::Failed { reason, pause, restarts: backoff.restarts });
                 wait(stop, pause, || Ok(false))?;
                 if stop.load(Ordering::Relaxed) {
-                    tell(&Event::Stopped);
+                    on_event(&Event::Stopped);
                     return Ok(());
                 }
             }
@@ -103,7 +103,7 @@ fn live(
     stop: &AtomicBool,
     well: &mut Option<Instant>,
     disks: &mut Vec<ExportedDisk>,
-    tell: &mut dyn FnMut(&Event),
+    on_event: &mut dyn FnMut(&Event),
 ) -> Result<End, Error> {
     let begun = Instant::now();
     let mut vm = match Vm::start(&instance.config(guest.clone())) {
@@ -130,15 +130,15 @@ fn live(
         }
         if well.is_none() {
             // Who waits for the function may take its disks at once.
-            show(instance, disks, tell)?;
+            show(instance, disks, on_event)?;
             *well = Some(Instant::now());
             let (machine, kvm) = (vm.process_id(), vm.uses_kvm());
-            tell(&Event::Well { machine, kvm, took: begun.elapsed() });
+            on_event(&Event::Well { machine, kvm, took: begun.elapsed() });
         }
         if !instance.definition.report.is_empty() {
             let report = scripts::job(instance, &instance.definition.report, health.deadline);
             match run(&mut vm, &report, &[]) {
-                Ok((_, said)) => tell(&Event::Report(said)),
+                Ok((_, said)) => on_event(&Event::Report(said)),
                 Err(error) => return Ok(End::Failed(format!("its report: {error}"))),
             }
         }
@@ -160,7 +160,7 @@ fn live(
 fn show(
     instance: &Instance,
     disks: &mut Vec<ExportedDisk>,
-    tell: &mut dyn FnMut(&Event),
+    on_event: &mut dyn FnMut(&Event),
 ) -> Result<(), Error> {
     if !disks.is_empty() {
         return Ok(());
@@ -168,7 +168,7 @@ fn show(
     for port in &instance.definition.ports {
         let Some(name) = &port.disk else { continue };
         let disk = ExportedDisk::new(&instance.folder, name, &instance.network.reached(port))?;
-        tell(&Event::Disk(disk.path().to_owned()));
+        on_event(&Event::Disk(disk.path().to_owned()));
         disks.push(disk);
     }
     Ok(())

@@ -63,11 +63,11 @@ impl Line {
             Shown::Plain { _ends: plain_lines() }
         };
         let mut line = Self { text: String::new(), fraction: None, began: Instant::now(), shown };
-        line.say(text, fraction);
+        line.show(text, fraction);
         line
     }
 
-    fn say(&mut self, text: &str, fraction: Option<f64>) {
+    fn show(&mut self, text: &str, fraction: Option<f64>) {
         text.clone_into(&mut self.text);
         self.fraction = fraction;
         let Shown::Bar(bar) = &self.shown else { return };
@@ -196,7 +196,7 @@ impl Steps {
         self.said = true;
         let fraction = fraction.map(|fraction| fraction.clamp(0.0, 1.0));
         match &mut *line() {
-            Some(line) => line.say(what, fraction),
+            Some(line) => line.show(what, fraction),
             none => *none = Some(Line::new(what, fraction)),
         }
     }

@@ -1,6 +1,6 @@
 //! What can be wrong with a job file or a trace.
 
-use crate::trace::Place;
+use crate::trace::Position;
 
 /// Why a job file makes no load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +79,7 @@ pub enum TraceError {
     )]
     Beyond {
         /// Its place in the file.
-        place: Place,
+        place: Position,
         /// The I/O's first byte.
         offset: u64,
         /// Its length.
@@ -91,7 +91,7 @@ pub enum TraceError {
     #[error("{place}: the trace is of drive `{other}` too, not of `{drive}` alone; choose with --trace-drive {drive}")]
     Drives {
         /// Its place in the file.
-        place: Place,
+        place: Position,
         /// The first drive.
         drive: String,
         /// The other one.

@@ -9,7 +9,7 @@ use super::inode::extents;
 use super::layout::{Layout, Placed, BLOCK, INODE, IN_BLOCK, LOST_AND_FOUND};
 use super::SUPERBLOCK;
 use crate::content::Content;
-use crate::map::Place;
+use crate::map::FileExtent;
 use crate::tree::{Kind, Tree, ROOT};
 use crate::RootError;
 
@@ -20,13 +20,20 @@ pub(crate) fn write(tree: &mut Tree, path: &Path) -> Result<(), RootError> {
 
 /// The same, with holes where the bytes of this machine's files are: gives which of them goes
 /// where, in the order of their places.
-pub(crate) fn write_around_files(tree: &mut Tree, path: &Path) -> Result<Vec<Place>, RootError> {
+pub(crate) fn write_around_files(
+    tree: &mut Tree,
+    path: &Path,
+) -> Result<Vec<FileExtent>, RootError> {
     let mut places = Vec::new();
     image(tree, path, Some(&mut places))?;
     Ok(places)
 }
 
-fn image(tree: &mut Tree, path: &Path, places: Option<&mut Vec<Place>>) -> Result<(), RootError> {
+fn image(
+    tree: &mut Tree,
+    path: &Path,
+    places: Option<&mut Vec<FileExtent>>,
+) -> Result<(), RootError> {
     if !tree.children(ROOT).any(|(name, _)| name == LOST_AND_FOUND) {
         let meta = crate::tree::Meta::of_root(0o700);
         tree.put(ROOT, LOST_AND_FOUND, meta, Kind::Folder(Default::default()), 0)?;
@@ -90,7 +97,7 @@ struct Writer<'a> {
     tree: &'a Tree,
     out: Output<'a>,
     /// Where this machine's files are noted that are not to be copied.
-    places: Option<&'a mut Vec<Place>>,
+    places: Option<&'a mut Vec<FileExtent>>,
 }
 
 impl Writer<'_> {
@@ -107,7 +114,7 @@ impl Writer<'_> {
             Kind::File(Content::Path { path, length, modified }) if self.places.is_some() => {
                 if let Some(places) = self.places.as_mut().filter(|_| *length > 0) {
                     let (path, length, modified) = (path.clone(), *length, *modified);
-                    places.push(Place { start, length, path, modified });
+                    places.push(FileExtent { start, length, path, modified });
                 }
                 Ok(())
             }

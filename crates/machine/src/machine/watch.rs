@@ -22,7 +22,7 @@ pub(super) struct Watch {
     /// Of each processor, since when it runs and as far as is known until when (ticks).
     runs: Vec<Option<(u64, u64)>>,
     /// Of each processor, until when all has been told (ticks).
-    told: Vec<u64>,
+    recorded: Vec<u64>,
     /// The first machine's track of freezes; the others follow.
     freezes: u32,
     /// How long each machine has stood still so far.
@@ -59,7 +59,7 @@ impl Watch {
             scale,
             processors: first.unwrap_or_default(),
             runs: vec![None; places],
-            told: vec![0; places],
+            recorded: vec![0; places],
             freezes: freezes.unwrap_or_default(),
             frozen: vec![Duration::ZERO; machines.len()],
             timed,
@@ -76,24 +76,24 @@ impl Watch {
             }
         }
         // Rewind sets a processor's time back: what came after did not happen.
-        self.tell_run(place, from);
-        self.tell(place, What::Idle, from);
-        let from = from.max(self.told[place]);
+        self.record_run(place, from);
+        self.record(place, What::Idle, from);
+        let from = from.max(self.recorded[place]);
         self.runs[place] = Some((from, to.max(from)));
     }
 
     /// The run of a processor is over, at `until` at the latest (ticks).
-    fn tell_run(&mut self, place: usize, until: u64) {
+    fn record_run(&mut self, place: usize, until: u64) {
         if let Some((_, end)) = self.runs[place].take() {
-            self.tell(place, What::Running, end.min(until));
+            self.record(place, What::Running, end.min(until));
         }
     }
 
-    /// A processor did this from what was told last until `end` (ticks).
-    fn tell(&mut self, place: usize, what: What, end: u64) {
-        let begin = self.told[place];
+    /// A processor did this from what was recorded last until `end` (ticks).
+    fn record(&mut self, place: usize, what: What, end: u64) {
+        let begin = self.recorded[place];
         if begin < end {
-            self.told[place] = end;
+            self.recorded[place] = end;
             let (begin, end) = (self.scale.to_ns(begin), self.scale.to_ns(end));
             self.spans.push(Span::new(self.processors + place as u32, what, begin, end));
         }
@@ -115,8 +115,8 @@ impl Watch {
     /// The run is over at `now` (ticks).
     pub(super) fn finish(&mut self, now: u64) {
         for place in 0..self.runs.len() {
-            self.tell_run(place, u64::MAX);
-            self.tell(place, What::Idle, now);
+            self.record_run(place, u64::MAX);
+            self.record(place, What::Idle, now);
         }
     }
 
@@ -171,14 +171,14 @@ mod tests {
         watch.froze(1, Duration::from_nanos(7), 50);
         watch.froze(1, Duration::from_nanos(7), 55);
         watch.finish(70);
-        let told: Vec<_> = watch
+        let recorded: Vec<_> = watch
             .take()
             .iter()
             .map(|span| (span.track, span.what, span.begin, span.end, span.number))
             .collect();
         let (run, idle) = (What::Running, What::Idle);
         assert_eq!(
-            told,
+            recorded,
             [
                 (0, run, 0, 25, 0),
                 (0, idle, 25, 40, 0),

@@ -66,7 +66,7 @@ const EQUALIZED: u16 = 0xf << 1;
 
 /// Which end of a link a function is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PortType {
     /// The device's.
     Endpoint,
     /// The root complex's: a root port, with its number.
@@ -78,7 +78,7 @@ pub enum Place {
 pub(super) struct Express {
     /// Where it begins.
     pub at: usize,
-    pub place: Place,
+    pub port_type: PortType,
 }
 
 /// What a capability begins with.
@@ -89,8 +89,8 @@ pub(super) struct Capability {
     pub writable: [(usize, u16); 5],
 }
 
-/// The capability of a function at `place` of `link`.
-pub(super) fn capability(place: Place, link: Link) -> Capability {
+/// The capability of a function of that type at `link`.
+pub(super) fn capability(port_type: PortType, link: Link) -> Capability {
     let mut all = [0; LENGTH];
     let mut put = |at: usize, value: u32| {
         all[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -98,9 +98,9 @@ pub(super) fn capability(place: Place, link: Link) -> Capability {
     let two = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
     let speed = u32::from(link.generation());
     let width = u32::from(link.lanes()) << 4;
-    let (kind, device, up, status) = match place {
-        Place::Endpoint => (0, DEVICE | FUNCTION_LEVEL_RESET, 0, 0),
-        Place::RootPort(number) => {
+    let (kind, device, up, status) = match port_type {
+        PortType::Endpoint => (0, DEVICE | FUNCTION_LEVEL_RESET, 0, 0),
+        PortType::RootPort(number) => {
             (4, DEVICE, ACTIVE_REPORTING | u32::from(number) << 24, LINK_ACTIVE)
         }
     };
@@ -109,7 +109,7 @@ pub(super) fn capability(place: Place, link: Link) -> Capability {
     put(DEVICE_CONTROL, u32::from(DEVICE_CONTROL_DEFAULT));
     put(LINK_CAPABILITIES, speed | width | ASPM_OPTIONAL | up);
     put(LINK_CONTROL, two(COMMON_CLOCK, (speed | width) as u16 | SLOT_CLOCK | status));
-    if let Place::RootPort(_) = place {
+    if let PortType::RootPort(_) = port_type {
         put(SLOT_STATUS - 2, two(0, PRESENT));
     }
     put(DEVICE_CAPABILITIES_2, u32::from(TIMEOUT_DISABLE));
@@ -117,7 +117,7 @@ pub(super) fn capability(place: Place, link: Link) -> Capability {
     put(LINK_CAPABILITIES_2, (2 << speed) - 2);
     // Link Status 2 is behind Link Control 2.
     put(LINK_CONTROL_2, two(speed as u16, if speed >= 3 { EQUALIZED } else { 0 }));
-    let port = if place == Place::Endpoint { 0 } else { u16::MAX };
+    let port = if port_type == PortType::Endpoint { 0 } else { u16::MAX };
     let endpoint = !port;
     Capability {
         registers: all[2..].try_into().expect("all but two bytes"),
@@ -142,12 +142,12 @@ impl Express {
             config[at..at + 2].copy_from_slice(&change(before).to_le_bytes());
             before
         };
-        match self.place {
-            Place::Endpoint => {
+        match self.port_type {
+            PortType::Endpoint => {
                 let control = change(DEVICE_CONTROL, &|control| control & !INITIATE_RESET);
                 control & INITIATE_RESET != 0
             }
-            Place::RootPort(_) => {
+            PortType::RootPort(_) => {
                 let control = change(LINK_CONTROL, &|control| control & !RETRAIN);
                 let up = if control & LINK_DISABLE == 0 { LINK_ACTIVE } else { 0 };
                 change(LINK_STATUS, &|status| status & !LINK_ACTIVE | up);

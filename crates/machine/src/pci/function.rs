@@ -2,7 +2,7 @@
 
 use stasis_block::Link;
 
-use super::express::{self, Express, Place};
+use super::express::{self, Express, PortType};
 use super::msix::{Msix, MSIX_BAR_SIZE, MSIX_PENDING, MSIX_VECTORS_LIMIT};
 
 /// Bytes of the configuration space that holds anything. What a PCI Express
@@ -153,16 +153,16 @@ impl Function {
         self
     }
 
-    /// Makes it a PCI Express function at `place` of `link`.
-    pub fn with_express(mut self, place: Place, link: Link) -> Self {
+    /// Makes it a PCI Express function of that type at `link`.
+    pub fn with_express(mut self, port_type: PortType, link: Link) -> Self {
         self = self.with_power();
-        let capability = express::capability(place, link);
+        let capability = express::capability(port_type, link);
         let at = self.capability(express::NUMBER, &capability.registers);
         for (offset, mask) in capability.writable {
             self.allow(at + offset, mask);
         }
         self.defaults = self.config;
-        self.express = Some(Express { at, place });
+        self.express = Some(Express { at, port_type });
         self
     }
 

@@ -13,7 +13,7 @@ mod tests;
 
 use stasis_block::Link;
 
-pub use express::Place as ExpressPlace;
+pub use express::PortType;
 use function::Wanted;
 pub use function::{Function, Identity};
 use port::{RootPort, WINDOW};
@@ -25,7 +25,7 @@ pub const LAST_BUS: u8 = SLOTS as u8;
 
 /// Which BAR of which slot an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct BarAddress {
     /// The device.
     pub slot: usize,
     /// The BAR's number: 0, 2 or 4.
@@ -76,7 +76,7 @@ impl Bus {
     pub fn add_behind_port(&mut self, function: Function, link: Link, next: &mut u64) -> usize {
         let from = next.next_multiple_of(WINDOW);
         *next = from;
-        let slot = self.add(function.with_express(ExpressPlace::Endpoint, link), next);
+        let slot = self.add(function.with_express(PortType::Endpoint, link), next);
         *next = next.next_multiple_of(WINDOW);
         let number = self.ports.len() as u8 + 1;
         self.ports.push(RootPort::new(number, slot, link, from, *next));
@@ -89,11 +89,15 @@ impl Bus {
     }
 
     /// Whose BAR `address` is in.
-    pub fn find(&self, address: u64) -> Option<Place> {
+    pub fn find(&self, address: u64) -> Option<BarAddress> {
         self.functions.iter().enumerate().find_map(|(slot, function)| {
             let (bar, offset) = function.decode(address)?;
             let port = self.ports.iter().find(|port| port.below == slot);
-            port.is_none_or(|port| port.forwards(address)).then_some(Place { slot, bar, offset })
+            port.is_none_or(|port| port.forwards(address)).then_some(BarAddress {
+                slot,
+                bar,
+                offset,
+            })
         })
     }
 

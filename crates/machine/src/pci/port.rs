@@ -4,7 +4,7 @@
 
 use stasis_block::Link;
 
-use super::express::{self, Place};
+use super::express::{self, PortType};
 use super::function::{Function, Identity, Wanted};
 
 /// A window to the bus behind a port begins and ends at multiples of this.
@@ -36,7 +36,7 @@ impl RootPort {
     /// Port number `number` of a link to function `below`, its bus and the
     /// window `from` to `to` as firmware would set them.
     pub fn new(number: u8, below: usize, link: Link, from: u64, to: u64) -> Self {
-        let mut function = Function::new(ROOT_PORT).with_express(Place::RootPort(number), link);
+        let mut function = Function::new(ROOT_PORT).with_express(PortType::RootPort(number), link);
         function.set(HEADER_TYPE, &[1]);
         // What type 0 has its subsystem at are other registers here.
         function.set(0x2c, &[0; 4]);

@@ -31,7 +31,7 @@ fn bars_can_be_sized_and_moved() {
     set_config(&mut bus, 0x10, 0xd000_0000);
     assert_eq!(bus.find(0xd000_0010), None, "memory is not enabled yet");
     set_config(&mut bus, 4, 2);
-    assert_eq!(bus.find(0xd000_0010), Some(Place { slot: 0, bar: 0, offset: 0x10 }));
+    assert_eq!(bus.find(0xd000_0010), Some(BarAddress { slot: 0, bar: 0, offset: 0x10 }));
     assert_eq!(bus.find(0xd000_4000), None);
 }
 
@@ -121,7 +121,7 @@ fn both_ends_of_a_link_say_its_speed_and_width() {
 #[test]
 fn accesses_go_through_a_port_that_is_open() {
     let mut bus = express();
-    let (address, place) = (0xc010_0010, Place { slot: 1, bar: 0, offset: 0x10 });
+    let (address, place) = (0xc010_0010, BarAddress { slot: 1, bar: 0, offset: 0x10 });
     set_config(&mut bus, ENDPOINT | 4, 2);
     assert_eq!(bus.find(address), None, "the port's memory is off");
     set_config(&mut bus, PORT | 4, 2);

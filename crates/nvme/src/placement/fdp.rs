@@ -33,7 +33,7 @@ pub struct Fdp {
 
 /// A placement identifier taken apart.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct PlacementId {
     group: u16,
     handle: u16,
 }
@@ -56,19 +56,19 @@ impl Fdp {
         self.groups.next_power_of_two().trailing_zeros()
     }
 
-    fn identifier(&self, place: Place) -> u16 {
+    fn identifier(&self, place: PlacementId) -> u16 {
         // Without groups nothing is shifted, by any number of bits.
         let group = u32::from(place.group) << (16 - self.group_bits());
         group as u16 | place.handle
     }
 
     /// The place of an identifier, if it is one.
-    fn place(&self, identifier: u16) -> Option<Place> {
+    fn place(&self, identifier: u16) -> Option<PlacementId> {
         let shift = 16 - self.group_bits();
         let group = (u32::from(identifier) >> shift) as u16;
         let handle = (u32::from(identifier) & ((1 << shift) - 1)) as u16;
         let there = group < self.groups && usize::from(handle) < self.handles.len();
-        there.then_some(Place { group, handle })
+        there.then_some(PlacementId { group, handle })
     }
 
     /// Whether an identifier names a place.
@@ -81,7 +81,7 @@ impl Fdp {
         self.room.len()
     }
 
-    fn room_of(&mut self, place: Place) -> &mut u64 {
+    fn room_of(&mut self, place: PlacementId) -> &mut u64 {
         let index = usize::from(place.group) * self.handles.len() + usize::from(place.handle);
         &mut self.room[index]
     }
@@ -92,7 +92,7 @@ impl Fdp {
         let place = self.place(identifier).unwrap_or_else(|| {
             let event = FdpEvent { nsid, identifier, location: None };
             self.log(0, INVALID_PLACEMENT, event, now);
-            Place { group: 0, handle: 0 }
+            PlacementId { group: 0, handle: 0 }
         });
         self.handles[usize::from(place.handle)].used = true;
         self.host_written += length;
@@ -134,7 +134,7 @@ impl Fdp {
         let mut data = vec![0; HEADER + count * DESCRIPTOR];
         data[14..16].copy_from_slice(&(count as u16).to_le_bytes());
         let places = (0..self.groups)
-            .flat_map(|group| (0..handles).map(move |handle| Place { group, handle }));
+            .flat_map(|group| (0..handles).map(move |handle| PlacementId { group, handle }));
         for (raw, place) in data[HEADER..].chunks_exact_mut(DESCRIPTOR).zip(places) {
             raw[0..2].copy_from_slice(&self.identifier(place).to_le_bytes());
             raw[2..4].copy_from_slice(&place.handle.to_le_bytes());

@@ -5,7 +5,7 @@ use stasis_qcow2::Counters;
 use stasis_report::DriveSummary;
 
 use super::load::Outcome;
-use super::workloads::{Form, Workload, RECORD};
+use super::workloads::{ResultFormat, Workload, RECORD};
 use crate::bench::Done;
 use crate::ios::Io;
 
@@ -38,8 +38,8 @@ impl Measured {
                 .with_context(|| format!("cannot read {}", path.display()))
         };
         let (operations, ns) = match workload.form {
-            Form::Dd => dd(&file("txt")?)?,
-            Form::Load => {
+            ResultFormat::Dd => dd(&file("txt")?)?,
+            ResultFormat::Load => {
                 let outcome: Outcome = serde_json::from_str(&file("json")?)
                     .with_context(|| format!("the result of {}", workload.name))?;
                 (outcome.operations, outcome.ns as f64)

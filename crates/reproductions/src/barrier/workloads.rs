@@ -48,7 +48,7 @@ impl Sizes {
 
 /// Where a workload's result is, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ResultFormat {
     /// dd's last line.
     Dd,
     /// JSON of `guest-load`.
@@ -64,7 +64,7 @@ pub struct Workload {
     /// The drive with the same preparations and nothing more.
     pub idle: &'static str,
     /// Form of its result.
-    pub form: Form,
+    pub form: ResultFormat,
     /// Whether it has one write under way at a time.
     pub one_at_a_time: bool,
 }
@@ -75,35 +75,35 @@ pub const WORKLOADS: [Workload; 5] = [
         name: "varmail",
         title: "varmail",
         idle: "idle-files",
-        form: Form::Load,
+        form: ResultFormat::Load,
         one_at_a_time: false,
     },
     Workload {
         name: "mobibench-append",
         title: "Mobibench, append",
         idle: "idle-empty",
-        form: Form::Load,
+        form: ResultFormat::Load,
         one_at_a_time: true,
     },
     Workload {
         name: "mobibench-overwrite",
         title: "Mobibench, overwrite",
         idle: "idle-filled",
-        form: Form::Load,
+        form: ResultFormat::Load,
         one_at_a_time: true,
     },
     Workload {
         name: "dd-append",
         title: "GNU dd, append",
         idle: "idle-empty",
-        form: Form::Dd,
+        form: ResultFormat::Dd,
         one_at_a_time: true,
     },
     Workload {
         name: "dd-overwrite",
         title: "GNU dd, overwrite",
         idle: "idle-filled",
-        form: Form::Dd,
+        form: ResultFormat::Dd,
         one_at_a_time: true,
     },
 ];

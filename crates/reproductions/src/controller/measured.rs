@@ -7,7 +7,7 @@ use super::steady::Rounds;
 /// What one way of running the guest, or none, gives. Times in us, streams in
 /// Mbit a second; absent what could not be measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Way {
+pub struct Variant {
     /// A 4 KiB synchronous write by one thread: mean.
     pub write_us: Option<f64>,
     /// And median.
@@ -35,7 +35,7 @@ pub struct Way {
     pub reads: Option<f64>,
 }
 
-impl Way {
+impl Variant {
     /// With what another measurement of it has.
     fn with(self, other: Self) -> Self {
         Self {
@@ -65,13 +65,13 @@ pub struct Measured {
     /// Processors of the host.
     pub processors: usize,
     /// The host itself.
-    pub bare: Way,
+    pub bare: Variant,
     /// The guest by QEMU's own virtio-blk, halting, with interrupts.
-    pub trap: Way,
+    pub trap: Variant,
     /// The guest with polling everywhere, on the same drive.
-    pub polled: Way,
+    pub polled: Variant,
     /// The same on a drive that is the server's own memory.
-    pub own: Way,
+    pub own: Variant,
     /// What could not be measured, and why.
     pub failed: Vec<String>,
     /// What was begun again, and why: a virtual machine that ended by itself or hung,
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn subjects_come_together() {
-        let way = |exits, reads| Way { exits, reads, ..Way::default() };
+        let way = |exits, reads| Variant { exits, reads, ..Variant::default() };
         let drive = Measured { trap: way(Some(4.0), None), processors: 2, ..Measured::default() };
         let files = Measured {
             place: "here".into(),

@@ -3,7 +3,7 @@
 use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 
-use super::measured::{Measured, Way};
+use super::measured::{Measured, Variant};
 use super::published::PUBLISHED;
 use crate::figure::figure;
 use crate::request::Findings;
@@ -64,10 +64,10 @@ fn ratio(above: Option<f64>, below: Option<f64>) -> Option<f64> {
 }
 
 /// A time of a way.
-type Time = fn(&Way) -> Option<f64>;
+type Time = fn(&Variant) -> Option<f64>;
 
 /// What the guest adds to the bare drive.
-fn added(measured: &Measured, way: &Way, time: Time) -> Option<f64> {
+fn added(measured: &Measured, way: &Variant, time: Time) -> Option<f64> {
     Some(time(way)? - time(&measured.bare)?)
 }
 
@@ -160,7 +160,7 @@ fn network(measured: &Measured) -> (&'static str, Vec<Figure>) {
             ratio(trap.ping_us, polled.ping_us),
         ),
     ];
-    type Get = fn(&Way) -> Option<f64>;
+    type Get = fn(&Variant) -> Option<f64>;
     let kinds: [(&str, &str, Get); 3] = [
         ("Request-response", "a s", |way| way.requests),
         ("TCP send", "Mbit/s", |way| way.send),
@@ -200,8 +200,8 @@ mod tests {
 
     use super::*;
 
-    fn way(write_us: f64, iops: f64) -> Way {
-        Way { write_us: Some(write_us), iops: [Some(iops); 2], ..Way::default() }
+    fn way(write_us: f64, iops: f64) -> Variant {
+        Variant { write_us: Some(write_us), iops: [Some(iops); 2], ..Variant::default() }
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         digest,
     };
     let mut nobody = |_: crate::Event<'_>| Ok(());
-    let tell = SharedObserver::new(&mut nobody);
+    let observer = SharedObserver::new(&mut nobody);
     let setup = RunSetup {
         experiment: &experiment,
         base,
@@ -73,7 +73,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         terminal: None,
         trace: None,
         timeline: false,
-        tell: &tell,
+        observer: &observer,
     };
     setup.prepare().map(then)
 }

@@ -216,7 +216,7 @@ impl Device {
             crate::log::warn(&self.name, &message);
         }
         let stopped = Control::open().and_then(|mut control| control.stop(self.id));
-        self.say("stopped", stopped);
+        self.warn_of("stopped", stopped);
     }
 
     /// Forgets it, once its thread has closed it.
@@ -225,11 +225,11 @@ impl Device {
             return;
         }
         let removed = Control::open().and_then(|mut control| control.delete(self.id));
-        self.say("removed", removed);
+        self.warn_of("removed", removed);
         let _ = std::fs::remove_file(&self.link);
     }
 
-    fn say(&self, what: &str, result: io::Result<()>) {
+    fn warn_of(&self, what: &str, result: io::Result<()>) {
         if let Err(error) = result {
             let path = self.path();
             let message = format!("{} could not be {what}: {error}", path.display());

@@ -14,7 +14,7 @@ use super::abi::{self, Descriptor};
 /// A request's place: the kernel copies a write's data into its buffer before
 /// it tells of it, and a read's out of it when it is answered.
 #[derive(Debug)]
-struct Place {
+struct IoBuffer {
     /// At least as long as the longest request; away while it is under way.
     buffer: Vec<u8>,
     /// Where the buffer is.
@@ -29,7 +29,7 @@ pub(super) struct Queue {
     ring: IoUring,
     device: RawFd,
     descriptors: Descriptors,
-    places: Vec<Place>,
+    places: Vec<IoBuffer>,
     /// Bytes of a buffer.
     room: usize,
     /// Answers that the kernel has not been given yet.
@@ -59,7 +59,7 @@ impl Queue {
         let room = room as usize;
         let place = |_| {
             let buffer = vec![0; room];
-            Place { address: buffer.as_ptr() as usize, buffer, with_kernel: false }
+            IoBuffer { address: buffer.as_ptr() as usize, buffer, with_kernel: false }
         };
         let places = (0..depth).map(place).collect();
         let device = device.as_raw_fd();

@@ -16,7 +16,7 @@ pub fn main(
     }
 }
 
-/// Time stamp counter: under the exact form, instructions since power-on.
+/// Time stamp counter: under the exact mode, instructions since power-on.
 pub fn clock() -> u64 {
     // SAFETY: rdtsc has no effect on memory.
     unsafe { core::arch::x86_64::_rdtsc() }

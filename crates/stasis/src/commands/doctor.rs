@@ -16,7 +16,7 @@ use stasis_precision::Measured;
 use stasis_qemu_vm::probe::{self, KvmState};
 use stasis_runner::free_space::free_space;
 use stasis_runner::{program, software_host};
-use stasis_softkvm::{Control, Form, Host, Requirements};
+use stasis_softkvm::{Control, Host, Mode, Requirements};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
 
@@ -106,7 +106,7 @@ struct Findings {
 /// `stasis doctor`.
 pub fn main(arguments: &DoctorArguments) -> Result<ExitCode> {
     let stop = arguments.measure.then(stop_on_signals).transpose()?;
-    let mut report = examine(look()?);
+    let mut report = examine(gather()?);
     if let (Some(stop), true) = (stop, report.problems.is_empty()) {
         let engine = stasis_runner::engine::choose(arguments.engine)?;
         report.measured = Some(stasis_precision::measure(engine, &stop)?);
@@ -121,11 +121,11 @@ pub fn main(arguments: &DoctorArguments) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn look() -> Result<Findings> {
+fn gather() -> Result<Findings> {
     let cache = software_host::cache().context(software_host::NO_CACHE)?;
     let recipe = stasis_runner::guest::recipe(&GuestSpec::default());
     let host = Host {
-        form: Form::Exact,
+        mode: Mode::Exact,
         memory: needed_memory(),
         inputs: Vec::new(),
         drives: Vec::new(),

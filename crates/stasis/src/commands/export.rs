@@ -51,7 +51,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         bail!("nothing to write: give --blktrace, --perfetto or --fio-log");
     }
     let (drives, ios) = read(arguments)?;
-    let tell = |path: &Path, exported: Exported| {
+    let print = |path: &Path, exported: Exported| {
         if !quiet {
             let left_out = match exported.left_out {
                 0 => String::new(),
@@ -68,18 +68,18 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         for (number, (name, ios)) in drives.iter().zip(&ios).enumerate() {
             let path = folder.join(format!("{}.blktrace.0", file_name(name)));
             let number = u8::try_from(number).context("more than 256 drives")?;
-            tell(&path, written(&path, |out| blktrace(ios, number, out))?);
+            print(&path, written(&path, |out| blktrace(ios, number, out))?);
         }
     }
     if let Some(path) = perfetto_to {
-        tell(path, to_perfetto(arguments, &drives, &ios, path)?);
+        print(path, to_perfetto(arguments, &drives, &ios, path)?);
     }
     if let Some(folder) = fio_to {
         let begin = ios.iter().flatten().map(|record| record.submit).min().unwrap_or_default();
         for (name, ios) in drives.iter().zip(&ios) {
             let path = folder.join(format!("{}_clat.1.log", file_name(name)));
             let records = ios.iter().copied().map(Ok::<IoRecord, io::Error>);
-            tell(&path, written(&path, |out| fio_log(records, begin, out))?);
+            print(&path, written(&path, |out| fio_log(records, begin, out))?);
         }
     }
     if drives.is_empty() && !quiet {

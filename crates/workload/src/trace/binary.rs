@@ -228,7 +228,7 @@ impl Binary {
             Some(first) => {
                 let (drive, other) = (name_of(first), name_of(fields.device));
                 return Err(TraceError::Drives {
-                    place: super::Place::Byte(self.at),
+                    place: super::Position::Byte(self.at),
                     drive,
                     other,
                 });

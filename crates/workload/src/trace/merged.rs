@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use stasis_block::Command;
 
-use super::{Format, LeftOut, Place, Reader, Record};
+use super::{Format, LeftOut, Position, Reader, Record};
 use crate::TraceError;
 
 /// A file of a trace.
@@ -82,8 +82,8 @@ impl<R: BufRead> Merged<R> {
     /// An error of the I/O that was read last, with the name of its file.
     pub(crate) fn beyond(&self, record: &Record, command: &Command, capacity: u64) -> TraceError {
         let place = match self.format() {
-            Format::Blktrace => Place::Byte(record.line),
-            _ => Place::Line(record.line),
+            Format::Blktrace => Position::Byte(record.line),
+            _ => Position::Line(record.line),
         };
         let Command { offset, length, .. } = *command;
         let error = TraceError::Beyond { place, offset, length, capacity };
@@ -133,7 +133,7 @@ impl<R: BufRead> Merged<R> {
         match drives.find(|(_, other)| *other != drive) {
             None => Ok(()),
             Some((part, other)) => {
-                let place = Place::Byte(part.next.map_or(0, |record| record.line));
+                let place = Position::Byte(part.next.map_or(0, |record| record.line));
                 Err(TraceError::Drives { place, drive, other }.within(&part.name))
             }
         }

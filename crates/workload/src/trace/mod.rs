@@ -20,14 +20,14 @@ pub use replay::{Pace, Placed, Replay, ReplayOptions};
 
 /// Where something stands in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// A line of a text, from 1.
     Line(u64),
     /// The first byte of an event, from 0.
     Byte(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(line) => write!(f, "line {line}"),

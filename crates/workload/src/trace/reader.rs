@@ -10,7 +10,7 @@ use stasis_block::{Command, Operation};
 use super::binary::{Binary, Event};
 use super::csv::Spread;
 use super::ios::Columns;
-use super::{binary, csv, ios, msr, LeftOut, Parsed, Place, Reason, Record};
+use super::{binary, csv, ios, msr, LeftOut, Parsed, Position, Reason, Record};
 use crate::TraceError;
 
 /// The formats of traces.
@@ -310,7 +310,11 @@ impl<R: BufRead> Reader<R> {
                     _ => name.to_owned(),
                 };
                 let (drive, other) = (shown(first), shown(drive));
-                return Err(TraceError::Drives { place: Place::Line(self.number), drive, other });
+                return Err(TraceError::Drives {
+                    place: Position::Line(self.number),
+                    drive,
+                    other,
+                });
             }
         }
         self.found = true;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::geometry::Place;
+use super::geometry::Position;
 
 /// How far adjacent writes grow into one extent (bytes), so that the arm is
 /// not held for much longer than a rotation. Ours; no data sheet says.
@@ -14,7 +14,7 @@ pub(crate) struct Extent {
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// Of `start`.
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     /// Number of the first write in it.
     pub(crate) oldest: u64,
 }
@@ -38,7 +38,7 @@ impl WriteCache {
     /// Room for `limit` bytes in at most `extent_limit` extents.
     pub(crate) fn new(limit: u64, extent_limit: u16) -> Self {
         let slots = usize::from(extent_limit);
-        let empty = Extent { start: 0, end: 0, place: Place::default(), oldest: 0 };
+        let empty = Extent { start: 0, end: 0, place: Position::default(), oldest: 0 };
         Self {
             order: Vec::with_capacity(slots),
             slots: vec![empty; slots],
@@ -90,7 +90,7 @@ impl WriteCache {
 
     /// Takes `start..end` in, if there is room; `place` is that of `start`. Writes before number `barrier`
     /// are waited for: their extents are not made longer.
-    pub(crate) fn accept(&mut self, start: u64, end: u64, place: Place, barrier: u64) -> bool {
+    pub(crate) fn accept(&mut self, start: u64, end: u64, place: Position, barrier: u64) -> bool {
         if start >= end {
             return true;
         }
@@ -152,7 +152,7 @@ impl WriteCache {
     }
 
     /// Where an extent begins.
-    pub(crate) fn place(&self, index: usize) -> &Place {
+    pub(crate) fn place(&self, index: usize) -> &Position {
         &self.extent(index).place
     }
 
@@ -184,7 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn accept(cache: &mut WriteCache, start: u64, end: u64, barrier: u64) -> bool {
-        cache.accept(start, end, Place::default(), barrier)
+        cache.accept(start, end, Position::default(), barrier)
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(cache.oldest(), Some(0));
         assert_eq!(
             cache.begin(0),
-            Extent { start: 0, end: 50, place: Place::default(), oldest: 0 }
+            Extent { start: 0, end: 50, place: Position::default(), oldest: 0 }
         );
         assert!(!cache.is_durable(barrier) && cache.contains(0, 50));
         cache.finish();

@@ -90,7 +90,7 @@ struct Zone {
 
 /// Where a byte is.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     /// Distance from the outer edge, as a share of the stroke.
     pub(crate) radius: f64,
     // In ns of rotation.
@@ -164,10 +164,10 @@ impl Geometry {
     }
 
     /// Where the byte at `offset` is.
-    pub(crate) fn place(&self, offset: u64) -> Place {
+    pub(crate) fn place(&self, offset: u64) -> Position {
         let zone = &self.zones[self.zone_index(offset)];
         let into = offset - zone.start;
-        Place {
+        Position {
             radius: zone.radius + into as f64 * zone.radius_per_byte,
             angle: zone.angle.wrapping_add(zone.time_per_byte.times(into)) % self.rotation,
             track: zone.track,
@@ -181,7 +181,7 @@ impl Geometry {
 
     /// The time (ns) until the head begins to pass over `place`; `settle` (ns)
     /// is added to a seek.
-    pub(crate) fn positioning(&self, arm: Arm, place: &Place, settle: Nanos) -> Nanos {
+    pub(crate) fn positioning(&self, arm: Arm, place: &Position, settle: Nanos) -> Nanos {
         let distance = (place.radius - arm.radius).abs();
         let seek = if distance < place.track {
             0

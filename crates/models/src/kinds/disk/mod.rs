@@ -20,7 +20,7 @@ use stasis_block::{
 use stasis_clock::{EventQueue, Nanos};
 
 use self::cache::WriteCache;
-use self::geometry::{Arm, Geometry, Place};
+use self::geometry::{Arm, Geometry, Position};
 use self::read_ahead::{Lookup, ReadAhead};
 pub use self::spec::{DiskSpec, Queue, EXTENTS_MAX};
 use crate::span::Span;
@@ -39,7 +39,7 @@ struct Pending {
     start: u64,
     end: u64,
     // Of `start`.
-    place: Place,
+    place: Position,
     since: Nanos,
 }
 

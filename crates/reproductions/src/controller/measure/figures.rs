@@ -7,7 +7,7 @@ use anyhow::{bail, Context, Result};
 use stasis_qemu_vm::Vm;
 
 use super::super::blocks::Rate;
-use super::super::measured::Way;
+use super::super::measured::Variant;
 use super::super::shell::{here, inside};
 use super::super::steady::{Rounds, ROUNDS};
 use super::super::subject::Subject;
@@ -28,12 +28,12 @@ impl Bench<'_> {
         device: &str,
         name: &str,
         polled: bool,
-    ) -> Result<Way> {
+    ) -> Result<Variant> {
         let polls = inside(vm, &format!("cat /sys/block/{}/queue/io_poll", &device[5..]))?;
         if (polls.trim() == "1") != polled {
             bail!("{device}: whether the guest polls it is {} of 1", polls.trim());
         }
-        let mut way = Way::default();
+        let mut way = Variant::default();
         let mut rates = [None; 3];
         for (place, (kind, threads)) in LOADS.into_iter().enumerate() {
             let what = format!("{name}, {kind} by {threads}");
@@ -57,7 +57,7 @@ impl Bench<'_> {
         &mut self,
         what: &str,
         polled: bool,
-        way: &mut Way,
+        way: &mut Variant,
         mut take: impl FnMut(&Self) -> Result<(Rounds, Rate)>,
     ) -> Result<Option<(f64, Rate, Option<f64>)>> {
         for left in (0..TRIES).rev() {
@@ -105,8 +105,8 @@ impl Bench<'_> {
 
     /// The bare drive's figures, judged likewise: by fio itself, round by round, as a RAM
     /// disk counts nothing.
-    pub(super) fn bare_drive(&mut self, device: &str) -> Result<Way> {
-        let mut way = Way::default();
+    pub(super) fn bare_drive(&mut self, device: &str) -> Result<Variant> {
+        let mut way = Variant::default();
         let mut rates = [None; 3];
         for (place, (kind, threads)) in LOADS.into_iter().enumerate() {
             let what = format!("the bare drive, {kind} by {threads}");
@@ -154,7 +154,7 @@ impl Bench<'_> {
     }
 
     /// The network's figures, from the client's side.
-    pub(super) fn network(&self, address: &str) -> Result<Way> {
+    pub(super) fn network(&self, address: &str) -> Result<Variant> {
         let Sizes { pings, seconds, .. } = *self.sizes;
         let program = self.program.display();
         let ping = here(&format!("ping -4 -n -f -q -c {pings} {address}"))?;
@@ -164,13 +164,13 @@ impl Bench<'_> {
             );
             here(&script)?.trim().parse().with_context(|| format!("the figure of {what}"))
         };
-        Ok(Way {
+        Ok(Variant {
             ping_us: Some(round_trip(&ping)?),
             requests: Some(ask("rr")?),
             // As the guest sees it: what the client receives it has sent.
             send: Some(ask("receive")?),
             receive: Some(ask("send")?),
-            ..Way::default()
+            ..Variant::default()
         })
     }
 }

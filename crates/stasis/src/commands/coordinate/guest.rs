@@ -12,7 +12,7 @@ use stasis_guest_hints::PORT_NAME;
 use stasis_report::units::duration as shown;
 use stasis_serve::systemd;
 
-use super::{duration, say};
+use super::{duration, log};
 
 /// How a guest asks.
 #[derive(Debug, clap::Args)]
@@ -66,19 +66,19 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         ..HintTiming::default()
     };
     let port = (!arguments.dry_run).then_some(arguments.port.as_str());
-    let mut tell = |asks: bool| {
+    let mut on_change = |asks: bool| {
         if arguments.dry_run {
-            say(if asks { "help is needed" } else { "no help is needed" });
+            log(if asks { "help is needed" } else { "no help is needed" });
         }
     };
     let ready = || {
         systemd::ready();
-        say("watching bfq");
+        log("watching bfq");
     };
-    let counts = run(port, timing, stop.as_fd(), &mut { ready }, &mut tell)?;
+    let counts = run(port, timing, stop.as_fd(), &mut { ready }, &mut on_change)?;
     systemd::stopping();
     if !arguments.quiet {
-        say(&summary(&counts));
+        log(&summary(&counts));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use stasis_guest_hints::report;
 use stasis_scheduler::WEIGHTS;
 use stasis_serve::systemd;
 
-use super::{duration, say};
+use super::{duration, log};
 
 /// Whom to help, and how much.
 #[derive(Debug, clap::Args)]
@@ -87,7 +87,7 @@ fn share(word: &str) -> Result<u32, String> {
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let stop = stasis_terminal::signals()?;
     if !drive::check(arguments.drive.as_deref())? {
-        say("no drive of this host has the scheduler bfq, so weights will do nothing: echo bfq > /sys/block/NAME/queue/scheduler");
+        log("no drive of this host has the scheduler bfq, so weights will do nothing: echo bfq > /sys/block/NAME/queue/scheduler");
     }
     let settings = Settings {
         weight: arguments.weight,
@@ -106,15 +106,15 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     systemd::ready();
     let usual = ["connected", "disconnected", "helped", "not helped any more"];
-    let mut tell = |socket: &str, news: &str| {
+    let mut on_news = |socket: &str, news: &str| {
         if !(arguments.quiet && usual.contains(&news)) {
-            say(&format!("{socket}: {news}"));
+            log(&format!("{socket}: {news}"));
         }
     };
-    let reports = host.run(stop.as_fd(), &mut tell)?;
+    let reports = host.run(stop.as_fd(), &mut on_news)?;
     systemd::stopping();
     if !arguments.quiet {
-        reports.iter().for_each(|guest| say(&guest.summary()));
+        reports.iter().for_each(|guest| log(&guest.summary()));
     }
     Ok(ExitCode::SUCCESS)
 }

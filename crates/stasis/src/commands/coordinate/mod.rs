@@ -31,7 +31,7 @@ fn duration(word: &str) -> Result<u64, String> {
 }
 
 /// A line for whoever looks after the program.
-fn say(text: &str) {
+fn log(text: &str) {
     use std::io::Write;
     // Nobody reads it any more: nothing to be done.
     let _ = writeln!(std::io::stderr().lock(), "stasis coordinate: {text}");

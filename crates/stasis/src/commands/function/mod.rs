@@ -11,7 +11,7 @@ use stasis_qemu_vm::probe::{probe, KvmState};
 use stasis_qemu_vm::Accelerator;
 use stasis_storage_function::instance::huge_pages_free;
 use stasis_storage_function::network::Network;
-use stasis_storage_function::status::{self, Place, State, Status};
+use stasis_storage_function::status::{self, LockedFolder, State, Status};
 use stasis_storage_function::supervisor::{supervise, Event};
 use stasis_storage_function::{pin, shipped, Instance, Polling};
 use stasis_terminal::{ensure_guest, print, stop_on_signals};
@@ -167,8 +167,8 @@ pub fn main(command: &FunctionCommand) -> Result<ExitCode> {
 
 fn start(arguments: &RunArguments) -> Result<ExitCode> {
     let (instance, polls) = instance(arguments)?;
-    let place = Place::take(&arguments.place.folder(), &instance.name)?;
-    let mut instance = Instance { folder: place.folder().to_owned(), ..instance };
+    let locked = LockedFolder::take(&arguments.place.folder(), &instance.name)?;
+    let mut instance = Instance { folder: locked.folder().to_owned(), ..instance };
     let stop = stop_on_signals()?;
     let mut server = None;
     if arguments.socket.is_empty() {
@@ -190,14 +190,14 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
     };
     let ended = supervise(&instance, &guest, &stop, &mut |event| {
         update_status(&instance, &mut known, event);
-        if let Err(error) = place.write(&known) {
+        if let Err(error) = locked.write(&known) {
             eprintln!("stasis function: {}: {error}", instance.name);
         }
     });
     drop(server);
     known.state = State::Stopped;
     known.machine = 0;
-    place.write(&known)?;
+    locked.write(&known)?;
     ended?;
     Ok(ExitCode::SUCCESS)
 }
