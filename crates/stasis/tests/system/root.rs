@@ -166,4 +166,10 @@ fn a_root_that_cannot_be_used_is_told_before_a_guest_is_made() {
     fails(&["--root=image"], &["image", "no Linux"]);
     make(&bench.path("tree"));
     fails(&["--root=tree", "--packages=jq"], &["packages", "root"]);
+    fails(&["--root=/dev/zero"], &["/dev/zero", "neither a folder nor a file"]);
+    // Nor does a kernel that cannot be used leave anything.
+    fails(&["--kernel=./text"], &["text", "no kernel"]);
+    fails(&["--kernel=./text", "--root=tree"], &["text", "no kernel"]);
+    fs::write(bench.path("kernel.deb"), "no package").unwrap();
+    fails(&["--kernel=./kernel.deb"], &["kernel.deb", "no Debian package"]);
 }
