@@ -136,7 +136,7 @@ fn follow(
 
 /// What this user lacks to build a guest: each program with its Debian package.
 pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
-    let is_root = nix::unistd::geteuid().is_root();
+    let is_root = rustix::process::geteuid().is_root();
     // Without root it maps a range of user numbers, with this program.
     let mapper = (!is_root).then_some(("newuidmap", "uidmap"));
     let there = |tool: &str| folders().any(|folder| folder.join(tool).is_file());

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stasis_guest_root::{FileSystemKind, Lower};
@@ -197,7 +197,19 @@ fn is_there(lock: &File, path: &Path) -> bool {
 /// One recipe's place in the cache, locked against other processes.
 pub(crate) struct Store {
     folder: PathBuf,
-    _lock: Flock<File>,
+    _lock: Lock,
+}
+
+/// A locked file. Its lock ends with it, even while a child that is being started has a copy of
+/// its descriptor.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The file's end is the lock's too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl Store {
@@ -211,17 +223,18 @@ impl Store {
         let folder = folder(cache, recipe);
         loop {
             let (path, file) = lock_file(&folder)?;
-            let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => lock,
-                Err((file, Errno::EWOULDBLOCK)) => {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => {
                     let step = "waiting for another process that builds this guest";
                     progress(Progress { step, fraction: 0.0 });
-                    Flock::lock(file, FlockArg::LockExclusive)
-                        .map_err(|(_, e)| BuildError::file("lock", &path)(e.into()))?
+                    flock(&file, FlockOperation::LockExclusive)
+                        .map_err(|e| BuildError::file("lock", &path)(e.into()))?;
                 }
-                Err((_, e)) => return Err(BuildError::file("lock", &path)(e.into())),
-            };
-            if is_there(&lock, &path) {
+                Err(e) => return Err(BuildError::file("lock", &path)(e.into())),
+            }
+            let lock = Lock(file);
+            if is_there(&lock.0, &path) {
                 return Ok(Self { folder, _lock: lock });
             }
         }
@@ -238,13 +251,13 @@ impl Store {
     /// Locks the place of the guest in `folder` if nobody builds it.
     pub(crate) fn try_lock(folder: &Path) -> Result<Self, BuildError> {
         let (path, file) = lock_file(folder)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Self { folder: folder.to_owned(), _lock: lock }),
-            Err((_, Errno::EWOULDBLOCK)) => {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { folder: folder.to_owned(), _lock: Lock(file) }),
+            Err(Errno::WOULDBLOCK) => {
                 let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 Err(BuildError::Busy { name })
             }
-            Err((_, e)) => Err(BuildError::file("lock", &path)(e.into())),
+            Err(e) => Err(BuildError::file("lock", &path)(e.into())),
         }
     }
 

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{mpsc, OnceLock};
 
+use rustix::io::{fcntl_setfd, Errno, FdFlags};
+use rustix::process::{getpid, getppid, set_parent_process_death_signal, Signal};
+
 /// The program.
 pub const QEMU: &str = "qemu-system-x86_64";
 
@@ -88,19 +91,17 @@ impl Process {
             // Ctrl-C is the program's to handle, not QEMU's.
             .process_group(0);
         let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-        let parent = std::process::id();
+        let parent = Some(getpid());
         // SAFETY: between fork and exec only prctl, getppid and fcntl run, all
         // safe after a fork, on descriptors that the caller holds open.
         unsafe {
             command.pre_exec(move || {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                if libc::getppid() as u32 != parent {
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                if getppid() != parent {
+                    return Err(Errno::SRCH.into());
                 }
                 for fd in &fds {
-                    if libc::fcntl(*fd, libc::F_SETFD, 0) < 0 {
-                        return Err(io::Error::last_os_error());
-                    }
+                    fcntl_setfd(BorrowedFd::borrow_raw(*fd), FdFlags::empty())?;
                 }
                 Ok(())
             });

@@ -1,10 +1,8 @@
 //! A disk in memory whose contents this program and QEMU's guest change in
 //! turn.
 
-use nix::errno::Errno;
-use nix::fcntl::{fallocate, FallocateFlags};
-use nix::sys::memfd::{memfd_create, MFdFlags};
-use nix::unistd::{lseek64, Whence};
+use rustix::fs::{fallocate, memfd_create, seek, FallocateFlags, MemfdFlags, SeekFrom};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,7 +26,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A disk of `size` bytes, all zeroes.
     pub(crate) fn new(size: u64) -> io::Result<Self> {
-        let file = File::from(memfd_create("stasis-scratch", MFdFlags::MFD_CLOEXEC)?);
+        let file = File::from(memfd_create("stasis-scratch", MemfdFlags::CLOEXEC)?);
         file.set_len(size)?;
         Ok(Self { file, size, wanted: vec![0; PIECE], held: vec![0; PIECE] })
     }
@@ -84,8 +82,8 @@ impl Scratch {
         }
         if zero {
             // Memory that need not be held, nor be looked at the next time.
-            let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-            fallocate(&self.file, flags, offset as i64, length as i64)?;
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&self.file, flags, offset, length as u64)?;
             return Ok(length as u64);
         }
         let mut changed = 0;
@@ -100,9 +98,9 @@ impl Scratch {
 
     /// Where from `offset` on there is data; the end if there is none.
     fn next_data(&self, offset: u64) -> io::Result<u64> {
-        match lseek64(&self.file, offset as i64, Whence::SeekData) {
-            Ok(place) => Ok(place as u64),
-            Err(Errno::ENXIO) => Ok(self.size),
+        match seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(place) => Ok(place),
+            Err(Errno::NXIO) => Ok(self.size),
             Err(error) => Err(error.into()),
         }
     }

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::mount::{umount2, MntFlags};
-use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
+use rustix::mount::{unmount, UnmountFlags};
+use rustix::process::{kill_process, Pid, Signal};
 use stasis_qemu_vm::process::{with_path, Process};
 
 use crate::Error;
@@ -31,7 +30,7 @@ impl ExportedDisk {
     pub(crate) fn new(folder: &Path, name: &str, address: &(String, u16)) -> Result<Self, Error> {
         let path = folder.join(name);
         // What a killed supervisor has left; usually there is nothing.
-        let _ = umount2(&path, MntFlags::MNT_DETACH);
+        let _ = unmount(&path, UnmountFlags::DETACH);
         OpenOptions::new()
             .create(true)
             .append(true)
@@ -75,13 +74,15 @@ impl Drop for ExportedDisk {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
             // It flushes, and takes its mount away.
-            let _ = kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM);
+            if let Some(id) = Pid::from_raw(process.id() as i32) {
+                let _ = kill_process(id, Signal::TERM);
+            }
             let start = Instant::now();
             while process.ended().is_none() && start.elapsed() < TIMEOUT {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+        let _ = unmount(&self.path, UnmountFlags::DETACH);
         let _ = fs::remove_file(&self.path);
     }
 }

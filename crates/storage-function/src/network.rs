@@ -65,7 +65,7 @@ impl Network {
     /// What is best here: a tap with vhost-net where KVM runs the guest and this
     /// user may, else the user-mode network.
     pub fn best(kvm: bool) -> Self {
-        let root = nix::unistd::geteuid().is_root();
+        let root = rustix::process::geteuid().is_root();
         let vhost = Path::new(VHOST_NET).exists();
         if kvm && root && vhost {
             return Self::Tap { interface: "stasis0".into(), guest: [10, 77, 0, 2], vhost };

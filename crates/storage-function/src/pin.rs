@@ -1,7 +1,7 @@
 //! Binding QEMU's threads to processors.
 
-use nix::sched::{sched_setaffinity, CpuSet};
-use nix::unistd::Pid;
+use rustix::io::Errno;
+use rustix::thread::{sched_setaffinity, CpuSet, Pid};
 use serde_json::json;
 use stasis_qemu_vm::Vm;
 
@@ -22,7 +22,7 @@ pub fn parse(word: &str) -> Result<Vec<usize>, Error> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) =
             (first.trim().parse().map_err(|_| wrong())?, last.trim().parse().map_err(|_| wrong())?);
-        if first > last || last >= CpuSet::count() {
+        if first > last || last >= CpuSet::MAX_CPU {
             return Err(wrong());
         }
         all.extend(first..=last);
@@ -67,16 +67,21 @@ pub fn pin(vm: &mut Vm, processors: &[usize]) -> Result<(), Error> {
 }
 
 fn bind(thread: i32, processors: &[usize]) -> Result<(), Error> {
-    let refused = |error: nix::Error| {
+    let refused = |error: Errno| {
         Error::Invalid(format!("cannot bind a thread to the processors {processors:?}: {error}; `nproc` says how many there are"))
     };
     let mut set = CpuSet::new();
     for processor in processors {
-        set.set(*processor).map_err(refused)?;
+        if *processor >= CpuSet::MAX_CPU {
+            return Err(refused(Errno::INVAL));
+        }
+        set.set(*processor);
     }
-    match sched_setaffinity(Pid::from_raw(thread), &set) {
+    // No thread has the number 0, by which the caller would be meant.
+    let thread = Pid::from_raw(thread).ok_or(refused(Errno::SRCH))?;
+    match sched_setaffinity(Some(thread), &set) {
         // A thread that has ended since.
-        Err(nix::Error::ESRCH) => Ok(()),
+        Err(Errno::SRCH) => Ok(()),
         other => other.map_err(refused),
     }
 }

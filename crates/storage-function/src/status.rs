@@ -3,7 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
+use rustix::process::{kill_process, Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -61,7 +63,7 @@ pub struct Status {
 #[derive(Debug)]
 pub struct LockedFolder {
     folder: PathBuf,
-    _lock: Flock<File>,
+    _lock: Lock,
 }
 
 impl LockedFolder {
@@ -99,14 +101,26 @@ impl LockedFolder {
     }
 }
 
-fn lock(folder: &Path) -> Result<Option<Flock<File>>, Error> {
+/// A locked file. Its lock ends with it, even while a child that is being started has a copy of
+/// its descriptor.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The file's end is the lock's too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock(folder: &Path) -> Result<Option<Lock>, Error> {
     let path = folder.join(LOCK);
     let opened = OpenOptions::new().create(true).append(true).open(&path);
     let file = opened.map_err(Error::file("open", &path))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(Some(lock)),
-        Err((_, nix::Error::EWOULDBLOCK)) => Ok(None),
-        Err((_, error)) => Err(Error::file("lock", path)(error.into())),
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(Lock(file))),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(Error::file("lock", path)(error.into())),
     }
 }
 
@@ -145,13 +159,14 @@ pub fn stop(all: &Path, name: &str) -> Result<bool, Error> {
     let Some(status) = of(all, name).filter(|status| status.state != State::Stopped) else {
         return Ok(false);
     };
-    let process = nix::unistd::Pid::from_raw(status.process as i32);
-    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM)
+    let process = Pid::from_raw(status.process as i32);
+    process
+        .map_or(Err(Errno::SRCH), |process| kill_process(process, Signal::TERM))
         .map_err(|error| Error::System { what: "signal the supervisor", source: error.into() })?;
     let path = all.join(name).join(LOCK);
     let file = File::open(&path).map_err(Error::file("open", &path))?;
-    Flock::lock(file, FlockArg::LockExclusive)
-        .map_err(|(_, error)| Error::file("lock", path)(error.into()))?;
+    flock(&file, FlockOperation::LockExclusive)
+        .map_err(|error| Error::file("lock", path)(error.into()))?;
     Ok(true)
 }
 

@@ -1,10 +1,12 @@
 //! Starts a function, watches it, and starts it again.
 
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
 use stasis_guest_image::Guest;
 use stasis_qemu_vm::fd::readable;
 use stasis_qemu_vm::{Outcome, Piece, Vm};
@@ -242,13 +244,9 @@ fn poll_failed(source: io::Error) -> Error {
 
 /// A descriptor that can be read once the process has ended (pidfd_open(2)).
 fn pidfd(process: u32) -> Result<OwnedFd, Error> {
-    // SAFETY: takes a process id and flags, and gives a descriptor.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) };
-    if fd < 0 {
-        return Err(poll_failed(io::Error::last_os_error()));
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Pid::from_raw(process as i32)
+        .map_or(Err(Errno::SRCH), |process| pidfd_open(process, PidfdFlags::empty()))
+        .map_err(|error| poll_failed(error.into()))
 }
 
 #[cfg(test)]

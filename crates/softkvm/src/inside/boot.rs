@@ -1,10 +1,11 @@
 //! What `/init` does before the machine is saved, and right after.
 
 use super::{port, InsideError};
-use std::ffi::CString;
+use rustix::mount::MountFlags;
+use rustix::process::{setrlimit, Resource, Rlimit};
+use rustix::system::finit_module;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Kernel settings: as little as can be wakes up by itself, and pages may not move
@@ -100,13 +101,8 @@ fn load(folder: &Path) -> Result<(), InsideError> {
     paths.sort();
     for path in paths {
         let file = File::open(&path).map_err(failed("open a module"))?;
-        // SAFETY: the file is open, the parameters are an empty C string.
-        let loaded =
-            unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
-        if loaded < 0 {
-            let error = io::Error::last_os_error();
-            return Err(failed(format!("load module {}", path.display()))(error));
-        }
+        finit_module(&file, c"", 0)
+            .map_err(|error| failed(format!("load module {}", path.display()))(error.into()))?;
         // Its memory is wanted for other things.
         let _ = fs::remove_file(&path);
     }
@@ -114,23 +110,13 @@ fn load(folder: &Path) -> Result<(), InsideError> {
 }
 
 fn mount(kind: &str, target: &str) -> io::Result<()> {
-    let [kind, target] = [CString::new(kind)?, CString::new(target)?];
-    // SAFETY: all are C strings, or null where mount(2) allows it.
-    let result =
-        unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(rustix::mount::mount(kind, target, kind, MountFlags::empty(), None)?)
 }
 
 fn raise_limits() {
-    for (resource, limit) in
-        [(libc::RLIMIT_MEMLOCK, libc::RLIM_INFINITY), (libc::RLIMIT_NOFILE, 1 << 20)]
-    {
-        let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-        // SAFETY: `limit` is a valid rlimit. A refusal leaves the default.
-        unsafe { libc::setrlimit(resource, &limit) };
+    for (resource, limit) in [(Resource::Memlock, None), (Resource::Nofile, Some(1 << 20))] {
+        // A refusal leaves the default.
+        let _ = setrlimit(resource, Rlimit { current: limit, maximum: limit });
     }
 }
 

@@ -3,9 +3,10 @@
 
 use super::InsideError;
 use crate::items::LIMIT_BYTE;
+use rustix::fs::OFlags;
+use rustix::termios::{tcgetattr, tcsetattr, ControlModes, OptionalActions};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -97,19 +98,12 @@ impl Listener {
 /// Opens a serial port that hands every byte on as it comes.
 fn open(path: &str) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(path)?;
-    // SAFETY: an all-zero termios is a value that tcgetattr overwrites.
-    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open and `settings` is a termios.
-    let set = unsafe {
-        libc::tcgetattr(file.as_raw_fd(), &mut settings) == 0 && {
-            libc::cfmakeraw(&mut settings);
-            settings.c_cflag |= libc::CLOCAL | libc::CREAD;
-            libc::tcsetattr(file.as_raw_fd(), libc::TCSANOW, &settings) == 0
-        }
-    };
-    if !set {
-        return Err(io::Error::last_os_error());
-    }
+    // It does not become this process's terminal.
+    const NO_TERMINAL: i32 = OFlags::NOCTTY.bits() as i32;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(NO_TERMINAL).open(path)?;
+    let mut settings = tcgetattr(&file)?;
+    settings.make_raw();
+    settings.control_modes |= ControlModes::CLOCAL | ControlModes::CREAD;
+    tcsetattr(&file, OptionalActions::Now, &settings)?;
     Ok(file)
 }
