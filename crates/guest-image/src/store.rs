@@ -420,7 +420,7 @@ mod tests {
             begun.recv().unwrap();
             first.abandon();
             let second = second.join().unwrap();
-            assert!(is_there(&second._lock, &path));
+            assert!(is_there(&second._lock.0, &path));
             second.abandon();
         });
         assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
