@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nix::sys::memfd::{memfd_create, MFdFlags};
+use rustix::fs::{memfd_create, MemfdFlags};
 use stasis_block::{Command, Operation, Status};
 use stasis_crash::{Content, Contents, DriveCrashState, Enumerator, TracedDrive, SECTOR};
 use stasis_drive::{Drive, Layer};
@@ -88,7 +88,7 @@ impl StateDisk {
         };
         match (base, traced.image) {
             (Some((path, base)), Some(_)) => {
-                let state = memfd_create("stasis-state", MFdFlags::MFD_CLOEXEC)
+                let state = memfd_create("stasis-state", MemfdFlags::CLOEXEC)
                     .context("cannot make a file in memory")?;
                 let state = File::from(state);
                 copy_sparse(&path, &state).context("cannot copy the image")?;

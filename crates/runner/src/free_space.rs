@@ -10,8 +10,8 @@ const FULL: u64 = 1 << 20;
 /// Bytes that this user can write where `path` is, or will be; none where that cannot be told.
 pub fn free_space(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|path| path.exists())?;
-    let found = nix::sys::statvfs::statvfs(there).ok()?;
-    Some(found.blocks_available() * found.fragment_size())
+    let found = rustix::fs::statvfs(there).ok()?;
+    Some(found.f_bavail * found.f_frsize)
 }
 
 /// What there is to say of the disk that holds `path` where it is full.

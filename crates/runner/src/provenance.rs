@@ -41,10 +41,9 @@ impl Provenance {
     /// The fields of `summary.json`.
     pub fn fields(self) -> Map<String, Value> {
         let qemu = self.qemu.and_then(|thread| thread.join().ok().flatten());
-        let kernel = nix::sys::utsname::uname().ok();
-        let kernel = kernel.map(|name| {
-            format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
-        });
+        let kernel = rustix::system::uname();
+        let (system, release) = (kernel.sysname().to_string_lossy(), kernel.release());
+        let kernel = Some(format!("{system} {}", release.to_string_lossy()));
         // Whole seconds: nobody asks for more, and it reads better.
         let started = Timestamp::from_second(self.started.as_second()).unwrap_or(self.started);
         let fields = [

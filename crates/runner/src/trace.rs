@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use nix::errno::Errno;
-use nix::unistd::{lseek, Whence};
+use rustix::fs::{seek, SeekFrom};
+use rustix::io::Errno;
 use stasis_crash::{Fault, TraceHeader, TracedDrive};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_qcow2::Format;
@@ -110,14 +110,14 @@ pub fn copy_sparse(from: &Path, to: &File) -> io::Result<()> {
     let mut piece = vec![0; 1 << 20];
     let mut at = 0;
     while at < length {
-        at = match lseek(&from, at as i64, Whence::SeekData) {
-            Ok(data) => data as u64,
-            Err(Errno::ENXIO) => break,
+        at = match seek(&from, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
             // No holes are known there.
-            Err(Errno::EINVAL) => at,
+            Err(Errno::INVAL) => at,
             Err(error) => return Err(error.into()),
         };
-        let end = lseek(&from, at as i64, Whence::SeekHole).map_or(length, |end| end as u64);
+        let end = seek(&from, SeekFrom::Hole(at)).unwrap_or(length);
         while at < end {
             let count = from.read_at(&mut piece[..(end - at).min(1 << 20) as usize], at)?;
             if count == 0 {

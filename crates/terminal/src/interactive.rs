@@ -2,15 +2,14 @@
 //! as it is.
 
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::termios::{cfmakeraw, tcgetattr, tcsetattr, SetArg, Termios};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::termios::{tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termios};
 use signal_hook::consts::SIGHUP;
 use stasis_channel::{Keyboard, Typed, WindowSize, TYPED_MAX};
 use stasis_run_events::Stage;
@@ -46,16 +45,16 @@ impl Tty {
         }
         let settings = tcgetattr(io::stdin())?;
         let mut raw = settings.clone();
-        cfmakeraw(&mut raw);
+        raw.make_raw();
         *before = Some(settings);
-        Ok(tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw)?)
+        Ok(tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?)
     }
 
     /// Takes it back.
     fn take_back(&self) {
         if let Some(settings) = self.before().take() {
             // Nothing can be done where it is gone.
-            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &settings);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &settings);
         }
     }
 }
@@ -164,17 +163,16 @@ impl Keyboard for Keys {
             std::thread::sleep(wait);
         } else {
             let stdin = io::stdin();
-            let wait =
-                PollTimeout::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::ZERO);
-            let mut waiting = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut waiting, wait) {
-                Ok(0) | Err(Errno::EINTR) => {}
+            let wait = Timespec::try_from(wait).ok();
+            let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+            match poll(&mut waiting, wait.as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => {
                     let mut space = [0; TYPED_MAX];
-                    match nix::unistd::read(&stdin, &mut space) {
-                        Ok(0) | Err(Errno::EIO) => self.hung_up = true,
+                    match rustix::io::read(&stdin, &mut space) {
+                        Ok(0) | Err(Errno::IO) => self.hung_up = true,
                         Ok(length) => bytes.extend_from_slice(&space[..length]),
-                        Err(Errno::EAGAIN | Errno::EINTR) => {}
+                        Err(Errno::AGAIN | Errno::INTR) => {}
                         Err(error) => return Err(error.into()),
                     }
                     self.due = Instant::now();
@@ -191,11 +189,8 @@ impl Keyboard for Keys {
 
 /// The terminal's size now.
 fn window() -> Option<WindowSize> {
-    // SAFETY: all zeroes is a valid `winsize`.
-    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: the ioctl writes a `winsize`.
-    let got = unsafe { libc::ioctl(io::stdout().as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    let known = got == 0 && size.ws_row > 0 && size.ws_col > 0;
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    let known = size.ws_row > 0 && size.ws_col > 0;
     known.then_some(WindowSize { rows: size.ws_row, columns: size.ws_col })
 }
 

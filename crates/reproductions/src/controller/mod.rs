@@ -157,7 +157,7 @@ fn measured(request: &Request, subject: Subject) -> Result<Measured> {
 fn measure_now(request: &Request, subject: Subject) -> Result<Measured> {
     let definition = Definition::parse(GUEST, "the guest's definition")?;
     let guest = ensure_guest(&definition.recipe())?;
-    if probe() != KvmState::Usable || !nix::unistd::geteuid().is_root() {
+    if probe() != KvmState::Usable || !rustix::process::geteuid().is_root() {
         return host::measure(&guest, request.quick, subject, &request.stop);
     }
     let mut measured = measure::all(&guest, &measure::Sizes::of(request.quick), subject)?;

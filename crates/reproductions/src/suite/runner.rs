@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
+use rustix::process::{kill_process, Pid, Signal};
 use serde::{Deserialize, Serialize};
 use stasis_experiment::Engine;
 use stasis_runner::failure;
@@ -181,9 +180,8 @@ impl Runner {
             }
             if self.stop.load(Ordering::Relaxed) && !told {
                 told = true;
-                let pid = i32::try_from(child.id()).context("a process without a number")?;
                 // It may have ended meanwhile.
-                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+                let _ = kill_process(Pid::from_child(&child), Signal::TERM);
             }
             std::thread::sleep(LOOK);
         };

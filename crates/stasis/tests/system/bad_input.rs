@@ -62,7 +62,7 @@ fn a_full_disk_of_the_host_is_told_with_the_image_and_what_the_guest_was_told() 
     std::fs::create_dir(bench.path("small")).unwrap();
     // A disk of its own, in name spaces that end with the run.
     let mut command = std::process::Command::new("unshare");
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         command.arg("--map-root-user");
     }
     let run = bench.command(&[

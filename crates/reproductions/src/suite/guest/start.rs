@@ -7,8 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use nix::sys::signal::{killpg, Signal};
-use nix::unistd::Pid;
+use rustix::process::{kill_process_group, Pid, Signal};
 
 use super::{Application, MeasurementPlan, TestDisk};
 
@@ -64,7 +63,7 @@ impl Starter {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let begun = Instant::now();
         let mut child = command.spawn().context("cannot start an application")?;
-        let group = child.id();
+        let group = Pid::from_child(&child);
         let (end, ended) = mpsc::channel();
         let waiter = std::thread::spawn(move || {
             let status = child.wait();
@@ -81,9 +80,8 @@ impl Starter {
                 Some((at - begun).as_secs_f64())
             }
             Err(_) => {
-                let group = i32::try_from(group).context("a process without a number")?;
                 // It may have ended meanwhile.
-                let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+                let _ = kill_process_group(group, Signal::KILL);
                 None
             }
         };

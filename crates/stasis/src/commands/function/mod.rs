@@ -76,7 +76,7 @@ impl PlaceArguments {
             return folder.clone();
         }
         let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let base = own.filter(|path| path.is_absolute() && !nix::unistd::geteuid().is_root());
+        let base = own.filter(|path| path.is_absolute() && !rustix::process::geteuid().is_root());
         base.unwrap_or_else(|| "/run".into()).join("stasis/functions")
     }
 }

@@ -11,8 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
+use rustix::process::{kill_process, Pid, Signal};
 use stasis_experiment::{DriveSpec, Experiment};
 use stasis_media::MediumSpec;
 use stasis_qemu_vm::process::Process;
@@ -124,7 +123,9 @@ fn supervise(start: &Start, mut process: Process, ending: &AtomicBool, stop: &At
         }
     }
     // It makes its drives durable; after that, or too long a time, it is ended.
-    let _ = kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM);
+    if let Some(id) = Pid::from_raw(process.id() as i32) {
+        let _ = kill_process(id, Signal::TERM);
+    }
     let begun = Instant::now();
     while process.ended().is_none() && begun.elapsed() < TIMEOUT {
         std::thread::sleep(Duration::from_millis(10));
