@@ -19,7 +19,27 @@ pub fn named(name: &str) -> Option<&'static dyn Publication> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use stasis_experiment::Engine;
+
     use super::*;
+    use crate::request::{Part, Request};
+
+    fn request(quick: bool) -> Request {
+        Request {
+            folder: "unused".into(),
+            engine: Engine::Exact,
+            quick,
+            full: false,
+            force: false,
+            gather: false,
+            devices: Vec::new(),
+            jobs: None,
+            stop: Arc::default(),
+        }
+    }
 
     #[test]
     fn each_publication_is_found_by_its_name() {
@@ -27,5 +47,34 @@ mod tests {
             assert_eq!(named(publication.name()).unwrap().citation(), publication.citation());
         }
         assert!(named("nonsense").is_none());
+    }
+
+    #[test]
+    fn each_part_has_a_name_and_a_digest_of_its_own() {
+        for publication in PUBLICATIONS {
+            let [usual, quick] =
+                [false, true].map(|quick| publication.parts(&request(quick)).unwrap());
+            let distinct =
+                |of: fn(&Part) -> &String| usual.iter().map(of).collect::<BTreeSet<_>>().len();
+            assert_eq!(distinct(|part| &part.name), usual.len());
+            assert_eq!(distinct(|part| &part.digest), usual.len());
+            assert!(!quick.is_empty() && quick.len() <= usual.len(), "{}", publication.name());
+            for part in &quick {
+                let same = usual.iter().find(|other| other.name == part.name);
+                assert_eq!(same.map(|other| other.timed).unwrap_or(part.timed), part.timed);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_wall_clock_compares_is_together() {
+        let parts = freezing_time::FreezingTime.parts(&request(false)).unwrap();
+        let together = |group| {
+            let of = parts.iter().filter(|part| part.timed == Some(group));
+            of.map(|part| part.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(together("emulated-1"), ["ssd-1", "emulated-1"]);
+        assert_eq!(together("ffmpeg"), ["ffmpeg-hdd", "ffmpeg-ram", "ffmpeg-emulated"]);
+        assert!(parts.iter().any(|part| part.timed.is_none()));
     }
 }
