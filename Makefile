@@ -23,7 +23,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test slow-test fuzz test-intel test-on python-test test-packages conformance bench docs install package clean
+.PHONY: help setup build guest demo test lint unit-test system-test slow-test fuzz fuzz-inputs test-intel test-on python-test test-packages conformance bench docs install package clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ FUZZ_CASES = 200000
 fuzz: ## Try FUZZ_CASES inputs on each parser of what a guest or a client says, on the stable toolchain; crates/*/fuzz has the same for cargo-fuzz
 	STASIS_FUZZ_CASES=$(FUZZ_CASES) $(TEST) --test hostile
 	STASIS_FUZZ_CASES=$$(($(FUZZ_CASES) / 100)) $(TEST) --test bad --test clients
+
+fuzz-inputs: ## Make what fuzzing of a user's root begins with, in target/fuzz: archives and disk images, by the tools that make such
+	$(TEST) --test hostile inputs_to_begin_with -- --ignored
 
 test-intel: guest ## The engine kvm on Intel's VMX, in a processor that Bochs emulates; some minutes each (PROCESSORS= some of `scripts/test-intel STASIS list`)
 	@scripts/test-intel $(STASIS) $(PROCESSORS)

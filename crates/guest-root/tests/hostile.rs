@@ -46,7 +46,7 @@ proptest! {
 
 /// Makes what fuzzing begins with, in `target/fuzz`: `scripts/fuzz` goes on from there.
 #[test]
-#[ignore = "makes inputs: once, with mke2fs, qemu-img, sfdisk and GNU tar"]
+#[ignore = "makes inputs, with mke2fs, qemu-img, sfdisk and GNU tar: make fuzz-inputs"]
 fn inputs_to_begin_with() {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz/guest-root");
     let work = tempfile::tempdir().unwrap();
