@@ -63,13 +63,19 @@ impl Machine {
     /// Lets a machine go on that was started paused. QEMU is asked about its memory before:
     /// later the inner side may wait in a handshake, which keeps QEMU from answering.
     pub(crate) fn go(mut self) -> Result<Self, Error> {
-        let asked = locate(&mut self.qmp, 0).and_then(|origin| {
-            self.qmp.execute("cont", json!({}))?;
-            Ok(origin)
-        });
-        let error = |error| convert(error, "start", MOVE_LIMIT, &mut self.qemu);
-        self.origin = Some(asked.map_err(error)?);
-        Ok(self)
+        let origin = locate(&mut self.qmp, 0);
+        self.origin =
+            Some(origin.map_err(|error| convert(error, "start", MOVE_LIMIT, &mut self.qemu))?);
+        self.cont()
+    }
+
+    /// Lets the paused machine go on. A short job may have ended before QEMU answers: what it
+    /// has told is in the event stream, and so is that it has told nothing.
+    fn cont(mut self) -> Result<Self, Error> {
+        match self.qmp.execute("cont", json!({})) {
+            Ok(_) | Err(QmpError::Closed) => Ok(self),
+            Err(error) => Err(convert(error, "start", MOVE_LIMIT, &mut self.qemu)),
+        }
     }
 
     /// The inner side has told where its buffer is, below what QEMU has apart (3 GiB).
@@ -153,10 +159,9 @@ pub(crate) fn restore(
         // QEMU runs in the machine's folder, so no path needs quoting.
         qmp.execute("migrate-incoming", json!({ "uri": "exec:cat state" }))?;
         qmp.migrated(MOVE_LIMIT)?;
-        let buffer = locate(qmp, place.unwrap_or_default())?;
-        qmp.execute("cont", json!({}))?;
-        Ok(buffer)
-    })
+        locate(qmp, place.unwrap_or_default())
+    })?
+    .cont()
 }
 
 /// Where QEMU has the machine's memory at the physical address `place`.
