@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -190,7 +191,7 @@ def test_an_axis_that_the_program_does_not_know_stops_the_study(
 
     with pytest.MonkeyPatch.context() as patch:
         # Without a guest: it is not what the program reads here.
-        patch.setattr("stasis.study.points.made", lambda *_: None)
+        patch.setattr("stasis.study.points.made", lambda *_: SimpleNamespace(digest="none"))
         with pytest.raises(StudyError, match=r"the axis `drive\.0\.model\.gx` names no key"):
             check_keys(guest, stasis.executable(), points_with_keys(guest, stasis.executable()))
     assert not Path("s-study").exists()
