@@ -29,6 +29,20 @@ pub const COMMAND: IoCommand = IoCommand {
     execute: dataset_management,
 };
 
+/// The ranges of a Dataset Management command (NVMe 1.4 section 6.7), as many as it says, read
+/// into `raw`.
+pub fn receive_ranges<'a>(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+    raw: &'a mut [u8; MOST_RANGES * RANGE],
+) -> Result<&'a [u8], Failure> {
+    let count = (command.cdw10 & 0xff) as usize + 1;
+    let raw = &mut raw[..count * RANGE];
+    io.receive(memory, command, raw)?;
+    Ok(raw)
+}
+
 fn dataset_management(
     io: &mut Io,
     memory: &dyn Memory,
@@ -40,10 +54,8 @@ fn dataset_management(
         return Ok(Outcome::Done(0));
     }
     let namespace = io.writable_namespace(command.nsid)?.clone();
-    let count = (command.cdw10 & 0xff) as usize + 1;
     let mut raw = [0; MOST_RANGES * RANGE];
-    let raw = &mut raw[..count * RANGE];
-    io.receive(memory, command, raw)?;
+    let raw = receive_ranges(io, memory, command, &mut raw)?;
 
     let mut ranges = 0;
     for range in raw.chunks_exact(RANGE) {

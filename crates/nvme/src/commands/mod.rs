@@ -16,7 +16,7 @@ mod write_uncorrectable;
 mod write_zeroes;
 
 pub use copy::{most_blocks, most_blocks_of_source, MOST_SOURCES};
-pub use dataset::{parse_range, DEALLOCATE, MOST_RANGES, RANGE};
+pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MOST_RANGES, RANGE};
 
 use crate::admin::{self, AdminExecute, Commands};
 use crate::io::IoExecute;
