@@ -78,7 +78,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 
 FUZZ_CASES = 200000
 
-fuzz: ## Try FUZZ_CASES inputs on each parser of what a guest or a client says, on the stable toolchain; crates/*/fuzz has the same for cargo-fuzz
+fuzz: ## Try FUZZ_CASES inputs on each parser of what a guest or a client says, on the stable toolchain; crates/*/*/fuzz has the same for cargo-fuzz
 	STASIS_FUZZ_CASES=$(FUZZ_CASES) $(TEST) --test hostile
 	STASIS_FUZZ_CASES=$$(($(FUZZ_CASES) / 100)) $(TEST) --test bad --test clients
 

@@ -20,7 +20,7 @@ from stasis.study.page import _page
 from .conftest import ROOT
 
 #: What uses a page's plots and tells what it saw; the program's own pages are tested by it.
-DRIVER = ROOT / "crates" / "report" / "tests" / "browser" / "driver.js"
+DRIVER = ROOT / "crates" / "results" / "report" / "tests" / "browser" / "driver.js"
 #: Drawn by its script, a plot is at most so far from where it was (units of the drawing).
 FAR = 0.21
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")

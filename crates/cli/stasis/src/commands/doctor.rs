@@ -1,0 +1,368 @@
+//! `stasis doctor`: what this machine has, what a run takes of it, and what to
+//! install. Where runs will need the software host, it is booted once. With `--measure`: how
+//! precise results are here.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use stasis_block::units::format_size;
+use stasis_experiment::{Engine, GuestSpec, MachineSpec};
+use stasis_guest_image as guest_image;
+use stasis_precision::Measured;
+use stasis_qemu_vm::probe::{self, KvmState};
+use stasis_runner::free_space::free_space;
+use stasis_runner::{program, software_host};
+use stasis_emulated_host::{Control, Host, Mode, Requirements};
+use stasis_terminal::progress::Steps;
+use stasis_terminal::stop_on_signals;
+
+/// Disk that a guest (0.6 GiB), the software host's kernel and its saved
+/// machines (0.3 GiB each) take in the cache, with room for the build.
+const DISK: u64 = 3 << 30;
+/// Of the guest's files, which a run holds in memory.
+const GUEST_FILES: u64 = 700 << 20;
+
+/// What was found, and what follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// What `/dev/kvm` can do.
+    kvm: String,
+    /// QEMU's version and path.
+    qemu: Option<String>,
+    /// Release of the software host's kernel in the cache.
+    softkvm_kernel: Option<String>,
+    /// Whether the software host came up, now or before with this program, kernel
+    /// and QEMU. `None` where nothing needs it, or it was not tried because of
+    /// `problems`.
+    soft_host_boots: Option<bool>,
+    /// Whether the default guest is in the cache.
+    guest_built: bool,
+    /// The Debian release that guests are made of.
+    guest_suite: String,
+    /// Bytes of memory to be had.
+    memory_available: Option<u64>,
+    /// Where guests and software hosts are kept.
+    cache: PathBuf,
+    /// Bytes of disk to be had there.
+    cache_available: Option<u64>,
+    /// What `--engine auto` takes; `None` if nothing can run.
+    engine: Option<&'static str>,
+    /// Why.
+    reason: String,
+    /// What stands in the way of a run.
+    problems: Vec<String>,
+    /// Debian packages to install.
+    install: Vec<&'static str>,
+    /// How precise results are here, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
+}
+
+/// What is asked of `stasis doctor`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 if experiments can run here, 1 if something is in the way, \
+or if what was measured says that results are not to be trusted.
+
+Examples:
+  stasis doctor
+  stasis doctor --measure --engine kvm"
+)]
+pub struct DoctorArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Run two minutes of checks whose right result is known, and say what precision an experiment can count on here
+    #[arg(long)]
+    measure: bool,
+    /// What is measured: kvm, softkvm, exact or auto, what a run takes
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "auto",
+        requires = "measure",
+        hide_default_value = true
+    )]
+    engine: Engine,
+}
+
+/// What was found, before anything is concluded.
+struct Findings {
+    kvm: KvmState,
+    soft: Requirements,
+    /// How the software host's boot went, where it was tried.
+    boot: Option<Result<(), String>>,
+    guest_built: bool,
+    guest_suite: String,
+    guest_tools: Vec<(&'static str, &'static str)>,
+    cache: PathBuf,
+    cache_available: Option<u64>,
+}
+
+/// `stasis doctor`.
+pub fn main(arguments: &DoctorArguments) -> Result<ExitCode> {
+    let stop = arguments.measure.then(stop_on_signals).transpose()?;
+    let mut report = examine(gather()?);
+    if let (Some(stop), true) = (stop, report.problems.is_empty()) {
+        let engine = stasis_runner::engine::choose(arguments.engine)?;
+        report.measured = Some(stasis_precision::measure(engine, &stop)?);
+    }
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.text(),
+    };
+    stasis_terminal::print(&text)?;
+    let usable = report.measured.as_ref().is_none_or(|measured| measured.verdict.is_usable());
+    let good = report.problems.is_empty() && usable;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn gather() -> Result<Findings> {
+    let cache = software_host::cache().context(software_host::NO_CACHE)?;
+    let recipe = stasis_runner::guest::recipe(&GuestSpec::default());
+    let host = Host {
+        mode: Mode::Exact,
+        memory: needed_memory(),
+        inputs: Vec::new(),
+        drives: Vec::new(),
+        executable: program::for_guests()?,
+        cache: cache.clone(),
+        snapshot: true,
+        log: None,
+    };
+    let kvm = probe::probe();
+    let soft = stasis_emulated_host::requirements(&host);
+    let needed = kvm != KvmState::Usable && soft.qemu.is_some();
+    // Without memory or tools there is something else to say.
+    let can = soft.install.is_empty() && enough(soft.available_memory);
+    let boot = (needed && can).then(|| {
+        let mut steps = Steps::new();
+        let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
+        stasis_emulated_host::boot(&host, &Control::default(), &mut progress)
+    });
+    Ok(Findings {
+        kvm,
+        soft,
+        boot: boot.map(|result| result.map_err(|error| error.to_string())),
+        guest_built: guest_image::default_cache()
+            .is_some_and(|cache| guest_image::is_built(&recipe, &cache)),
+        guest_suite: recipe.suite,
+        guest_tools: guest_image::missing_tools(),
+        cache_available: free_space(&cache),
+        cache,
+    })
+}
+
+/// Memory that a run of the default guest takes in the software host.
+fn needed_memory() -> u64 {
+    MachineSpec::default().memory + GUEST_FILES + software_host::OVERHEAD
+}
+
+/// Whether that much is to be had, as far as is known.
+fn enough(available: Option<u64>) -> bool {
+    available.is_none_or(|available| available >= needed_memory())
+}
+
+/// What follows from `found`.
+fn examine(found: Findings) -> Report {
+    let mut problems = Vec::new();
+    let mut install = BTreeSet::new();
+    let kvm_works = found.kvm == KvmState::Usable;
+    let (engine, reason) = match (&found.kvm, &found.soft.qemu) {
+        (KvmState::Usable, _) => (Some("kvm"), "KVM runs 64-bit guests".to_owned()),
+        (state, Some(_)) => {
+            let why = format!("{state}; the software host needs none, and runs repeat in it");
+            (Some("exact"), why)
+        }
+        (state, None) => {
+            problems.push("neither KVM nor QEMU can run a guest".to_owned());
+            (None, format!("{state}, and QEMU for the software host is missing"))
+        }
+    };
+    if !kvm_works {
+        install.extend(&found.soft.install);
+    }
+    if !found.guest_built && !found.guest_tools.is_empty() {
+        let tools: Vec<_> = found.guest_tools.iter().map(|(tool, _)| *tool).collect();
+        problems
+            .push(format!("the guest is not built, and to build it takes {}", tools.join(", ")));
+        install.extend(found.guest_tools.iter().map(|(_, package)| package));
+    }
+    if let Some(Err(error)) = &found.boot {
+        problems.push(format!("a boot of the software host failed: {error}"));
+    }
+    if !enough(found.soft.available_memory) {
+        let needed = format_size(needed_memory().next_multiple_of(1 << 20));
+        problems.push(format!("a guest of the default size needs {needed} of memory"));
+    }
+    if !found.guest_built && found.cache_available.is_some_and(|available| available < DISK) {
+        problems.push(format!(
+            "guests and software hosts need {} in {}; set XDG_CACHE_HOME to a folder with room",
+            format_size(DISK),
+            found.cache.display()
+        ));
+    }
+    Report {
+        kvm: found.kvm.to_string(),
+        qemu: found.soft.qemu.map(|(path, version)| format!("{version}, {}", path.display())),
+        softkvm_kernel: found.soft.kernel,
+        soft_host_boots: found.boot.map(|result| result.is_ok()),
+        guest_built: found.guest_built,
+        guest_suite: found.guest_suite,
+        memory_available: found.soft.available_memory,
+        cache: found.cache,
+        cache_available: found.cache_available,
+        engine,
+        reason,
+        problems,
+        install: install.into_iter().collect(),
+        measured: None,
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let size = |bytes: Option<u64>| match bytes {
+            Some(bytes) => format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
+            None => "unknown".into(),
+        };
+        let or = |text: &Option<String>, other: &str| text.clone().unwrap_or_else(|| other.into());
+        let guest = match self.guest_built {
+            true => format!("ready (Debian {})", self.guest_suite),
+            false => format!(
+                "not built (Debian {}): the first run does it, or `stasis guest build`",
+                self.guest_suite
+            ),
+        };
+        let rows = [
+            ("KVM", self.kvm.clone()),
+            ("QEMU", or(&self.qemu, "not installed")),
+            (
+                "software host",
+                match self.soft_host_boots {
+                    Some(true) => "boots".into(),
+                    Some(false) => "does not boot".into(),
+                    None => "not tried".into(),
+                },
+            ),
+            (
+                "softkvm",
+                match &self.softkvm_kernel {
+                    Some(release) => format!("kernel {release}"),
+                    None => {
+                        "no kernel yet: the first run with --engine softkvm downloads one".into()
+                    }
+                },
+            ),
+            ("guest", guest),
+            ("memory", format!("{} available", size(self.memory_available))),
+            ("cache", format!("{}, {} free", self.cache.display(), size(self.cache_available))),
+            ("engine", format!("auto is {}: {}", self.engine.unwrap_or("none"), self.reason)),
+        ];
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        for (name, value) in rows {
+            let _ = writeln!(text, "{name:<14} {value}");
+        }
+        for problem in &self.problems {
+            let _ = writeln!(text, "{:<14} {problem}", "problem");
+        }
+        if !self.install.is_empty() {
+            let _ = writeln!(
+                text,
+                "{:<14} sudo apt-get install {}",
+                "to install",
+                self.install.join(" ")
+            );
+        }
+        if self.problems.is_empty() {
+            text.push_str("Experiments can run here.\n");
+        }
+        if let Some(measured) = &self.measured {
+            text.push_str(&measured.text());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Findings {
+        Findings {
+            kvm: KvmState::NoDevice,
+            soft: Requirements {
+                qemu: Some(("/usr/bin/qemu-system-x86_64".into(), "7.2.18".into())),
+                kernel: None,
+                snapshot: false,
+                available_memory: Some(8 << 30),
+                install: Vec::new(),
+            },
+            boot: Some(Ok(())),
+            guest_built: false,
+            guest_suite: "bookworm".into(),
+            guest_tools: Vec::new(),
+            cache: "/home/u/.cache/stasis".into(),
+            cache_available: Some(20 << 30),
+        }
+    }
+
+    #[test]
+    fn without_kvm_auto_is_exact() {
+        let report = examine(found());
+        assert_eq!((report.engine, report.problems.len()), (Some("exact"), 0));
+        assert!(report.text().contains("auto is exact: there is no /dev/kvm"));
+    }
+
+    #[test]
+    fn a_software_host_that_does_not_boot_is_a_problem() {
+        let mut found = found();
+        found.soft.kernel = Some("6.12.1".into());
+        found.boot = Some(Err("the software host ended unexpectedly (stopped)".into()));
+        let report = examine(found);
+        assert_eq!((report.soft_host_boots, report.problems.len()), (Some(false), 1));
+        let text = report.text();
+        assert!(text.contains("does not boot"), "{text}");
+        assert!(text.contains("ended unexpectedly") && !text.contains("can run here"), "{text}");
+    }
+
+    #[test]
+    fn with_kvm_nothing_else_is_asked_for() {
+        let mut found = found();
+        found.kvm = KvmState::Usable;
+        found.soft.qemu = None;
+        found.soft.install = vec!["qemu-system-x86"];
+        let report = examine(found);
+        assert_eq!((report.engine, report.install.len()), (Some("kvm"), 0));
+        assert!(report.problems.is_empty());
+    }
+
+    #[test]
+    fn what_is_missing_is_a_problem_with_its_package() {
+        let mut found = found();
+        found.soft.qemu = None;
+        found.soft.install = vec!["qemu-system-x86"];
+        found.guest_tools = vec![("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")];
+        found.soft.available_memory = Some(1 << 30);
+        found.cache_available = Some(1 << 30);
+        let report = examine(found);
+        assert_eq!((report.engine, report.problems.len()), (None, 4));
+        let text = report.text();
+        assert!(text.contains("apt-get install e2fsprogs mmdebstrap qemu-system-x86"), "{text}");
+        assert!(!text.contains("can run here"));
+    }
+
+    #[test]
+    fn a_built_guest_needs_no_tools() {
+        let mut found = found();
+        found.guest_built = true;
+        found.guest_tools = vec![("mmdebstrap", "mmdebstrap")];
+        found.cache_available = Some(1 << 20);
+        assert!(examine(found).problems.is_empty());
+    }
+}

@@ -1,0 +1,447 @@
+//! The command line as a user types it, as far as no guest is needed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn stasis(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn output(arguments: &[&str]) -> String {
+    let output = stasis(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The message of a call that must fail with `status`.
+fn failure(arguments: &[&str], status: i32) -> String {
+    let output = stasis(arguments);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert!(!error.contains("panicked"), "{error}");
+    error
+}
+
+fn data(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives/models/tests/data");
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_subcommand_has_help_with_its_options() {
+    let help = output(&["--help"]);
+    for name in [
+        "run",
+        "crash-test",
+        "sim",
+        "suite",
+        "guest",
+        "image",
+        "models",
+        "calibrate",
+        "coordinate",
+        "doctor",
+        "schema",
+        "completions",
+        "man",
+    ] {
+        assert!(help.contains(&format!("\n  {name} ")), "{name}:\n{help}");
+        assert!(output(&[name, "--help"]).contains("Usage: stasis"), "{name}");
+    }
+    for option in ["--drive", "--vcpus", "--memory", "--seed", "--results", "--engine"] {
+        assert!(output(&["run", "--help"]).contains(option), "{option}");
+    }
+}
+
+#[test]
+fn help_lists_every_key_of_a_drive() {
+    let help = output(&["run", "--help"]);
+    let (_, keys) = help.split_once("Keys of --drive; ").unwrap();
+    let (keys, _) = keys.split_once("\n\n").unwrap();
+    // However the terminal's width breaks the lines.
+    let said = format!("{} ", keys.split_whitespace().collect::<Vec<_>>().join(" "));
+    let keys = stasis_experiment::DriveSpec::keys();
+    assert!(keys.len() >= 30, "{keys:?}");
+    for key in keys {
+        assert!(!key.summary.is_empty(), "{} has no description", key.name);
+        assert!(said.contains(&format!(" {} {} ", key.name, key.summary)), "{}: {said}", key.name);
+    }
+}
+
+#[test]
+fn a_message_says_its_cause_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    for (arguments, cause) in [
+        (vec!["run", "nofile.toml"], "No such file or directory"),
+        (vec!["crash-test", "nofile.toml"], "No such file or directory"),
+        (vec!["guest", "build", "nofile.toml"], "No such file or directory"),
+        (vec!["calibrate", "nofile.json"], "No such file or directory"),
+        (vec!["image", "create", file, "1MiB"], "File exists"),
+        (vec!["man", file], "File exists"),
+        (vec!["sim", "null", "--trace", "nofile.csv"], "No such file or directory"),
+    ] {
+        let message = failure(&arguments, 125);
+        assert_eq!(message.matches(cause).count(), 1, "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn what_a_suite_cannot_measure_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("suite");
+    let results = format!("--results={}", results.display());
+    for (words, status, message) in [
+        (["--device=mk6006gha", "--jobs=1"], 125, "mk6006gah"),
+        (["--guest-scheduler=cfq", "--jobs=1"], 125, "mq-deadline"),
+        (["--host-scheduler=bfg", "--jobs=1"], 125, "did you mean `bfq`?"),
+        (["--guest-workload=6r-seq", "--jobs=1"], 2, "at most 5"),
+        (["--host-workload=1r", "--jobs=1"], 2, "2r2w-seq"),
+        (["--application=emacs", "--jobs=1"], 125, "bash, xterm, konsole"),
+        (["--coordinate=yes", "--guest-scheduler=none"], 125, "only bfq"),
+        (["--application=none", "--samples=0"], 125, "nothing to do"),
+    ] {
+        let error = failure(&["suite", &results, words[0], words[1]], status);
+        assert!(error.contains(message), "{words:?}: {error}");
+    }
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+    let error = failure(&["reproduce", "barrier", "--device=sem16g"], 125);
+    assert!(error.contains("only `coordination`"), "{error}");
+}
+
+#[test]
+fn guests_that_cannot_be_coordinated_are_told() {
+    let host = |words: &[&str], status| failure(&[&["coordinate", "host"], words].concat(), status);
+    assert!(host(&["/run/guest.help"], 2).contains("SOCKET=CGROUP"));
+    assert!(host(&["a=b", "--weight", "1001"], 2).contains("from 1 to 1000"));
+    assert!(host(&["a=b", "--help-share", "1.1"], 2).contains("from 0 to 1"));
+    assert!(host(&["a=b", "--help-burst", "60"], 2).contains("60"));
+    assert!(host(&["a=b", "--drive", "none0"], 125).contains("there is no drive none0"));
+    let folder = tempfile::tempdir().unwrap();
+    let cgroup = folder.path().to_str().unwrap();
+    let error = host(&[&format!("a={cgroup}"), "--dry-run"], 125);
+    assert!(error.contains(&format!("{cgroup} is no cgroup")), "{error}");
+    let guest = ["coordinate", "guest", "--port", "no.such.port"];
+    let error = failure(&guest, 125);
+    assert!(error.contains("virtserialport") && error.contains("no.such.port"), "{error}");
+    assert!(failure(&["coordinate", "guest", "--heartbeat", "1ms"], 125).contains("10ms to 3s"));
+}
+
+#[test]
+fn models_are_listed_and_shown() {
+    let json: serde_json::Value = serde_json::from_str(&output(&["models", "--json"])).unwrap();
+    let models = json.as_array().unwrap();
+    let list = output(&["models"]);
+    for model in models {
+        let name = model["name"].as_str().unwrap();
+        assert!(list.contains(name), "{name}");
+        assert!(!model["source"].as_str().unwrap().is_empty(), "{name}");
+        assert!(!model["figures"].as_array().unwrap().is_empty(), "{name}");
+    }
+    for name in ["dcpmm", "cloudspeed-500", "jpt39c"] {
+        assert!(models.iter().any(|model| model["name"] == name), "{name}");
+    }
+    let disk = output(&["models", "jpt39c"]);
+    assert!(disk.contains("rpm = 7200") && disk.contains("# source: Bona"), "{disk}");
+    assert!(output(&["models", "fixed:100us"]).contains("latency = \"100us\""));
+    assert!(failure(&["models", "dcpm"], 125).contains("did you mean `dcpmm`?"));
+}
+
+#[test]
+fn a_profile_is_made_of_fios_output_and_of_blkparses() {
+    let folder = tempfile::tempdir().unwrap();
+    for (source, operations) in
+        [("fio-randrw.json", &["read", "write"][..]), ("blkparse.txt", &["read", "write"])]
+    {
+        let profile = folder.path().join(source).with_extension("profile.json");
+        let profile = profile.to_str().unwrap();
+        let said = output(&["calibrate", &data(source), "-o", profile]);
+        assert!(said.contains(&format!("--drive model=profile:{profile}")), "{said}");
+        let text = std::fs::read_to_string(profile).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for operation in operations {
+            assert!(value["operations"][operation].is_array(), "{source}: {operation}");
+        }
+        // Once more would overwrite it.
+        assert!(failure(&["calibrate", &data(source), "-o", profile], 125).contains("--force"));
+        assert_eq!(output(&["calibrate", &data(source), "-o", "-"]), text);
+    }
+}
+
+#[test]
+fn what_is_no_measurement_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| -> String {
+        let path: PathBuf = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    for (path, expected) in [
+        (folder.path().join("missing").to_str().unwrap().to_owned(), "cannot read"),
+        (file("empty", b""), "no completed I/O"),
+        (file("binary", &[0x7f, 0xff, 0xfe, 0]), "is no text"),
+        (file("other.json", b"{\"jobs\": 7}"), "`jobs`"),
+    ] {
+        let message = failure(&["calibrate", &path, "-o", "-"], 125);
+        assert!(message.contains(expected) && message.contains(&path), "{message}");
+    }
+}
+
+#[test]
+fn doctor_says_what_a_run_takes() {
+    let output = stasis(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems = report["problems"].as_array().unwrap();
+    assert_eq!(output.status.success(), problems.is_empty(), "{report}");
+    assert!(!report["reason"].as_str().unwrap().is_empty());
+    if problems.is_empty() {
+        assert!(["kvm", "exact"].iter().any(|engine| report["engine"] == *engine), "{report}");
+    }
+    if problems.is_empty() && report["engine"] == "exact" {
+        assert_eq!(report["soft_host_boots"], true, "{report}");
+    }
+}
+
+/// A QEMU that is installed and boots nothing: that it is there is not enough.
+#[test]
+fn doctor_boots_the_software_host_before_it_says_yes() {
+    let folder = tempfile::tempdir().unwrap();
+    let qemu = folder.path().join("qemu-system-x86_64");
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'QEMU emulator version 9.9'\n\
+                  echo 'no such firmware' >&2\nexit 3\n";
+    std::fs::write(&qemu, script).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&qemu, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["doctor", "--json"])
+        .env("PATH", path)
+        .env("XDG_CACHE_HOME", folder.path())
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    if report["engine"] == "kvm" {
+        return; // A machine with KVM needs no software host.
+    }
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert_eq!(report["soft_host_boots"], false, "{report}");
+    let problems = report["problems"].to_string();
+    assert!(problems.contains("no such firmware") && problems.contains("status 3"), "{report}");
+}
+
+#[test]
+fn doctor_without_a_way_to_run_says_what_to_install() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["doctor", "--json"])
+        .env("PATH", cache.path())
+        .env("XDG_CACHE_HOME", cache.path())
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["guest_built"], false);
+    if report["engine"] == "kvm" {
+        return; // A machine with KVM needs no QEMU.
+    }
+    assert_eq!(output.status.code(), Some(1));
+    assert!(report["engine"].is_null());
+    let install = report["install"].as_array().unwrap();
+    assert!(install.iter().any(|package| package == "qemu-system-x86"), "{report}");
+}
+
+#[test]
+fn wrong_words_are_named_before_anything_starts() {
+    let ram = "medium=ram:1GiB";
+    for (arguments, expected) in [
+        (vec!["run"], "no command"),
+        (vec!["run", "--vcpus", "65", "--", "true"], "1 to 64"),
+        (vec!["run", "--memory", "1GB1", "--", "true"], "--memory"),
+        (vec!["run", "--virtual-limit", "10", "--", "true"], "--virtual-limit"),
+        (vec!["run", "missing.toml"], "missing.toml"),
+        (vec!["run", "--drive", "modle=null,medium=ram:1GiB", "--", "true"], "`model`?"),
+        (vec!["run", "--drive", ram, "--", "true"], "model is missing"),
+    ] {
+        let message = failure(&arguments, 125);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+    // The command line's own grammar has clap's status.
+    let message = failure(&["run", "--engine", "exat", "--", "true"], 2);
+    assert!(message.contains("did you mean `exact`?"), "{message}");
+    assert!(failure(&["modles"], 2).contains("models"));
+}
+
+#[test]
+fn completions_and_man_pages_know_the_subcommands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(output(&["completions", shell]).contains("calibrate"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    output(&["man", folder.path().to_str().unwrap()]);
+    let page = std::fs::read_to_string(folder.path().join("stasis-run.1")).unwrap();
+    assert!(page.contains("cpu\\-speed"), "{page}");
+    assert!(output(&["man"]).contains(".TH stasis 1"));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["models", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn wrong_words_of_power_cuts_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [file, record] = ["e.toml", "run.record"].map(name);
+    let error = failure(&["run", "--power-cut", "soon", "--", "true"], 2);
+    assert!(error.contains("io:1000") && error.contains("flushes:1s..2s"), "{error}");
+    assert!(failure(&["run", "--check", "true", "--", "true"], 2).contains("--power-cut"));
+    let error = failure(&["run", "--power-cut", "1s", "--results", &name("r"), "--", "true"], 125);
+    assert!(error.contains("no drive"), "{error}");
+    fn words<'a>(file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        [&["crash-test", file], more].concat()
+    }
+    assert!(failure(&words(&file, &[]), 125).contains("e.toml"));
+    std::fs::write(&file, "command = ['true']\n").unwrap();
+    assert!(failure(&words(&file, &[]), 125).contains("no drives"));
+    for option in ["--inject", "--plant"] {
+        assert!(failure(&words(&file, &[option, "bug"]), 2).contains("dropped-barrier"));
+    }
+    let drive = "[[drive]]\nmodel = 'fixed:1us'\nmedium = { device = '/dev/null' }\n";
+    std::fs::write(&file, format!("command = ['true']\n{drive}")).unwrap();
+    let from = folder.path().to_str().unwrap();
+    for option in ["--trace", "--record"] {
+        let again = words(&file, &[option, from, "--results", from]);
+        assert!(failure(&again, 125).contains("run.record"));
+    }
+    let again = words(&file, &["--trace", from, "--results", from]);
+    std::fs::write(&record, "not one").unwrap();
+    assert!(failure(&again, 125).contains("no trace"));
+    std::fs::write(&record, b"stasis record 1\n\x01\0\0\0\0\0\0\0x").unwrap();
+    assert!(failure(&again, 125).contains("trace the run again"));
+}
+
+#[test]
+fn the_examples_are_experiments() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let mut experiment = stasis_experiment::Experiment::read(&path).unwrap();
+            experiment.finish().unwrap();
+            for file in &experiment.guest.files {
+                let source = file.split(':').next().unwrap();
+                assert!(path.with_file_name(source).exists(), "{}: {file}", path.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn images_are_made_filled_checked_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [raw, image, overlay, back] = ["d.img", "d.qcow2", "o.qcow2", "back.img"].map(name);
+    let mut disk = vec![0; 3 << 20];
+    disk[1_000_000..1_200_000].fill(7);
+    std::fs::write(&raw, &disk).unwrap();
+    output(&["image", "convert", &raw, &image]);
+    assert!(output(&["image", "check", &image]).contains("sound"));
+    assert!(output(&["image", "info", &image]).contains("disk: 3MiB"));
+    output(&["image", "create", "--backing", "d.qcow2", &overlay]);
+    output(&["image", "grow", &overlay, "4MiB"]);
+    let map: serde_json::Value =
+        serde_json::from_str(&output(&["image", "map", "--json", &overlay])).unwrap();
+    assert!(map.as_array().unwrap().iter().any(|extent| extent["kind"] == "below"), "{map}");
+    output(&["image", "convert", "--to", "raw", &overlay, &back]);
+    disk.resize(4 << 20, 0);
+    assert!(std::fs::read(&back).unwrap() == disk);
+    assert!(failure(&["image", "create", &image, "1MiB"], 125).contains("d.qcow2"));
+    assert!(output(&["image", "info", &raw]).contains("raw\ndisk: 3MiB"));
+    assert!(failure(&["image", "check", &raw], 125).contains("no qcow2 image"));
+}
+
+#[test]
+fn what_is_kept_is_listed_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("stasis");
+    let in_cache = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        let output = command.args(arguments).env("XDG_CACHE_HOME", folder.path()).output().unwrap();
+        let both = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(both).unwrap())
+    };
+    assert_eq!(in_cache(&["guest", "list"]).1, "no guests; `stasis guest build` makes one\n");
+    let (status, said) = in_cache(&["guest", "remove", "0123456789abcdef"]);
+    assert_eq!(status, Some(125));
+    assert!(said.contains("no guest 0123456789abcdef; `stasis guest list`"), "{said}");
+    for machine in ["guests/aa", "machines/bb"] {
+        let machine = cache.join("softkvm").join(machine);
+        std::fs::create_dir_all(&machine).unwrap();
+        std::fs::write(machine.join("ram"), vec![1; 1 << 20]).unwrap();
+    }
+    std::fs::create_dir_all(cache.join("softkvm/kernel-1")).unwrap();
+    let (_, listed) = in_cache(&["cache"]);
+    let line = |what: &str| {
+        let line = listed.lines().find(|line| line.starts_with(what)).expect(what);
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(line("guests that are booted"), ["guests that are booted", "1", "1.004 MiB"]);
+    assert_eq!(line("kernels")[1], "1");
+    let (status, said) = in_cache(&["cache", "prune"]);
+    assert!(status == Some(0) && said.starts_with("2.0"), "{said}");
+    assert!(!cache.join("softkvm/guests/aa").exists() && cache.join("softkvm/kernel-1").exists());
+    in_cache(&["cache", "prune", "--all"]);
+    assert!(!cache.join("softkvm/kernel-1").exists());
+}
+
+#[test]
+fn a_sweep_says_how_to_have_it_or_becomes_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stasis"));
+        command.args(words).env("PATH", folder.path()).output().unwrap()
+    };
+    for (words, name, handed_on) in [
+        (&["sweep", "study.toml", "--verify", "20"][..], "sweep", "study.toml --verify 20\n"),
+        (
+            &["-q", "reproduce", "femu", "--quick", "--on", "local"],
+            "reproduce",
+            "-q femu --quick --on local\n",
+        ),
+    ] {
+        let missing = run(words);
+        assert_eq!(missing.status.code(), Some(125));
+        let said = String::from_utf8_lossy(&missing.stderr);
+        assert!(said.contains("pip install 'stasis[study]'"), "{said}");
+
+        let program = folder.path().join(format!("stasis-{name}"));
+        std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let found = run(words);
+        assert_eq!(found.status.code(), Some(7));
+        assert_eq!(String::from_utf8_lossy(&found.stdout), handed_on);
+    }
+    let refused = run(&["reproduce", "femu", "--workers", "2"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--on"), "{refused:?}");
+}

@@ -1,0 +1,173 @@
+//! Which files use which, and the knots that they form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::source::{Name, RegistrationTable, Sources};
+
+/// A set of files each of which uses each other, over others perhaps.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Knot {
+    /// The files, below the folder of the crates.
+    pub files: Vec<PathBuf>,
+    /// Each arrow: which file uses which, and what of it.
+    pub arrows: Vec<String>,
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Module(usize),
+    File(usize),
+}
+
+impl Target {
+    fn module(self) -> Option<usize> {
+        match self {
+            Self::Module(module) => Some(module),
+            Self::File(_) => None,
+        }
+    }
+}
+
+/// The way to a target, so that names that import one another end.
+type Seen = BTreeSet<(usize, Vec<String>)>;
+
+impl Sources {
+    /// What `path` is in `module`.
+    fn resolve(&self, module: usize, path: &[String], seen: &mut Seen) -> BTreeSet<Target> {
+        if !seen.insert((module, path.to_vec())) {
+            return BTreeSet::new();
+        }
+        let (mut at, mut rest) = (module, path);
+        while let Some(first) = rest.first() {
+            match (first.as_str(), self.modules[at].parent) {
+                ("self", _) => {}
+                ("super", Some(parent)) => at = parent,
+                ("crate", _) => {
+                    while let Some(parent) = self.modules[at].parent {
+                        at = parent;
+                    }
+                }
+                _ => break,
+            }
+            rest = &rest[1..];
+        }
+        if rest.is_empty() {
+            return BTreeSet::from([Target::Module(at)]);
+        }
+        self.lookup(at, rest, seen)
+    }
+
+    /// What `path` is whose first word is a name in `module`; a re-export is followed.
+    fn lookup(&self, module: usize, path: &[String], seen: &mut Seen) -> BTreeSet<Target> {
+        let here = &self.modules[module];
+        let Some(names) = here.names.get(&path[0]) else {
+            let inside = |glob: &Vec<String>, seen: &mut Seen| {
+                let modules = self.resolve(module, glob, seen).into_iter();
+                let inner = modules.filter_map(|target| target.module());
+                inner.flat_map(|inner| self.lookup(inner, path, seen)).collect::<Vec<_>>()
+            };
+            return here.globs.iter().flat_map(|glob| inside(glob, seen)).collect();
+        };
+        let mut found = BTreeSet::new();
+        for name in names {
+            match name {
+                Name::Item => drop(found.insert(Target::File(here.file))),
+                Name::Module(inner) => drop(found.insert(Target::Module(*inner))),
+                Name::Import { path, .. } => found.extend(self.resolve(module, path, seen)),
+            }
+        }
+        let inner: Vec<_> = found.iter().filter_map(|target| target.module()).collect();
+        if path.len() == 1 || inner.is_empty() {
+            return found;
+        }
+        let inside = |inner: usize| {
+            let found = self.lookup(inner, &path[1..], seen);
+            match found.is_empty() {
+                // A macro has made it there.
+                true => BTreeSet::from([Target::File(self.modules[inner].file)]),
+                false => found,
+            }
+        };
+        inner.into_iter().flat_map(inside).collect()
+    }
+
+    /// Which file uses which, and one name by which.
+    fn arrows(&self) -> BTreeMap<(usize, usize), String> {
+        let mut arrows = BTreeMap::new();
+        for (number, module) in self.modules.iter().enumerate() {
+            let mut uses = |path: &[String]| {
+                for target in self.resolve(number, path, &mut Seen::new()) {
+                    if let Target::File(file) = target {
+                        let text = || path.join("::");
+                        arrows.entry((module.file, file)).or_insert_with(text);
+                    }
+                }
+            };
+            let is_used = |name: &String| module.paths.iter().any(|path| path[0] == *name);
+            for (name, is) in &module.names {
+                for is in is {
+                    let Name::Import { path, public } = is else { continue };
+                    // A trait is used without its name. What is only exported is not used here.
+                    let counts = match public {
+                        true => is_used(name),
+                        false => is_used(name) || !module.tabled.contains(name),
+                    };
+                    if counts {
+                        uses(path);
+                    }
+                }
+            }
+            for path in &module.paths {
+                uses(path);
+            }
+        }
+        arrows.retain(|(from, to), _| from != to);
+        arrows
+    }
+
+    /// The files that can be reached from `file`.
+    fn reached(file: usize, arrows: &BTreeMap<(usize, usize), String>) -> BTreeSet<usize> {
+        let (mut reached, mut left) = (BTreeSet::new(), vec![file]);
+        while let Some(file) = left.pop() {
+            for ((_, to), _) in arrows.range((file, 0)..(file + 1, 0)) {
+                if reached.insert(*to) {
+                    left.push(*to);
+                }
+            }
+        }
+        reached
+    }
+}
+
+/// The knots of the crate in `folder`, the largest first.
+pub fn knots(folder: &Path, tables: &[RegistrationTable]) -> Vec<Knot> {
+    let crates = folder.parent().and_then(Path::parent).unwrap();
+    let mut sources = Sources::default();
+    let programs = std::fs::read_dir(folder.join("src/bin")).into_iter().flatten();
+    let mut roots: Vec<_> = programs.map(|entry| entry.unwrap().path()).collect();
+    roots.extend([folder.join("src/lib.rs"), folder.join("src/main.rs")]);
+    for root in roots.iter().filter(|root| root.is_file()) {
+        sources.read(root, crates, tables);
+    }
+    let arrows = sources.arrows();
+    let reached: Vec<_> =
+        (0..sources.files.len()).map(|file| Sources::reached(file, &arrows)).collect();
+    let shown = |file: usize| sources.files[file].strip_prefix(crates).unwrap().to_owned();
+    let mut knots = Vec::new();
+    for file in 0..sources.files.len() {
+        let both = |other: &usize| reached[file].contains(other) && reached[*other].contains(&file);
+        let knot: BTreeSet<_> = (0..sources.files.len()).filter(both).collect();
+        if knot.first() == Some(&file) {
+            let within = arrows.iter().filter(|((a, b), _)| knot.contains(a) && knot.contains(b));
+            let arrow = |((from, to), name): (&(usize, usize), &String)| {
+                format!("{} uses {name} of {}", shown(*from).display(), shown(*to).display())
+            };
+            let files = knot.iter().map(|file| shown(*file)).collect();
+            knots.push(Knot { files, arrows: within.map(arrow).collect() });
+        }
+    }
+    knots.sort_by_key(|knot| std::cmp::Reverse(knot.files.len()));
+    knots
+}

@@ -1,0 +1,176 @@
+//! Files of a crate form no large knots: sets of files each of which uses each other, directly or
+//! over others, so that none can be read or changed without all of them.
+//!
+//! A file uses another where it names something that is defined there, by whatever re-exports. A
+//! file that only exports is no user, code of tests does not count, and neither do the lines of a
+//! registration table.
+
+mod graph;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use graph::{knots, Knot};
+use source::RegistrationTable;
+
+/// Files that may form a knot: a type and some parts of its implementation.
+const MOST: usize = 4;
+
+/// Constants that list all of a kind. Each entry implements what the table's file defines, so that
+/// the lines point back; they are all that an addition changes of what is there.
+const TABLES: &[RegistrationTable] = &[
+    RegistrationTable {
+        file: "drives/models/src/kinds/mod.rs",
+        constant: "KINDS",
+        reason: "a kind of model implements `Parameters`, beside the table of kinds",
+    },
+    RegistrationTable {
+        file: "drives/scheduler/src/kinds/mod.rs",
+        constant: "KINDS",
+        reason: "a kind of scheduler implements `Parameters`, beside the table of kinds",
+    },
+    RegistrationTable {
+        file: "drives/flash/src/ftl/mod.rs",
+        constant: "FTLS",
+        reason: "a translation layer implements `Ftl`, beside the table of layers",
+    },
+    RegistrationTable {
+        file: "drives/flash/src/gc/mod.rs",
+        constant: "POLICIES",
+        reason: "a policy implements `VictimPolicy`, beside the table of policies",
+    },
+    RegistrationTable {
+        file: "drives/flash/src/vendor/mod.rs",
+        constant: "COMMANDS",
+        reason: "a vendor's command is a function of the drive, which finds it in the table",
+    },
+];
+
+/// What is told of a knot that is too large.
+fn told(name: &str, knot: &Knot) -> String {
+    let files: Vec<_> = knot.files.iter().map(|file| file.display().to_string()).collect();
+    format!(
+        "crates/{name}: {} files use each other, at most {MOST} may: {}\n  {}\n",
+        knot.files.len(),
+        files.join(", "),
+        knot.arrows.join("\n  ")
+    )
+}
+
+/// The folders in a folder.
+fn folders_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+#[test]
+fn files_form_no_large_knots() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let (mut wrong, mut read) = (String::new(), 0);
+    for folder in folders_below(&crates).iter().flat_map(|wing| folders_below(wing)) {
+        read += 1;
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        for knot in knots(&folder, TABLES).iter().filter(|knot| knot.files.len() > MOST) {
+            wrong.push_str(&told(name, knot));
+        }
+    }
+    assert!(read > 30, "the crates are there");
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn registration_tables_are_there_and_have_a_reason() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for table in TABLES {
+        let text = fs::read_to_string(crates.join(table.file)).unwrap();
+        let found = |word: &str| text.contains(&format!("{word} {}:", table.constant));
+        assert!(found("const") || found("static"), "{table:?}");
+        assert!(!table.reason.is_empty(), "{table:?}");
+    }
+}
+
+/// The knots of a crate of these files, by their names; those of one file are left out.
+fn knots_of(files: &[(&str, &str)], tables: &[RegistrationTable]) -> Vec<Vec<String>> {
+    let crates = tempfile::tempdir().unwrap();
+    let folder = crates.path().join("made-up");
+    for (name, text) in files {
+        let path = folder.join("src").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let source = Path::new("made-up/src");
+    let name =
+        |file: &PathBuf| file.strip_prefix(source).unwrap().to_str().unwrap().to_owned();
+    let names = |knot: &Knot| {
+        let mut names: Vec<_> = knot.files.iter().map(name).collect();
+        names.sort();
+        names
+    };
+    knots(&folder, tables).iter().map(names).filter(|names| names.len() > 1).collect()
+}
+
+const RING: [(&str, &str); 6] = [
+    ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\nmod e;\npub use d::D;\nuse e::*;\n"),
+    // By an import, with other names and in a group.
+    ("a.rs", "use crate::{b::{self, B as Other}, c};\npub struct A(Other);\n"),
+    // By a path in a body.
+    ("b.rs", "pub struct B;\nfn f() -> u32 { vec![1, crate::c::COUNT][0] }\n"),
+    // By a re-export.
+    ("c.rs", "pub const COUNT: u32 = 1;\nimpl crate::D { fn g(&self) {} }\n"),
+    // By what the parent imports of everything.
+    ("d.rs", "pub struct D;\nfn h() { let _ = super::E { x: 1 }; }\n"),
+    // By an import within a function.
+    ("e.rs", "pub struct E { pub x: u32 }\npub const fn i() { use crate::a::A; }\n"),
+];
+
+#[test]
+fn a_ring_is_a_knot_however_its_files_name_each_other() {
+    assert_eq!(knots_of(&RING, &[]), [["a.rs", "b.rs", "c.rs", "d.rs", "e.rs"]]);
+    // Without any one of the arrows it is none.
+    for (place, (_, text)) in RING.iter().enumerate().skip(1) {
+        let mut files = RING;
+        let cut = text.replace("crate::", "other::").replace("super::", "other::");
+        files[place].1 = &cut;
+        assert_eq!(knots_of(&files, &[]), Vec::<Vec<String>>::new(), "{cut}");
+    }
+    let knot = Knot { files: vec!["a.rs".into(), "b.rs".into()], arrows: vec!["a uses b".into()] };
+    let told = told("made-up", &knot);
+    assert!(told.contains("made-up: 2 files") && told.contains("a.rs, b.rs\n  a uses b"), "{told}");
+}
+
+#[test]
+fn super_in_a_module_within_a_file_is_that_file() {
+    let files = |inner: &'static str| {
+        [
+            ("lib.rs", "pub mod outer;\npub struct Root;\n"),
+            ("outer/mod.rs", "mod part;\npub struct Outer(part::Part);\n"),
+            ("outer/part.rs", inner),
+        ]
+    };
+    let within = "pub struct Part;\nmod inner { use super::Part; fn f(_: Part) {} }\n";
+    assert_eq!(knots_of(&files(within), &[]), Vec::<Vec<String>>::new());
+    let above = "pub struct Part;\nmod inner { use super::super::Outer; fn f(_: Outer) {} }\n";
+    assert_eq!(knots_of(&files(above), &[]), [["outer/mod.rs", "outer/part.rs"]]);
+}
+
+#[test]
+fn tests_exports_words_and_registration_tables_are_no_arrows() {
+    let lib = |more: &str| format!("mod a;\npub use a::A;\npub trait T {{}}\n{more}");
+    let a = "/// See [`crate::T`]: crate::T.\npub struct A;\nimpl crate::T for A {}\n\
+             #[cfg(test)]\nmod tests { use crate::U; }\n";
+    let none = Vec::<Vec<String>>::new();
+    let exports = lib("");
+    assert_eq!(knots_of(&[("lib.rs", &exports), ("a.rs", a)], &[]), none);
+
+    let with_table = lib("pub const ALL: &[&dyn T] = &[&A];\n");
+    let files = [("lib.rs", with_table.as_str()), ("a.rs", a)];
+    assert_eq!(knots_of(&files, &[]), [["a.rs", "lib.rs"]]);
+    let table =
+        RegistrationTable { file: "made-up/src/lib.rs", constant: "ALL", reason: "it is a test" };
+    assert_eq!(knots_of(&files, &[table]), none);
+
+    // A table excuses nothing else in its file.
+    let used = lib("pub const ALL: &[&dyn T] = &[&A];\nfn f() -> A { A }\n");
+    assert_eq!(knots_of(&[("lib.rs", &used), ("a.rs", a)], &[table]), [["a.rs", "lib.rs"]]);
+}

@@ -1,0 +1,479 @@
+//! `stasis sim` as a user calls it: its results against closed forms.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// A simulation, whose I/Os are kept as text if the words do not say how.
+    fn call(&self, words: &[&str]) -> Output {
+        let said = words.iter().any(|word| word.starts_with("--ios"));
+        Command::new(env!("CARGO_BIN_EXE_stasis"))
+            .arg("sim")
+            .args(words)
+            .args((!said).then_some("--ios=csv"))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// The summary of a simulation that ends with `status`.
+    fn ended(&self, status: i32, words: &[&str]) -> Value {
+        let output = self.call(words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
+        serde_json::from_str(&self.text("results/summary.json")).unwrap()
+    }
+
+    fn sim(&self, words: &[&str]) -> Value {
+        self.ended(0, words)
+    }
+
+    fn failure(&self, words: &[&str], status: i32) -> String {
+        let output = self.call(words);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
+        assert!(!error.contains("panicked"), "{error}");
+        error
+    }
+
+    /// A column of ios.csv as numbers.
+    fn column(&self, name: &str) -> Vec<u64> {
+        let text = self.text("results/ios.csv");
+        let mut lines = text.lines();
+        let place = lines.next().unwrap().split(',').position(|column| column == name).unwrap();
+        lines.map(|line| line.split(',').nth(place).unwrap().parse().unwrap()).collect()
+    }
+}
+
+fn seconds(summary: &Value) -> f64 {
+    summary["virtual_seconds"].as_f64().unwrap()
+}
+
+#[test]
+fn closed_loops_meet_the_closed_form() {
+    let bench = Bench::new();
+    // n I/Os in flight at p servers of 100 us: min(n, p) a service time, and
+    // each waits for n / p services in the end.
+    for (threads, depth, parallelism, latency) in [
+        (1, 1, 1, 100_000),
+        (1, 8, 4, 200_000),
+        (8, 1, 4, 200_000),
+        (4, 4, 16, 100_000),
+        (3, 2, 8, 100_000),
+    ] {
+        let ios = 240u32;
+        bench.file(
+            "job.fio",
+            &format!(
+                "[global]\nrw=randread\nsize=64m\n[a]\nnumjobs={threads}\niodepth={depth}\n\
+                 number_ios={}\n",
+                ios / threads
+            ),
+        );
+        let model = format!("{{ kind = 'fixed', latency = '100us', parallelism = {parallelism} }}");
+        let summary = bench.sim(&[&model, "--workload", "job.fio"]);
+        let read = &summary["drives"][0]["read"];
+        assert_eq!(read["count"], ios);
+        let rate = f64::from((threads * depth).min(parallelism)) / 100e-6;
+        assert_eq!(seconds(&summary), f64::from(ios) / rate, "{threads} {depth} {parallelism}");
+        assert_eq!(read["target_ns"]["p50"], latency);
+        assert_eq!(read["target_ns"]["max"], latency);
+        assert_eq!(read["target_ns"], read["delivered_ns"]);
+        assert_eq!(bench.column("order").len(), ios as usize);
+    }
+}
+
+#[test]
+fn a_path_of_the_software_adds_to_each_io() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nrw=read\nsize=4m\nnumber_ios=100\n");
+    let summary = bench.sim(&["fixed:100us", "--workload", "job.fio", "--path", "10us"]);
+    assert_eq!(seconds(&summary), (100.0 * 110.0 - 10.0) / 1e6);
+}
+
+#[test]
+fn rates_pauses_and_flushes_take_their_time() {
+    let bench = Bench::new();
+    for (keys, expected) in [
+        // The last of 100 I/Os is submitted after 99 intervals of 1 ms.
+        ("rate_iops=1000\nnumber_ios=100", 99e-3 + 100e-6),
+        // 4 MiB/s are 1024 blocks a second.
+        ("rate=4m\nnumber_ios=513", 0.5 + 100e-6),
+        // Ten I/Os at a time, a pause, and so on.
+        ("thinktime=1ms\nthinktime_blocks=10\nnumber_ios=100", 100.0 * 100e-6 + 9.0 * 1e-3),
+        // Four writes and a flush, which waits for them and is waited for.
+        ("rw=write\nfsync=4\niodepth=4\nnumber_ios=40", 10.0 * 100e-6 + 9.0 * 100e-6),
+        ("runtime=10ms\ntime_based", 100.0 * 100e-6),
+        ("startdelay=1\nnumber_ios=1", 1.0 + 100e-6),
+    ] {
+        bench.file("job.fio", &format!("[a]\nsize=4m\n{keys}\n"));
+        let summary = bench.sim(&["fixed:100us", "--workload", "job.fio"]);
+        assert!((seconds(&summary) - expected).abs() < 1e-9, "{keys}: {}", seconds(&summary));
+    }
+}
+
+#[test]
+fn stages_follow_each_other_and_ramps_do_not_count() {
+    let bench = Bench::new();
+    bench.file(
+        "job.fio",
+        "[global]\nsize=4m\n[a]\nrw=write\nnumber_ios=10\n[b]\nstonewall\nrw=randread\nnumber_ios=5\n\
+         [c]\nstonewall\nrw=trim\nramp_time=1ms\nruntime=1ms\ntime_based\n",
+    );
+    let summary = bench.sim(&["fixed:100us", "--workload", "job.fio"]);
+    let drive = &summary["drives"][0];
+    assert_eq!((&drive["write"]["count"], &drive["read"]["count"]), (&10.into(), &5.into()));
+    assert_eq!((&drive["discard"]["count"], &drive["boot_ios"]), (&10.into(), &10.into()));
+    let (submit, queue) = (bench.column("submit_ns"), bench.column("queue"));
+    let first = |thread| queue.iter().zip(&submit).find(|(queue, _)| **queue == thread).unwrap().1;
+    assert_eq!((*first(1), *first(2)), (1_000_000, 1_500_000));
+}
+
+#[test]
+fn the_same_seed_is_the_same_simulation() {
+    let bench = Bench::new();
+    bench.file(
+        "job.fio",
+        "[a]\nrw=randrw\nsize=4m\niodepth=8\nnumjobs=3\nbssplit=4k/70:16k/30\nrandom_distribution=zipf:1.1\n",
+    );
+    let ios = |seed| {
+        bench.sim(&["uniform:50us-150us", "--workload", "job.fio", "--seed", seed]);
+        bench.text("results/ios.csv")
+    };
+    let first = ios("1");
+    assert_eq!(first, ios("1"));
+    assert_ne!(first, ios("2"));
+}
+
+#[test]
+fn a_limit_and_a_missing_list_of_ios_are_as_asked() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nsize=4m\nruntime=10\ntime_based\n");
+    let summary = bench.ended(124, &["fixed:100us", "--workload", "job.fio", "--limit", "5ms"]);
+    assert_eq!((&summary["ending"], seconds(&summary)), (&"virtual-limit".into(), 5e-3));
+    assert_eq!(summary["drives"][0]["read"]["count"], 50);
+    assert!(bench.path("results/ios.csv").exists());
+    bench.ended(124, &["fixed:100us", "--workload", "job.fio", "--limit", "5ms", "--ios=none"]);
+    assert!(!bench.path("results/ios.csv").exists());
+    assert!(bench.text("results/report.html").contains("</html>"));
+}
+
+#[test]
+fn wrong_words_are_named() {
+    let bench = Bench::new();
+    bench.file("good.fio", "[a]\nsize=4m\n");
+    bench.file("open.fio", "[a]\nrw=read\n");
+    bench.file("bad.fio", "[a]\nsize=4m\niodpeth=3\n");
+    bench.file("odd.fio", "[a]\nsize=4m\nbs=1000\n");
+    for (words, status, expected) in [
+        (vec!["fixed:100us"], 2, "--workload"),
+        (vec!["fixd:100us", "--workload", "good.fio"], 125, "did you mean `fixed`?"),
+        (vec!["fixed:100us", "--workload", "none.fio"], 125, "cannot read none.fio"),
+        (vec!["fixed:100us", "--workload", "open.fio"], 125, "--size"),
+        (vec!["fixed:100us", "--workload", "bad.fio"], 125, "line 3: unknown key `iodpeth`"),
+        (vec!["fixed:100us", "--workload", "odd.fio"], 125, "no multiple of the drive's, 512"),
+        (vec!["fixed:100us", "--workload", "good.fio", "--size", "1MiB"], 125, "ends beyond"),
+        (vec!["fixed:100us", "--workload", "good.fio", "--size", "1001"], 125, "--size"),
+        (vec!["fixed:100us", "--workload", "good.fio", "--limit", "5"], 125, "--limit"),
+        (vec!["jpt39c", "--workload", "good.fio", "--size", "100TiB"], 125, "jpt39c"),
+    ] {
+        let error = bench.failure(&words, status);
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+}
+
+fn blkparse() -> String {
+    format!("{}/../../drives/models/tests/data/blkparse.txt", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn traces_are_replayed_at_their_times_or_as_fast_as_possible() {
+    let bench = Bench::new();
+    // Of the 60 requests all were issued: 20 reads, 29 writes, 6 discards and
+    // flushes of their own.
+    let trace = blkparse();
+    let summary = bench.sim(&["fixed:100us", "--trace", &trace]);
+    let drive = &summary["drives"][0];
+    assert_eq!((&drive["read"]["count"], &drive["write"]["count"]), (&20.into(), &29.into()));
+    assert_eq!(drive["discard"]["count"], 6);
+    let times = bench.column("submit_ns");
+    assert_eq!(times[0], 0);
+    bench.sim(&["fixed:100us", "--trace", &trace, "--scale", "2"]);
+    let stretched: Vec<u64> = times.iter().map(|at| 2 * at).collect();
+    assert_eq!(bench.column("submit_ns"), stretched);
+    let ios = times.len() as f64;
+    for depth in [1, 4] {
+        let summary =
+            bench.sim(&["fixed:100us", "--trace", &trace, "--closed", &depth.to_string()]);
+        assert_eq!(seconds(&summary), (ios / f64::from(depth)).ceil() * 100e-6, "{depth}");
+    }
+}
+
+#[test]
+fn msr_traces_and_standard_input_are_taken() {
+    let bench = Bench::new();
+    let text =
+        "128166372003061629,hm,1,Read,4096,32768,413\n128166372003071629,hm,1,Write,0,4096,1\n";
+    bench.file("hm.csv", text);
+    let summary = bench.sim(&["fixed:100us", "--trace", "hm.csv"]);
+    assert_eq!(summary["drives"][0]["read"]["bytes"], 32768);
+    assert_eq!(seconds(&summary), 1e-3 + 100e-6);
+    let first = bench.text("results/ios.csv");
+    let status = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["sim", "fixed:100us", "--trace", "-", "--quiet", "--ios=csv"])
+        .current_dir(bench.folder.path())
+        .stdin(std::fs::File::open(bench.path("hm.csv")).unwrap())
+        .status();
+    assert!(status.unwrap().success());
+    assert_eq!(bench.text("results/ios.csv"), first);
+}
+
+#[test]
+fn a_simulation_of_its_own_ios_repeats_them() {
+    let bench = Bench::new();
+    // A disk has state, and its queue an order of its own.
+    bench.file(
+        "job.fio",
+        "[a]\nrw=randrw\nbssplit=4k/50:64k/50\nsize=8g\niodepth=16\nnumber_ios=300\nfsync=7\n\
+         ramp_time=100ms\n",
+    );
+    bench.sim(&["jpt39c", "--workload", "job.fio", "--seed", "5"]);
+    let first = bench.text("results/ios.csv");
+    std::fs::rename(bench.path("results"), bench.path("first")).unwrap();
+    let again = ["jpt39c", "--trace", "first/ios.csv", "--exact-times", "--seed", "5"];
+    bench.sim(&again);
+    assert_eq!(bench.text("results/ios.csv"), first);
+    // Compressed, they are the same.
+    let compressed = ["--results", "small", "--ios", "zst"];
+    bench.call(&[&["jpt39c", "--workload", "job.fio", "--seed", "5"][..], &compressed].concat());
+    let small = ["jpt39c", "--trace", "small/ios.csv.zst", "--exact-times", "--seed", "5"];
+    bench.sim(&small);
+    assert_eq!(bench.text("results/ios.csv"), first);
+    // By column, which is what is kept without a word, they are the same too: the file, and the
+    // folder that it is in.
+    let folder = bench.folder.path();
+    let columns = ["sim", "jpt39c", "--workload", "job.fio", "--seed=5", "--results=columns"];
+    let run = Command::new(env!("CARGO_BIN_EXE_stasis")).args(columns).current_dir(folder).status();
+    assert!(run.unwrap().success() && !bench.path("columns/ios.csv").exists());
+    for trace in ["columns", "columns/ios.parquet"] {
+        bench.sim(&["jpt39c", "--trace", trace, "--exact-times", "--seed", "5"]);
+        assert_eq!(bench.text("results/ios.csv"), first, "{trace}");
+    }
+    // Without the ramp's I/Os the head is elsewhere.
+    bench.sim(&["jpt39c", "--trace", "first/ios.csv", "--seed", "5"]);
+    assert!(bench.column("order").len() < first.lines().count() - 1);
+}
+
+#[test]
+fn wrong_traces_are_named() {
+    let bench = Bench::new();
+    let trace = blkparse();
+    bench.file("bad.csv", "1,h,0,Read,0,512,1\n1,h,0,Raed,0,512,1\n");
+    bench.file("two.csv", "1,h,0,Read,0,512,1\n1,h,1,Read,0,512,1\n");
+    bench.file("text", "hello\n");
+    bench.file("good.fio", "[a]\nsize=4m\n");
+    for (words, status, expected) in [
+        (vec!["--trace", "none"], 125, "cannot open it"),
+        (vec!["--trace", "text"], 125, "is no trace"),
+        (vec!["--trace", "bad.csv"], 125, "line 2: the type `Raed`"),
+        (vec!["--trace", "two.csv"], 125, "--trace-drive h.0"),
+        (vec!["--trace", &trace, "--exact-times"], 125, "is for the I/Os of a run"),
+        (vec!["--trace", &trace, "--wrap"], 125, "give --size"),
+        (vec!["--trace", &trace, "--size", "64KiB"], 125, "--wrap brings it back"),
+        (vec!["--trace", &trace, "--scale", "0"], 2, "above 0"),
+        (vec!["--trace", &trace, "--closed", "0"], 2, "--closed"),
+        (vec!["--trace", &trace, "--workload", "good.fio"], 2, "--workload"),
+        (vec!["--workload", "good.fio", "--wrap"], 2, "--wrap"),
+    ] {
+        let words = [vec!["fixed:100us"], words].concat();
+        let error = bench.failure(&words, status);
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+    bench.sim(&["fixed:100us", "--trace", &trace, "--size", "1MiB", "--wrap"]);
+}
+
+/// Sends SIGINT to `child` once the file at `ios` has I/Os.
+fn interrupt_once_under_way(child: &Child, ios: &Path) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(ios).map_or(0, |metadata| metadata.len()) < 10_000 {
+        assert!(Instant::now() < limit);
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn a_simulation_that_is_stopped_keeps_what_it_has() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["sim", "fixed:100us", "--workload", "job.fio", "--ios=csv"])
+        .current_dir(bench.folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Once there are I/Os it is under way.
+    let ios = bench.path("results/ios.csv");
+    interrupt_once_under_way(&child, &ios);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let summary: Value = serde_json::from_str(&bench.text("results/summary.json")).unwrap();
+    assert_eq!(summary["ending"], "cancelled");
+    assert!(summary["drives"][0]["read"]["count"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_flash_drive_shows_its_inside() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nrw=randwrite\niodepth=16\nsize=16m\nio_size=64m\n");
+    let words = ["femu-basic", "--workload", "job.fio", "--size", "64MiB", "--ios=none"];
+    let inside = &bench.sim(&words)["drives"][0]["inside"];
+    assert!(inside["host_units"].as_u64().unwrap() >= 16_384, "{inside}");
+    assert!(inside["write_amplification"].as_f64().unwrap() >= 1.0);
+    assert!(bench.text("results/report.html").contains("Inside drive0"));
+    let error = bench.failure(&["femu-basic", "--trace", &blkparse()], 125);
+    assert!(error.contains("Give --size"), "{error}");
+}
+
+/// The names in a folder that begin with a digit, in order.
+fn numbered(folder: &std::path::Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        names.filter(|name| name.starts_with(|c: char| c.is_ascii_digit())).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn several_simulations_are_each_as_alone() {
+    let bench = Bench::new();
+    bench.file("a.fio", "[a]\nrw=randrw\nsize=4m\niodepth=8\nnumber_ios=5000\n");
+    bench.file("b.fio", "[b]\nrw=randread\nsize=4m\nnumber_ios=200\n");
+    let models = ["uniform:50us-150us", "{ kind = 'fixed', read = '80us', label = 'mine/a' }"];
+    let words = ["--workload", "a.fio", "--workload", "b.fio", "--seed", "3,7-8", "--jobs", "3"];
+    let output = bench.call(&[&models[..], &words].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let folders = numbered(&bench.path("results"));
+    assert_eq!(folders.len(), 12, "{folders:?}");
+    assert_eq!(folders[0], "01-uniform-50us-150us-a-seed-3");
+    assert_eq!(folders[11], "12-mine-a-b-seed-8");
+    let mut number = 0;
+    let csv = bench.text("results/simulations.csv");
+    for model in models {
+        for job in ["a.fio", "b.fio"] {
+            for seed in ["3", "7", "8"] {
+                let words = [model, "--workload", job, "--seed", seed, "--results", "alone"];
+                assert!(bench.call(&words).status.success());
+                let alone: Value = serde_json::from_str(&bench.text("alone/summary.json")).unwrap();
+                let folder = format!("results/{}", folders[number]);
+                number += 1;
+                for file in ["ios.csv", "report.html"] {
+                    assert!(bench.path(&format!("{folder}/{file}")).exists(), "{folder}");
+                }
+                let same = bench.text("alone/ios.csv");
+                assert_eq!(bench.text(&format!("{folder}/ios.csv")), same, "{folder}");
+                let own: Value =
+                    serde_json::from_str(&bench.text(&format!("{folder}/summary.json"))).unwrap();
+                assert_eq!(own["drives"], alone["drives"], "{folder}");
+                assert_eq!(own["seed"], alone["seed"]);
+                assert_eq!(own["title"], alone["title"]);
+                // The table tells of each, and so does the file of figures.
+                assert!(told.contains(&folders[number - 1]), "{told}");
+                let p50 = &alone["drives"][0]["read"]["target_ns"]["p50"];
+                let row = csv.lines().find(|line| {
+                    line.starts_with(&format!("\"{}\"", folders[number - 1]))
+                        && line.contains(",read,")
+                });
+                assert!(row.is_some_and(|row| row.contains(&format!(",{p50},"))), "{csv}");
+            }
+        }
+    }
+    // The next one with the folder leaves nothing of them.
+    bench.sim(&[models[0], "--workload", "b.fio"]);
+    assert_eq!(numbered(&bench.path("results")), Vec::<String>::new());
+    assert!(!bench.path("results/simulations.csv").exists());
+}
+
+#[test]
+fn of_several_simulations_one_that_fails_hinders_no_other() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nsize=4m\nnumber_ios=10\n");
+    bench.file("bad.csv", "1,h,0,Read,0,512,1\n1,h,0,Raed,0,512,1\n");
+    bench.file("good.csv", "1,h,0,Read,0,512,1\n");
+    let words = ["fixed:100us", "--trace", "bad.csv", "--trace", "good.csv"];
+    let error = bench.failure(&words, 125);
+    assert!(error.contains("1-fixed-100us-bad: ") && error.contains("`Raed`"), "{error}");
+    let summary = bench.text("results/2-fixed-100us-good/summary.json");
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["drives"][0]["read"]["count"], 1);
+    // What can be found wrong before anything begins is.
+    for (words, status, expected) in [
+        (vec!["fixed:1us", "fixd:2us", "--workload", "job.fio"], 125, "did you mean `fixed`?"),
+        (vec!["null", "--workload", "job.fio", "--workload", "none.fio"], 125, "none.fio"),
+        (vec!["null", "--trace", "-", "--seed", "1,2"], 125, "standard input"),
+        (vec!["null", "--workload", "job.fio", "--seed", "2-1"], 2, "ends before it begins"),
+        (vec!["null", "--workload", "job.fio", "--jobs", "0"], 2, "--jobs"),
+    ] {
+        let error = bench.failure(&words, status);
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn several_simulations_that_are_stopped_keep_what_is_finished() {
+    let bench = Bench::new();
+    bench.file("short.fio", "[a]\nsize=4m\nnumber_ios=10\n");
+    bench.file("long.fio", "[a]\nsize=4m\nruntime=1000000\ntime_based\n");
+    let child = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["sim", "fixed:100us", "--workload", "short.fio", "--workload", "long.fio"])
+        .args(["--jobs", "1", "--seed", "1,2", "--ios=csv"])
+        .current_dir(bench.folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Two have ended and the third is under way; the fourth never begins.
+    let ios = bench.path("results/3-fixed-100us-long-seed-1/ios.csv");
+    interrupt_once_under_way(&child, &ios);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("1 of 4 simulations were not begun"), "{told}");
+    let ending = |folder: &str| {
+        let text = bench.text(&format!("results/{folder}/summary.json"));
+        serde_json::from_str::<Value>(&text).unwrap()["ending"].clone()
+    };
+    assert_eq!(ending("2-fixed-100us-short-seed-2"), "exited");
+    assert_eq!(ending("3-fixed-100us-long-seed-1"), "cancelled");
+    let csv = bench.text("results/simulations.csv");
+    assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
+    assert!(!bench.path("results/4-fixed-100us-long-seed-2").exists());
+}

@@ -1,0 +1,285 @@
+//! Runs the program as a user does, and looks at what it leaves behind.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[path = "../guest/compile.rs"]
+mod compile;
+
+use compile::compile;
+
+/// The variable by which a run's processes are known, whoever started them.
+const MARK: &str = "STASIS_SYSTEM_TEST";
+
+/// A folder to work in, and the program.
+pub struct Bench {
+    folder: TempDir,
+    mark: String,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub wall: Duration,
+}
+
+/// The words, with the form of the I/O records that tests can look at, before the command.
+fn as_text<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    let said = words[..end].iter().any(|word| word.starts_with("--ios"));
+    let mut all = words.to_vec();
+    if !said {
+        all.insert(end, "--ios=csv");
+    }
+    all
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            mark: format!("{}-{number}", std::process::id()),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Makes an empty image.
+    pub fn image(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.path(name);
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path
+    }
+
+    /// `stasis` with `words`, in the folder.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        command
+            .args(words)
+            .current_dir(self.folder.path())
+            .env(MARK, &self.mark)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// `stasis run` with `words` to its end. I/Os are kept as text if the words do not say how.
+    pub fn run(&self, words: &[&str]) -> Finished {
+        self.finish(self.command(&as_text(&[&["run"], words].concat())))
+    }
+
+    /// Runs a script under `exact` on so many processors, with a program of `tests/guest` and a
+    /// drive of 50 us.
+    pub fn run_beside_io(&self, vcpus: u32, program: &str, script: &str) -> Finished {
+        let (vcpus, program) = (format!("--vcpus={vcpus}"), guest_program(program));
+        let machine = ["--engine=exact", "--quiet", &vcpus, "--results=r", "--file", &program];
+        let drive = "--drive=model=fixed:50us,medium=ram:64MiB";
+        self.run(&[&machine[..], &[drive, "--", "sh", "-c", script]].concat())
+    }
+
+    pub fn finish(&self, mut command: Command) -> Finished {
+        let begun = Instant::now();
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        self.nothing_left();
+        Finished {
+            status: status.code(),
+            stdout: String::from_utf8_lossy(&stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&stderr).into_owned(),
+            wall: begun.elapsed(),
+        }
+    }
+
+    /// `stasis run` with `words`, to be interfered with.
+    pub fn start(&self, words: &[&str]) -> Running<'_> {
+        let mut child = self.command(&as_text(&[&["run"], words].concat())).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Running { bench: self, child, lines }
+    }
+
+    /// Checks that no process of this bench's runs is left, a moment later.
+    pub fn nothing_left(&self) {
+        let limit = Instant::now() + Duration::from_secs(5);
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < limit, "still there: {left:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Processes that have our mark in their environment (proc(5)).
+    pub fn processes(&self) -> Vec<String> {
+        let mark = format!("{MARK}={}", self.mark);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environment.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()) {
+                let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+                found.push(format!("{} {}", entry.file_name().to_string_lossy(), name.trim()));
+            }
+        }
+        found
+    }
+
+    pub fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&self.bytes(name)).unwrap()
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        String::from_utf8(self.bytes(name)).unwrap()
+    }
+
+    pub fn bytes(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+/// A run that goes on.
+pub struct Running<'a> {
+    bench: &'a Bench,
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Running<'_> {
+    /// The next line of the command's output.
+    pub fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        (self.lines.read_line(&mut line).unwrap() > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// Sends a signal by its name.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Stops listening to the output, and waits for the end.
+    pub fn leave(mut self) -> Finished {
+        drop(self.lines);
+        let begun = Instant::now();
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let status = self.child.wait().unwrap().code();
+        self.bench.nothing_left();
+        Finished { status, stdout: String::new(), stderr, wall: begun.elapsed() }
+    }
+
+    /// Waits for the end; the output is what [`Self::line`] has not taken.
+    pub fn finish(mut self) -> Finished {
+        let begun = Instant::now();
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.lines.read_to_string(&mut stdout).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let status = self.child.wait().unwrap().code();
+        let wall = begun.elapsed();
+        self.bench.nothing_left();
+        Finished { status, stdout, stderr, wall }
+    }
+}
+
+impl Finished {
+    /// Checks the status; shows everything if it is another.
+    #[track_caller]
+    pub fn expect(&self, status: i32) -> &Self {
+        assert_eq!(self.status, Some(status), "{self:#?}");
+        self
+    }
+
+    /// Checks for one clear message, each of `words` in it.
+    #[track_caller]
+    pub fn says(&self, words: &[&str]) -> &Self {
+        for word in words {
+            assert!(self.stderr.contains(word), "no {word:?} in {self:#?}");
+        }
+        assert!(!self.stderr.contains("panicked at"), "{self:#?}");
+        assert_eq!(self.stderr.matches("stasis: ").count(), 1, "{self:#?}");
+        self
+    }
+}
+
+/// A file of `tests/guest`.
+pub fn guest_file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// A program of `tests/guest`, compiled so that it needs no libraries.
+pub fn guest_program(name: &str) -> String {
+    compiled(&guest_file(&format!("{name}.rs")), name)
+}
+
+/// A program of `examples`, likewise.
+pub fn example(name: &str) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
+    compiled(examples.join(format!("{name}.rs")).to_str().unwrap(), name)
+}
+
+fn compiled(source: &str, name: &str) -> String {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| tempfile::tempdir().unwrap());
+    let program = folder.path().join(name);
+    compile(Path::new(source), &program);
+    program.to_str().unwrap().to_owned()
+}
+
+/// What fio's JSON report says of one direction.
+pub fn fio<'a>(report: &'a Value, direction: &str) -> &'a Value {
+    &report["jobs"][0][direction]
+}
+
+/// By drive and order: everything of a row but when the guest saw it done.
+pub fn rows(bench: &Bench, file: &str, drive: &str) -> BTreeMap<u64, String> {
+    let text = bench.text(file);
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = |name| header.iter().position(|column| *column == name).unwrap();
+    let (delivered, order) = (column("delivered_ns"), column("order"));
+    let rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
+    rows.filter(|row| row[0] == drive)
+        .map(|mut row| {
+            row[delivered] = "";
+            row[0] = "";
+            (row[order].parse().unwrap(), row.join(","))
+        })
+        .collect()
+}
+
+/// How long each command of one operation on a drive took to its target (ns), in
+/// the order of completion.
+pub fn ios<'a>(
+    bench: &Bench,
+    file: &str,
+    drive: &'a str,
+    operation: &'a str,
+) -> impl Iterator<Item = u64> + 'a {
+    let text = bench.text(file);
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let column = |name: &str| header.iter().position(|column| column == name).unwrap();
+    let (submit, target) = (column("submit_ns"), column("target_ns"));
+    let (name, kind) = (column("drive"), column("operation"));
+    let found: Vec<_> = lines.filter(|row| row[name] == drive && row[kind] == operation).collect();
+    found.into_iter().map(move |row| {
+        let number = |at: usize| row[at].parse::<u64>().unwrap();
+        number(target) - number(submit)
+    })
+}

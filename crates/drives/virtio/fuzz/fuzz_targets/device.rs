@@ -1,0 +1,9 @@
+//! Fuzzes the device by a driver and a carrier that do whatever the input
+//! says. Run with `cargo +nightly fuzz run device` in `crates/drives/virtio`.
+
+#![no_main]
+
+#[path = "../../tests/support/hostile.rs"]
+mod hostile;
+
+libfuzzer_sys::fuzz_target!(|script: &[u8]| hostile::run(script));

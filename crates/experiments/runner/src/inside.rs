@@ -1,0 +1,77 @@
+//! The inner side of the software KVM host: runs the machine there.
+
+use anyhow::{Context, Result};
+use stasis_machine::Stop;
+use stasis_media::MediumSpec;
+use stasis_run_events::{Ending, EventSink, RunEvent};
+use stasis_emulated_host::inside::{Inside, Later, StopReason};
+
+use crate::failure;
+use crate::local::{self, Commands, Inputs};
+use crate::plan::input;
+use crate::software_host::InnerJob;
+
+/// Runs the job and tells how it ended.
+pub fn run(inside: &mut Inside, job: Vec<u8>) {
+    let mut events = inside.event_sink();
+    let event = match execute(inside, &job) {
+        Ok(event) => event,
+        Err(error) => RunEvent::Failed(failure::told(&error)),
+    };
+    // A port write: it cannot fail.
+    let _ = events.event(event);
+}
+
+fn execute(inside: &mut Inside, job: &[u8]) -> Result<RunEvent> {
+    let InnerJob { mut plan, passed } =
+        serde_json::from_slice(job).context("cannot read the job")?;
+    for (drive, place) in plan.media_mut().zip(passed) {
+        if let Some(index) = place {
+            for (depth, link) in drive.links.iter_mut().enumerate() {
+                link.path =
+                    inside.drive_path(index + depth).context("a passed drive is missing")?;
+            }
+            if !drive.links.is_empty() {
+                continue;
+            }
+            let path = inside.drive_path(index).context("a passed drive is missing")?;
+            drive.medium = MediumSpec::Device { path, direct: true };
+        }
+    }
+    let stop = Stop { flag: inside.stop_flag(), poll: inside.stop_poll(), wall_limit: None };
+    let mut events = inside.event_sink();
+    let mut outcome = local::run(plan, &mut Items(inside), &mut events, stop)?;
+    if outcome.ending == Ending::Cancelled && inside.stop_reason() == Some(StopReason::WallLimit) {
+        outcome.ending = Ending::WallLimit;
+    }
+    Ok(RunEvent::Outcome(Box::new(outcome)))
+}
+
+struct Items<'a>(&'a mut Inside);
+
+impl Inputs for Items<'_> {
+    fn length(&self, name: &str) -> Option<u64> {
+        self.0.input_length(name)
+    }
+
+    fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
+        Ok(self.0.read_input(name, 0, into)?)
+    }
+
+    fn source(&mut self) -> Option<stasis_emulated_host::Source> {
+        Some(self.0.source())
+    }
+
+    fn keyboard(&mut self) -> Option<Box<dyn stasis_channel::Keyboard>> {
+        Some(self.0.keyboard())
+    }
+
+    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
+        Box::new(|| {
+            let mut later = Later::take()?;
+            let jobs = serde_json::from_slice(&later.job).context("cannot read the commands")?;
+            let files = later.input(input::FILES)?.unwrap_or_default();
+            Ok(Commands { jobs, files })
+        })
+    }
+}

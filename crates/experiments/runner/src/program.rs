@@ -1,0 +1,48 @@
+//! The executable that runs where guests are: as a guest's `/init`, in the software KVM
+//! host, and on the bare machine. It is static and for x86-64 Linux.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+/// Has to be called first in `main` by a program that runs experiments: where the process is
+/// the first one of a guest or of a software host, it does that work and does not return.
+pub fn enter() {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    if stasis_emulated_host::inside::is_here() {
+        stasis_emulated_host::inside::main(crate::inside::run);
+    }
+    let first = std::env::args_os().next();
+    if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
+        stasis_guest_agent::main();
+    }
+}
+
+/// This program's own file.
+pub fn own() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
+}
+
+/// The executable for guests: this one.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub fn for_guests() -> Result<PathBuf> {
+    own()
+}
+
+/// The executable for guests: the same version of Stasis built for x86-64 Linux, beside
+/// this one or where `STASIS_GUEST_PROGRAM` says.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub fn for_guests() -> Result<PathBuf> {
+    const NAME: &str = "stasis-x86_64-linux";
+    if let Some(path) = std::env::var_os("STASIS_GUEST_PROGRAM") {
+        return Ok(path.into());
+    }
+    let path = own()?.with_file_name(NAME);
+    anyhow::ensure!(
+        path.is_file(),
+        "{} is missing: guests need the same version of Stasis built for x86-64 Linux \
+         (docs/reference/portability.md); put it there, or name it in STASIS_GUEST_PROGRAM",
+        path.display()
+    );
+    Ok(path)
+}

@@ -1,0 +1,177 @@
+//! Runs a machine inside the software KVM host: this program, once more, on a
+//! QEMU that emulates a processor with virtualization.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use stasis_experiment::Engine;
+use stasis_guest_image::Lower;
+use stasis_media::MediumSpec;
+use stasis_run_events::Ending;
+use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
+
+use crate::engine::RunError;
+use crate::plan::{input, RunPlan};
+use crate::prepare::RunSetup;
+use crate::program;
+use crate::relay::Relay;
+
+/// Memory for the inner program and its kernel, beside the guest's.
+pub const OVERHEAD: u64 = 384 << 20;
+/// The software host's memory is a multiple of this, so that similar
+/// experiments share one saved host.
+const STEP: u64 = 512 << 20;
+
+/// Why there is no [`cache`].
+pub const NO_CACHE: &str = "no place for the software host: set HOME or XDG_CACHE_HOME to a folder";
+
+/// Where the software host keeps its kernel and booted machines, beside the
+/// guests.
+pub fn cache() -> Option<PathBuf> {
+    stasis_guest_image::default_cache()?.parent().map(Path::to_owned)
+}
+
+/// What the inner program is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InnerJob {
+    /// The machine.
+    pub plan: RunPlan,
+    /// Which passed drive holds each of the run's media.
+    pub passed: Vec<Option<usize>>,
+}
+
+/// The media of a run as the software host gets them.
+struct Passed {
+    drives: Vec<PassedDrive>,
+    /// For each medium, the first of its drives; none where it is in RAM.
+    places: Vec<Option<usize>>,
+    /// Bytes of those in RAM.
+    ram: u64,
+}
+
+impl Passed {
+    fn of(plan: &RunPlan) -> Result<Self> {
+        let mut passed = Self { drives: Vec::new(), places: Vec::new(), ram: 0 };
+        for drive in plan.media() {
+            let first = passed.drives.len();
+            let place = match &drive.medium {
+                MediumSpec::Ram { size } => {
+                    passed.ram += size;
+                    None
+                }
+                MediumSpec::Qcow2 { .. } => {
+                    // A device inside does not grow.
+                    stasis_qcow2::make_room(&drive.links)
+                        .context("cannot make room in an image")?;
+                    for (depth, link) in drive.links.iter().enumerate() {
+                        let read_only = depth > 0;
+                        passed.drives.push(PassedDrive { path: link.path.clone(), read_only });
+                    }
+                    Some(first)
+                }
+                MediumSpec::File { path, .. }
+                | MediumSpec::Ordered { path, .. }
+                | MediumSpec::Device { path, .. } => {
+                    passed.drives.push(PassedDrive { path: path.clone(), read_only: false });
+                    Some(first)
+                }
+            };
+            passed.places.push(place);
+        }
+        Ok(passed)
+    }
+}
+
+/// What the guest is made of, and the memory (bytes) that `machines` of them need for that;
+/// `archive` is a file for what the setup puts in.
+fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>, u64)> {
+    let guest = setup.guest;
+    let early =
+        |name: &str, path: &Path| Input { name: name.into(), path: path.into(), late: false };
+    let mut inputs = vec![
+        early(input::VMLINUX, &guest.vmlinux),
+        early(input::INITRAMFS, &guest.initramfs),
+        early(input::ROOT, &guest.root),
+    ];
+    let mut memory = 0;
+    for file in &inputs {
+        let length = std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
+        // Each machine has its own root file system.
+        memory += length * if file.name == input::ROOT { machines } else { 1 };
+    }
+    if !setup.input.is_empty() {
+        std::fs::write(archive, setup.input).context("cannot write a temporary file")?;
+        memory += (1 + machines) * setup.input.len() as u64;
+        inputs.push(Input { name: input::FILES.into(), path: archive.to_owned(), late: true });
+    }
+    Ok((inputs, memory))
+}
+
+/// Runs `plan` in a software host.
+pub fn run(
+    setup: &RunSetup,
+    mut plan: RunPlan,
+    root: Option<Lower>,
+    wall_limit: Option<Duration>,
+    relay: &mut Relay<'_>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    let passed = Passed::of(&plan)?;
+    let archive = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    let (inputs, of_inputs) = inputs(setup, plan.machines.len() as u64, archive.path())?;
+    let of_guests: u64 = plan.machines.iter().map(|machine| machine.spec.memory).sum();
+    let memory = of_guests + OVERHEAD + passed.ram + of_inputs;
+    let cache = cache().context(NO_CACHE)?;
+    let host = Host {
+        mode: match setup.engine {
+            Engine::Exact => Mode::Exact,
+            _ => Mode::Fast,
+        },
+        memory: memory.next_multiple_of(STEP),
+        inputs,
+        drives: passed.drives,
+        executable: program::for_guests()?,
+        cache,
+        snapshot: true,
+        log: None,
+    };
+    let images: Vec<PathBuf> =
+        plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
+    let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
+    for machine in &mut plan.machines {
+        // So that the machine, up to the guest's asking for it, is the same for all commands.
+        machine.job = machine.job.without_command();
+        machine.spec.command.clear();
+    }
+    let job = Job {
+        // Of several machines one asks while others still boot.
+        keeps: plan.machines.len() == 1 && host.drives.is_empty(),
+        machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
+            .context("cannot write the job")?,
+        later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
+    };
+    let keyboard = setup.terminal.map(|terminal| Arc::clone(&terminal.keyboard));
+    let source = root.map(|root| -> stasis_emulated_host::Source {
+        Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
+    });
+    let control = Control { stop: Arc::clone(stop), wall_limit, keyboard, source };
+    let observer = relay.observer();
+    let mut progress = |what: &str, fraction: Option<f64>| {
+        // Who cannot hear of a step cannot hear of what follows, and ends the run then.
+        let _ = observer.step(what, fraction);
+    };
+    let outcome = stasis_emulated_host::run(&host, &job, relay, &control, &mut progress);
+    for image in images {
+        stasis_qcow2::trim(&image).context("cannot give an image's room back")?;
+    }
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(stasis_emulated_host::Error::Stopped) => Err(RunError::Ended(Ending::Cancelled)),
+        Err(stasis_emulated_host::Error::WallLimit(_)) => Err(RunError::Ended(Ending::WallLimit)),
+        Err(error) => Err(RunError::Failed(error.into())),
+    }
+}

@@ -1,9 +1,0 @@
-//! Fuzzes the controller by a driver and a carrier that do whatever the input
-//! says. Run with `cargo +nightly fuzz run controller` in `crates/nvme`.
-
-#![no_main]
-
-#[path = "../../tests/support/hostile.rs"]
-mod hostile;
-
-libfuzzer_sys::fuzz_target!(|script: &[u8]| hostile::run(script));
