@@ -106,16 +106,8 @@ docs: ## Build the book of docs/ with mdBook: target/book/index.html
 	@scripts/setup --book
 	mdbook build docs --dest-dir $(abspath $(TARGET_DIR))/book
 
-install: build ## Install the program with completions and man pages (PREFIX, DESTDIR)
-	install -D --mode=755 $(STASIS) $(DESTDIR)$(PREFIX)/bin/stasis
-	install --directory $(DESTDIR)$(PREFIX)/share/man/man1
-	$(STASIS) man $(DESTDIR)$(PREFIX)/share/man/man1
-	install --directory $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	$(STASIS) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/stasis
-	install --directory $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	$(STASIS) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_stasis
-	install --directory $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	$(STASIS) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/stasis.fish
+install: ## Build as you, and install as root: `sudo make install`; PREFIX=~/.local needs no root (PREFIX, DESTDIR)
+	@scripts/install $(STASIS) $(PREFIX) $(DESTDIR)
 
 package: ## Make what users install, in target/package: a .deb, a Python wheel, an OCI image; PACKAGES= some of: deb wheel oci
 	@scripts/setup --packaging

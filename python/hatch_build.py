@@ -2,6 +2,8 @@
 
 import os
 import struct
+import subprocess
+import tempfile
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -30,20 +32,43 @@ def platforms(executable: Path) -> str:
     return ".".join(f"{name}_{machine}" for name in ("manylinux_2_17", "manylinux2014", "musllinux_1_1"))
 
 
+def built(root: Path) -> Path:
+    """What `make build` has made in the sources that ``root`` is a folder of."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or root.parent / "target")
+    executable = target / "x86_64-unknown-linux-gnu" / "release" / "stasis"
+    if not executable.is_file():
+        raise SystemExit(
+            f"there is no {executable}: build it first (`make build`), or name an executable by STASIS_EXECUTABLE"
+        )
+    return executable
+
+
+def stripped(executable: Path, folder: Path) -> Path:
+    """A copy without debugging information, a tenth of the size; the file itself where nothing strips it."""
+    copy = folder / "stasis"
+    try:
+        subprocess.run(["strip", "-o", copy, executable], check=True, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError):
+        return executable
+    return copy
+
+
 class ExecutableHook(BuildHookInterface):
-    """`STASIS_EXECUTABLE` names the file; an editable installation goes without one."""
+    """`STASIS_EXECUTABLE` names the file, by default what `make build` has made; an editable installation goes without."""
 
     def initialize(self, version: str, build_data: dict) -> None:
         named = os.environ.get("STASIS_EXECUTABLE")
+        if not named and version == "editable":
+            return
+        executable = Path(named).resolve() if named else built(Path(self.root))
+        platform = platforms(executable)
         if not named:
-            if version == "editable":
-                return
-            raise SystemExit("STASIS_EXECUTABLE names no executable to pack; `make package` sets it")
-        executable = Path(named).resolve()
+            self.folder = tempfile.TemporaryDirectory()
+            executable = stripped(executable, Path(self.folder.name))
         build_data["shared_scripts"][str(executable)] = "stasis"
         # The licences of what it is linked from.
         notices = executable.with_name("third-party.txt")
         if notices.is_file():
             build_data["force_include"][str(notices)] = "stasis/third-party.txt"
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platforms(executable)}"
+        build_data["tag"] = f"py3-none-{platform}"

@@ -97,6 +97,28 @@ bench_reads() {
     done
 }
 
+# Guest instructions a second: what more of a work takes. At 5 GHz a virtual second is 5e9 of them.
+bench_speed() {
+    local dd='dd if=/dev/nvme0n1 of=/dev/null bs=4k iflag=direct count=' few virtual
+    local loop='i=0; while [ $i -lt COUNT ]; do i=$((i + 1)); done'
+    local drive=(--cpu-speed 5GHz --drive model=null,medium=ram:128MiB)
+    # work WHAT GOAL FEW MANY WORDS: COUNT in WORDS is how much of the work is done.
+    work() {
+        run kept "${drive[@]}" -- true
+        run kept "${drive[@]}" -- true
+        cost "${drive[@]}" -- sh -c "${5//COUNT/$3}"
+        few=$cpu virtual=$(field cost virtual_seconds)
+        cost "${drive[@]}" -- sh -c "${5//COUNT/$4}"
+        row "guest instructions a CPU second, $1" "$2" \
+            "$(awk -v a="$few" -v b="$cpu" -v v="$virtual" -v w="$(field cost virtual_seconds)" -v turns="$(($4 - $3))" -v what="$1" 'BEGIN {
+                printf "%.0f million", (w - v) * 5e3 / (b - a)
+                if (what != "computing") printf ", %.0f I/Os", turns / (b - a) }')"
+    }
+    work computing "700 million" 1000 500000 "$loop"
+    work "dd, 4 KiB" "115 million, 8,000 I/Os" 100 20100 "${dd}COUNT 2>/dev/null"
+    work "fio, random reads of 4 KiB" "5,700 I/Os" 100 10100 "$(reads COUNT)"
+}
+
 bench_disk() {
     local few
     cost --drive model=jpt39c,medium=ram:64MiB -- true

@@ -261,3 +261,81 @@ fn files_that_the_documents_name_are_there() {
     fail_with(&wrong);
     assert!(seen > 30, "{seen} names");
 }
+
+/// Installers, and the names of others' packages that ours are told to take by them.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("pip install ", &["hatchling"]),
+    ("pipx install ", &[]),
+    ("uvx --from ", &[]),
+    ("uv pip install ", &[]),
+    ("cargo install ", &["cargo-deb", "cargo-deny", "cargo-fuzz", "mdbook"]),
+];
+
+/// What is given to the installer that stands in front of `rest`, without options and their values.
+fn installed(rest: &str) -> Vec<String> {
+    let with_value = ["--find-links", "--target", "--version", "--python"];
+    let mut names = Vec::new();
+    let mut words = rest.split_whitespace();
+    while let Some(word) = words.next() {
+        let ends =
+            word.ends_with(['`', '.', ';', ')', ',']) || word.starts_with(['&', '|', '#', ';']);
+        if with_value.contains(&word) {
+            if words.next().is_none_or(|value| value.contains('`')) {
+                break;
+            }
+        } else if word.starts_with(|c: char| c.is_alphanumeric() || "'\"./$".contains(c)) {
+            let quotes = ['\'', '"', '`', '.', ';', ')', ','];
+            let bare = word.trim_end_matches(quotes).trim_start_matches(['\'', '"']);
+            names.push(bare.to_owned());
+            // Prose goes on behind it.
+            break;
+        }
+        if ends {
+            break;
+        }
+    }
+    names
+}
+
+#[test]
+fn no_package_is_advised_that_is_not_ours() {
+    let extensions = ["md", "rs", "py", "toml", "ipynb", "yml"];
+    let mut files: Vec<_> = ["crates", "docs", "examples", "python", "packaging"]
+        .iter()
+        .flat_map(|folder| extensions.map(|end| pages::below(&root().join(folder), end)).concat())
+        .collect();
+    files.extend(pages::all());
+    for folder in ["scripts", "scripts/package.d", "scripts/test-on.d", ".github/workflows"] {
+        let entries = std::fs::read_dir(root().join(folder)).unwrap();
+        files.extend(entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()));
+    }
+    files.push(root().join("python/README.md"));
+    files.push(root().join("Makefile"));
+    let (mut seen, mut wrong) = (0, Vec::new());
+    // This file has the words themselves.
+    for file in files.iter().filter(|file| !file.ends_with("tests/documents.rs")) {
+        let text = text_of(file);
+        // PyPI's `stasis` is another project; with an extra it can only be meant as ours.
+        if text.contains("stasis[study") {
+            wrong.push(format!("{}: names `stasis[study]`", name_of(file)));
+        }
+        for line in text.lines() {
+            for (installer, others) in OTHERS {
+                for rest in line.split(installer).skip(1) {
+                    for name in installed(rest) {
+                        seen += 1;
+                        let is_path = name.starts_with(['.', '/', '$']) || name.ends_with(".whl");
+                        let package = name.split(['[', '=', '@']).next().unwrap();
+                        if !is_path && package != "stasis-vm" && !others.contains(&package) {
+                            wrong.push(format!("{}: {installer}{name}", name_of(file)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    fail_with(&wrong);
+    assert!(seen >= 10, "{seen} installations");
+    let project = text_of(&root().join("python/pyproject.toml"));
+    assert!(project.contains("\nname = \"stasis-vm\"\n"), "pip's name of the package");
+}

@@ -102,9 +102,9 @@ fn dependencies_point_to_lower_layers() {
     for folder in crate_folders() {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
         let name = name_of(&folder);
-        let layer = *layers.get(&name).unwrap_or_else(|| {
-            panic!("{name} is missing from the table in ARCHITECTURE.md")
-        });
+        let layer = *layers
+            .get(&name)
+            .unwrap_or_else(|| panic!("{name} is missing from the table in ARCHITECTURE.md"));
         for needed in dependencies(&manifest) {
             let below = layers.get(&needed).copied();
             assert!(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Protocol, Union
 
+from .._distribution import STUDIES
 from ..errors import StudyError
 from .task import Outcome, Task, compute, who
 
@@ -246,7 +247,7 @@ class _Sent:
 
 def _needs_dask(error: ImportError) -> StudyError:
     return StudyError(
-        f"sweeps run on Dask, which is not here ({error.name}): pip install 'stasis[study]', or give an executor"
+        f"sweeps run on Dask, which is not here ({error.name}): {STUDIES}; or give an executor"
     )
 
 

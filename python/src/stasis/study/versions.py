@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
+from .._distribution import DISTRIBUTION
 from ..errors import StudyError
 from .digests import digest_of
 from .guests import GuestFolder, has_guest
@@ -28,7 +29,7 @@ def about_worker(program: str, study: Visible, guests: Sequence[tuple[str, str]]
     about: dict[str, Any] = {
         "same": digest == program,
         "program": version,
-        "package": metadata.version("stasis"),
+        "package": metadata.version(DISTRIBUTION),
         "python": ".".join(platform.python_version_tuple()[:2]),
         "sees": study.seen() is not None,
     }
@@ -54,7 +55,7 @@ def check_workers(pool: Pool, program: str, study: Visible, guests: Sequence[Gue
     except Exception as error:
         raise StudyError(
             f"the workers of {pool.name} cannot use this package ({type(error).__name__}: {error}); "
-            f"install stasis {mine['package']} there"
+            f"install {DISTRIBUTION} {mine['package']} there"
         ) from error
     for address, found in theirs.items():
         _check(address, found, mine)

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use stasis_emulated_host::Kind;
 use stasis_guest_image as guest_image;
 use stasis_report::{units, Column, Table};
 use stasis_runner::guest;
 use stasis_runner::software_host;
-use stasis_emulated_host::Kind;
 
 /// What to do with the cache.
 #[derive(Debug, clap::Subcommand)]

@@ -10,13 +10,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use stasis_block::units::format_size;
+use stasis_emulated_host::{Control, Host, Mode, Requirements};
 use stasis_experiment::{Engine, GuestSpec, MachineSpec};
 use stasis_guest_image as guest_image;
 use stasis_precision::Measured;
 use stasis_qemu_vm::probe::{self, KvmState};
 use stasis_runner::free_space::free_space;
 use stasis_runner::{program, software_host};
-use stasis_emulated_host::{Control, Host, Mode, Requirements};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
 

@@ -17,7 +17,7 @@ const REPRODUCE: &str = "stasis-reproduce";
 /// What `stasis sweep` hands on.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "`stasis-sweep --help` has the options. Studies come with the Python package: pip install 'stasis[study]'.
+    after_help = "`stasis-sweep --help` has the options. Studies come with the Python package; in the sources of Stasis: pip install './python[study]'.
 
 Examples:
   stasis sweep study.toml
@@ -53,8 +53,8 @@ fn become_package(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
     let error = Command::new(&program).args(arguments).exec();
     if error.kind() == ErrorKind::NotFound {
         bail!(
-            "studies need the Python package, which has the command `{name}`: \
-             pip install 'stasis[study]'"
+            "studies need the Python package, which has the command `{name}`; in the sources of \
+             Stasis: pip install './python[study]'"
         );
     }
     bail!("cannot start {}: {error}", program.display())

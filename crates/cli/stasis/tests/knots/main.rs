@@ -100,8 +100,7 @@ fn knots_of(files: &[(&str, &str)], tables: &[RegistrationTable]) -> Vec<Vec<Str
         fs::write(path, text).unwrap();
     }
     let source = Path::new("made-up/src");
-    let name =
-        |file: &PathBuf| file.strip_prefix(source).unwrap().to_str().unwrap().to_owned();
+    let name = |file: &PathBuf| file.strip_prefix(source).unwrap().to_str().unwrap().to_owned();
     let names = |knot: &Knot| {
         let mut names: Vec<_> = knot.files.iter().map(name).collect();
         names.sort();
