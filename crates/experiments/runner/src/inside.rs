@@ -1,10 +1,10 @@
 //! The inner side of the software KVM host: runs the machine there.
 
 use anyhow::{Context, Result};
+use stasis_emulated_host::inside::{Inside, Later, StopReason};
 use stasis_machine::Stop;
 use stasis_media::MediumSpec;
 use stasis_run_events::{Ending, EventSink, RunEvent};
-use stasis_emulated_host::inside::{Inside, Later, StopReason};
 
 use crate::failure;
 use crate::local::{self, Commands, Inputs};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
 use stasis_run_events::Ending;
-use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
 
 use crate::engine::RunError;
 use crate::plan::{input, RunPlan};

@@ -11,9 +11,9 @@ mod common;
 
 use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit};
-use stasis_run_events::{EventSink, RunEvent};
 use stasis_emulated_host::inside::Inside;
 use stasis_emulated_host::{run, Control, Host, Job, Mode};
+use stasis_run_events::{EventSink, RunEvent};
 use std::time::Instant;
 
 use common::clock;

@@ -10,10 +10,10 @@
 
 mod common;
 
-use stasis_qemu_vm::probe;
-use stasis_run_events::{EventSink, RunEvent};
 use stasis_emulated_host::inside::Inside;
 use stasis_emulated_host::{run, Control, Host, Input, Job, Mode, PassedDrive};
+use stasis_qemu_vm::probe;
+use stasis_run_events::{EventSink, RunEvent};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

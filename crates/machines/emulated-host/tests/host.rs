@@ -9,10 +9,10 @@
 //! Built otherwise it checks only that this is said. The cache is
 //! `$STASIS_CACHE`, or a temporary folder.
 
-use stasis_qemu_vm::probe;
-use stasis_run_events::{EventSink, RunEvent};
 use stasis_emulated_host::inside::{self, Inside, Later};
 use stasis_emulated_host::{run, Control, Error, Host, Input, Job, Mode, PassedDrive};
+use stasis_qemu_vm::probe;
+use stasis_run_events::{EventSink, RunEvent};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
