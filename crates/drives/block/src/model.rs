@@ -49,13 +49,22 @@ pub struct Health {
     pub percentage_used: u8,
     /// Bytes written to the medium, the drive's own housekeeping included.
     pub media_bytes_written: u64,
+    /// Bytes of the medium's blocks that were erased.
+    #[serde(default)]
+    pub media_bytes_erased: u64,
     /// Whether the medium can only be read any more.
     pub read_only: bool,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { available_spare: 100, percentage_used: 0, media_bytes_written: 0, read_only: false }
+        Self {
+            available_spare: 100,
+            percentage_used: 0,
+            media_bytes_written: 0,
+            media_bytes_erased: 0,
+            read_only: false,
+        }
     }
 }
 

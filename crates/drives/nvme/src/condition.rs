@@ -21,8 +21,8 @@ pub const WARNING_READ_ONLY: u8 = 1 << 3;
 #[derive(Debug)]
 pub struct Condition {
     health: Health,
-    // Bytes that its medium had taken before the first time it said.
-    media_before: Option<u64>,
+    // Bytes that its medium had taken, and erased, before the first time it said.
+    media_before: Option<(u64, u64)>,
     // Kelvin.
     temperature: u16,
 }
@@ -42,7 +42,7 @@ impl Condition {
 
     /// Takes its health over; whether that is news.
     pub fn set_health(&mut self, health: Health) -> bool {
-        self.media_before.get_or_insert(health.media_bytes_written);
+        self.media_before.get_or_insert((health.media_bytes_written, health.media_bytes_erased));
         let news = self.health != health;
         self.health = health;
         news
@@ -52,8 +52,14 @@ impl Condition {
     pub fn media_written(&self) -> Option<u64> {
         match self.health.media_bytes_written {
             0 => None,
-            bytes => Some(bytes.saturating_sub(self.media_before.unwrap_or(0))),
+            bytes => Some(bytes.saturating_sub(self.media_before.unwrap_or_default().0)),
         }
+    }
+
+    /// Bytes that its medium has erased since it was first asked; 0 if it does not say.
+    pub fn media_erased(&self) -> u64 {
+        let before = self.media_before.unwrap_or_default().1;
+        self.health.media_bytes_erased.saturating_sub(before)
     }
 
     /// Its temperature in kelvin.

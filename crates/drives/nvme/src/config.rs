@@ -1,10 +1,15 @@
 //! What a controller is made to be.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::zoned::{Zones, ZonesError, CSI};
 
 /// Command Set Identifier of the NVM command set.
 pub(crate) const NVM_COMMAND_SET: u8 = 0;
+
+/// Sizes of a logical block in bytes, by the number of their LBA format. None has metadata.
+pub(crate) const LBA_FORMATS: [u32; 2] = [512, 4096];
 
 /// How shadow doorbells are used once the driver has configured them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -20,7 +25,8 @@ pub enum ShadowPolicy {
 
 /// How a guest can say which data belongs together. The drive below learns of
 /// it by the stream of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Placement {
     /// It cannot.
     #[default]
@@ -42,7 +48,8 @@ pub enum Placement {
 }
 
 /// A namespace: what the guest sees as one block device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Namespace {
     /// Its first byte on the drive.
     pub start: u64,
@@ -254,7 +261,7 @@ impl Config {
             let wrong = |field, value, expected| {
                 Err(ConfigError::Namespace { nsid: index + 1, field, value, expected })
             };
-            if !matches!(namespace.block_size, 512 | 4096) {
+            if !LBA_FORMATS.contains(&namespace.block_size) {
                 return wrong("block_size", namespace.block_size.into(), "512 or 4096 bytes");
             }
             let most = (i64::MAX as u64) / u64::from(namespace.block_size);

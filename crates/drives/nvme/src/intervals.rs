@@ -15,6 +15,11 @@ pub struct Intervals {
 }
 
 impl Intervals {
+    /// The start and the end of each, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ends.iter().map(|(&start, &end)| (start, end))
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()

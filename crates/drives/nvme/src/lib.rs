@@ -43,6 +43,7 @@ mod identity;
 mod interrupts;
 mod intervals;
 mod io;
+mod kept;
 mod log_page;
 mod namespaces;
 mod ocssd;
@@ -63,12 +64,13 @@ mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy, VENDOR_ID};
 pub use controller::Controller;
-pub use ocssd::{Ocssd, OcssdError};
+pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION};
+pub use ocssd::{ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::{Request, MOST_REFUSED};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use vendor::VendorRequest;
-pub use zoned::{Zones, ZonesError, Zrwa};
+pub use zoned::{KeptZones, ZoneState, Zones, ZonesError, Zrwa};
 
 /// Size of a memory page as the controller uses it, in bytes: the only one
 /// offered (`CAP.MPSMIN` = `CAP.MPSMAX` = 0, NVMe 1.4 section 3.1.1).

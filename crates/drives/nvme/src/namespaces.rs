@@ -6,10 +6,11 @@ use std::ops::RangeInclusive;
 use stasis_block::{Operation, Status};
 
 use crate::command::location;
-use crate::config::{Config, Namespace};
+use crate::config::{Config, Namespace, LBA_FORMATS};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
 use crate::intervals::Intervals;
+use crate::kept::KeptNamespace;
 use crate::ocssd::{self, About, ChunkSet};
 use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
@@ -254,5 +255,55 @@ impl Namespaces {
         state.zones = ZonedNamespace::new(namespace);
         state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
         before != block_size
+    }
+}
+
+/// What outlives the controller.
+impl Namespaces {
+    /// What each of them keeps; `made`: what they were made to be.
+    pub fn kept(&self, made: &[Namespace]) -> Vec<KeptNamespace> {
+        let kept = |(state, made): (&State, &Namespace)| KeptNamespace {
+            block_size: state.namespace.block_size,
+            uncorrectable: state.marks.ranges().collect(),
+            zones: state.zones.as_ref().map_or(Vec::new(), |zones| zones.set.kept()),
+            chunks: state.chunks.as_ref().map_or(Vec::new(), ChunkSet::kept),
+            ..KeptNamespace::as_made(made)
+        };
+        self.states.iter().zip(made).map(kept).collect()
+    }
+
+    /// A new one goes on from what was kept of it.
+    ///
+    /// # Errors
+    /// No such namespace can be in this state: says why.
+    pub fn restore(&mut self, nsid: u32, kept: &KeptNamespace) -> Result<(), &'static str> {
+        let state = self.state_mut(nsid).ok_or("there is no such namespace")?;
+        let size = kept.block_size;
+        let formats = LBA_FORMATS.contains(&size) && state.capacity >= size.into();
+        if !formats || !state.namespace.can_have_blocks_of(size, state.capacity) {
+            return Err("its logical blocks cannot be of that size");
+        }
+        self.format(nsid, size);
+        let state = self.state_mut(nsid).ok_or("there is no such namespace")?;
+        let mut least = 0;
+        for &(start, end) in &kept.uncorrectable {
+            if start < least || end <= start || end > state.capacity {
+                return Err("marked ranges do not lie one behind the other in it");
+            }
+            if !state.marks.insert(start..end) {
+                return Err("more ranges are marked than can be");
+            }
+            least = end;
+        }
+        match &mut state.zones {
+            Some(zones) => zones.set.restore(&kept.zones)?,
+            None if kept.zones.is_empty() => {}
+            None => return Err("it has no zones"),
+        }
+        match &mut state.chunks {
+            Some(chunks) => chunks.restore(&kept.chunks),
+            None if kept.chunks.is_empty() => Ok(()),
+            None => Err("it has no chunks"),
+        }
     }
 }

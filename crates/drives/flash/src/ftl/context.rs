@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_clock::Nanos;
-use stasis_nand::{Array, Breakdown, Op, OpStatus};
+use stasis_nand::{Array, Breakdown, Op, OpKind, OpStatus};
 
 use crate::statistics::Statistics;
 use crate::watch::Watch;
@@ -156,6 +156,13 @@ impl Context {
         if let Some(watch) = &mut self.watch {
             watch.collected(plane, block, times);
         }
+    }
+
+    /// Bytes of the blocks that the array has erased.
+    pub fn erased_bytes(&self) -> u64 {
+        let geometry = self.array.geometry();
+        let block = u64::from(geometry.pages) * u64::from(geometry.page_size);
+        self.statistics.ops(OpKind::Erase) * block
     }
 
     /// The request waits for one thing more.

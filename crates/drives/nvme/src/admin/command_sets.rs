@@ -2,12 +2,11 @@
 //! 5.17.2, ZNS 1.1 section 4.1.5).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::NVM_COMMAND_SET as NVM;
+use crate::config::{LBA_FORMATS, NVM_COMMAND_SET as NVM};
 use crate::status::{Failure, StatusCode};
 use crate::{zoned, PAGE_SIZE};
 
 use super::context::Admin;
-use super::format::LBA_FORMATS;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.17.1): of one command set.
 mod structure {

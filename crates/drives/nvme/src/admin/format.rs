@@ -4,14 +4,12 @@
 use stasis_block::Operation;
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::config::LBA_FORMATS;
 use crate::registered::{always, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
 use super::context::{Admin, AdminCommand};
-
-/// Sizes of a block, by the number of their LBA format. None has metadata.
-pub const LBA_FORMATS: [u32; 2] = [512, 4096];
 
 pub const FORMAT_NVM: AdminCommand = AdminCommand {
     opcode: 0x80,

@@ -3,7 +3,7 @@
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MOST_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
-use crate::config::{Config, Namespace, Placement};
+use crate::config::{Config, Namespace, Placement, LBA_FORMATS};
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MOST_EVENT_REQUESTS;
 use crate::features::notices;
@@ -16,7 +16,6 @@ use crate::{Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
 use super::context::{Admin, AdminCommand, Commands};
-use super::format::LBA_FORMATS;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
 mod structure {

@@ -14,8 +14,10 @@ use crate::config::{Config, ConfigError};
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::Io;
+use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
 use crate::outgoing::Request;
+use crate::placement::{kept_fdp, PlacementState};
 use crate::registers as reg;
 use crate::slots::Purpose;
 use crate::statistics::Statistics;
@@ -50,6 +52,38 @@ impl Controller {
             chunk_notifications: Notifications::default(),
             shut_down: true,
         })
+    }
+
+    /// A controller whose power was off since `state` was kept of it.
+    ///
+    /// # Errors
+    /// As of [`Controller::new`]; or the state is of another drive, or damaged.
+    pub fn with_state(config: Config, state: &KeptState) -> Result<Self, StateError> {
+        let mut controller = Self::new(config)?;
+        let io = &mut controller.io;
+        state.check(&io.config)?;
+        let damaged = |nsid, reason| StateError::Damaged { nsid, reason };
+        for (nsid, kept) in (1..).zip(&state.namespaces) {
+            let restored = io.namespaces.restore(nsid, kept);
+            restored.map_err(|reason| damaged(nsid as usize, reason))?;
+        }
+        if let (PlacementState::Fdp(fdp), Some(kept)) = (&mut io.placement, &state.fdp) {
+            if state.placement == io.config.placement {
+                fdp.restore(kept).map_err(|reason| damaged(1, reason))?;
+            }
+        }
+        Ok(controller)
+    }
+
+    /// What the drive keeps if its power is off from now on: for [`Controller::with_state`].
+    /// Zones are as they are now; a write in flight has moved its zone's pointer.
+    pub fn kept_state(&self) -> KeptState {
+        let config = &self.io.config;
+        KeptState {
+            namespaces: self.io.namespaces.kept(&config.namespaces),
+            fdp: kept_fdp(&self.io),
+            ..KeptState::as_made(config)
+        }
     }
 
     /// Size of the registers and doorbells in bytes, for their base address

@@ -1,5 +1,6 @@
 //! What an Open-Channel namespace is made to be.
 
+use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
 /// Most chunks of a namespace: what their state costs stays below 32 MiB.
@@ -11,7 +12,8 @@ const MOST_CHUNKS: u64 = 1 << 20;
 ///
 /// Chunk `c` of unit `u` of group `g` lies at byte
 /// `((g * units + u) * chunks + c) * sectors * block_size` of the drive.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ocssd {
     /// Groups.
     pub groups: u16,

@@ -23,5 +23,5 @@ pub use geometry::GEOMETRY;
 pub use notifications::{About, Notifications};
 pub use report::chunk_information;
 pub use scalar::{DATASET_MANAGEMENT, READ, WRITE};
-pub use set::ChunkSet;
+pub use set::{ChunkSet, KeptChunks, State as ChunkState};
 pub use vector::{VECTOR_COPY, VECTOR_READ, VECTOR_RESET, VECTOR_WRITE};

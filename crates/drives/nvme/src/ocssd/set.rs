@@ -1,17 +1,28 @@
 //! The chunks of a namespace and their states (OCSSD 2.0 section 1.2.4): a
 //! state machine that knows no queues and no drive.
 
+mod kept;
+
+use serde::{Deserialize, Serialize};
+
 use crate::status::StatusCode;
 
 use super::config::{Bits, Ocssd};
 
+pub use kept::KeptChunks;
+
 /// State of a chunk, as its descriptor has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum State {
+    /// Erased.
     Free = 1,
+    /// Written, and taking no more until it is reset.
     Closed = 2,
+    /// Written in part.
     Open = 4,
+    /// Of no use any more.
     Offline = 8,
 }
 

@@ -3,6 +3,8 @@
 //!
 //! There is one endurance group, and every namespace can use all handles.
 
+use crate::kept::{KeptFdp, KeptHandle};
+
 use super::events::{EventLog, FdpEvent, INVALID_PLACEMENT, NOT_FULLY_WRITTEN};
 
 /// The one endurance group's identifier.
@@ -17,6 +19,14 @@ pub struct Handle {
     pub events: u8,
 }
 
+/// Bytes that the host wrote, and that the medium took and erased.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Totals {
+    pub host_written: u64,
+    pub media_written: u64,
+    pub media_erased: u64,
+}
+
 #[derive(Debug)]
 pub struct Fdp {
     pub groups: u16,
@@ -28,6 +38,8 @@ pub struct Fdp {
     room: Vec<u64>,
     /// Bytes that the host wrote.
     pub host_written: u64,
+    /// What was counted before the power was last off.
+    pub before: Totals,
     pub host_events: EventLog,
 }
 
@@ -46,8 +58,42 @@ impl Fdp {
             unit,
             room: vec![unit; usize::from(groups) * usize::from(handles)],
             host_written: 0,
+            before: Totals::default(),
             host_events: EventLog::default(),
         }
+    }
+
+    /// What outlives the controller, of a drive on whose medium so many bytes were written and
+    /// erased since it was made.
+    pub fn kept(&self, media_written: u64, media_erased: u64) -> KeptFdp {
+        let handle = |handle: &Handle| KeptHandle { used: handle.used, events: handle.events };
+        KeptFdp {
+            handles: self.handles.iter().map(handle).collect(),
+            room: self.room.clone(),
+            host_written: self.host_written,
+            media_written,
+            media_erased,
+        }
+    }
+
+    /// Goes on from what was kept.
+    ///
+    /// # Errors
+    /// No such placement can be here: says why.
+    pub fn restore(&mut self, kept: &KeptFdp) -> Result<(), &'static str> {
+        if kept.handles.len() != self.handles.len() || kept.room.len() != self.room.len() {
+            return Err("it has other reclaim unit handles");
+        }
+        if kept.room.iter().any(|&room| room == 0 || room > self.unit) {
+            return Err("a reclaim unit has more room than its size, or none");
+        }
+        let handle = |&KeptHandle { used, events }: &KeptHandle| Handle { used, events };
+        self.handles = kept.handles.iter().map(handle).collect();
+        self.room.clone_from(&kept.room);
+        self.host_written = kept.host_written;
+        let KeptFdp { host_written, media_written, media_erased, .. } = *kept;
+        self.before = Totals { host_written, media_written, media_erased };
+        Ok(())
     }
 
     /// RGIF: how many of a placement identifier's highest bits are the reclaim

@@ -4,6 +4,7 @@
 use crate::command::{location, SubmissionEntry};
 use crate::condition::SPARE_THRESHOLD;
 use crate::io::Io;
+use crate::kept::KeptFdp;
 use crate::log_page as page;
 use crate::statistics::Statistics;
 use crate::status::{Failure, StatusCode};
@@ -49,14 +50,27 @@ fn placement_statistics(io: &Io, fdp: &Fdp) -> Vec<u8> {
     let mut log = vec![0; 64];
     log[0..8].copy_from_slice(&fdp.host_written.to_le_bytes());
     log[16..24].copy_from_slice(&media_written(io, fdp).to_le_bytes());
-    // Media bytes erased: drives do not tell.
+    log[32..40].copy_from_slice(&media_erased(io, fdp).to_le_bytes());
     log
 }
 
-/// What the drive says that its medium took since the controller is there.
-/// One that says nothing has nothing inside, and takes what the host writes.
+/// Bytes that the medium took since the drive was made (MBMW). A drive that says nothing has
+/// nothing inside, and takes what the host writes.
 fn media_written(io: &Io, fdp: &Fdp) -> u64 {
-    io.condition.media_written().unwrap_or(fdp.host_written)
+    let since = fdp.host_written - fdp.before.host_written.min(fdp.host_written);
+    fdp.before.media_written.saturating_add(io.condition.media_written().unwrap_or(since))
+}
+
+/// Bytes that the medium erased since the drive was made (MBE); of a drive with nothing inside
+/// none.
+fn media_erased(io: &Io, fdp: &Fdp) -> u64 {
+    fdp.before.media_erased.saturating_add(io.condition.media_erased())
+}
+
+/// What Flexible Data Placement keeps, where the drive has it.
+pub fn kept_fdp(io: &Io) -> Option<KeptFdp> {
+    let PlacementState::Fdp(fdp) = &io.placement else { return None };
+    Some(fdp.kept(media_written(io, fdp), media_erased(io, fdp)))
 }
 
 /// Endurance Group Information.

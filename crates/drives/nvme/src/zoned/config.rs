@@ -1,5 +1,6 @@
 //! What the zones of a namespace are made to be.
 
+use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
 /// Command Set Identifier of the Zoned Namespace command set.
@@ -17,7 +18,8 @@ const MOST_ZRWA_BLOCKS: u64 = 0xffff;
 
 /// The zones of a zoned namespace, all alike and all to be written in order.
 /// Zone `i` lies at byte `i * size` of the drive. Sizes are in bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Zones {
     /// From one zone's start to the next's: a power of two.
     pub size: u64,
@@ -53,7 +55,8 @@ impl Zones {
 
 /// Zone random write areas: the blocks after a zone's write pointer that can
 /// be written in any order and again. Sizes are in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Zrwa {
     /// Size of an area: a multiple of `granularity`.
     pub size: u64,

@@ -1,22 +1,36 @@
 //! The zones of a namespace and their states (ZNS 1.1 section 2.1.1.2): a
 //! state machine that knows no queues and no drive.
 
+mod kept;
+
 use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
 
 use crate::status::StatusCode;
 
 use super::config::Zones;
 
+pub use kept::KeptZones;
+
 /// State of a zone, as descriptors number it (ZNS 1.1 section 3.4.2.2.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum State {
+    /// Nothing is written.
     Empty = 0x1,
+    /// Opened by a write.
     ImplicitlyOpen = 0x2,
+    /// Opened by the host's word.
     ExplicitlyOpen = 0x3,
+    /// Written in part, and not open.
     Closed = 0x4,
+    /// It takes no writes any more.
     ReadOnly = 0xd,
+    /// It takes no writes until it is reset.
     Full = 0xe,
+    /// Its contents are lost, and it takes no writes any more.
     Offline = 0xf,
 }
 

@@ -236,6 +236,7 @@ impl Ftl for Hybrid {
             available_spare: (left * 100).checked_div(self.spare).unwrap_or(100) as u8,
             percentage_used: used.min(255) as u8,
             media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            media_bytes_erased: context.erased_bytes(),
             read_only: self.read_only,
         }
     }

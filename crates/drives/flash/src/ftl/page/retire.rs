@@ -40,6 +40,7 @@ impl PageFtl {
             available_spare: if self.spare == 0 { 100 } else { available as u8 },
             percentage_used: used.min(255) as u8,
             media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            media_bytes_erased: context.erased_bytes(),
             read_only: self.read_only,
         }
     }

@@ -310,6 +310,7 @@ impl Ftl for Zones {
             available_spare: left.checked_div(self.spares).unwrap_or(100) as u8,
             percentage_used: used.min(255) as u8,
             media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            media_bytes_erased: context.erased_bytes(),
             read_only: self.zones.iter().all(|zone| zone.failed),
         }
     }

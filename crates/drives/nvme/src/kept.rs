@@ -1,0 +1,237 @@
+//! What a controller keeps while its power is off: how its namespaces are formatted, the states
+//! and pointers of zones and chunks, what cannot be read, and Flexible Data Placement.
+//!
+//! [`Controller::kept_state`](crate::Controller::kept_state) gives it,
+//! [`Controller::with_state`](crate::Controller::with_state) makes a controller that goes on
+//! from it as after a power cycle: open zones are closed then, or empty. Whoever knows better
+//! than a controller what a power cut left, such as a test of power cuts, begins with
+//! [`KeptState::as_made`] and changes it. Volatile are features, logs, counters and queues.
+
+use serde::{Deserialize, Serialize};
+use stasis_block::units::format_size;
+
+use crate::config::{Config, ConfigError, Namespace, Placement};
+use crate::ocssd::{KeptChunks, Ocssd};
+use crate::zoned::{KeptZones, Zones};
+
+/// The form of [`KeptState`]; another one is refused.
+pub const STATE_VERSION: u32 = 1;
+
+/// What a controller keeps while its power is off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptState {
+    /// [`STATE_VERSION`].
+    pub version: u32,
+    /// The namespaces, numbered from 1.
+    pub namespaces: Vec<KeptNamespace>,
+    /// How the drive was made to place data.
+    pub placement: Placement,
+    /// Flexible Data Placement, where the drive was made with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fdp: Option<KeptFdp>,
+}
+
+/// What a namespace keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptNamespace {
+    /// What it was made to be. Whether it may be written is no part of it.
+    pub made: Namespace,
+    /// Size of a logical block as it is formatted now (bytes).
+    pub block_size: u32,
+    /// What Write Uncorrectable has marked: first byte and end of each range, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncorrectable: Vec<(u64, u64)>,
+    /// Its zones but the empty ones, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<KeptZones>,
+    /// Its chunks but those that are as new, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunks: Vec<KeptChunks>,
+}
+
+/// What Flexible Data Placement keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptFdp {
+    /// The reclaim unit handles.
+    pub handles: Vec<KeptHandle>,
+    /// Bytes that the reclaim unit of each handle has room for, reclaim group after reclaim group.
+    pub room: Vec<u64>,
+    /// Bytes that the host has written.
+    pub host_written: u64,
+    /// Bytes that the medium has taken.
+    pub media_written: u64,
+    /// Bytes that the medium has erased.
+    pub media_erased: u64,
+}
+
+/// What a reclaim unit handle keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptHandle {
+    /// Whether data was placed by it.
+    pub used: bool,
+    /// The events that are logged, a bit for each type.
+    pub events: u8,
+}
+
+/// Why a controller cannot go on from a state that was kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// There can be no such controller.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The state has a form that this program does not know.
+    #[error("the state has version {0}, and this program knows version {STATE_VERSION}")]
+    Version(u32),
+    /// The state is of another drive.
+    #[error("the drive was made with {kept}, and now is to have {now}")]
+    Other {
+        /// What it was.
+        kept: String,
+        /// What it is to be.
+        now: String,
+    },
+    /// No drive can be in this state.
+    #[error("the state is damaged: namespace {nsid}: {reason}")]
+    Damaged {
+        /// Number of the namespace, from 1.
+        nsid: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
+}
+
+impl KeptNamespace {
+    /// A namespace on which nothing was done yet.
+    pub fn as_made(namespace: &Namespace) -> Self {
+        Self {
+            made: Namespace { read_only: false, ..namespace.clone() },
+            block_size: namespace.block_size,
+            uncorrectable: Vec::new(),
+            zones: Vec::new(),
+            chunks: Vec::new(),
+        }
+    }
+
+    /// Whether nothing distinguishes it from a new one, whatever its contents are.
+    fn is_as_made(&self) -> bool {
+        *self == Self::as_made(&self.made)
+    }
+}
+
+impl KeptState {
+    /// Of a drive on which nothing was done yet. `config` has been checked.
+    pub fn as_made(config: &Config) -> Self {
+        Self {
+            version: STATE_VERSION,
+            namespaces: config.namespaces.iter().map(KeptNamespace::as_made).collect(),
+            placement: config.placement,
+            fdp: None,
+        }
+    }
+
+    /// Whether a drive that is made anew is the same but for its contents.
+    pub fn is_as_made(&self) -> bool {
+        self.namespaces.iter().all(KeptNamespace::is_as_made) && self.fdp.is_none()
+    }
+
+    /// Whether contents mean something only together with this state: zones and chunks, whose
+    /// pointers say what can be read.
+    pub fn governs_contents(&self) -> bool {
+        let governs = |one: &KeptNamespace| one.made.zoned.is_some() || one.made.ocssd.is_some();
+        self.namespaces.iter().any(governs)
+    }
+
+    /// Whether a drive of `config` can go on from it. Placement may differ: that of the state
+    /// counts for a drive that was made with the same only.
+    ///
+    /// # Errors
+    /// [`StateError::Version`], [`StateError::Other`] with the first thing that differs.
+    pub fn check(&self, config: &Config) -> Result<(), StateError> {
+        if self.version != STATE_VERSION {
+            return Err(StateError::Version(self.version));
+        }
+        let (kept, now) = (self.namespaces.len(), config.namespaces.len());
+        if kept != now {
+            let count = |count| format!("{count} namespaces");
+            return Err(other(count(kept), count(now)));
+        }
+        for (kept, now) in self.namespaces.iter().zip(&config.namespaces) {
+            check_namespace(&kept.made, now)?;
+        }
+        Ok(())
+    }
+}
+
+fn other(kept: String, now: String) -> StateError {
+    StateError::Other { kept, now }
+}
+
+fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> {
+    let differs = |in_words: fn(&Namespace) -> String| Err(other(in_words(kept), in_words(now)));
+    if kept.zoned != now.zoned {
+        return differs(|one| one.zoned.as_ref().map_or("no zones".into(), describe_zones));
+    }
+    if kept.ocssd != now.ocssd {
+        return differs(|one| one.ocssd.as_ref().map_or("no geometry".into(), describe_geometry));
+    }
+    if kept.bytes() != now.bytes() {
+        return differs(|one| format!("a namespace of {}", format_size(one.bytes())));
+    }
+    if kept.start != now.start {
+        return differs(|one| format!("a namespace from byte {} on", one.start));
+    }
+    if kept.block_size != now.block_size {
+        return differs(|one| format!("logical blocks of {}", format_size(one.block_size.into())));
+    }
+    Ok(())
+}
+
+/// Zones in words.
+fn describe_zones(zones: &Zones) -> String {
+    let Zones { size, capacity, max_open, max_active, extension_size, zrwa, reads_cross_zones } =
+        zones;
+    let mut text = format!("zones of {}", format_size(*size));
+    if capacity != size {
+        text += &format!(" with a capacity of {}", format_size(*capacity));
+    }
+    for (name, limit) in [("open", max_open), ("active", max_active)] {
+        if let Some(limit) = limit {
+            text += &format!(", at most {limit} {name}");
+        }
+    }
+    if *extension_size > 0 {
+        text += &format!(", extensions of {extension_size} bytes");
+    }
+    if let Some(zrwa) = zrwa {
+        let (size, step) = (format_size(zrwa.size), format_size(zrwa.granularity));
+        text += &format!(", {} random write areas of {size} by {step}", zrwa.count);
+    }
+    if *reads_cross_zones {
+        text += ", reads over their ends";
+    }
+    text
+}
+
+/// A geometry in words.
+fn describe_geometry(ocssd: &Ocssd) -> String {
+    let Ocssd { groups, units, chunks, sectors, write_min, write_optimal, cached, .. } = ocssd;
+    let mut text = format!(
+        "a geometry of {groups}x{units}x{chunks}x{sectors}, written by {write_min} or {write_optimal} \
+         sectors, {cached} cached"
+    );
+    let limits = [
+        ("open chunks", ocssd.max_open),
+        ("open chunks of a unit", ocssd.max_open_per_unit),
+        ("resets", ocssd.endurance),
+    ];
+    for (name, limit) in limits {
+        if let Some(limit) = limit {
+            text += &format!(", at most {limit} {name}");
+        }
+    }
+    text
+}

@@ -1,0 +1,81 @@
+//! Chunks as they outlive the controller.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Chunk, ChunkSet, State};
+
+/// Chunks that follow one another and are alike, but free ones that were never reset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptChunks {
+    /// The first of them, counted through the drive.
+    pub first: u64,
+    /// How many there are.
+    pub count: u64,
+    /// Their state.
+    pub state: State,
+    /// Sectors of each before its write pointer.
+    pub written: u32,
+    /// How often each was reset: its wear.
+    pub resets: u32,
+}
+
+impl ChunkSet {
+    /// The chunks that are not as new.
+    pub fn kept(&self) -> Vec<KeptChunks> {
+        let mut kept: Vec<KeptChunks> = Vec::new();
+        for (first, &Chunk { state, written, resets }) in (0..).zip(&self.chunks) {
+            if state == State::Free && resets == 0 {
+                continue;
+            }
+            match kept.last_mut() {
+                Some(last)
+                    if last.first + last.count == first
+                        && (last.state, last.written, last.resets) == (state, written, resets) =>
+                {
+                    last.count += 1;
+                }
+                _ => kept.push(KeptChunks { first, count: 1, state, written, resets }),
+            }
+        }
+        kept
+    }
+
+    /// Takes over chunks that were kept. All chunks are as new before.
+    ///
+    /// # Errors
+    /// No such chunks can be here: says why.
+    pub fn restore(&mut self, kept: &[KeptChunks]) -> Result<(), &'static str> {
+        let mut least = 0;
+        for chunks in kept {
+            let end = chunks.first.checked_add(chunks.count);
+            let end = end.filter(|&end| chunks.count > 0 && end <= self.chunks.len() as u64);
+            let Some(end) = end.filter(|_| chunks.first >= least) else {
+                return Err("chunks are not there, or are named twice");
+            };
+            least = end;
+            let sectors = self.config.sectors;
+            let written_fits = match chunks.state {
+                State::Free | State::Offline => chunks.written == 0,
+                State::Open => (1..sectors).contains(&chunks.written),
+                State::Closed => chunks.written <= sectors,
+            };
+            if !written_fits {
+                return Err("a write pointer is not where its chunk's state allows");
+            }
+            for index in chunks.first as usize..end as usize {
+                self.set(index, chunks.state);
+                self.chunks[index].written = chunks.written;
+                self.chunks[index].resets = chunks.resets;
+            }
+        }
+        let too_many = |most: Option<u32>, count: u32| most.is_some_and(|most| count > most);
+        let in_units = self.open_in.iter();
+        if too_many(self.config.max_open, self.open)
+            || in_units.into_iter().any(|&open| too_many(self.config.max_open_per_unit, open))
+        {
+            return Err("more chunks are open than can be");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Zones as they outlive the controller.
+
+use serde::{Deserialize, Serialize};
+
+use super::{State, ZoneSet, EXTENSION_VALID, ZRWA_VALID};
+
+/// Zones that follow one another and are alike, but empty ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptZones {
+    /// The first of them.
+    pub first: u64,
+    /// How many there are.
+    pub count: u64,
+    /// Their state.
+    pub state: State,
+    /// Blocks of each before its write pointer; of a full zone, blocks that have data.
+    pub written: u64,
+    /// Whether each has a random write area.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub zrwa: bool,
+    /// The descriptor extension of a zone that has one, which stands alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extension: Option<Vec<u8>>,
+}
+
+impl KeptZones {
+    /// One zone, without a random write area and an extension.
+    pub fn one(index: u64, state: State, written: u64) -> Self {
+        Self { first: index, count: 1, state, written, zrwa: false, extension: None }
+    }
+
+    /// The state after a power cycle: an open zone is closed, or empty where nothing is in it
+    /// (ZNS 1.1 section 2.1.1.3).
+    fn after_power_cycle(&self) -> State {
+        let holds = self.written > 0 || self.zrwa || self.extension.is_some();
+        match self.state {
+            State::ImplicitlyOpen | State::ExplicitlyOpen if !holds => State::Empty,
+            State::ImplicitlyOpen | State::ExplicitlyOpen => State::Closed,
+            other => other,
+        }
+    }
+}
+
+impl ZoneSet {
+    /// The zones that are not empty.
+    pub fn kept(&self) -> Vec<KeptZones> {
+        let mut kept: Vec<KeptZones> = Vec::new();
+        for (index, zone) in self.zones.iter().enumerate() {
+            if zone.state == State::Empty {
+                continue;
+            }
+            let has_extension = zone.attributes & EXTENSION_VALID != 0;
+            let next = KeptZones {
+                zrwa: zone.has_zrwa(),
+                extension: has_extension.then(|| self.extension(index).to_vec()),
+                ..KeptZones::one(index as u64, zone.state, zone.written)
+            };
+            match kept.last_mut() {
+                Some(last)
+                    if next.extension.is_none()
+                        && last.first + last.count == next.first
+                        && KeptZones { first: next.first, count: 1, ..last.clone() } == next =>
+                {
+                    last.count += 1;
+                }
+                _ => kept.push(next),
+            }
+        }
+        kept
+    }
+
+    /// Takes over zones that were kept, after a power cycle. All zones are empty before.
+    ///
+    /// # Errors
+    /// No such zones can be here: says why.
+    pub fn restore(&mut self, kept: &[KeptZones]) -> Result<(), &'static str> {
+        let mut least = 0;
+        for zones in kept {
+            let end = zones.first.checked_add(zones.count);
+            let end = end.filter(|&end| zones.count > 0 && end <= self.zones.len() as u64);
+            let Some(end) = end.filter(|_| zones.first >= least) else {
+                return Err("zones are not there, or are named twice");
+            };
+            least = end;
+            let state = zones.after_power_cycle();
+            let written_fits = match state {
+                State::Empty => zones.written == 0,
+                State::Closed => zones.written < self.capacity,
+                _ => zones.written <= self.capacity,
+            };
+            if !written_fits {
+                return Err("a write pointer is not where its zone's state allows");
+            }
+            if zones.zrwa && (self.area.is_none() || !state.is_active()) {
+                return Err("a zone that cannot have a random write area has one");
+            }
+            if let Some(extension) = &zones.extension {
+                let fits = extension.len() == self.extension_size && self.extension_size > 0;
+                if !fits || zones.count != 1 || matches!(state, State::Empty | State::Offline) {
+                    return Err("a zone that cannot have such a descriptor extension has one");
+                }
+                let at = zones.first as usize * self.extension_size;
+                self.extensions[at..at + self.extension_size].copy_from_slice(extension);
+            }
+            let count = zones.count as u32;
+            if state.is_active() {
+                let active = self.active.saturating_add(count);
+                if active > self.max_active {
+                    return Err("more zones are active than can be");
+                }
+                self.active = active;
+            }
+            if zones.zrwa {
+                let left = self.areas_left.checked_sub(count);
+                self.areas_left =
+                    left.ok_or("more random write areas are in use than there are")?;
+            }
+            let area = if zones.zrwa { ZRWA_VALID } else { 0 };
+            let extended = if zones.extension.is_some() { EXTENSION_VALID } else { 0 };
+            for zone in &mut self.zones[zones.first as usize..end as usize] {
+                zone.state = state;
+                zone.written = zones.written;
+                zone.attributes = area | extended;
+            }
+        }
+        Ok(())
+    }
+}
