@@ -6,8 +6,8 @@ use stasis_crash_test::power_cut::When;
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, GuestSpec};
 use stasis_report::Ios;
 
-/// Characters of a line of help; where the terminal is narrower, clap breaks it once more.
-const HELP_WIDTH: usize = 98;
+/// Characters of a line of the keys, which man(1) indents by seven.
+const KEYS_WIDTH: usize = 73;
 
 /// What follows the help of `stasis run`: the keys of `--drive` are those of the schema.
 fn run_help() -> String {
@@ -17,7 +17,7 @@ fn run_help() -> String {
     for key in keys {
         let mut line = format!("  {:width$} ", key.name);
         for word in key.summary.split(' ') {
-            if line.len() + 1 + word.len() > HELP_WIDTH {
+            if line.len() + 1 + word.len() > KEYS_WIDTH {
                 lines.push_str(&line);
                 line = format!("\n{:width$}   ", "");
             }
@@ -46,8 +46,8 @@ See also `stasis crash-test`, which cuts the power of one run thousands of times
 
 Examples:
   stasis run -- uname -a
-  stasis run experiment.toml --power-cut 1.5s --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda'
-  stasis run --drive model=dcpmm,medium=file:disk.img,delay=5ms -- fio job.fio
+  stasis run experiment.toml --power-cut 1.5s --check 'mount /dev/vda /mnt && umount /mnt && e2fsck -fn /dev/vda'
+  stasis run --drive model=dcpmm,medium=file:disk.img,delay=5ms --file job.fio -- fio job.fio
   stasis run experiment.toml --seed 2 --results second
 
 Exit status: that of COMMAND, or with --power-cut 0 if nothing is wrong with what is left and 1

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use stasis_reproductions as reproductions;
 
 use crate::arguments::{RunArguments, ShellArguments};
 use crate::commands;
 use crate::commands::calibrate::CalibrateArguments;
 use crate::commands::guest::GuestBuildArguments;
+use crate::help;
 
 /// Runs stock operating systems on storage that you do not have.
 #[derive(Debug, Parser)]
@@ -49,10 +50,21 @@ enum Command {
     /// Serve drives in real time to QEMU and Cloud Hypervisor
     Serve(commands::serve::Arguments),
     /// Run storage functions, such as a file server, in virtual machines of their own
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  stasis function list
+  stasis function run nfs --drive model=null,medium=file:disk.img
+  stasis function status nfs"
+    )]
     Function(commands::function::FunctionCommand),
     /// Have this host's BFQ help stock QEMU guests whose BFQ raises weights
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  stasis coordinate guest --dry-run
+  stasis coordinate host --dry-run /run/guest1.help=machine.slice/guest1.scope"
+    )]
     Coordinate(commands::coordinate::CoordinateCommand),
     /// Repeat a publication's experiments and print its figures beside ours
     Reproduce(reproductions::Arguments),
@@ -68,7 +80,13 @@ enum Command {
     #[command(subcommand, hide = true)]
     ControllerPart(reproductions::ControllerPart),
     /// Make the guest's system from Debian packages; list and remove those that are kept
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  stasis guest build
+  stasis guest list
+  stasis guest remove 03eebb63adb4fd2b"
+    )]
     Guest(GuestCommand),
     /// Say what is kept for later runs and how much disk it takes, or remove it
     #[command(after_help = "Examples:
@@ -79,7 +97,13 @@ enum Command {
         command: Option<commands::cache::CacheCommand>,
     },
     /// Make, check and convert disk images
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  stasis image create disk.qcow2 10GiB
+  stasis image info disk.qcow2
+  stasis image convert disk.qcow2 disk.img --to raw"
+    )]
     Image(commands::image::ImageCommand),
     /// List the named drives with their figures, or show one as TOML to start from
     Models(ModelsArguments),
@@ -143,6 +167,8 @@ Examples:
     )]
     Build(GuestBuildArguments),
     /// List the guests that are kept, the newest first
+    #[command(after_help = "Example:
+  stasis guest list")]
     List,
     /// Remove guests that are kept
     #[command(after_help = "Example:
@@ -154,9 +180,16 @@ Examples:
     },
 }
 
+/// The command line, with help as it is shown.
+fn description() -> clap::Command {
+    help::dressed(Cli::command())
+}
+
 /// Does what the command line says.
 pub fn main() -> Result<ExitCode> {
-    let Cli { command, quiet } = Cli::parse();
+    let matches = description().get_matches();
+    let Cli { command, quiet } =
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if quiet {
         stasis_terminal::progress::quiet();
     }
@@ -191,6 +224,91 @@ pub fn main() -> Result<ExitCode> {
         Command::Doctor(arguments) => commands::doctor::main(&arguments),
         Command::GuestClock(arguments) => stasis_precision::guest_clock(&arguments),
         Command::Completions { shell } => commands::shell::completions(Cli::command(), shell),
-        Command::Man { folder } => commands::shell::man(Cli::command(), folder.as_deref()),
+        Command::Man { folder } => commands::shell::pages(Cli::command(), folder.as_deref()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::help::text::Sections;
+    use stasis_experiment::DriveSpec;
+
+    /// Each command with its words, but the hidden ones.
+    fn each(command: &clap::Command, words: &[&str], act: &mut dyn FnMut(&[&str], &clap::Command)) {
+        act(words, command);
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            if below.get_name() != "help" {
+                each(below, &[words, &[below.get_name()]].concat(), act);
+            }
+        }
+    }
+
+    fn sections(command: &clap::Command) -> Sections {
+        Sections::of(&command.get_after_help().map(ToString::to_string).unwrap_or_default())
+    }
+
+    #[test]
+    fn every_example_is_a_command_line_that_is_accepted() {
+        let mut seen = 0;
+        each(&Cli::command(), &["stasis"], &mut |words, command| {
+            let examples = sections(command).examples;
+            assert!(!examples.is_empty(), "{words:?} has no example");
+            let own = examples.iter().filter(|line| line.contains(&words.join(" ")));
+            assert!(own.count() > 0, "{words:?} has no example of its own");
+            for line in examples.iter().filter(|line| line.trim_start().starts_with("stasis ")) {
+                for part in shell_words(line).split(|word| word == "&&") {
+                    if part[0] != "stasis" {
+                        continue;
+                    }
+                    seen += 1;
+                    let part = part.join("\u{1f}");
+                    let parsed = Cli::try_parse_from(part.split('\u{1f}'));
+                    let parsed = parsed.unwrap_or_else(|error| panic!("{part}: {error}"));
+                    if let Command::Run(arguments) = parsed.command {
+                        for drive in arguments.machine.drive {
+                            // A profile is read where the model is.
+                            if !drive.contains("profile:") {
+                                DriveSpec::parse(&drive)
+                                    .unwrap_or_else(|error| panic!("{part}: {error}"));
+                            }
+                        }
+                    }
+                }
+            }
+        });
+        assert!(seen > 60, "{seen} examples");
+    }
+
+    /// The words of a line up to a comment or an operator, without quotes.
+    fn shell_words(line: &str) -> Vec<String> {
+        let line = line.split("  #").next().unwrap();
+        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (None, '\'' | '"') => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                (None, ' ') => words.extend(word.take()),
+                (None, '>' | '|') => break,
+                (_, c) => word.get_or_insert_default().push(c),
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    #[test]
+    fn help_fits_a_terminal_of_80_columns() {
+        let mut seen = 0;
+        each(&description(), &["stasis"], &mut |words, command| {
+            seen += 1;
+            let help = command.clone().render_help().to_string();
+            let long: Vec<_> = help.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{words:?}: {long:#?}");
+        });
+        assert!(seen > 30, "{seen} commands");
     }
 }

@@ -4,6 +4,7 @@
 mod arguments;
 mod cli;
 mod commands;
+mod help;
 
 use std::process::ExitCode;
 

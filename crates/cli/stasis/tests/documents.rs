@@ -113,7 +113,10 @@ fn the_command_line_page_has_every_command_and_option() {
             continue;
         };
         let section = section.split("\n#").next().unwrap();
-        for line in help.lines() {
+        let options = help.lines().skip_while(|line| *line != "Options:").skip(1);
+        // What follows is text with examples.
+        let options = options.take_while(|line| line.is_empty() || line.starts_with(' '));
+        for line in options {
             let line = line.trim_start();
             let line = if line.starts_with('-') { line } else { continue };
             let option = line.split([' ', ',', '=', '[']).find(|word| word.starts_with("--"));

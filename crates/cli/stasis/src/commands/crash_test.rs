@@ -31,10 +31,10 @@ the file $STASIS_OUTPUT_LINES. Status 0 says that all is well (and a line that b
 
 Examples:
   stasis crash-test crash.toml
-  stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && fsck.ext4 -fn /dev/vda' --check-every 10
+  stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && e2fsck -fn /dev/vda' --check-every 10
   stasis crash-test crash.toml --states 10000 --trace results
-  stasis crash-test crash.toml --seed 3 --state 1234      repeats one finding
-  stasis crash-test crash.toml --inject dropped-barrier   tests the test
+  stasis crash-test crash.toml --seed 3 --state 1234    # repeats one finding
+  stasis crash-test crash.toml --inject dropped-barrier    # tests the test
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
 stopped."

@@ -14,9 +14,9 @@ use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Insid
 /// What `stasis export` writes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  stasis export results --blktrace trace && blkparse -i trace/nvme0
+  stasis export results --blktrace trace && blkparse -i trace/drive0
   stasis export results --perfetto run.perfetto-trace
-  stasis export results/ios.parquet --drive fast --fio-log logs
+  stasis export results/ios.parquet --drive drive0 --fio-log logs
 
 Times are virtual, from the start of the machine on; I/Os of the guest's boot are left out
 unless --boot is given. btt, iowatcher, btreplay and fio's read_iolog read what --blktrace

@@ -12,7 +12,8 @@ use stasis_report::page::Page;
 #[command(
     after_help = "The page is one file with tables and plots that a reader can point at and zoom. Its description is JSON:
   {\"title\": \"Latency by depth\", \"sections\": [{\"blocks\": [{\"plots\": [{\"lines\": {
-    \"title\": \"p99\", \"x\": {\"label\": \"depth\"}, \"y\": {\"label\": \"latency\", \"quantity\": \"time\"},
+    \"title\": \"p99\", \"x\": {\"label\": \"depth\"},
+    \"y\": {\"label\": \"latency\", \"quantity\": \"time\"},
     \"series\": [{\"name\": \"read\", \"points\": [[1, 81000], [2, 83000], [4, 97000]]}]}}]}]}]}
 
 Example:

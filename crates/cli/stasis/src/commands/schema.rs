@@ -18,10 +18,8 @@ pub enum Files {
 }
 
 /// What `--help` says below the options.
-pub const HELP: &str = "Editors complete keys, show what they mean, and mark what is wrong. Write the schema to a file once:
-  stasis schema > ~/.config/stasis.schema.json
-
-taplo, and VS Code with the extension `Even Better TOML`, which is made of it, take the schema from the first line
+pub const HELP: &str = "Editors complete keys, show what they mean, and mark what is wrong. Write the schema to a file once, with a
+name that ends in .schema.json. taplo, and VS Code with the extension `Even Better TOML`, which is made of it, take the schema from the first line
 of an experiment:
   #:schema /home/NAME/.config/stasis.schema.json
 
@@ -30,10 +28,11 @@ or for all of a folder from its .taplo.toml:
   include = [\"experiments/*.toml\"]
   schema  = { path = \"/home/NAME/.config/stasis.schema.json\" }
 
-A storage function's definition has a schema of its own:
-  stasis schema function > ~/.config/stasis-function.schema.json
+A storage function's definition has a schema of its own. taplo checks without an editor, too.
 
-Without an editor:
+Examples:
+  stasis schema > ~/.config/stasis.schema.json
+  stasis schema function > ~/.config/stasis-function.schema.json
   taplo check --schema file://$HOME/.config/stasis.schema.json experiment.toml";
 
 /// Prints the schema.

@@ -9,6 +9,7 @@ mod commands;
 mod crash;
 mod drives;
 mod ends;
+mod examples;
 mod expected;
 mod flash;
 mod images;

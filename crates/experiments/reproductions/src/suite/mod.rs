@@ -49,8 +49,10 @@ enum Coordinate {
 /// What `stasis suite` measures.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Every combination is a scenario, with a name that says it:
-DEVICE.host-SCHEDULER.WORKLOAD-on-host.guest-SCHEDULER[-coordinated].WORKLOAD.BENCHMARK. Workloads are
-none, 1r-seq, 5r-seq, 1r-rand, 5r-rand, 2r2w-seq, ...: readers and writers, each with a file of its own.
+  DEVICE.host-SCHEDULER.WORKLOAD-on-host.
+    guest-SCHEDULER[-coordinated].WORKLOAD.BENCHMARK
+
+Workloads are none, 1r-seq, 5r-seq, 1r-rand, 5r-rand, 2r2w-seq, ...: readers and writers, each with a file of its own.
 COMMAND is started from the modelled disk with cold caches, and has started when it ends; a start is
 given up after 60 s of virtual time. DIR/scenarios.json has the statistics, DIR/report.html the plots,
 DIR/SETUP/experiment.toml is what was run. A boot that is complete in DIR is not run again.

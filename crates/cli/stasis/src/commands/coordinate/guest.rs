@@ -24,7 +24,8 @@ any distribution's of the last years), with bfq before the drive:
 
 QEMU gives the guest its port so:
 
-  -device virtio-serial-pci -chardev socket,id=help,path=/run/guest1.help,server=on,wait=off \\
+  -device virtio-serial-pci \\
+  -chardev socket,id=help,path=/run/guest1.help,server=on,wait=off \\
   -device virtserialport,chardev=help,name=org.stasis.help.0
 
 Examples:

@@ -23,8 +23,7 @@ and go and come again. Weights are restored at the end; after a kill, by the nex
 
 Examples:
   stasis coordinate host /run/guest1.help=/sys/fs/cgroup/machine.slice/guest1.scope
-  stasis coordinate host --drive sda --help-share 0.25 --help-burst 30s \\
-    /run/a.help=machine.slice/a.scope /run/b.help=machine.slice/b.scope
+  stasis coordinate host --drive sda --help-share 0.25 --help-burst 30s /run/a.help=machine.slice/a.scope /run/b.help=machine.slice/b.scope
   stasis coordinate host --dry-run /run/guest1.help=machine.slice/guest1.scope
 
 Exit status: 0 once it was stopped (SIGTERM, SIGINT, SIGHUP) and weights are restored; 125 if something failed."

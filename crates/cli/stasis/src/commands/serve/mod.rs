@@ -24,14 +24,17 @@ use results::Results;
     after_help = "Each drive is a vhost-user-blk socket, NAME.sock in the folder of sockets. The guest's memory must be
 shared with this program. QEMU:
 
-  qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=mem,size=1G,share=on -machine q35,memory-backend=mem \\
-    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect-ms=1000 -device vhost-user-blk-pci,chardev=c0 ...
+  qemu-system-x86_64 -m 1G -machine q35,memory-backend=mem \\
+    -object memory-backend-memfd,id=mem,size=1G,share=on \\
+    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect-ms=1000 \\
+    -device vhost-user-blk-pci,chardev=c0 ...
 
 (reconnect=1 before QEMU 9.2.)
 
 Cloud Hypervisor:
 
-  cloud-hypervisor --memory size=1G,shared=on --disk vhost_user=true,socket=/run/stasis/drive0.sock ...
+  cloud-hypervisor --memory size=1G,shared=on \\
+    --disk vhost_user=true,socket=/run/stasis/drive0.sock ...
 
 Examples:
   stasis serve experiment.toml
