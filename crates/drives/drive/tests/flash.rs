@@ -15,12 +15,12 @@ fn spec(ftl: &str, buffer: u64, plp: bool) -> Spec {
         channels: 2,
         luns: 1,
         planes: 1,
-        pages: 16,
+        pages: Some(16),
         cells: "slc".into(),
         // `hybrid` maps whole pages.
         mapping_unit: if ftl == "hybrid" { 16 << 10 } else { 4 << 10 },
         ftl: ftl.into(),
-        over_provisioning: 0.3,
+        over_provisioning: Some(0.6),
         buffer,
         plp,
         ..Spec::default()

@@ -75,13 +75,17 @@ fn main() {
             channels: 8,
             luns: 16,
             planes: 2,
-            pages: if size > 100 { 1024 } else { 64 },
+            pages: Some(if size > 100 { 1024 } else { 64 }),
             page_size: unit,
             mapping_unit: unit,
-            over_provisioning: SPARE,
+            over_provisioning: Some(SPARE),
             cells: "slc".into(),
             buffer: 0,
-            precondition: if in_order { Precondition::Sequential } else { Precondition::Steady },
+            precondition: Some(if in_order {
+                Precondition::Sequential
+            } else {
+                Precondition::Steady
+            }),
             gc: GcSpec::default(),
             ..Spec::default()
         };
@@ -98,7 +102,7 @@ fn main() {
         rate(&mut ssd, &mut now, 100_000, 100);
         let reads = if reading { rate(&mut ssd, &mut now, 4_000_000 / share, 100) } else { 0.0 };
         let mixed = if mixing { rate(&mut ssd, &mut now, 2_000_000 / share, 70) } else { 0.0 };
-        let amplification = ssd.context().statistics.write_amplification();
+        let amplification = ssd.context().write_amplification();
         println!(
             "{size:>5} GB {unit:>6} {build:>6.1} s {reads:>11.0} {mixed:>9.0}  {amplification:.2}"
         );

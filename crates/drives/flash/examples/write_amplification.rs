@@ -72,12 +72,12 @@ fn main() {
             luns: 1,
             planes: 1,
             blocks: Some(BLOCKS),
-            pages: PAGES,
+            pages: Some(PAGES),
             page_size: PAGE,
             mapping_unit: PAGE,
             cells: "slc".into(),
             buffer: 0,
-            precondition: Precondition::Sequential,
+            precondition: Some(Precondition::Sequential),
             gc: GcSpec { foreground: 3, ..GcSpec::default() },
             ..Spec::default()
         };

@@ -17,7 +17,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
-use crate::statistics::Inside;
+use crate::statistics::{Inside, Sizes};
 use crate::watch::Watch;
 use crate::{ftl, vendor};
 
@@ -27,6 +27,8 @@ pub struct Ssd {
     pub(crate) context: Context,
     ftl: Box<dyn Ftl>,
     capacity: u64,
+    asked_over_provisioning: f64,
+    unit: u32,
     controller: Nanos,
     link: Link,
     faults: LogicalFaults,
@@ -58,11 +60,12 @@ impl Ssd {
         build: ftl::Build,
     ) -> Result<Self, SpecError> {
         spec.check(capacity)?;
-        let pattern = spec.pattern()?;
+        let geometry = spec.geometry(capacity);
+        let pattern = spec.pattern(geometry.pages)?;
         let timing = spec.timing.timing(&spec.cells, &pattern)?;
         let of_array = spec.faults.iter().filter_map(crate::spec::FaultSpec::of_array).collect();
         let array = Array::new(
-            spec.geometry(capacity),
+            geometry,
             pattern,
             timing,
             spec.options(),
@@ -72,13 +75,15 @@ impl Ssd {
         );
         let mut context = Context::new(array);
         let mut ftl = build(spec, capacity, seed)?;
-        if spec.precondition != Precondition::None {
-            ftl.precondition(spec.precondition, &mut context);
+        if spec.initial() != Precondition::None {
+            ftl.precondition(spec.initial(), &mut context);
         }
         Ok(Self {
             context,
             ftl,
             capacity,
+            asked_over_provisioning: spec.expected_over_provisioning(capacity),
+            unit: spec.mapping_unit as u32,
             controller: spec.controller,
             link: Link::new(spec.link),
             faults: LogicalFaults::new(&spec.faults, capacity, seed),
@@ -108,7 +113,12 @@ impl Ssd {
     pub fn report(&self, now: Nanos) -> Inside {
         let (context, ftl) = (&self.context, &self.ftl);
         let (health, more) = (ftl.health(context), ftl.report(context));
-        context.statistics.inside(now, &context.array, health, more)
+        let sizes = Sizes {
+            capacity: self.capacity,
+            unit: self.unit,
+            asked_over_provisioning: self.asked_over_provisioning,
+        };
+        context.inside(now, sizes, health, more)
     }
 
     /// The time that it was advanced to.
@@ -142,7 +152,10 @@ impl Ssd {
             Operation::Read | Operation::Verify | Operation::Copy => {
                 self.ftl.read(now, request, context);
             }
-            Operation::Write => self.ftl.write(now, request, context),
+            Operation::Write => {
+                context.statistics.host_bytes += request.length;
+                self.ftl.write(now, request, context);
+            }
             Operation::Flush => self.ftl.flush(now, request, context),
             Operation::Barrier => self.ftl.barrier(now, context),
             Operation::Discard | Operation::WriteZeroes => self.ftl.trim(now, request, context),
@@ -158,6 +171,7 @@ impl Ssd {
                 open.request = Request { operation: Operation::Write, offset: to, ..open.request };
                 open.pieces = 1;
                 let request = open.request;
+                self.context.statistics.host_bytes += request.length;
                 self.ftl.write(now, &request, &mut self.context);
                 self.context.finish_ok(id);
                 continue;
@@ -270,6 +284,7 @@ impl Model for Ssd {
                 if let Some(shadow) = &mut self.context.shadow {
                     shadow.done(&ended);
                 }
+                self.context.statistics.ended(&ended.op);
                 self.ftl.done(ended.at, &ended, &mut self.context);
                 self.settle(ended.at, done);
                 continue;

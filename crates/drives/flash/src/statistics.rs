@@ -6,7 +6,8 @@ use stasis_block::Operation;
 use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, Op, OpKind};
 
-pub use self::inside::{Inside, LatencyMeans, OperationCounts, Usages, WearLevel};
+pub(crate) use self::inside::Sizes;
+pub use self::inside::{ArrayGeometry, Inside, LatencyMeans, OperationCounts, Usages, WearLevel};
 use crate::ftl::Request;
 
 /// Kinds of operation, as [`OpKind`] counts them.
@@ -31,7 +32,11 @@ pub struct Statistics {
     pub read_units: u64,
     /// Those of them that were never written, so that no cell was read.
     pub unwritten_units: u64,
-    /// Units that the host wrote and the drive took over.
+    /// Pages whose program has ended, copybacks included.
+    pub pages: u64,
+    /// Bytes that the host wrote.
+    pub host_bytes: u64,
+    /// Units that the host wrote, whole or in part, and the drive took over.
     pub host_units: u64,
     /// Units that were programmed for the host.
     pub programmed_units: u64,
@@ -48,6 +53,11 @@ pub struct Statistics {
 impl Statistics {
     pub(crate) fn count(&mut self, op: &Op) {
         self.ops[op.kind as usize][op.priority as usize] += 1;
+    }
+
+    /// An operation has ended.
+    pub(crate) fn ended(&mut self, op: &Op) {
+        self.pages += u64::from(matches!(op.kind, OpKind::Program | OpKind::Copyback));
     }
 
     /// A request of the host's is complete after `latency`, of which its last
@@ -72,15 +82,5 @@ impl Statistics {
     /// Operations of a kind.
     pub fn ops(&self, kind: OpKind) -> u64 {
         self.ops[kind as usize].iter().sum()
-    }
-
-    /// Units programmed for each unit that was programmed for the host; 1 while
-    /// there were none.
-    pub fn write_amplification(&self) -> f64 {
-        if self.programmed_units == 0 {
-            return 1.0;
-        }
-        (self.programmed_units + self.map_units + self.moved_units) as f64
-            / self.programmed_units as f64
     }
 }

@@ -42,14 +42,14 @@ fn a_warm_drive_allocates_nothing() {
             channels: 2,
             luns: 2,
             planes: 2,
-            pages: 32,
+            pages: Some(32),
             page_size: 8192,
-            over_provisioning: 0.2,
+            over_provisioning: Some(0.3),
             buffer,
             streams: 2,
             hot_cold: true,
             wear_levelling: WearLevelling::Static,
-            precondition: Precondition::Steady,
+            precondition: Some(Precondition::Steady),
             gc: GcSpec { blocking, ..GcSpec::default() },
             ..Spec::default()
         };

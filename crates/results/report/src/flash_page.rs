@@ -9,6 +9,8 @@ use crate::units;
 
 /// The share of reads of what was never written from which on it is told.
 const NOTABLE: f64 = 0.01;
+/// Over-provisioning is told from this many times what was asked for on.
+const ROOMIER: f64 = 1.2;
 
 /// The section of a drive, if its model is a flash SSD's; without `plots` its figures only.
 pub(crate) fn section(
@@ -18,7 +20,7 @@ pub(crate) fn section(
 ) -> Option<Section> {
     let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
     let mut section = Section::new(format!("Inside {}", figures.name));
-    if let Some(text) = unwritten(figures) {
+    for text in remarks(figures) {
         section = section.with(Block::Prose(text));
     }
     section = section.with(Block::Facts(facts(&inside)));
@@ -34,25 +36,71 @@ pub(crate) fn section(
     Some(section.with(Block::Terms(terms())))
 }
 
+/// What a reader of a drive's figures has to know first.
+pub(crate) fn remarks(figures: &DriveSummary) -> Vec<String> {
+    let inside = figures.inside.clone().and_then(|inside| serde_json::from_value(inside).ok());
+    let Some(inside) = inside else { return Vec::new() };
+    let remarks = [unwritten(figures, &inside), roomier(figures, &inside)];
+    remarks.into_iter().flatten().collect()
+}
+
 /// What the figures of a drive's reads are worth, if many of them met what was
 /// never written.
-pub(crate) fn unwritten(figures: &DriveSummary) -> Option<String> {
-    let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
+fn unwritten(figures: &DriveSummary, inside: &Inside) -> Option<String> {
     let share = inside.unwritten_units as f64 / inside.read_units.max(1) as f64;
+    let advice = match inside.ftl.get("zone_bytes") {
+        Some(_) => "Zones begin empty: write them first.",
+        None => "Write it first, or leave `precondition` at \"sequential\".",
+    };
     (share >= NOTABLE).then(|| {
         format!(
             "{}: {} % of what was read had never been written, or was discarded; the drive answers such reads \
-             without its cells. Write it first, or leave `precondition` at \"sequential\".",
+             without its cells. {advice}",
             figures.name,
             units::significant(100.0 * share, 3)
         )
     })
 }
 
+/// What is to be known of a drive that has more over-provisioning than was asked for.
+fn roomier(figures: &DriveSummary, inside: &Inside) -> Option<String> {
+    let (has, asked) = (inside.over_provisioning, inside.asked_over_provisioning);
+    let share = |share: f64| units::significant(100.0 * share, 3);
+    (has > ROOMIER * (asked + 0.01)).then(|| {
+        format!(
+            "{}: the array has {} % over-provisioning, the least that its geometry needs at this size, in place of {} %. \
+             It collects less garbage than a larger drive of its kind. Fewer planes, fewer pages of a block or \
+             a larger drive allow less.",
+            figures.name,
+            share(has),
+            share(asked)
+        )
+    })
+}
+
+/// The array's parts, where the results have them.
+fn array(inside: &Inside) -> Vec<(&'static str, String)> {
+    let Some(g) = &inside.geometry else { return Vec::new() };
+    let parts = format!("{} × {} × {} × {} × {}", g.channels, g.luns, g.planes, g.blocks, g.pages);
+    vec![
+        ("Channels × LUNs × planes × blocks × pages", parts),
+        ("Size of a page", units::bytes(g.page_size.into())),
+        ("Size of a mapping unit", units::bytes(inside.unit.into())),
+        (
+            "Over-provisioning",
+            format!("{} %", units::significant(100.0 * inside.over_provisioning, 3)),
+        ),
+    ]
+}
+
 fn facts(inside: &Inside) -> Vec<(String, String)> {
     let health = &inside.health;
     let facts = [
         ("Write amplification", units::significant(inside.write_amplification, 4)),
+        ("Written by the host", units::bytes(inside.host_bytes)),
+        ("Programmed to the media", units::bytes(inside.media_bytes)),
+        ("Of this, padding of units", units::bytes(inside.unit_padding)),
+        ("Of this, padding of pages", units::bytes(inside.page_padding)),
         ("Units the host read", units::count(inside.read_units)),
         ("Of these, never written", units::count(inside.unwritten_units)),
         ("Units the host wrote", units::count(inside.host_units)),
@@ -63,7 +111,8 @@ fn facts(inside: &Inside) -> Vec<(String, String)> {
         ("Spare left", format!("{} %", health.available_spare)),
         ("Endurance used", format!("{} %", health.percentage_used)),
     ];
-    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let facts = array(inside).into_iter().chain(facts);
+    facts.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn bar(label: &str, parts: &[(&str, f64)]) -> Bar {
@@ -147,7 +196,10 @@ fn terms() -> Vec<(String, String)> {
     let terms = [
         (
             "Write amplification",
-            "units programmed, relocations included, for each unit that was programmed for the host.",
+            "bytes programmed to the media for each byte that the host wrote. The media is programmed in whole pages, which hold whole \
+             mapping units: the padding of units is what the host left out of a unit that it wrote in part, the padding of pages \
+             what a page has left over when a write through, a flush or a collection ends it. What is still in the write buffer \
+             has not been programmed yet.",
         ),
         (
             "Where the time went",

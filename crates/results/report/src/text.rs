@@ -61,7 +61,7 @@ pub fn text_summary(summary: &Summary) -> String {
         ));
     }
     let failed = summary.drives.iter().filter_map(crate::failed::failed);
-    for text in failed.chain(summary.drives.iter().filter_map(crate::flash_page::unwritten)) {
+    for text in failed.chain(summary.drives.iter().flat_map(crate::flash_page::remarks)) {
         out.push_str(&text);
         out.push('\n');
     }

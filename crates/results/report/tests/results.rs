@@ -676,6 +676,11 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         "channel 1, 0 ns to 1 µs: 100 %",
         "LUN 0, 0 ns to 4 µs: 100 %",
         "1 to 3 : 6",
+        "2 × 1 × 1 × 28 × 16",
+        "<dd>175 %",
+        "flash: the array has 175 % over-provisioning, the least that its geometry needs at this size, in place of 7 %",
+        "<dd>3.906 MiB",
+        "<dd>9.766 MiB",
     ] {
         assert!(page.contains(shown), "{shown}");
     }

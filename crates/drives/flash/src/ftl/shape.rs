@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn slots_and_addresses_name_each_other() {
-        let spec = Spec { channels: 3, page_size: 12 << 10, pages: 7, ..Spec::default() };
+        let spec = Spec { channels: 3, page_size: 12 << 10, pages: Some(7), ..Spec::default() };
         let shape = Shape::new(&spec, 50 << 20);
         assert_eq!(shape.slots, 3);
         for slot in (0..shape.total_slots() as u32).step_by(3) {

@@ -3,7 +3,7 @@
 use stasis_block::units::format_size;
 use stasis_nand::Faults;
 
-use super::{Spec, SpecError};
+use super::{Precondition, Spec, SpecError};
 use crate::{ftl, gc};
 
 /// The smallest unit of mapping (bytes).
@@ -18,37 +18,6 @@ pub(crate) const FOREGROUND_MIN: u32 = 3;
 const CAPACITY_MAX: u64 = 1 << 50;
 
 impl Spec {
-    /// Blocks of each plane below which the drive could not keep its data and
-    /// collect garbage: those of the data, those that are open, and those that
-    /// are free while it collects.
-    pub fn least_blocks(&self, capacity: u64) -> u32 {
-        let planes = u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes);
-        let block = u64::from(self.pages).saturating_mul(self.page_size);
-        if let Some(blocks) = self.zone_blocks(capacity) {
-            return u32::try_from(blocks.div_ceil(planes.max(1))).unwrap_or(u32::MAX);
-        }
-        let data = capacity.saturating_add(self.map_bytes(capacity));
-        let data = data.div_ceil(planes.saturating_mul(block).max(1));
-        if let Some(working) = self.hybrid_blocks() {
-            return u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX);
-        }
-        let map_stream = u64::from(self.map_bytes(capacity) > 0);
-        let working =
-            map_stream + u64::from(self.open_streams()) + u64::from(self.gc.foreground) + 2;
-        u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX)
-    }
-
-    /// Bytes of the map that are in flash.
-    fn map_bytes(&self, capacity: u64) -> u64 {
-        let unit = self.mapping_unit.max(1);
-        let units = ftl::dftl::map_units(capacity.div_ceil(unit), unit);
-        if self.ftl == "dftl" {
-            units.saturating_mul(unit)
-        } else {
-            0
-        }
-    }
-
     /// Whether a drive of `capacity` bytes can be like that.
     ///
     /// # Errors
@@ -70,18 +39,20 @@ impl Spec {
             return Err(SpecError::word("gc.policy", &self.gc.policy, &known));
         }
         self.check_numbers()?;
+        self.check_beginning()?;
         let geometry = self.geometry(capacity);
         geometry.check()?;
         self.check_units(capacity)?;
         self.check_zones(capacity)?;
         self.check_hybrid(capacity)?;
-        let pattern = self.pattern()?;
+        let pattern = self.pattern(geometry.pages)?;
         self.timing.timing(&self.cells, &pattern)?;
         self.variation.variation().check()?;
         let faults = self.faults.iter().filter_map(super::FaultSpec::of_array).collect();
         Faults::new(faults).check(&geometry)?;
         self.stripe_order()?;
-        let least = self.least_blocks(capacity);
+        self.check_over_provisioning(capacity)?;
+        let least = self.least_blocks(capacity, geometry.pages);
         if geometry.blocks < least {
             let reason = format!(
                 "the data of {}, {} open blocks and {} free ones need {least} blocks in each plane",
@@ -119,13 +90,25 @@ impl Spec {
             let (value, nearest) = (format_size(self.mapping_cache), format_size(line));
             return Err(SpecError::value("mapping_cache", value, reason, nearest));
         }
-        if !(0.0..=100.0).contains(&self.over_provisioning) {
-            let nearest = if self.over_provisioning > 100.0 { 100.0 } else { 0.0 };
-            let reason = "it is a share of the capacity, from 0 to 100";
-            let value = self.over_provisioning;
-            return Err(SpecError::value("over_provisioning", value, reason, nearest));
-        }
         Ok(())
+    }
+
+    /// Whether the state that is given can be the drive's first.
+    fn check_beginning(&self) -> Result<(), SpecError> {
+        let written = self.precondition.filter(|&state| state != Precondition::None);
+        match written.filter(|_| self.has_regions()) {
+            None => Ok(()),
+            Some(_) => {
+                let reason = format!(
+                    "zones and chunks of `ftl` = \"{}\" begin empty; leave it out, and let the workload write \
+                     them first",
+                    self.ftl
+                );
+                let value =
+                    if written == Some(Precondition::Steady) { "steady" } else { "sequential" };
+                Err(SpecError::value("precondition", format!("\"{value}\""), reason, "\"none\""))
+            }
+        }
     }
 
     fn check_units(&self, capacity: u64) -> Result<(), SpecError> {

@@ -30,7 +30,8 @@ impl Spec {
             let reason = format!("it is 1 to {LOGS_MAX}");
             return Err(SpecError::value("log_blocks", logs, reason, logs.clamp(1, LOGS_MAX)));
         }
-        let (blocks, least) = (self.geometry(capacity).blocks, self.least_blocks(capacity));
+        let geometry = self.geometry(capacity);
+        let (blocks, least) = (geometry.blocks, self.least_blocks(capacity, geometry.pages));
         // With fewer than one the blocks are too few.
         let data = u64::from(least) - working.min(u64::from(least));
         let most = u64::from(blocks).saturating_sub(data + u64::from(WORKING));

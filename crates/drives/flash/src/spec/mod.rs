@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod faults;
+mod geometry;
 mod hybrid;
 mod timing;
 mod variation;
@@ -15,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
-use stasis_nand::{ArrayOptions, CellPattern, Geometry, PlaneMode, Scheduling};
+use stasis_nand::{ArrayOptions, CellPattern, PlaneMode, Scheduling};
 
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
@@ -139,8 +140,9 @@ pub struct Spec {
     /// Blocks of each plane; if not given, as many as `over_provisioning` needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u32>,
-    /// Pages of each block.
-    pub pages: u32,
+    /// Pages of each block; if not given, [`Spec::pages`] has the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<u32>,
     /// Data of each page (bytes).
     #[serde(with = "units::size")]
     pub page_size: u64,
@@ -177,9 +179,11 @@ pub struct Spec {
     /// plane.
     #[serde(with = "units::size_option", skip_serializing_if = "Option::is_none")]
     pub zone_size: Option<u64>,
-    /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
-    /// Where `blocks` is given, they say.
-    pub over_provisioning: f64,
+    /// Bytes of flash beyond the drive's capacity, as a share of the capacity;
+    /// not with `blocks`. If neither is given, 0.07, or the least that the
+    /// geometry can work with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_provisioning: Option<f64>,
     /// In which order writes go round the planes, the fastest first.
     pub stripe: String,
     /// Write buffer; 0 to write through (bytes).
@@ -201,8 +205,10 @@ pub struct Spec {
     /// The host link, each way; not a limit if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Rate>,
-    /// The state that the drive begins in.
-    pub precondition: Precondition,
+    /// The state that the drive begins in; if not given, `sequential`. Zones and
+    /// chunks begin empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precondition: Option<Precondition>,
 
     /// The collection of garbage.
     pub gc: GcSpec,
@@ -227,7 +233,7 @@ impl Default for Spec {
             luns: 4,
             planes: 2,
             blocks: None,
-            pages: 256,
+            pages: None,
             page_size: 16 << 10,
             oob_size: 1 << 10,
             cells: "tlc".into(),
@@ -241,7 +247,7 @@ impl Default for Spec {
             mapping_line: 16,
             log_blocks: 8,
             zone_size: None,
-            over_provisioning: 0.07,
+            over_provisioning: None,
             stripe: "channel,lun,plane".into(),
             buffer: 8 << 20,
             plp: false,
@@ -251,7 +257,7 @@ impl Default for Spec {
             endurance: 3_000,
             controller: 2 * MICROSECOND,
             link: None,
-            precondition: Precondition::default(),
+            precondition: None,
             gc: GcSpec::default(),
             timing: TimingSpec::default(),
             variation: VariationSpec::default(),
@@ -266,37 +272,19 @@ impl Spec {
         (self.page_size / self.mapping_unit.max(1)).max(1) as u32
     }
 
-    /// The array's parts, for a drive of `capacity` bytes.
-    pub fn geometry(&self, capacity: u64) -> Geometry {
-        let geometry = Geometry {
-            channels: self.channels,
-            luns: self.luns,
-            planes: self.planes,
-            blocks: 1,
-            pages: self.pages,
-            page_size: u32::try_from(self.page_size).unwrap_or(u32::MAX),
-            oob_size: u32::try_from(self.oob_size).unwrap_or(u32::MAX),
-        };
-        let blocks = self.blocks.unwrap_or_else(|| {
-            let planes = u128::from(self.channels) * u128::from(self.luns);
-            let round = planes * u128::from(self.planes) * u128::from(self.pages);
-            let round = (round * u128::from(self.page_size)).max(1);
-            // What maps nothing needs no room to work in.
-            let more = if self.ftl == "ocssd" { 0.0 } else { self.over_provisioning };
-            let flash = capacity as f64 * (1.0 + more);
-            let blocks = (flash / round as f64).ceil();
-            // A small drive still needs blocks to work with.
-            (blocks as u32).max(self.least_blocks(capacity))
-        });
-        Geometry { blocks, ..geometry }
+    /// The state that a drive begins in. Zones and chunks begin empty, as their
+    /// controller says that they are.
+    pub fn initial(&self) -> Precondition {
+        let usual = if self.has_regions() { Precondition::None } else { Precondition::default() };
+        self.precondition.unwrap_or(usual)
     }
 
-    /// The types of a block's pages.
+    /// The types of the pages of a block of so many.
     ///
     /// # Errors
     /// [`SpecError`] if the pattern is none.
-    pub fn pattern(&self) -> Result<CellPattern, SpecError> {
-        Ok(CellPattern::parse(&self.cells, self.pages)?)
+    pub fn pattern(&self, pages: u32) -> Result<CellPattern, SpecError> {
+        Ok(CellPattern::parse(&self.cells, pages)?)
     }
 
     /// How the array works.

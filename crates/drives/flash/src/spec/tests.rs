@@ -56,7 +56,7 @@ fn everything_can_be_said() {
     )
     .unwrap();
     spec.check(64 << 30).unwrap();
-    let pattern = spec.pattern().unwrap();
+    let pattern = spec.pattern(512).unwrap();
     let timing = spec.timing.timing(&spec.cells, &pattern).unwrap();
     assert_eq!(timing.program[1], 2_400_000);
     assert_eq!(toml::from_str::<Spec>(&toml::to_string(&spec).unwrap()).unwrap(), spec);
@@ -80,7 +80,12 @@ fn what_cannot_work_is_refused_with_the_nearest_that_does() {
         (Spec { registers: 3, ..base() }, 1 << 30, "nearest that works is 2"),
         (Spec { blocks: Some(10), ..base() }, 64 << 30, "`blocks` = 10"),
         (Spec { cells: "LLx(".into(), ..base() }, 1 << 30, "`cells`"),
-        (Spec { over_provisioning: -1.0, ..base() }, 1 << 30, "`over_provisioning`"),
+        (Spec { over_provisioning: Some(-1.0), ..base() }, 1 << 30, "`over_provisioning`"),
+        (
+            Spec { over_provisioning: Some(0.07), blocks: Some(800), ..base() },
+            64 << 30,
+            "leave one of the two out",
+        ),
         (Spec { gc: GcSpec { foreground: 0, ..GcSpec::default() }, ..base() }, 1 << 30, "is 3"),
         (Spec { channels: 0, ..base() }, 1 << 30, "`channels`"),
         (base(), 0, "`capacity`"),
@@ -95,6 +100,44 @@ fn what_cannot_work_is_refused_with_the_nearest_that_does() {
     for wrong in ["chanels = 3", "gc = { polcy = \"greedy\" }", "[timing]\nbus = \"400\""] {
         assert!(toml::from_str::<Spec>(wrong).is_err(), "{wrong}");
     }
+}
+
+/// What is asked for is what the drive has: to the next whole block, by smaller
+/// blocks on small drives, or not at all.
+#[test]
+fn over_provisioning_is_as_asked_or_refused() {
+    let effective = |spec: &Spec, capacity: u64| {
+        let geometry = spec.geometry(capacity);
+        let flash = geometry.total_pages() * u64::from(geometry.page_size);
+        flash as f64 / capacity as f64 - 1.0
+    };
+    let asked = |share| Spec { over_provisioning: Some(share), ..Spec::default() };
+    for (capacity, pages) in [(1 << 30, 8), (4 << 30, 32), (16 << 30, 128), (64u64 << 30, 256)] {
+        for spec in [Spec::default(), asked(0.07)] {
+            spec.check(capacity).unwrap();
+            assert_eq!(spec.pages(capacity), pages, "{capacity}");
+            let share = effective(&spec, capacity);
+            assert!((0.07..0.08).contains(&share), "{capacity}: {share}");
+        }
+    }
+    // Smaller still: as much as the geometry needs, unless something else was asked for.
+    let needed = effective(&Spec::default(), 256 << 20);
+    assert!((0.2..0.25).contains(&needed), "{needed}");
+    let blocks = |share| Spec { pages: Some(256), ..asked(share) };
+    for (spec, capacity) in
+        [(asked(0.07), 256 << 20), (blocks(0.07), 4 << 30), (blocks(0.3), 1 << 30)]
+    {
+        let refused = spec.check(capacity).unwrap_err();
+        let SpecError::Value { key, nearest, .. } = &refused else { panic!("{refused}") };
+        assert_eq!(*key, "over_provisioning");
+        let right = Spec { over_provisioning: Some(nearest.parse().unwrap()), ..spec };
+        assert_eq!(right.check(capacity), Ok(()), "{refused}");
+    }
+    let refused = blocks(0.07).check(4 << 30).unwrap_err().to_string();
+    assert!(refused.contains("with `pages` = 32 it has room"), "{refused}");
+    // A pattern of page types limits how small a block is.
+    let femu = Spec { cells: "LLLLLuLLu(LLuu)*".into(), ..Spec::default() };
+    femu.check(1 << 30).unwrap();
 }
 
 #[test]

@@ -8,40 +8,32 @@ use super::{Spec, SpecError};
 const UNITS_MAX: u64 = 128;
 
 impl Spec {
-    /// Bytes of a block.
-    fn block_bytes(&self) -> u64 {
-        u64::from(self.pages).saturating_mul(self.page_size).max(1)
-    }
-
-    fn total_planes(&self) -> u64 {
-        u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes)
-    }
-
     /// Bytes of a zone.
     pub fn zone(&self, capacity: u64) -> u64 {
-        let whole = self.block_bytes().saturating_mul(self.total_planes());
+        let whole = self.block_bytes(self.pages(capacity)).saturating_mul(self.total_planes());
         self.zone_size.unwrap_or(whole).clamp(1, capacity.max(1))
     }
 
     /// Blocks that a drive's zones or chunks take; `None` if it has neither.
-    pub(super) fn zone_blocks(&self, capacity: u64) -> Option<u64> {
+    pub(super) fn zone_blocks(&self, capacity: u64, pages: u32) -> Option<u64> {
         match self.ftl.as_str() {
             "zoned" => {
                 let (zone, planes) = (self.zone(capacity), self.total_planes().max(1));
-                let blocks = zone.div_ceil(self.block_bytes());
+                let blocks = zone.div_ceil(self.block_bytes(pages));
                 let width = blocks.div_ceil(blocks.min(planes).max(1)) * blocks.min(planes);
                 Some((capacity / zone).saturating_mul(width))
             }
-            "ocssd" => Some(capacity.div_ceil(self.block_bytes())),
+            "ocssd" => Some(capacity.div_ceil(self.block_bytes(pages))),
             _ => None,
         }
     }
 
     /// Whether a drive of `capacity` bytes is made of zones, or of chunks.
     pub(super) fn check_zones(&self, capacity: u64) -> Result<(), SpecError> {
-        if self.zone_blocks(capacity).is_none() {
+        if !self.has_regions() {
             return Ok(());
         }
+        let block = self.block_bytes(self.pages(capacity));
         if self.page_size / self.mapping_unit > UNITS_MAX {
             let nearest = format_size(self.page_size / UNITS_MAX);
             let reason = format!("`{}` has {UNITS_MAX} units of a page at most", self.ftl);
@@ -49,12 +41,12 @@ impl Spec {
             return Err(SpecError::value("mapping_unit", value, reason, nearest));
         }
         if self.ftl == "ocssd" {
-            let chunks = self.block_bytes() * self.total_planes();
+            let chunks = block * self.total_planes();
             let blocks = u64::from(self.geometry(capacity).blocks);
             if blocks * chunks != capacity {
                 let reason = format!(
                     "chunks of {} on each LUN are a drive of {} times a whole number",
-                    format_size(self.block_bytes() * u64::from(self.planes)),
+                    format_size(block * u64::from(self.planes)),
                     format_size(chunks)
                 );
                 // The nearest that the description can have.
@@ -64,7 +56,7 @@ impl Spec {
             }
             return Ok(());
         }
-        let zone = self.zone_size.unwrap_or(self.block_bytes() * self.total_planes());
+        let zone = self.zone_size.unwrap_or(block * self.total_planes());
         let fits = |zone: u64| {
             zone >= self.page_size
                 && zone.is_multiple_of(self.page_size)

@@ -7,7 +7,8 @@ use stasis_block::{Health, Operation};
 use stasis_clock::Nanos;
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
-use super::{Statistics, Sums};
+use super::Sums;
+use crate::ftl::Context;
 
 /// Levels of wear that results tell apart.
 const WEAR_LEVELS: u32 = 32;
@@ -63,20 +64,76 @@ pub struct WearLevel {
     pub blocks: u64,
 }
 
+/// The parts of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayGeometry {
+    /// Channels.
+    pub channels: u32,
+    /// LUNs of each channel.
+    pub luns: u32,
+    /// Planes of each LUN.
+    pub planes: u32,
+    /// Blocks of each plane.
+    pub blocks: u32,
+    /// Pages of each block.
+    pub pages: u32,
+    /// Bytes of each page.
+    pub page_size: u32,
+}
+
+/// What of a drive's description its figures need.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Bytes of the drive.
+    pub capacity: u64,
+    /// Bytes of a mapping unit.
+    pub unit: u32,
+    /// See [`Inside::asked_over_provisioning`].
+    pub asked_over_provisioning: f64,
+}
+
 /// A drive's inside until some time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inside {
     /// When this was so (ns).
     pub at: Nanos,
-    /// Units programmed for each unit that was programmed for the host.
+    /// Media bytes for each byte that the host wrote; 1 if it wrote none. Less than
+    /// 1 while what it wrote is in the write buffer.
     pub write_amplification: f64,
+    /// Bytes that the host wrote.
+    #[serde(default)]
+    pub host_bytes: u64,
+    /// Bytes of the pages that were programmed, whoever they were for.
+    #[serde(default)]
+    pub media_bytes: u64,
+    /// Bytes of a mapping unit.
+    #[serde(default)]
+    pub unit: u32,
+    /// Bytes of the units that the host wrote in part and did not write.
+    #[serde(default)]
+    pub unit_padding: u64,
+    /// Bytes of the pages that were programmed and hold no unit.
+    #[serde(default)]
+    pub page_padding: u64,
+    /// Bytes of the drive.
+    #[serde(default)]
+    pub capacity: u64,
+    /// The array: what the description and the drive's size make of it.
+    #[serde(default)]
+    pub geometry: Option<ArrayGeometry>,
+    /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
+    #[serde(default)]
+    pub over_provisioning: f64,
+    /// What the description asks for, or its default.
+    #[serde(default)]
+    pub asked_over_provisioning: f64,
     /// Units that the host read.
     #[serde(default)]
     pub read_units: u64,
     /// Those of them that were never written, so that no cell was read.
     #[serde(default)]
     pub unwritten_units: u64,
-    /// Units that the host wrote.
+    /// Units that the host wrote, whole or in part.
     pub host_units: u64,
     /// Units that were programmed for the host.
     pub programmed_units: u64,
@@ -102,15 +159,33 @@ pub struct Inside {
     pub ftl: serde_json::Value,
 }
 
-impl Statistics {
+impl Context {
+    /// Bytes of the pages that were programmed, whoever they were for.
+    pub fn media_bytes(&self) -> u64 {
+        self.statistics.pages * u64::from(self.array.geometry().page_size)
+    }
+
+    /// Media bytes for each byte that the host wrote; 1 if it wrote none.
+    pub fn write_amplification(&self) -> f64 {
+        match self.statistics.host_bytes {
+            0 => 1.0,
+            host => self.media_bytes() as f64 / host as f64,
+        }
+    }
     pub(crate) fn inside(
         &self,
         at: Nanos,
-        array: &Array,
+        sizes: Sizes,
         health: Health,
         ftl: serde_json::Value,
     ) -> Inside {
+        let (array, counted) = (&self.array, &self.statistics);
         let geometry = array.geometry();
+        let flash = geometry.total_pages() * u64::from(geometry.page_size);
+        let beyond = flash as f64 / sizes.capacity.max(1) as f64 - 1.0;
+        let unit = u64::from(sizes.unit);
+        let units = counted.programmed_units + counted.map_units + counted.moved_units;
+        let (host_bytes, media_bytes) = (counted.host_bytes, self.media_bytes());
         let kinds = [
             ("read", OpKind::Read),
             ("program", OpKind::Program),
@@ -118,20 +193,36 @@ impl Statistics {
             ("copyback", OpKind::Copyback),
         ];
         let operations = kinds.map(|(name, kind)| {
-            let [reads, writes, housekeeping] = self.ops[kind as usize];
+            let [reads, writes, housekeeping] = counted.ops[kind as usize];
             (name.to_owned(), OperationCounts { host: reads + writes, housekeeping })
         });
-        let done = Operation::ALL.iter().zip(&self.latency).filter(|(_, sums)| sums.count > 0);
+        let done = Operation::ALL.iter().zip(&counted.latency).filter(|(_, sums)| sums.count > 0);
         Inside {
             at,
-            write_amplification: (self.write_amplification() * 1e6).round() / 1e6,
-            read_units: self.read_units,
-            unwritten_units: self.unwritten_units,
-            host_units: self.host_units,
-            programmed_units: self.programmed_units,
-            moved_units: self.moved_units,
-            collections: self.collections,
-            collection_time: (self.collecting / self.collections.max(1)) as f64,
+            write_amplification: millionths(self.write_amplification()),
+            host_bytes,
+            media_bytes,
+            unit: sizes.unit,
+            unit_padding: (counted.host_units * unit).saturating_sub(host_bytes),
+            page_padding: media_bytes.saturating_sub(units * unit),
+            capacity: sizes.capacity,
+            geometry: Some(ArrayGeometry {
+                channels: geometry.channels,
+                luns: geometry.luns,
+                planes: geometry.planes,
+                blocks: geometry.blocks,
+                pages: geometry.pages,
+                page_size: geometry.page_size,
+            }),
+            over_provisioning: millionths(beyond),
+            asked_over_provisioning: sizes.asked_over_provisioning,
+            read_units: counted.read_units,
+            unwritten_units: counted.unwritten_units,
+            host_units: counted.host_units,
+            programmed_units: counted.programmed_units,
+            moved_units: counted.moved_units,
+            collections: counted.collections,
+            collection_time: (counted.collecting / counted.collections.max(1)) as f64,
             operations: operations.into(),
             latency: done.map(|(operation, sums)| (operation.name().into(), means(sums))).collect(),
             channels: usages(array.channel_usage(), geometry.channels),
@@ -141,6 +232,11 @@ impl Statistics {
             ftl,
         }
     }
+}
+
+/// What is written as text reads back.
+fn millionths(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 fn means(sums: &Sums) -> LatencyMeans {

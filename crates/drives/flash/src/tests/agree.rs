@@ -32,7 +32,7 @@ pub fn spec(choices: u64) -> Spec {
     Spec {
         page_size,
         planes: 1 + pick(17, 2) as u32,
-        pages: [4, 16][pick(18, 2) as usize],
+        pages: Some([4, 16][pick(18, 2) as usize]),
         plane_mode: [Planes::Independent, Planes::Lockstep][pick(19, 2) as usize],
         registers: 1 + pick(20, 2) as u8,
         suspensions: pick(21, 3) as u8,
@@ -43,7 +43,7 @@ pub fn spec(choices: u64) -> Spec {
         hot_cold: pick(32, 2) == 1,
         wear_levelling: [WearLevelling::None, WearLevelling::Dynamic, WearLevelling::Static]
             [pick(33, 3) as usize],
-        over_provisioning: 0.2,
+        over_provisioning: Some(0.2),
         gc,
         ..small()
     }

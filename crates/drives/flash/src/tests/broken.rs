@@ -125,7 +125,7 @@ fn a_dead_die_takes_its_data_and_the_drive_goes_on() {
         from: 1_000_000_000,
         ..FaultSpec::new(FaultKind::DeadDie)
     };
-    let spec = Spec { over_provisioning: 1.0, ..with(fault) };
+    let spec = Spec { over_provisioning: Some(1.0), ..with(fault) };
     let mut ssd = shadowed(&spec, 4 * MIB, 1);
     let units = 4 * MIB / 4096;
     run(&mut ssd, 0, 8, units, |n| on(Operation::Write, n, 1));

@@ -23,7 +23,14 @@ fn dftl(choices: u64) -> Spec {
     // A page's worth of room for the map's writes.
     let mapping_unit = if choices >> 62 & 1 == 1 { 512 } else { 4096 };
     let ftl = "dftl".to_owned();
-    Spec { ftl, mapping_line: line, mapping_cache, mapping_unit, over_provisioning: 0.3, ..page }
+    Spec {
+        ftl,
+        mapping_line: line,
+        mapping_cache,
+        mapping_unit,
+        over_provisioning: Some(0.3),
+        ..page
+    }
 }
 
 proptest! {
@@ -100,7 +107,7 @@ fn a_miss_is_a_read_before_the_read() {
     let spec = Spec {
         ftl: "dftl".into(),
         mapping_cache: 1 << 10,
-        precondition: Precondition::Sequential,
+        precondition: Some(Precondition::Sequential),
         ..small()
     };
     let mut ssd = crate::Ssd::new(&spec, 16 * MIB, 1).unwrap();

@@ -110,10 +110,10 @@ fn a_link_carries_one_transfer_after_another() {
 fn beside_collection(gc: GcSpec) -> f64 {
     let spec = Spec {
         gc,
-        precondition: Precondition::Steady,
-        over_provisioning: 0.15,
+        precondition: Some(Precondition::Steady),
+        over_provisioning: Some(0.16),
         channels: 4,
-        pages: 32,
+        pages: Some(32),
         ..small()
     };
     let capacity = 32 * MIB;
@@ -175,7 +175,7 @@ fn worn(spec: &Spec) -> (u32, f64) {
     let wear = ssd.report(0).wear;
     let (first, last) = (wear.first().unwrap(), wear.last().unwrap());
     ssd.ftl().check();
-    (last.to - first.from, ssd.context().statistics.write_amplification())
+    (last.to - first.from, ssd.context().write_amplification())
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn streams_and_heat_keep_apart_what_dies_apart() {
             let stream = u16::from(hot && streams);
             Command { stream, ..on(Operation::Write, unit, 1) }
         });
-        ssd.context().statistics.write_amplification()
+        ssd.context().write_amplification()
     };
-    let base = Spec { pages: 32, ..small() };
+    let base = Spec { pages: Some(32), ..small() };
     let together = amplification(&base, false);
     let apart = amplification(&Spec { streams: 2, ..base.clone() }, true);
     let heat = amplification(&Spec { hot_cold: true, ..base }, false);
@@ -218,7 +218,7 @@ fn trimmed_units_are_not_moved() {
         }
         let mut draw = scattered(1, 2_048);
         run(&mut ssd, 1 << 41, 16, 20_000, |_| on(Operation::Write, draw(), 1));
-        ssd.context().statistics.write_amplification()
+        ssd.context().write_amplification()
     };
     assert!(with(true) < 1.1 && with(false) > 1.2, "{} {}", with(true), with(false));
 }

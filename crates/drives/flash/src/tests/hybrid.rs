@@ -26,7 +26,7 @@ fn any(choices: u64) -> Spec {
     let more = [0.0, 0.3][((choices >> 48) & 1) as usize];
     let mapping_unit = page.page_size;
     let ftl = "hybrid".to_owned();
-    Spec { ftl, log_blocks, mapping_unit, over_provisioning: more, ..page }
+    Spec { ftl, log_blocks, mapping_unit, over_provisioning: Some(more), ..page }
 }
 
 proptest! {
@@ -74,7 +74,7 @@ fn sequential_writes_switch_and_move_nothing() {
     // Sixteen pages of a block.
     assert_eq!(merges(&ssd), [3 * units / 16, 0, 0]);
     let statistics = &ssd.context().statistics;
-    assert!((statistics.write_amplification() - 1.0).abs() < 1e-9);
+    assert!((ssd.context().write_amplification() - 1.0).abs() < 1e-9);
     assert_eq!(statistics.ops(OpKind::Program), 3 * units);
     assert_eq!(statistics.ops(OpKind::Erase), 2 * units / 16);
 }
@@ -114,7 +114,7 @@ fn random_writes_cost_much_more_than_with_page_mapping() {
         run(&mut ssd, 1 << 50, 16, 2 * units, |_| on(Operation::Write, draw(), 1));
         drain(&mut ssd);
         ssd.ftl().check();
-        ssd.context().statistics.write_amplification()
+        ssd.context().write_amplification()
     };
     let (page, few) = (amplification(&small()), amplification(&hybrid(2)));
     let more = amplification(&hybrid(16));
@@ -163,7 +163,8 @@ fn a_drive_without_spare_can_only_be_read() {
 #[test]
 fn preconditioned_drives_hold_together_and_go_on() {
     for precondition in [Precondition::Sequential, Precondition::Steady] {
-        let mut ssd = Ssd::new(&Spec { precondition, ..hybrid(4) }, 16 * MIB, 3).unwrap();
+        let mut ssd =
+            Ssd::new(&Spec { precondition: Some(precondition), ..hybrid(4) }, 16 * MIB, 3).unwrap();
         ssd.ftl().check();
         let steady = precondition == Precondition::Steady;
         assert_eq!(ssd.report(0).ftl["log_blocks"], if steady { 16 } else { 0 });
@@ -189,7 +190,11 @@ fn a_part_of_a_unit_is_read_before_and_a_trimmed_unit_is_not() {
 
 #[test]
 fn what_cannot_work_is_refused_with_the_nearest_that_does() {
-    let blocks = |blocks, log_blocks| Spec { blocks: Some(blocks), ..hybrid(log_blocks) };
+    let blocks = |blocks, log_blocks| Spec {
+        blocks: Some(blocks),
+        over_provisioning: None,
+        ..hybrid(log_blocks)
+    };
     for (spec, key, nearest) in [
         (hybrid(0), "log_blocks", "1"),
         (hybrid(2_000), "log_blocks", "1024"),

@@ -3,12 +3,24 @@
 use stasis_block::{Command, Completion, Model, Operation};
 
 use crate::shadow::Shadow;
-use crate::{ftl::Shape, Spec, Ssd};
+use crate::{ftl::Shape, Spec, SpecError, Ssd};
+
+/// A description whose geometry says how much over-provisioning it needs, where what is
+/// given is not enough for it.
+pub fn roomy(spec: &Spec, capacity: u64) -> Spec {
+    match spec.check(capacity) {
+        Err(SpecError::Value { key: "over_provisioning", .. }) => {
+            Spec { over_provisioning: None, ..spec.clone() }
+        }
+        _ => spec.clone(),
+    }
+}
 
 /// A drive with the shadow array beside it.
 pub fn shadowed(spec: &Spec, capacity: u64, seed: u64) -> Ssd {
-    let mut ssd = Ssd::new(spec, capacity, seed).unwrap();
-    ssd.context.shadow = Some(Box::new(Shadow::new(Shape::new(spec, capacity))));
+    let spec = roomy(spec, capacity);
+    let mut ssd = Ssd::new(&spec, capacity, seed).unwrap();
+    ssd.context.shadow = Some(Box::new(Shadow::new(Shape::new(&spec, capacity))));
     ssd
 }
 

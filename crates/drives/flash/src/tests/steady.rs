@@ -10,7 +10,15 @@ use crate::{Spec, Ssd};
 
 fn spec(policy: &str, precondition: Precondition) -> Spec {
     let gc = GcSpec { policy: policy.into(), choices: 4, foreground: 3, ..GcSpec::default() };
-    Spec { channels: 1, luns: 2, pages: 32, over_provisioning: 0.18, precondition, gc, ..small() }
+    Spec {
+        channels: 1,
+        luns: 2,
+        pages: Some(32),
+        over_provisioning: Some(0.18),
+        precondition: Some(precondition),
+        gc,
+        ..small()
+    }
 }
 
 /// The share of full blocks by sixteenths of validity, and the amplification

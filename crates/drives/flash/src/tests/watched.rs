@@ -8,7 +8,7 @@ use stasis_block::{Command, Completion, Model, Operation};
 use stasis_nand::OpKind;
 
 use super::basics::small;
-use super::load::drain;
+use super::load::{drain, roomy};
 use crate::spec::{Blocking, GcSpec, Order, Planes, Precondition};
 use crate::{Spec, Ssd};
 
@@ -28,7 +28,7 @@ fn specs() -> impl Strategy<Value = Spec> {
             scheduling: if read_first { Order::ReadFirst } else { Order::Fifo },
             buffer: 32 << 10,
             mapping_cache: 4 << 10,
-            precondition: Precondition::Sequential,
+            precondition: Some(Precondition::Sequential),
             gc: GcSpec { blocking, foreground: 3, ..GcSpec::default() },
             ..small()
         },
@@ -79,7 +79,7 @@ proptest! {
     /// each collection that is counted is there.
     #[test]
     fn everything_that_is_counted_is_on_a_track(spec in specs(), seed in 1u64..1_000) {
-        let make = || Ssd::new(&spec, CAPACITY, seed).unwrap();
+        let make = || Ssd::new(&roomy(&spec, CAPACITY), CAPACITY, seed).unwrap();
         let (unseen, nothing) = work(&mut make(), seed, 4_000);
         prop_assert!(nothing.is_empty(), "kept, though nobody asked");
         let (mut ssd, mut tracks) = (make(), Tracks::default());
@@ -129,7 +129,7 @@ proptest! {
 #[test]
 fn tracks_say_where_they_are() {
     let (spec, mut tracks) = (Spec { planes: 2, ..small() }, Tracks::default());
-    let mut ssd = Ssd::new(&spec, CAPACITY, 1).unwrap();
+    let mut ssd = Ssd::new(&roomy(&spec, CAPACITY), CAPACITY, 1).unwrap();
     ssd.watch("fast", &mut tracks);
     let tracks = tracks.into_vec();
     let names = |kind| {

@@ -12,6 +12,7 @@ use stasis_block::{Command, Fate, Model, Operation};
 use super::agree::faulty;
 use super::basics::small;
 use super::load::{alone, on, shadowed};
+use crate::spec::Precondition;
 use crate::Spec;
 
 const MIB: u64 = 1 << 20;
@@ -21,7 +22,7 @@ fn zoned(choices: u64) -> (Spec, u64, u64) {
     let page_size = [4096, 16_384][pick(0, 2) as usize];
     let base = Spec {
         page_size,
-        pages: 8,
+        pages: Some(8),
         planes: 1 + pick(1, 2) as u32,
         buffer: [0, 0, 4096, 131_072][pick(2, 4) as usize],
         plp: pick(4, 2) == 1,
@@ -35,7 +36,7 @@ fn zoned(choices: u64) -> (Spec, u64, u64) {
     }
     let zone = page_size * [8, 12, 8 * planes, 8 * planes + 3][pick(8, 4) as usize];
     let ftl = "zoned".into();
-    (Spec { ftl, zone_size: Some(zone), over_provisioning: 1.0, ..base }, 8 * zone, zone)
+    (Spec { ftl, zone_size: Some(zone), over_provisioning: Some(1.0), ..base }, 8 * zone, zone)
 }
 
 /// Writes zones in order, or out of it by a page, and erases them.
@@ -154,6 +155,26 @@ fn zones_stripe_over_planes_and_take_the_time_of_their_parts() {
     assert_eq!(at(9, on(Operation::Write, 0, 1)).0.fate, Fate::Done);
 }
 
+/// Zones and chunks are empty at first, whatever a drive with a map begins with: the
+/// first write is the first of its block.
+#[test]
+fn zones_and_chunks_begin_empty() {
+    for ftl in ["zoned", "ocssd"] {
+        let spec = Spec { ftl: ftl.into(), precondition: None, ..small() };
+        let mut ssd = shadowed(&spec, 16 * MIB, 1);
+        for pages in 1..5 {
+            let (completion, _) = alone(&mut ssd, pages * MIB, &on(Operation::Write, pages - 1, 1));
+            assert_eq!(completion.fate, Fate::Done, "{ftl}");
+        }
+        assert_eq!(ssd.context().media_bytes(), 4 * 4096);
+        for state in [Precondition::Sequential, Precondition::Steady] {
+            let written = Spec { precondition: Some(state), ..spec.clone() };
+            let error = written.check(16 * MIB).unwrap_err().to_string();
+            assert!(error.contains("`precondition`") && error.contains("begin empty"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn chunks_are_blocks_of_one_lun() {
     let spec = Spec { ftl: "ocssd".into(), blocks: Some(16), ..small() };
@@ -175,7 +196,7 @@ fn what_cannot_be_zones_or_chunks_is_refused_with_what_can() {
     let nearest = error.rsplit(' ').next().unwrap();
     let nearest = stasis_block::units::parse_size(nearest).unwrap();
     assert_eq!(zoned(nearest).check(16 * MIB), Ok(()));
-    let ocssd = Spec { ftl: "ocssd".into(), ..small() };
+    let ocssd = Spec { ftl: "ocssd".into(), over_provisioning: None, ..small() };
     let error = ocssd.check(16 * MIB + 4096).unwrap_err().to_string();
     assert!(error.ends_with("nearest that works is 16MiB"), "{error}");
     assert_eq!(ocssd.check(16 * MIB), Ok(()));

@@ -9,9 +9,10 @@ use stasis_flash::{Spec, Ssd};
 const MIB: u64 = 1 << 20;
 
 fn small() -> Spec {
-    let mut spec = Spec { channels: 2, luns: 2, pages: 16, page_size: 4096, ..Spec::default() };
-    (spec.buffer, spec.over_provisioning) = (0, 0.28);
-    spec.precondition = Precondition::None;
+    let mut spec =
+        Spec { channels: 2, luns: 2, pages: Some(16), page_size: 4096, ..Spec::default() };
+    (spec.buffer, spec.over_provisioning) = (0, Some(0.28));
+    spec.precondition = Some(Precondition::None);
     spec
 }
 

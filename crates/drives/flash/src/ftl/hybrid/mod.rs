@@ -230,12 +230,10 @@ impl Ftl for Hybrid {
     fn health(&self, context: &Context) -> Health {
         let left = if self.read_only { 0 } else { self.spare.saturating_sub(self.retired) };
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
-        let programs =
-            context.statistics.ops(OpKind::Program) + context.statistics.ops(OpKind::Copyback);
         Health {
             available_spare: (left * 100).checked_div(self.spare).unwrap_or(100) as u8,
             percentage_used: used.min(255) as u8,
-            media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),
             read_only: self.read_only,
         }

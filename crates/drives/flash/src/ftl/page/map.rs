@@ -165,7 +165,7 @@ mod tests {
             reverse: bool,
         ) {
             let spec = Spec {
-                channels, luns, planes, pages,
+                channels, luns, planes, pages: Some(pages),
                 page_size: slots * 4096,
                 mapping_unit: 4096,
                 ..Spec::default()

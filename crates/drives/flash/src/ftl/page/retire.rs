@@ -4,7 +4,6 @@ use super::blocks::State;
 use super::{Context, PageFtl};
 use crate::buffer::NONE;
 use stasis_block::Health;
-use stasis_nand::OpKind;
 
 impl PageFtl {
     /// A program failed in an open block: no more go there.
@@ -34,12 +33,10 @@ impl PageFtl {
         let left = self.spare.saturating_sub(self.retired) * 100;
         let available = left.checked_div(self.spare).unwrap_or(0);
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
-        let programs =
-            context.statistics.ops(OpKind::Program) + context.statistics.ops(OpKind::Copyback);
         Health {
             available_spare: if self.spare == 0 { 100 } else { available as u8 },
             percentage_used: used.min(255) as u8,
-            media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),
             read_only: self.read_only,
         }

@@ -86,8 +86,14 @@ mod tests {
 
     #[test]
     fn each_page_of_a_zone_has_its_own_place_in_order() {
-        let spec =
-            Spec { channels: 2, luns: 2, planes: 1, pages: 8, page_size: 4096, ..Spec::default() };
+        let spec = Spec {
+            channels: 2,
+            luns: 2,
+            planes: 1,
+            pages: Some(8),
+            page_size: 4096,
+            ..Spec::default()
+        };
         let shape = Shape::new(&spec, 4 << 20);
         for (pages, planes) in [(8, 1), (24, 4), (20, 4), (64, 4), (70, 4), (1, 4)] {
             let layout = Layout::new(&shape, pages, planes);

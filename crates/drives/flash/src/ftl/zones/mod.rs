@@ -27,7 +27,7 @@ use super::{
     fate_of, Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
 };
 use crate::buffer::{table::Table, NONE};
-use crate::spec::{Precondition, Spec, SpecError};
+use crate::spec::{Spec, SpecError};
 
 const READ: u64 = 1 << 56;
 const PROGRAM: u64 = 2 << 56;
@@ -240,6 +240,7 @@ impl Ftl for Zones {
 
     fn trim(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         if request.operation == Operation::WriteZeroes {
+            context.statistics.host_bytes += request.length;
             self.queue(request, context);
         } else {
             self.discard(now, request, context);
@@ -290,26 +291,13 @@ impl Ftl for Zones {
         }
     }
 
-    fn precondition(&mut self, state: Precondition, _context: &mut Context) {
-        if state == Precondition::None {
-            return;
-        }
-        // However it was written, it was written in order.
-        for page in 0..self.layout.pages * self.layout.zones {
-            let (_, block, at) = self.layout.place(page);
-            let block = &mut self.blocks[block as usize];
-            (block.next, block.ended) = (at + 1, at + 1);
-        }
-    }
-
     fn health(&self, context: &Context) -> Health {
         let left = self.spare.iter().map(|plane| plane.len() as u64).sum::<u64>() * 100;
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
-        let programs = context.statistics.ops(OpKind::Program);
         Health {
             available_spare: left.checked_div(self.spares).unwrap_or(100) as u8,
             percentage_used: used.min(255) as u8,
-            media_bytes_written: programs * u64::from(self.shape.geometry.page_size),
+            media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),
             read_only: self.zones.iter().all(|zone| zone.failed),
         }

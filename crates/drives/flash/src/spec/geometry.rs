@@ -1,0 +1,187 @@
+//! The array of a drive of some size: how many blocks, of how many pages.
+
+use stasis_block::units::format_size;
+use stasis_nand::Geometry;
+
+use super::{Spec, SpecError};
+use crate::ftl;
+
+/// Flash beyond the capacity of a drive that does not state it, as a share.
+const OVER_PROVISIONING: f64 = 0.07;
+/// Pages of a block where they are not given, unless the drive is small.
+const PAGES: u32 = 256;
+/// The fewest pages of a block of a small drive. Fewer would make erases as
+/// frequent as programs.
+const PAGES_MIN: u32 = 8;
+
+impl Spec {
+    /// Pages of each block of a drive of `capacity` bytes: as given, else 256.
+    /// A small drive, whose over-provisioning is less than the blocks that are open
+    /// and free, has smaller blocks: the largest power of two from 8 on with
+    /// which its over-provisioning is as asked. So its planes keep their number, and
+    /// garbage collection its share of the flash.
+    pub fn pages(&self, capacity: u64) -> u32 {
+        if self.pages.is_some() || self.blocks.is_some() || self.has_regions() {
+            return self.pages.unwrap_or(PAGES);
+        }
+        let mut pages = PAGES;
+        let halves = |pages: u32| pages > PAGES_MIN && self.pattern(pages / 2).is_ok();
+        while halves(pages) && !self.has_room(capacity, pages) {
+            pages /= 2;
+        }
+        pages
+    }
+
+    /// The over-provisioning that is asked for, as a share of the capacity.
+    fn asked_over_provisioning(&self) -> f64 {
+        // What maps nothing needs no room to work in.
+        if self.ftl == "ocssd" {
+            return 0.0;
+        }
+        self.over_provisioning.unwrap_or(OVER_PROVISIONING)
+    }
+
+    /// The over-provisioning that whoever wrote the description expects of a drive of
+    /// `capacity` bytes: what is asked for, or what the blocks or the zones make.
+    pub fn expected_over_provisioning(&self, capacity: u64) -> f64 {
+        if self.blocks.is_none() && !self.has_regions() {
+            return self.asked_over_provisioning();
+        }
+        let geometry = self.geometry(capacity);
+        let flash = geometry.total_pages() as f64 * f64::from(geometry.page_size);
+        flash / capacity.max(1) as f64 - 1.0
+    }
+
+    /// The array's parts, for a drive of `capacity` bytes.
+    pub fn geometry(&self, capacity: u64) -> Geometry {
+        let pages = self.pages(capacity);
+        let blocks = self.blocks.unwrap_or_else(|| {
+            // A small drive still needs blocks to work with.
+            self.asked_blocks(capacity, pages).max(self.least_blocks(capacity, pages))
+        });
+        Geometry {
+            channels: self.channels,
+            luns: self.luns,
+            planes: self.planes,
+            blocks,
+            pages,
+            page_size: u32::try_from(self.page_size).unwrap_or(u32::MAX),
+            oob_size: u32::try_from(self.oob_size).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Blocks of each plane below which the drive could not keep its data and
+    /// collect garbage: those of the data, those that are open, and those that
+    /// are free while it collects.
+    pub(super) fn least_blocks(&self, capacity: u64, pages: u32) -> u32 {
+        let planes = self.total_planes();
+        let block = self.block_bytes(pages);
+        if let Some(blocks) = self.zone_blocks(capacity, pages) {
+            return u32::try_from(blocks.div_ceil(planes.max(1))).unwrap_or(u32::MAX);
+        }
+        let data = capacity.saturating_add(self.map_bytes(capacity));
+        let data = data.div_ceil(planes.saturating_mul(block).max(1));
+        if let Some(working) = self.hybrid_blocks() {
+            return u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX);
+        }
+        let map_stream = u64::from(self.map_bytes(capacity) > 0);
+        let working =
+            map_stream + u64::from(self.open_streams()) + u64::from(self.gc.foreground) + 2;
+        u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of a block.
+    pub(super) fn block_bytes(&self, pages: u32) -> u64 {
+        u64::from(pages).saturating_mul(self.page_size).max(1)
+    }
+
+    /// Planes of the array.
+    pub(super) fn total_planes(&self) -> u64 {
+        u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes)
+    }
+
+    /// Whether the drive is made of zones or chunks, which the host writes in order.
+    pub(super) fn has_regions(&self) -> bool {
+        matches!(self.ftl.as_str(), "zoned" | "ocssd")
+    }
+
+    /// Whether the over-provisioning that is given is the drive's.
+    pub(super) fn check_over_provisioning(&self, capacity: u64) -> Result<(), SpecError> {
+        let Some(asked) = self.over_provisioning else { return Ok(()) };
+        let error = |reason: String, nearest: String| {
+            Err(SpecError::value("over_provisioning", asked, reason, nearest))
+        };
+        if !(0.0..=100.0).contains(&asked) {
+            let nearest = if asked > 100.0 { 100.0 } else { 0.0 };
+            return error(
+                "it is a share of the capacity, from 0 to 100".into(),
+                nearest.to_string(),
+            );
+        }
+        if self.ftl == "ocssd" && asked > 0.0 {
+            let reason =
+                "an Open-Channel drive has none: the host sees all its chunks; leave it out";
+            return error(reason.into(), "0".into());
+        }
+        let pages = self.pages(capacity);
+        if let Some(blocks) = self.blocks {
+            // To a block of each plane, or a hundredth.
+            let one = self.round_bytes(pages) / capacity as f64;
+            if (self.share(capacity, blocks, pages) - asked).abs() <= one.max(0.01) {
+                return Ok(());
+            }
+            let reason = format!("`blocks` = {blocks} is another; leave one of the two out");
+            return error(reason, self.share(capacity, blocks, pages).to_string());
+        }
+        if self.has_room(capacity, pages) {
+            return Ok(());
+        }
+        let least = self.least_blocks(capacity, pages);
+        let mut reason = format!(
+            "a drive of {} needs {least} blocks of {} in each of its {} planes, for its data, open blocks and \
+             free ones",
+            format_size(capacity),
+            format_size(self.block_bytes(pages)),
+            self.total_planes(),
+        );
+        let fewer = (0..pages.max(1).ilog2()).rev().map(|power| 1 << power);
+        if let Some(fewer) = fewer.into_iter().find(|&pages| self.has_room(capacity, pages)) {
+            reason.push_str(&format!("; with `pages` = {fewer} it has room"));
+        }
+        error(reason, self.share(capacity, least, pages).to_string())
+    }
+
+    /// Whether the over-provisioning that is asked for is enough to work with.
+    fn has_room(&self, capacity: u64, pages: u32) -> bool {
+        self.asked_blocks(capacity, pages) >= self.least_blocks(capacity, pages)
+    }
+
+    /// Blocks of each plane by the over-provisioning that is asked for.
+    fn asked_blocks(&self, capacity: u64, pages: u32) -> u32 {
+        let flash = capacity as f64 * (1.0 + self.asked_over_provisioning());
+        (flash / self.round_bytes(pages)).ceil() as u32
+    }
+
+    /// The least share in hundredths that has so many blocks in each plane.
+    fn share(&self, capacity: u64, blocks: u32, pages: u32) -> f64 {
+        let flash = f64::from(blocks.saturating_sub(1)) * self.round_bytes(pages);
+        let hundredths = ((flash / capacity as f64 - 1.0) * 100.0).floor() + 1.0;
+        hundredths.max(0.0) / 100.0
+    }
+
+    /// Bytes of one block in each plane.
+    fn round_bytes(&self, pages: u32) -> f64 {
+        self.total_planes() as f64 * self.block_bytes(pages) as f64
+    }
+
+    /// Bytes of the map that are in flash.
+    fn map_bytes(&self, capacity: u64) -> u64 {
+        let unit = self.mapping_unit.max(1);
+        let units = ftl::dftl::map_units(capacity.div_ceil(unit), unit);
+        if self.ftl == "dftl" {
+            units.saturating_mul(unit)
+        } else {
+            0
+        }
+    }
+}
