@@ -16,6 +16,7 @@
 
 mod decorator;
 mod drive;
+mod flush_barriers;
 mod io_tap;
 mod layer;
 pub mod power_cut;
@@ -28,6 +29,7 @@ mod urgent;
 
 pub use decorator::Decorator;
 pub use drive::Drive;
+pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
 pub use layer::{Done, Layer, Submission};
 pub use power_cut::{Sampling, Survival, VolatileCache};

@@ -1,0 +1,215 @@
+//! Barriers on a drive that has none: a flush that the changes behind it wait for.
+
+use std::collections::{HashMap, VecDeque};
+
+use stasis_block::{Command, Operation, Status, Tag};
+use stasis_clock::Nanos;
+
+use crate::{Decorator, Done, Layer, Statistics, Submission};
+
+/// The tag of this layer's own flushes; no caller has so many commands in flight.
+const OWN: Tag = Tag::MAX;
+
+/// A layer that offers barriers on one that does not.
+///
+/// A barrier completes at once. The first change or flush behind it waits for a flush of the
+/// layer below, and so do the ones after it; reads pass. Without a change since the last flush a
+/// barrier costs nothing. Where such a flush fails, the order is lost: every later change fails.
+pub struct FlushBarriers {
+    lower: Box<dyn Layer>,
+    /// What waits, in the order of submission.
+    held: VecDeque<Held>,
+    /// The flush that what is held waits for: this layer's own, or a caller's that came next.
+    flushing: Option<Tag>,
+    /// Whether anything was changed below since the last such flush.
+    changed: bool,
+    lost: bool,
+    /// The caller's commands in flight: when each came, and its number.
+    in_flight: HashMap<Tag, (Nanos, u64)>,
+    submitted: u64,
+    ready: VecDeque<Done>,
+    from_lower: Vec<Done>,
+    statistics: Statistics,
+    now: Nanos,
+}
+
+enum Held {
+    Barrier,
+    Command(Submission),
+}
+
+fn is_read(command: &Command) -> bool {
+    matches!(command.operation, Operation::Read | Operation::Verify)
+}
+
+impl FlushBarriers {
+    /// Barriers for `lower`, in which nothing is in flight.
+    pub fn new(lower: Box<dyn Layer>) -> Self {
+        Self {
+            lower,
+            held: VecDeque::new(),
+            flushing: None,
+            changed: true,
+            lost: false,
+            in_flight: HashMap::new(),
+            submitted: 0,
+            ready: VecDeque::new(),
+            from_lower: Vec::new(),
+            statistics: Statistics::default(),
+            now: 0,
+        }
+    }
+
+    fn end(&mut self, done: Done) {
+        let Done { tag, command, status, .. } = done;
+        let Some((submit, order)) = self.in_flight.remove(&tag) else { return };
+        self.statistics.add(command.operation, command.length, status);
+        self.ready.push_back(Done { submit, order, ..done });
+    }
+
+    /// Ends a command that the layer below does not get.
+    fn answer(&mut self, submission: Submission, status: Status, at: Nanos) {
+        let Submission { tag, queue, command, data } = submission;
+        self.end(Done { tag, queue, command, status, data, submit: at, order: 0, at });
+    }
+
+    fn hold_barrier(&mut self) {
+        if !matches!(self.held.back(), Some(Held::Barrier)) {
+            self.held.push_back(Held::Barrier);
+        }
+    }
+
+    /// The flush that a barrier is made of.
+    fn next_flush(&mut self) -> Submission {
+        match self.held.pop_front() {
+            Some(Held::Command(next)) if next.command.operation == Operation::Flush => next,
+            other => {
+                if let Some(other) = other {
+                    self.held.push_front(other);
+                }
+                Submission { tag: OWN, queue: 0, command: Command::flush(), data: Vec::new() }
+            }
+        }
+    }
+
+    /// Gives the layer below what no barrier holds back any more.
+    fn release(&mut self, now: Nanos) {
+        while self.flushing.is_none() {
+            match self.held.pop_front() {
+                None => return,
+                Some(Held::Command(submission)) if self.lost => {
+                    let status = submission.command.operation.failure();
+                    self.answer(submission, status, now);
+                }
+                Some(Held::Command(submission)) => {
+                    self.changed |= submission.command.operation != Operation::Flush;
+                    self.lower.submit(now, submission);
+                }
+                // Nothing is behind it yet.
+                Some(Held::Barrier) if self.held.is_empty() => {
+                    self.held.push_front(Held::Barrier);
+                    return;
+                }
+                Some(Held::Barrier) if self.changed && !self.lost => {
+                    let flush = self.next_flush();
+                    (self.flushing, self.changed) = (Some(flush.tag), false);
+                    self.lower.submit(now, flush);
+                }
+                Some(Held::Barrier) => {}
+            }
+        }
+    }
+
+    /// Everything that happens until `now`, each at its own time.
+    fn catch_up(&mut self, now: Nanos) {
+        while let Some(at) = self.lower.next_event().filter(|&at| at <= now) {
+            self.now = at.max(self.now);
+            let mut done = std::mem::take(&mut self.from_lower);
+            self.lower.advance(self.now, &mut done);
+            for done in done.drain(..) {
+                let (at, held_back) = (done.at.max(self.now), self.flushing == Some(done.tag));
+                if held_back {
+                    self.flushing = None;
+                    self.lost |= done.status != Status::Ok;
+                }
+                if done.tag != OWN {
+                    self.end(done);
+                }
+                if held_back {
+                    self.release(at);
+                }
+            }
+            self.from_lower = done;
+        }
+        self.now = now.max(self.now);
+    }
+}
+
+impl Decorator for FlushBarriers {
+    fn lower(&self) -> &dyn Layer {
+        &*self.lower
+    }
+
+    fn lower_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.lower
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        Some(0)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.len() + self.ready.len()
+    }
+
+    fn submit(&mut self, now: Nanos, submission: Submission) {
+        self.catch_up(now);
+        self.in_flight.insert(submission.tag, (now, self.submitted));
+        self.submitted += 1;
+        if is_read(&submission.command) {
+            return self.lower.submit(now, submission);
+        }
+        if submission.command.operation == Operation::Barrier {
+            self.hold_barrier();
+            return self.answer(submission, Status::Ok, now);
+        }
+        self.held.push_back(Held::Command(submission));
+        self.release(now);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let ready = self.ready.front().map(|done| done.at);
+        [ready, self.lower.next_event()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.catch_up(now);
+        while self.ready.front().is_some_and(|done| done.at <= now) {
+            done.extend(self.ready.pop_front());
+        }
+    }
+
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+        if command.operation == Operation::Barrier {
+            self.hold_barrier();
+            return (Status::Ok, data);
+        }
+        if is_read(&command) {
+            return self.lower.instant(command, data);
+        }
+        // Nothing is in flight, so nothing but barriers is held.
+        if !self.held.is_empty() && std::mem::take(&mut self.changed) {
+            self.lost |= self.lower.instant(Command::flush(), Vec::new()).0 != Status::Ok;
+        }
+        self.held.clear();
+        if self.lost {
+            return (command.operation.failure(), data);
+        }
+        self.changed |= command.operation != Operation::Flush;
+        self.lower.instant(command, data)
+    }
+
+    fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+}
