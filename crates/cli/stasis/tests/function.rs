@@ -65,6 +65,23 @@ fn what_does_not_go_together_is_refused_before_anything_starts() {
     }
 }
 
+#[test]
+fn a_port_in_use_is_found_before_anything_boots() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let number = taken.local_addr().unwrap().port();
+    let port = format!("nfs={number}");
+    let said = refused(
+        folder.path(),
+        &["function", "run", "--state", ".", "nfs", "--network", "user", "--port", &port]
+            .into_iter()
+            .chain(["--drive", "model=null,medium=ram:64MiB"])
+            .collect::<Vec<_>>(),
+    );
+    assert!(said.contains(&format!("port {number}")) && said.contains("--port NAME="), "{said}");
+    assert!(!said.contains("QEMU"), "{said}");
+}
+
 /// Writes the next number to one of sixteen blocks and makes it durable; then the
 /// number is acknowledged, which the report tells, and `then` happens.
 fn writer(then: &str) -> String {

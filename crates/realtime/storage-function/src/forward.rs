@@ -21,6 +21,18 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// What is carried at a time (bytes).
 const PIECE: usize = 64 << 10;
 
+/// Listens on port `port` of 127.0.0.1.
+///
+/// # Errors
+/// The port is taken, or may not be had.
+pub(crate) fn listen(port: u16) -> Result<TcpListener, Error> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
+        Error::Invalid(format!(
+            "cannot listen on port {port} of 127.0.0.1: {error}; --port NAME=PORT puts it elsewhere"
+        ))
+    })
+}
+
 /// A port of the host that leads to one of a guest; dropped, it takes no more
 /// connections.
 #[derive(Debug)]
@@ -35,12 +47,7 @@ impl Forward {
     /// # Errors
     /// The port is taken, or may not be had.
     pub fn start(port: u16, to: SocketAddr) -> Result<Self, Error> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
-            Error::Invalid(format!(
-                "cannot listen on port {port} of 127.0.0.1: {error}; --port puts it elsewhere"
-            ))
-        })?;
-        Self::with(listener, to)
+        Self::with(listen(port)?, to)
     }
 
     fn with(listener: TcpListener, to: SocketAddr) -> Result<Self, Error> {

@@ -119,6 +119,19 @@ impl Network {
         }
     }
 
+    /// Checks that each of `ports` is free on the host's loopback: a machine that finds one
+    /// taken does not start.
+    ///
+    /// # Errors
+    /// One is taken, twice in `ports` included, or may not be had.
+    pub fn check_ports(&self, ports: &[Port]) -> Result<(), Error> {
+        let mut held = Vec::new();
+        for port in ports {
+            held.push(crate::forward::listen(port.host)?);
+        }
+        Ok(())
+    }
+
     /// Makes the ports of a function on a tap ports of the host's loopback as well;
     /// QEMU does so by itself for its user-mode network.
     ///

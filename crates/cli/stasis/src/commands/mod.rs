@@ -14,6 +14,7 @@ pub mod image;
 pub mod models;
 pub mod page;
 pub mod run;
+pub mod runtime_folder;
 pub mod schema;
 pub mod serve;
 pub mod shell;

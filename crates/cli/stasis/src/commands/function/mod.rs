@@ -16,6 +16,8 @@ use stasis_storage_function::supervisor::{supervise, Event};
 use stasis_storage_function::{pin, shipped, Instance, Polling};
 use stasis_terminal::{ensure_guest, print, stop_on_signals};
 
+use super::runtime_folder::runtime_folder;
+
 /// What `stasis function` does.
 #[derive(Debug, clap::Subcommand)]
 pub enum FunctionCommand {
@@ -71,13 +73,11 @@ pub struct PlaceArguments {
 }
 
 impl PlaceArguments {
-    fn folder(&self) -> PathBuf {
-        if let Some(folder) = &self.state {
-            return folder.clone();
+    fn folder(&self) -> Result<PathBuf> {
+        match &self.state {
+            Some(folder) => Ok(folder.clone()),
+            None => Ok(runtime_folder("--state")?.join("functions")),
         }
-        let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let base = own.filter(|path| path.is_absolute() && !rustix::process::geteuid().is_root());
-        base.unwrap_or_else(|| "/run".into()).join("stasis/functions")
     }
 }
 
@@ -152,7 +152,7 @@ pub fn main(command: &FunctionCommand) -> Result<ExitCode> {
         FunctionCommand::List { place } => list(place),
         FunctionCommand::Status { name, json, place } => show(name, *json, place),
         FunctionCommand::Stop { name, place } => {
-            if !status::stop(&place.folder(), name)? {
+            if !status::stop(&place.folder()?, name)? {
                 bail!("no function {name} runs (`stasis function list`)");
             }
             Ok(ExitCode::SUCCESS)
@@ -167,8 +167,9 @@ pub fn main(command: &FunctionCommand) -> Result<ExitCode> {
 
 fn start(arguments: &RunArguments) -> Result<ExitCode> {
     let (instance, polls) = instance(arguments)?;
-    let locked = LockedFolder::take(&arguments.place.folder(), &instance.name)?;
+    let locked = LockedFolder::take(&arguments.place.folder()?, &instance.name)?;
     let mut instance = Instance { folder: locked.folder().to_owned(), ..instance };
+    instance.network.check_ports(&instance.definition.ports)?;
     let stop = stop_on_signals()?;
     let mut server = None;
     if arguments.socket.is_empty() {
@@ -328,7 +329,7 @@ fn list(place: &PlaceArguments) -> Result<ExitCode> {
     for (name, definition) in shipped::all()? {
         text += &format!("  {name:<10} {}\n", definition.about);
     }
-    let running = status::list(&place.folder());
+    let running = status::list(&place.folder()?);
     if !running.is_empty() {
         text += "started here:\n";
     }
@@ -356,7 +357,7 @@ fn word(state: State) -> &'static str {
 }
 
 fn show(name: &str, json: bool, place: &PlaceArguments) -> Result<ExitCode> {
-    let Some(one) = status::of(&place.folder(), name) else {
+    let Some(one) = status::of(&place.folder()?, name) else {
         bail!("no function {name} was started here (`stasis function list`)");
     };
     if json {
