@@ -5,6 +5,7 @@ mod server;
 #[allow(dead_code)]
 mod support;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
+use stasis_qcow2::{create, CreateOptions};
 
 struct Served {
     process: server::Process,
@@ -71,8 +73,6 @@ fn drives_come_grow_and_go_while_it_serves() {
     let made = server.ask(&json!({ "do": "create", "drive": table }));
     assert_eq!(made["drive"], "e", "{made}");
     assert!(UnixStream::connect(folder.path().join("e.sock")).is_ok());
-    let again = server.ask(&json!({ "do": "create", "drive": table }));
-    assert!(again["error"].as_str().unwrap().contains("attach"), "{again}");
     let grown = server.ask(&json!({ "do": "resize", "drive": "e", "size": "16MiB" }));
     assert_eq!(grown["capacity"], 16 << 20, "{grown}");
     assert_eq!(std::fs::metadata(folder.path().join("e")).unwrap().len(), 16 << 20);
@@ -91,6 +91,168 @@ fn drives_come_grow_and_go_while_it_serves() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("d: 0 reads"), "{said}");
     assert!(!folder.path().join("d.sock").exists());
+}
+
+/// What the files of a folder hold, but for what the server says.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| (path.clone(), std::fs::read(path).ok());
+    entries.filter(|path| !path.ends_with("serve.log")).map(read).collect()
+}
+
+/// Each request of the control socket, in ways that are refused: by words that its answer has.
+fn refusals() -> Vec<(Value, &'static str)> {
+    let resize = |size: &str| json!({ "do": "resize", "drive": "d", "size": size });
+    let attach = |word: &str| json!({ "do": "attach", "drive": word });
+    let create = |word: &str| json!({ "do": "create", "drive": word });
+    vec![
+        // A name in use, then what would have gone to the other file.
+        (attach("name=d,model=null,medium=file:other"), "already"),
+        (resize("1MiB"), "shrink"),
+        (attach("name=other,model=null,medium=file:disk"), "another program"),
+        (attach("name=other,model=null,medium=file:missing"), "create it"),
+        (attach("name=other,model=null,medium=file:other,size=5MiB"), "4MiB"),
+        (attach("name=other,model=null,medium=file:odd"), "multiple"),
+        (attach("name=other,model=null,medium=file:other,block-size=1000"), "block"),
+        (attach("name=other,model=null,medium=file:other,serial=123456789012345678901"), "20"),
+        (attach("name=a/b,model=null,medium=file:other"), "letters"),
+        (attach("name=other,model=nul,medium=file:other"), "null"),
+        (attach("name=other,model=null,medium=qcow2:other"), "other"),
+        (attach("name=control,model=null,medium=file:other"), "control.sock"),
+        (json!({ "do": "attach" }), "drive"),
+        (create("name=d,model=null,medium=file:new,size=1MiB"), "already"),
+        (create("name=new,model=null,medium=file:other,size=4MiB"), "attach"),
+        (create("name=new,model=null,medium=file:new"), "how large"),
+        (create("name=new,model=null,medium=file:new,size=1000"), "1000 bytes"),
+        (create("name=new,model=null,medium=file:new,size=1048577"), "1048577 bytes"),
+        (create("name=new,model=null,medium=file:new,size=8EiB"), "new"),
+        (create("name=new,model=null,medium=file:new,size=1MiB,block-size=1000"), "block"),
+        (create("name=new,model=null,medium=file:none/new,size=1MiB"), "new"),
+        (create("name=new,model=null,medium=qcow2:new"), "image create"),
+        (create("name=new,model=null,medium=ordered:other,size=4MiB"), "attach"),
+        (create("name=control,model=null,medium=ordered:new,size=4MiB"), "control.sock"),
+        (resize("0"), "at least 1MiB"),
+        (resize("1000"), "at least 1MiB"),
+        (resize("4194305"), "multiple"),
+        (resize("8000PiB"), "disk"),
+        (resize("much"), "size"),
+        (resize("-1"), "size"),
+        (json!({ "do": "resize", "drive": "d" }), "size"),
+        (json!({ "do": "resize", "drive": "x", "size": "8MiB" }), "no drive `x`"),
+        (json!({ "do": "resize", "drive": "m", "size": "8MiB" }), "raw image"),
+        (json!({ "do": "resize", "drive": "q", "size": "8MiB" }), "raw image"),
+        (json!({ "do": "resize", "drive": "d", "size": "8MiB", "shrnk": true }), "shrnk"),
+        (json!({ "do": "timing", "drive": "d", "model": "fixd:1ms" }), "fixed"),
+        (json!({ "do": "timing", "drive": "x", "model": "null" }), "no drive `x`"),
+        (json!({ "do": "timing", "drive": "d" }), "model"),
+        (json!({ "do": "detach", "drive": "x" }), "no drive `x`"),
+        (json!({ "do": "detach" }), "drive"),
+        (json!({ "do": "statistics", "drive": "x" }), "no drive `x`"),
+        // A drive in memory is there.
+        (json!({ "do": "replace" }), "in memory"),
+        (json!({ "do": "lits" }), "list"),
+        (json!({ "do": "list", "drive": "d" }), "drive"),
+        (json!("list"), "object"),
+    ]
+}
+
+#[test]
+fn a_refused_request_changes_nothing() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("disk"), vec![0xdd; 4 << 20]).unwrap();
+    std::fs::write(at("other"), vec![0x00; 4 << 20]).unwrap();
+    std::fs::write(at("odd"), vec![0x0f; (2 << 20) + 1]).unwrap();
+    let options = CreateOptions { size: Some(4 << 20), ..CreateOptions::default() };
+    create(&at("image"), &options).unwrap();
+    let image = ["--drive", "name=q,model=null,medium=qcow2:image"];
+    let memory = ["--drive", "name=m,model=null,medium=ram:4MiB"];
+    let server = serve(folder.path(), &[image, memory].concat());
+    let mut guest = support::Guest::connect(&at("d.sock"));
+    let (before, list) = (files(folder.path()), server.ask(&json!({ "do": "list" })));
+    for (request, word) in refusals() {
+        let answer = server.ask(&request);
+        let error = answer["error"].as_str().unwrap_or_else(|| panic!("{request}: {answer}"));
+        assert!(error.contains(word), "{request}: {error}");
+        let after = files(folder.path());
+        for (path, bytes) in &after {
+            assert!(before.get(path) == Some(bytes), "{request} changed {}", path.display());
+        }
+        assert_eq!(after.len(), before.len(), "{request}");
+        let now = server.ask(&json!({ "do": "list" }));
+        assert_eq!(now, list, "{request}");
+    }
+    guest.check(8, 5);
+    drop(guest);
+    // What was refused once is possible where it is right, and is done whole.
+    let smaller = json!({ "do": "resize", "drive": "d", "size": "1MiB", "shrink": true });
+    assert_eq!(server.ask(&smaller)["capacity"], 1 << 20);
+    assert_eq!(std::fs::metadata(at("disk")).unwrap().len(), 1 << 20);
+    let larger = json!({ "do": "resize", "drive": "d", "size": "2MiB" });
+    assert_eq!(server.ask(&larger)["capacity"], 2 << 20);
+    support::Guest::connect(&at("d.sock")).check(2048, 6);
+    let bytes = std::fs::read(at("disk")).unwrap();
+    assert!(
+        bytes[1 << 20..(1 << 20) + 4096] == [6; 4096]
+            && bytes[(1 << 20) + 4096..] == [0; (1 << 20) - 4096]
+    );
+    assert!(std::fs::read(at("other")).unwrap() == vec![0; 4 << 20]);
+}
+
+#[test]
+fn each_line_has_one_answer() {
+    let folder = folder();
+    let server = serve(folder.path(), &[]);
+    let stream = UnixStream::connect(folder.path().join("control.sock")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let long = |length: usize| [vec![b'x'; length], b"\n".to_vec()].concat();
+    let lines = [
+        long(64 << 10),
+        long((64 << 10) - 1),
+        long(1 << 20),
+        b"\xff\xfe\n".to_vec(),
+        b"\n \n{\"do\": \"list\"}\n".to_vec(),
+        b"{\"do\": \"list\"}\n".to_vec(),
+    ];
+    let mut write = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        lines.iter().for_each(|line| write.write_all(line).unwrap());
+        write.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let answers: Vec<Value> = BufReader::new(&stream)
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    sender.join().unwrap();
+    let errors: Vec<bool> = answers.iter().map(|answer| answer["error"].is_string()).collect();
+    assert_eq!(errors, [true, true, true, true, false, false], "{answers:?}");
+    assert!(answers[2]["error"].as_str().unwrap().contains("65536 bytes"), "{answers:?}");
+    drop(server);
+}
+
+#[test]
+fn it_ends_in_bounded_time_whatever_is_in_flight() {
+    for (medium, poll) in
+        [("ram:4MiB", "never"), ("file:disk", "adaptive"), ("qcow2:image", "never")]
+    {
+        let folder = folder();
+        let options = CreateOptions { size: Some(4 << 20), ..CreateOptions::default() };
+        create(&folder.path().join("image"), &options).unwrap();
+        let drive = format!("name=slow,model=fixed:1h,medium={medium}");
+        let process = server::serve(folder.path(), &["--drive", &drive, "--poll", poll]);
+        let server = Served { process, folder: folder.path().to_owned() };
+        let mut guest = support::Guest::connect(&folder.path().join("slow.sock"));
+        (0..4).for_each(|slot| guest.request(slot, support::OUT, 8 * u64::from(slot)));
+        let in_flight =
+            || server.ask(&json!({ "do": "statistics" }))["drives"][0]["in_flight"].clone();
+        while in_flight() != json!(4) {}
+        let begun = Instant::now();
+        server.terminate();
+        let (code, said) = server.end();
+        assert_eq!(code, 0, "{medium}: {said}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{medium}: {:?}", begun.elapsed());
+        assert_eq!(guest.given(), 0, "what was not over was not acknowledged");
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::FallocateFlags;
@@ -13,8 +14,9 @@ use stasis_block::{Command, Operation};
 
 use crate::direct::{self, Bounce};
 use crate::medium::check;
+use crate::open::check_size;
 use crate::workers::{IoResult, Perform};
-use crate::MediumError;
+use crate::{MediumError, OpenError};
 
 /// Zeroes for ranges that the file system cannot zero by itself.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -27,7 +29,7 @@ const COPIED_AT_ONCE: u64 = 1 << 20;
 pub(crate) struct Backing {
     pub(crate) file: File,
     pub(crate) label: Arc<str>,
-    pub(crate) capacity: u64,
+    capacity: AtomicU64,
     /// Past the page cache.
     pub(crate) direct: bool,
     /// Bytes in which direct I/O and zeroed ranges are counted.
@@ -53,8 +55,33 @@ impl Backing {
         punches: bool,
     ) -> Self {
         let (flush_failed, partial) = (AtomicBool::new(false), RwLock::new(()));
-        let grows = false;
+        let (grows, capacity) = (false, AtomicU64::new(capacity));
         Self { file, label, capacity, direct, block, punches, grows, flush_failed, partial }
+    }
+
+    /// As [`crate::Medium::capacity`].
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// As [`crate::Medium::resize`]: for files of a fixed size only.
+    pub(crate) fn resize(&self, capacity: u64) -> Result<(), OpenError> {
+        let path = || PathBuf::from(self.label.strip_prefix("file:").unwrap_or(&self.label));
+        if self.grows || !self.file.metadata().is_ok_and(|found| found.is_file()) {
+            return Err(OpenError::Fixed(path()));
+        }
+        check_size(&path(), capacity, self.direct)?;
+        self.file.set_len(capacity).map_err(|source| OpenError::Os {
+            path: path(),
+            what: "give it another size",
+            source,
+        })?;
+        self.capacity.store(capacity, Ordering::Relaxed);
+        // Its size is another one: what is not durable of that, flushes report.
+        if self.file.sync_all().is_err() {
+            self.flush_failed.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     pub(crate) fn failed(&self, command: &Command, source: io::Error) -> MediumError {
@@ -174,15 +201,19 @@ impl Drop for Backing {
 
 impl Perform for Backing {
     fn capacity(&self) -> u64 {
-        self.capacity
+        Backing::capacity(self)
     }
 
     fn discard_zeroes(&self) -> bool {
         self.punches
     }
 
+    fn resize(&self, capacity: u64) -> Result<(), OpenError> {
+        Backing::resize(self, capacity)
+    }
+
     fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult {
-        check(command, data.len(), self.capacity)?;
+        check(command, data.len(), self.capacity())?;
         let Command { operation, offset, length, fua, .. } = *command;
         let outcome = match operation {
             Operation::Read => self.read(offset, data, bounce),

@@ -274,6 +274,9 @@ pub enum OpenError {
     /// The file system does not do direct I/O.
     #[error("{}: its file system has no direct I/O; leave `direct` out", .0.display())]
     NoDirect(PathBuf),
+    /// Its size is not for this program to change.
+    #[error("{}: only a raw image in a file can get another size while it is used", .0.display())]
+    Fixed(PathBuf),
     /// Anything else.
     #[error("{}: cannot {what}: {source}", path.display())]
     Os {

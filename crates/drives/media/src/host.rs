@@ -45,7 +45,7 @@ impl HostFiles {
             let path = options.base.join(path);
             let label = format!("file:{}", path.display());
             let backing = open::host_file(&path, &label, *room, *writable)?;
-            let size = backing.capacity;
+            let size = backing.capacity();
             let medium = match options.execution {
                 Execution::Synchronous => delayed(Synchronous::of(InPlace::new(backing)), options),
                 Execution::Asynchronous => delayed(Workers::new(backing), options),
@@ -105,6 +105,10 @@ impl Medium for HostFiles {
 
     fn in_flight(&self) -> usize {
         self.early.len() + self.files.iter().map(|(_, medium)| medium.in_flight()).sum::<usize>()
+    }
+
+    fn needs_poll(&self) -> bool {
+        !self.early.is_empty() || self.files.iter().any(|(_, medium)| medium.needs_poll())
     }
 
     fn discard_zeroes(&self) -> bool {

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use stasis_block::{Command, Operation};
 
-use crate::MediumError;
+use crate::{MediumError, OpenError};
 
 /// Names an I/O at one medium while it is under way.
 pub type Ticket = u64;
@@ -42,8 +42,17 @@ pub struct Finished {
 
 /// A place for bytes.
 pub trait Medium: Send {
-    /// How many bytes it holds. Never changes.
+    /// How many bytes it holds. Only [`Medium::resize`] changes it.
     fn capacity(&self) -> u64;
+
+    /// Gives it another capacity: bytes behind the old end are zero, those behind the new end
+    /// are gone. Nothing is in flight.
+    ///
+    /// # Errors
+    /// [`OpenError`] where it cannot be so large; then nothing has changed.
+    fn resize(&mut self, _capacity: u64) -> Result<(), OpenError> {
+        Err(OpenError::Fixed("this medium".into()))
+    }
 
     /// Starts an I/O. `data` holds what is written, or room for exactly what is
     /// read; it is empty for other operations. Errors come back with the I/O.
@@ -59,6 +68,13 @@ pub trait Medium: Send {
     /// How many I/Os were submitted and not yet handed back.
     fn in_flight(&self) -> usize;
 
+    /// Whether [`Medium::poll`] has something to start or to hand back that no
+    /// descriptor announces: a caller that waits for [`Medium::descriptors`]
+    /// polls before.
+    fn needs_poll(&self) -> bool {
+        self.in_flight() > 0 && self.descriptors().is_empty()
+    }
+
     /// Whether a discarded range reads as zeroes afterwards. Otherwise a
     /// discard changes nothing. Never changes.
     fn discard_zeroes(&self) -> bool {
@@ -72,7 +88,7 @@ pub trait Medium: Send {
     }
 
     /// Descriptors of which one is readable whenever [`Medium::poll`] has
-    /// something to give, until it did. None where nothing finishes but while
+    /// something to give, until it did; [`Medium::needs_poll`] has the rest. None where nothing finishes but while
     /// the medium is called, and under [`Execution::Asynchronous`]. Never
     /// changes.
     fn descriptors(&self) -> Vec<RawFd> {
@@ -83,6 +99,9 @@ pub trait Medium: Send {
 impl<M: Medium + ?Sized> Medium for Box<M> {
     fn capacity(&self) -> u64 {
         (**self).capacity()
+    }
+    fn resize(&mut self, capacity: u64) -> Result<(), OpenError> {
+        (**self).resize(capacity)
     }
     fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
         (**self).submit(ticket, command, data);
@@ -95,6 +114,9 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
     }
     fn in_flight(&self) -> usize {
         (**self).in_flight()
+    }
+    fn needs_poll(&self) -> bool {
+        (**self).needs_poll()
     }
     fn discard_zeroes(&self) -> bool {
         (**self).discard_zeroes()

@@ -191,7 +191,7 @@ fn lock_as(path: &Path, file: &File, how: FlockOperation) -> Result<(), OpenErro
     }
 }
 
-fn check_size(path: &Path, size: u64, direct: bool) -> Result<(), OpenError> {
+pub(crate) fn check_size(path: &Path, size: u64, direct: bool) -> Result<(), OpenError> {
     let block = if direct { FILE_BLOCK } else { SECTOR };
     let path = path.to_path_buf();
     match size {

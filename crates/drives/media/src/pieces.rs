@@ -267,6 +267,10 @@ impl Medium for Pieces {
         self.early.len() + self.jobs.len()
     }
 
+    fn needs_poll(&self) -> bool {
+        !self.early.is_empty() || self.media.iter().any(|medium| medium.needs_poll())
+    }
+
     fn discard_zeroes(&self) -> bool {
         self.discard_zeroes
     }

@@ -85,7 +85,7 @@ impl InPlace {
 
 impl Contents for InPlace {
     fn capacity(&self) -> u64 {
-        self.backing.capacity
+        self.backing.capacity()
     }
 
     fn perform(&mut self, command: &Command, data: &mut [u8]) -> Result<(), MediumError> {

@@ -46,11 +46,15 @@ fn start(backing: &Backing) -> io::Result<IoUring> {
 
 impl Perform for Arc<Backing> {
     fn capacity(&self) -> u64 {
-        self.capacity
+        (**self).capacity()
     }
 
     fn discard_zeroes(&self) -> bool {
         self.punches
+    }
+
+    fn resize(&self, capacity: u64) -> Result<(), OpenError> {
+        (**self).resize(capacity)
     }
 
     fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult {
@@ -89,6 +93,8 @@ struct Uring {
     alone: bool,
     /// I/Os with the kernel.
     in_kernel: u32,
+    /// Whether the ring has entries that the kernel has not taken yet.
+    unsubmitted: bool,
     workers: Workers<Arc<Backing>>,
     buffers: Buffers,
     finished: Vec<Finished>,
@@ -112,6 +118,7 @@ impl Uring {
             changing: 0,
             alone: false,
             in_kernel: 0,
+            unsubmitted: false,
             workers,
             buffers: Buffers::default(),
             finished: Vec::new(),
@@ -126,24 +133,34 @@ impl Uring {
                 self.ready.pop_front();
                 continue;
             };
-            let change = slot.change.is_some();
-            if change && (self.alone || slot.alone && self.changing > 0) {
+            if !self.can_begin(slot) {
                 return;
             }
             let quick = self.is_quick(&slot.command);
-            if quick && self.in_kernel >= DEPTH {
-                return;
-            }
             self.ready.pop_front();
-            if change {
+            if slot.change.is_some() {
                 self.changing += 1;
-                self.alone = self.slots[index].as_ref().is_some_and(|slot| slot.alone);
+                self.alone = slot.alone;
             }
             if quick {
                 self.push(index);
             } else {
                 self.delegate(index);
             }
+        }
+    }
+
+    /// Whether an I/O that waits may begin; otherwise the end of another lets it.
+    fn can_begin(&self, slot: &Slot) -> bool {
+        let held = slot.change.is_some() && (self.alone || slot.alone && self.changing > 0);
+        !held && !(self.in_kernel >= DEPTH && self.is_quick(&slot.command))
+    }
+
+    /// Gives the ring's entries to the kernel; those that it cannot take now, it can later.
+    fn submit_ring(&mut self) {
+        if self.unsubmitted {
+            let _ = self.ring.submit();
+            self.unsubmitted = !self.ring.submission().is_empty();
         }
     }
 
@@ -215,6 +232,7 @@ impl Uring {
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             let _ = self.ring.submit();
         }
+        self.unsubmitted = true;
     }
 
     /// Takes what the kernel and the threads have done.
@@ -305,11 +323,11 @@ fn os(result: i32) -> io::Error {
 
 impl Medium for Uring {
     fn capacity(&self) -> u64 {
-        self.backing.capacity
+        self.backing.capacity()
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
-        if let Err(error) = check(&command, data.len(), self.backing.capacity) {
+        if let Err(error) = check(&command, data.len(), self.backing.capacity()) {
             self.finished.push(Finished { ticket, result: Err(error), data });
             return;
         }
@@ -344,15 +362,10 @@ impl Medium for Uring {
             return;
         }
         self.pump();
-        // What cannot be submitted now can be at the next call.
-        if !self.ring.submission().is_empty() {
-            let _ = self.ring.submit();
-        }
+        self.submit_ring();
         self.reap();
-        if !self.ready.is_empty() {
-            self.pump();
-            let _ = self.ring.submit();
-        }
+        self.pump();
+        self.submit_ring();
         done.append(&mut self.finished);
     }
 
@@ -373,6 +386,17 @@ impl Medium for Uring {
 
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len() + self.finished.len()
+    }
+
+    fn resize(&mut self, capacity: u64) -> Result<(), OpenError> {
+        self.backing.resize(capacity)
+    }
+
+    fn needs_poll(&self) -> bool {
+        let first = self.ready.front().and_then(|&index| self.slots.get(index)?.as_ref());
+        !self.finished.is_empty()
+            || self.unsubmitted
+            || first.is_some_and(|slot| self.can_begin(slot))
     }
 
     fn discard_zeroes(&self) -> bool {

@@ -13,7 +13,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::direct::Bounce;
-use crate::{Finished, Medium, MediumError, Ticket};
+use crate::{Finished, Medium, MediumError, OpenError, Ticket};
 
 /// Threads at most: the queue depth at which common NVMe drives come near
 /// their best rate. They are started when they are first needed.
@@ -28,6 +28,8 @@ pub(crate) trait Perform: Send + Sync + 'static {
     fn capacity(&self) -> u64;
     /// As [`Medium::discard_zeroes`].
     fn discard_zeroes(&self) -> bool;
+    /// As [`Medium::resize`].
+    fn resize(&self, capacity: u64) -> Result<(), OpenError>;
     /// Carries `command` out.
     fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult;
 }
@@ -247,6 +249,14 @@ impl<B: Perform> Medium for Workers<B> {
         self.in_flight
     }
 
+    fn resize(&mut self, capacity: u64) -> Result<(), OpenError> {
+        self.shared.backing.resize(capacity)
+    }
+
+    fn needs_poll(&self) -> bool {
+        self.in_flight > 0 && self.shared.bell.is_none()
+    }
+
     fn discard_zeroes(&self) -> bool {
         self.shared.backing.discard_zeroes()
     }
@@ -293,6 +303,10 @@ mod tests {
 
         fn discard_zeroes(&self) -> bool {
             true
+        }
+
+        fn resize(&self, _: u64) -> Result<(), OpenError> {
+            Ok(())
         }
 
         fn perform(&self, command: &Command, data: &mut [u8], _: &mut Bounce) -> IoResult {

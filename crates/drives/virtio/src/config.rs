@@ -95,7 +95,11 @@ pub enum ConfigError {
 }
 
 impl Config {
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] that names the field and what it can be.
+    pub fn check(&self) -> Result<(), ConfigError> {
         let printable = self.identifier.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
         if !(1..=20).contains(&self.identifier.len()) || !printable {
             return Err(ConfigError::Identifier(self.identifier.clone()));

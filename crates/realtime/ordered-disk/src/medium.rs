@@ -190,6 +190,10 @@ impl Medium for OrderedMedium {
         self.finished.len() + self.waiting
     }
 
+    fn needs_poll(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     fn descriptors(&self) -> Vec<RawFd> {
         vec![self.ready.as_raw_fd()]
     }

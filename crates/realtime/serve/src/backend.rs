@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use stasis_block::{Refused, Status};
 use stasis_clock::Nanos;
@@ -11,7 +12,6 @@ use stasis_run_events::IoRecord;
 use crate::compensation::LatencyCompensation;
 use crate::io_records::IoRecordSender;
 use crate::statistics::{Counts, Times};
-use crate::store::OpenStore;
 use crate::store::Store;
 use crate::ServeError;
 
@@ -50,10 +50,10 @@ impl Backend {
     }
 
     /// Looks at what has come to its end by `now`, or will have once the guest
-    /// can see it.
-    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+    /// can see it; returns whether anything happened.
+    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) -> bool {
         let compensation = if self.timed { self.compensation.nanos() } else { 0 };
-        self.store.advance(now + compensation, done);
+        self.store.advance(now + compensation, done)
     }
 
     /// Counts a request, whose completion can be seen as of `seen`.
@@ -102,26 +102,46 @@ impl Backend {
         }
     }
 
-    /// Takes another store: what `open` makes once the old one, which has
-    /// nothing under way, is closed.
-    pub(crate) fn replace_store(&mut self, open: OpenStore) -> Result<(), String> {
-        // Nothing is lost by what cannot be opened again.
-        if !self.store.flush() {
-            return Err("what was written could not be made durable; its size stays".into());
+    /// Waits until nothing is under way in the store, `limit` at most; `complete` gets what
+    /// ends meanwhile. Returns whether nothing is left.
+    pub(crate) fn quiesce(
+        &mut self,
+        clock: &impl Fn() -> Nanos,
+        limit: Instant,
+        mut complete: impl FnMut(&mut Self, &mut Vec<Done>),
+    ) -> bool {
+        let mut done = Vec::new();
+        while self.store.in_flight() > 0 {
+            let work = self.advance(clock(), &mut done);
+            complete(self, &mut done);
+            done.clear();
+            if !work {
+                if Instant::now() > limit {
+                    return false;
+                }
+                std::thread::yield_now();
+            }
         }
-        self.store = Store::nothing(&self.name);
-        self.store = open()?;
-        self.store.register(&self.epoll).map_err(|error| error.to_string())
+        true
     }
 
-    /// Makes all durable and closes it; nothing may be under way.
-    pub(crate) fn finish(mut self) -> Result<(), String> {
+    /// Has the model hold nothing back any more: what the medium has done is done.
+    pub(crate) fn release(&mut self, now: Nanos) {
+        self.set_timed(false);
+        self.store.drive.lock().set_model(now, None);
+    }
+
+    /// Makes all durable and closes it. `idle`: nothing is under way.
+    pub(crate) fn finish(mut self, idle: bool) -> Result<(), String> {
+        if !idle {
+            return Err(format!(
+                "{} requests have not ended in time; what was not flushed may be lost",
+                self.store.in_flight()
+            ));
+        }
         match self.store.flush() {
             true => Ok(()),
-            false => Err(format!(
-                "{}: the last flush failed; what was not flushed may be lost",
-                self.name
-            )),
+            false => Err("the last flush failed; what was not flushed may be lost".into()),
         }
     }
 }

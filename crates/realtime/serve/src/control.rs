@@ -5,14 +5,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
-use stasis_block::Model;
+use stasis_block::units::parse_size;
 
-use crate::store::OpenStore;
 use crate::{NewDrive, ServeError, Server};
 
 /// Connections at a time.
@@ -28,7 +27,7 @@ pub const MOST_SOCKETS: usize = 253;
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ControlRequest {
     /// The drives' names and sockets.
-    List,
+    List {},
     /// What they have done: all, or one.
     Statistics {
         /// Which.
@@ -56,6 +55,9 @@ pub enum ControlRequest {
         drive: String,
         /// Such as `2GiB`.
         size: String,
+        /// Whether it may become smaller: what is behind the new end is lost.
+        #[serde(default)]
+        shrink: bool,
     },
     /// Times a drive otherwise.
     Timing {
@@ -66,42 +68,27 @@ pub enum ControlRequest {
     },
     /// Hands the sockets to whoever asks, ends serving, and says when that is
     /// over.
-    Replace,
+    Replace {},
 }
 
 /// What the interface needs others for: they know how drives are described.
 pub trait Actions: Send + Sync {
-    /// A drive of a description; `create`: its medium is to be made.
+    /// The drive number `index` of a description; `create`: its medium is made.
     ///
     /// # Errors
-    /// What is wrong with it.
-    fn drive(&self, description: Value, create: bool) -> Result<NewDrive, String>;
-
-    /// The model of a description for the drive `name` of `capacity` bytes, and
-    /// its label.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    fn model(
-        &self,
-        name: &str,
-        capacity: u64,
-        description: Value,
-    ) -> Result<(String, Option<Box<dyn Model>>), String>;
-
-    /// Makes the store of `name` again with another size, to be called while
-    /// nobody has it open.
-    ///
-    /// # Errors
-    /// Why that cannot be.
-    fn resize(&self, name: &str, size: &str) -> Result<OpenStore, String>;
-
-    /// Whether the contents of all drives outlive this process; otherwise the
-    /// name of one that does not.
-    fn lasting(&self) -> Result<(), String>;
+    /// What is wrong with it; then nothing is made.
+    fn drive(&self, description: Value, create: bool, index: usize) -> Result<NewDrive, String>;
 
     /// The server has been replaced: the program is to end.
     fn replaced(&self);
+}
+
+/// The interface of a server.
+struct Control {
+    server: Arc<Server>,
+    actions: Arc<dyn Actions>,
+    /// Held by what changes something, from its check to its end.
+    changing: Mutex<()>,
 }
 
 /// Answers requests from threads of its own.
@@ -114,17 +101,17 @@ pub fn serve(
     actions: Arc<dyn Actions>,
 ) -> Result<(), ServeError> {
     let connections = Arc::new(AtomicUsize::new(0));
+    let control = Arc::new(Control { server, actions, changing: Mutex::default() });
     let accept = move || {
         for stream in listener.incoming().flatten() {
             if connections.fetch_add(1, Ordering::AcqRel) >= MOST {
                 connections.fetch_sub(1, Ordering::AcqRel);
                 continue;
             }
-            let (server, actions, connections) =
-                (server.clone(), actions.clone(), Guard(connections.clone()));
+            let (control, connections) = (control.clone(), Guard(connections.clone()));
             let talk = move || {
                 let _connection = connections;
-                let _ = converse(&stream, &server, &*actions);
+                let _ = converse(&stream, &control);
             };
             let _ = std::thread::Builder::new().name("control".into()).spawn(talk);
         }
@@ -145,51 +132,57 @@ impl Drop for Guard {
     }
 }
 
-fn converse(stream: &UnixStream, server: &Server, actions: &dyn Actions) -> std::io::Result<()> {
-    let mut lines = BufReader::new(stream);
-    let mut out = stream;
+/// The next line, without its end; `None` at the end of the stream. One that is too long is
+/// read to its end, and is an error.
+fn line(lines: &mut impl BufRead) -> std::io::Result<Option<Result<Vec<u8>, String>>> {
+    let mut line = Vec::new();
+    if lines.take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    let whole = line.pop_if(|last| *last == b'\n').is_some();
+    if whole || (line.len() as u64) < LONGEST {
+        return Ok(Some(Ok(line)));
+    }
+    let message = format!("a line of more than {LONGEST} bytes; a request is shorter");
     loop {
-        let mut line = String::new();
-        if lines.by_ref().take(LONGEST).read_line(&mut line)? == 0 {
-            return Ok(());
+        line.clear();
+        let read = lines.take(LONGEST).read_until(b'\n', &mut line)?;
+        if read == 0 || line.last() == Some(&b'\n') {
+            return Ok(Some(Err(message)));
         }
-        if line.trim().is_empty() {
-            continue;
-        }
-        let request = match serde_json::from_str(&line) {
-            Ok(request) => request,
-            Err(error) => {
-                let names = "list, statistics, create, attach, detach, resize, timing, replace";
-                let message = format!(
-                    "{error}; a request is an object such as {{\"do\": \"list\"}}, one of {names}"
-                );
-                writeln!(out, "{}", json!({ "error": message }))?;
-                continue;
-            }
-        };
-        if request == ControlRequest::Replace {
-            return replace(stream, server, actions);
-        }
-        let answer = match answer(request, server, actions) {
-            Ok(answer) => answer,
-            Err(message) => json!({ "error": message }),
-        };
-        writeln!(out, "{answer}")?;
     }
 }
 
-fn answer(
-    request: ControlRequest,
-    server: &Server,
-    actions: &dyn Actions,
-) -> Result<Value, String> {
+fn parse(line: &[u8]) -> Result<ControlRequest, String> {
+    serde_json::from_slice(line).map_err(|error| {
+        let names = "list, statistics, create, attach, detach, resize, timing, replace";
+        format!("{error}; a request is an object such as {{\"do\": \"list\"}}, one of {names}")
+    })
+}
+
+fn converse(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream);
+    let mut out = stream;
+    while let Some(line) = line(&mut lines)? {
+        if line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
+            continue;
+        }
+        let answer = match line.and_then(|line| parse(&line)) {
+            Ok(ControlRequest::Replace {}) => return replace(stream, control),
+            Ok(request) => answer(request, control),
+            Err(message) => Err(message),
+        };
+        writeln!(out, "{}", answer.unwrap_or_else(|message| json!({ "error": message })))?;
+    }
+    Ok(())
+}
+
+fn answer(request: ControlRequest, control: &Control) -> Result<Value, String> {
+    let server = &*control.server;
     let say = |error: ServeError| error.to_string();
-    let find = |name: &str| {
-        let drive = server.report().into_iter().find(|drive| drive.name == name);
-        drive.ok_or_else(|| say(ServeError::Missing(name.into())))
-    };
+    let _changing = control.changing.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(match request {
-        ControlRequest::List => {
+        ControlRequest::List {} => {
             let drives = server.report().into_iter().map(|drive| {
                 json!({ "name": drive.name, "socket": drive.socket, "capacity": drive.capacity,
                         "model": drive.model, "medium": drive.medium, "in_use": drive.in_use })
@@ -197,30 +190,32 @@ fn answer(
             json!({ "drives": drives.collect::<Vec<_>>() })
         }
         ControlRequest::Statistics { drive: None } => json!({ "drives": server.report() }),
-        ControlRequest::Statistics { drive: Some(name) } => json!({ "drives": [find(&name)?] }),
-        ControlRequest::Create { drive } => attach(server, actions.drive(drive, true)?)?,
-        ControlRequest::Attach { drive } => attach(server, actions.drive(drive, false)?)?,
+        ControlRequest::Statistics { drive: Some(name) } => {
+            let drive = server.report().into_iter().find(|drive| drive.name == name);
+            json!({ "drives": [drive.ok_or_else(|| say(ServeError::Missing(name)))?] })
+        }
+        ControlRequest::Create { drive } => attach(control, drive, true)?,
+        ControlRequest::Attach { drive } => attach(control, drive, false)?,
         ControlRequest::Detach { drive } => {
             server.detach(&drive).map_err(say)?;
             json!({ "detached": drive })
         }
-        ControlRequest::Resize { drive, size } => {
-            find(&drive)?;
-            let store = actions.resize(&drive, &size)?;
-            let capacity = server.resize(&drive, store).map_err(say)?;
-            json!({ "drive": drive, "capacity": capacity })
+        ControlRequest::Resize { drive, size, shrink } => {
+            let bytes = parse_size(&size).map_err(|error| format!("size: {error}"))?;
+            server.resize(&drive, bytes, shrink).map_err(say)?;
+            json!({ "drive": drive, "capacity": bytes })
         }
         ControlRequest::Timing { drive, model } => {
-            let capacity = find(&drive)?.capacity;
-            let (label, model) = actions.model(&drive, capacity, model)?;
-            server.set_model(&drive, label.clone(), model).map_err(say)?;
+            let label = server.set_model(&drive, model).map_err(say)?;
             json!({ "drive": drive, "model": label })
         }
-        ControlRequest::Replace => Value::Null,
+        ControlRequest::Replace {} => Value::Null,
     })
 }
 
-fn attach(server: &Server, drive: NewDrive) -> Result<Value, String> {
+fn attach(control: &Control, description: Value, create: bool) -> Result<Value, String> {
+    let Control { server, actions, .. } = control;
+    let drive = actions.drive(description, create, server.next_index())?;
     let (name, socket) = (drive.name.clone(), drive.path.display().to_string());
     server.attach(drive).map_err(|error| error.to_string())?;
     Ok(json!({ "drive": name, "socket": socket }))
@@ -228,12 +223,11 @@ fn attach(server: &Server, drive: NewDrive) -> Result<Value, String> {
 
 /// Hands the sockets over, with a line that names them; then ends serving, and
 /// says so by another line.
-fn replace(stream: &UnixStream, server: &Server, actions: &dyn Actions) -> std::io::Result<()> {
+fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
+    let Control { server, actions, changing } = control;
+    let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
     let mut out = stream;
-    if let Err(message) = actions.lasting() {
-        return writeln!(out, "{}", json!({ "error": message }));
-    }
-    let sockets = match server.hand_over() {
+    let sockets = match server.check_lasting().and_then(|()| server.share()) {
         Ok(sockets) if sockets.len() <= MOST_SOCKETS => sockets,
         Ok(_) => {
             let message = format!("more than {MOST_SOCKETS} drives cannot be handed over");
@@ -250,7 +244,9 @@ fn replace(stream: &UnixStream, server: &Server, actions: &dyn Actions) -> std::
         ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
     }
     let bytes = [std::io::IoSlice::new(line.as_bytes())];
-    rustix::net::sendmsg(stream, &bytes, &mut ancillary, SendFlags::empty())?;
+    // Whoever does not get them has not taken its place.
+    rustix::net::sendmsg(stream, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
+    server.hand_over();
     let ended = server.stop();
     let line = match ended {
         Ok(()) => json!({ "ended": true }),

@@ -91,6 +91,9 @@ pub enum ServeError {
     /// There is none.
     #[error("there is no drive `{0}`")]
     Missing(String),
+    /// Its bytes are in this process.
+    #[error("drive {0} is in memory, which another server does not get; detach it first")]
+    Fleeting(String),
     /// What was asked of a drive is not possible.
     #[error("drive {name}: {message}")]
     Impossible {

@@ -2,11 +2,16 @@
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use stasis_virtio::Config;
 
+use crate::description::{Description, Made};
 use crate::io_records::IoRecordSender;
 use crate::store::OpenStore;
+
+/// Makes the place where a drive's I/Os are written down.
+pub type MakeRecord = Box<dyn FnOnce() -> Option<IoRecordSender> + Send>;
 
 /// A drive that is to be served.
 pub struct NewDrive {
@@ -22,14 +27,16 @@ pub struct NewDrive {
     pub own: bool,
     /// What the guest sees; the capacity is the store's.
     pub config: Config,
-    /// What times it, for reports.
-    pub model: String,
-    /// That with all its parameters, for reports.
+    /// What it was described as.
+    pub description: Arc<dyn Description>,
+    /// A file that was made for it.
+    pub made: Made,
+    /// Its model with all its parameters, for reports.
     pub parameters: serde_json::Value,
     /// Where its bytes are, for reports.
     pub medium: String,
-    /// Where its I/Os are written down, if they are.
-    pub record: Option<IoRecordSender>,
+    /// Makes the place where its I/Os are written down, once it is open, if they are.
+    pub record: Option<MakeRecord>,
     /// Where its bytes are.
     pub open: OpenStore,
 }

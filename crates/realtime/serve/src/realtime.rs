@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use stasis_block::{Completion, Fate, Model, Operation, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Statistics, Submission};
-use stasis_media::{Finished, Medium, MediumError};
+use stasis_media::{Finished, Medium, MediumError, OpenError};
 
 pub use shared::{Shared, SharedLayer};
 
@@ -23,8 +23,6 @@ pub struct RealTime {
     /// What the model's time is at least: completions are taken from it a little early.
     reached: Nanos,
     medium: Box<dyn Medium>,
-    /// Whether the medium keeps the order of what a barrier parts.
-    barriers: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Completed, in the order in which that became known.
@@ -54,7 +52,6 @@ impl RealTime {
         name: String,
         model: Option<Box<dyn Model>>,
         medium: Box<dyn Medium>,
-        barriers: bool,
     ) -> Self {
         Self {
             index,
@@ -62,7 +59,6 @@ impl RealTime {
             model,
             reached: 0,
             medium,
-            barriers,
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -97,6 +93,26 @@ impl RealTime {
                 self.try_finish(now, index);
             }
         }
+    }
+
+    /// Gives the drive another capacity and `model`, for which nothing is in flight.
+    ///
+    /// # Errors
+    /// As [`Medium::resize`].
+    pub fn resize(
+        &mut self,
+        now: Nanos,
+        capacity: u64,
+        model: Option<Box<dyn Model>>,
+    ) -> Result<(), OpenError> {
+        self.medium.resize(capacity)?;
+        self.set_model(now, model);
+        Ok(())
+    }
+
+    /// Submissions and completions so far: a number that grows whenever something happens.
+    pub fn progress(&self) -> u64 {
+        self.submitted + self.statistics.completed()
     }
 
     /// Looks at what the medium and the model have done by `now`.

@@ -6,17 +6,22 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use stasis_block::Model;
+use serde_json::Value;
+use stasis_block::units::format_size;
 use stasis_drive::Layer;
+use stasis_media::{MINIMUM_CAPACITY, SECTOR};
+use stasis_virtio::Config;
 
+use crate::description::Description;
 use crate::endpoint::Endpoint;
 use crate::new_drive::NewDrive;
+use crate::polling::Poll;
 use crate::statistics::DriveReport;
-use crate::store::OpenStore;
 use crate::transport::Transport;
-use crate::worker::{DriveId, Poll, Worker};
+use crate::ublk::Device;
+use crate::worker::{DriveId, Worker};
 use crate::ServeError;
 
 /// A drive that is served.
@@ -24,15 +29,23 @@ struct Entry {
     id: DriveId,
     worker: usize,
     endpoint: Endpoint,
-    model: String,
+    description: Arc<dyn Description>,
     medium: String,
 }
+
+/// How long requests may take to end where their drive is to change, and those that a model
+/// holds back where a block device is to end.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+/// How long media may take for what is under way where a drive is to end.
+const END: Duration = Duration::from_secs(30);
 
 /// A server.
 pub struct Server {
     workers: Vec<Arc<Worker>>,
     started: Instant,
     drives: Mutex<(DriveId, BTreeMap<String, Entry>)>,
+    /// Held while drives end.
+    ending: Mutex<()>,
 }
 
 impl Server {
@@ -45,7 +58,7 @@ impl Server {
         let workers = (0..threads.max(1))
             .map(|number| Worker::start(number, poll, started).map(Arc::new))
             .collect::<Result<_, _>>()?;
-        Ok(Self { workers, started, drives: Mutex::default() })
+        Ok(Self { workers, started, drives: Mutex::default(), ending: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, (DriveId, BTreeMap<String, Entry>)> {
@@ -56,23 +69,31 @@ impl Server {
     ///
     /// # Errors
     /// If its store, its socket or its block device cannot be had.
-    pub fn attach(&self, new: NewDrive) -> Result<(), ServeError> {
+    pub fn attach(&self, mut new: NewDrive) -> Result<(), ServeError> {
         let mut drives = self.lock();
         if drives.1.contains_key(&new.name) {
             return Err(ServeError::Exists(new.name));
         }
+        // Before anything is opened. The capacity is the store's.
+        let config = Config { capacity: new.config.block_size.into(), ..new.config.clone() };
+        if let Err(source) = config.check() {
+            return Err(ServeError::Device { name: new.name, source });
+        }
+        let made = std::mem::take(&mut new.made);
         let id = drives.0;
         drives.0 += 1;
         let least = self.workers.iter().enumerate();
         let least = least.min_by_key(|(_, worker)| worker.load.load(Ordering::Relaxed));
         let Some((number, worker)) = least else { return Err(ServeError::Missing(new.name)) };
-        let (name, model, medium) = (new.name.clone(), new.model.clone(), new.medium.clone());
+        let (name, medium) = (new.name.clone(), new.medium.clone());
+        let description = Arc::clone(&new.description);
         let endpoint = match new.ublk {
             true => open::device(new, id, worker)?,
             false => open::socket(new, id, worker)?,
         };
         worker.load.fetch_add(1, Ordering::Relaxed);
-        drives.1.insert(name, Entry { id, worker: number, endpoint, model, medium });
+        drives.1.insert(name, Entry { id, worker: number, endpoint, description, medium });
+        made.keep();
         Ok(())
     }
 
@@ -84,22 +105,39 @@ impl Server {
     pub fn detach(&self, name: &str) -> Result<(), ServeError> {
         let entry = self.lock().1.remove(name);
         let entry = entry.ok_or_else(|| ServeError::Missing(name.into()))?;
-        self.end(name, entry)
+        self.end(BTreeMap::from([(name.to_owned(), entry)]))
     }
 
-    fn end(&self, name: &str, entry: Entry) -> Result<(), ServeError> {
-        let Entry { id, worker, endpoint, .. } = entry;
-        let endpoint = endpoint.close();
-        let worker = &self.workers[worker];
-        worker.load.fetch_sub(1, Ordering::Relaxed);
-        let ended = finish(worker, id);
-        if let Some(device) = endpoint {
-            device.remove();
+    /// Ends drives together: what is under way at one does not keep another.
+    fn end(&self, drives: BTreeMap<String, Entry>) -> Result<(), ServeError> {
+        // Who ends all of them also waits for one that another has begun to end.
+        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in drives.values() {
+            let id = entry.id;
+            self.workers[entry.worker].call(move |state| {
+                state.drives.get_mut(&id).map(Transport::begin_end);
+            });
         }
-        match ended {
-            Some(Err(message)) => Err(ServeError::Store { name: name.into(), message }),
-            _ => Ok(()),
+        let mut of_workers: BTreeMap<usize, Vec<(String, DriveId)>> = BTreeMap::new();
+        let mut devices = Vec::new();
+        for (name, Entry { id, worker, endpoint, .. }) in drives {
+            devices.extend(endpoint.close());
+            self.workers[worker].load.fetch_sub(1, Ordering::Relaxed);
+            of_workers.entry(worker).or_default().push((name, id));
         }
+        let limit = Instant::now() + END;
+        let mut result = Ok(());
+        for (worker, drives) in of_workers {
+            let (names, ids): (Vec<_>, Vec<_>) = drives.into_iter().unzip();
+            let ended = finish(&self.workers[worker], ids, limit);
+            for (name, ended) in names.into_iter().zip(ended) {
+                let ended = ended.map_err(|message| ServeError::Store { name, message });
+                // All of them, whatever becomes of one.
+                result = result.and(ended);
+            }
+        }
+        devices.iter().for_each(Device::remove);
+        result
     }
 
     /// Ends everything; the first error, after all is done.
@@ -108,31 +146,34 @@ impl Server {
     /// As [`Server::detach`].
     pub fn stop(&self) -> Result<(), ServeError> {
         let drives = std::mem::take(&mut self.lock().1);
-        let mut result = Ok(());
-        for (name, entry) in drives {
-            // All of them, whatever becomes of one.
-            result = result.and(self.end(&name, entry));
-        }
-        result
+        self.end(drives)
     }
 
-    /// The sockets, for another server to go on with; this one leaves them
-    /// and the block devices where they are.
+    /// The sockets, for another server to go on with. This one goes on as well, until
+    /// [`Server::hand_over`].
     ///
     /// # Errors
     /// If descriptors are short.
-    pub fn hand_over(&self) -> Result<Vec<(String, OwnedFd)>, ServeError> {
-        let mut drives = self.lock();
+    pub fn share(&self) -> Result<Vec<(String, OwnedFd)>, ServeError> {
+        let drives = self.lock();
         let mut sockets = Vec::new();
-        for (name, entry) in &mut drives.1 {
+        for (name, entry) in &drives.1 {
+            if let Endpoint::Socket(socket) = &entry.endpoint {
+                let socket = socket
+                    .share()
+                    .map_err(|source| ServeError::System { what: "hand a socket over", source })?;
+                sockets.push((name.clone(), socket));
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Another server goes on with the sockets and the block devices: this one leaves them
+    /// where they are.
+    pub fn hand_over(&self) {
+        for entry in self.lock().1.values_mut() {
             match &mut entry.endpoint {
-                Endpoint::Socket(socket) => {
-                    let socket = socket.hand_over().map_err(|source| ServeError::System {
-                        what: "hand a socket over",
-                        source,
-                    })?;
-                    sockets.push((name.clone(), socket));
-                }
+                Endpoint::Socket(socket) => socket.hand_over(),
                 Endpoint::Ublk(device) => {
                     device.hand_over();
                     let id = entry.id;
@@ -144,7 +185,23 @@ impl Server {
                 }
             }
         }
-        Ok(sockets)
+    }
+
+    /// The number of the next drive: one more than any has.
+    pub fn next_index(&self) -> usize {
+        let drives = self.lock();
+        drives.1.values().map(|entry| entry.description.index() + 1).max().unwrap_or(0)
+    }
+
+    /// Whether the contents of all drives outlive this process; otherwise the name of one
+    /// whose contents do not.
+    ///
+    /// # Errors
+    /// [`ServeError::Fleeting`] that names it.
+    pub fn check_lasting(&self) -> Result<(), ServeError> {
+        let drives = self.lock();
+        let fleeting = drives.1.iter().find(|(_, entry)| !entry.description.is_lasting());
+        fleeting.map_or(Ok(()), |(name, _)| Err(ServeError::Fleeting(name.clone())))
     }
 
     /// The names of all drives.
@@ -164,7 +221,7 @@ impl Server {
                 name: name.clone(),
                 socket: entry.endpoint.path().display().to_string(),
                 capacity: known.transport.capacity,
-                model: entry.model.clone(),
+                model: entry.description.label(),
                 medium: entry.medium.clone(),
                 thread: entry.worker,
                 in_use: known.transport.in_use,
@@ -194,50 +251,64 @@ impl Server {
         known.collect()
     }
 
-    /// Times a drive otherwise from now on; `None`: without a model.
+    /// Times a drive otherwise from now on, by a model as the drive's table has it. Returns
+    /// its label.
     ///
     /// # Errors
-    /// If there is no such drive.
-    pub fn set_model(
-        &self,
-        name: &str,
-        label: String,
-        model: Option<Box<dyn Model>>,
-    ) -> Result<(), ServeError> {
+    /// If there is no such drive, or the model is wrong; then the drive keeps its own.
+    pub fn set_model(&self, name: &str, model: Value) -> Result<String, ServeError> {
         let mut drives = self.lock();
-        let missing = || ServeError::Missing(name.into());
-        let entry = drives.1.get_mut(name).ok_or_else(missing)?;
-        entry.model = label;
-        let id = entry.id;
-        let changed = self.workers[entry.worker].call(move |state| {
+        let entry = find(&mut drives.1, name)?;
+        let refused = |message| ServeError::Impossible { name: name.into(), message };
+        let (id, worker) = (entry.id, &self.workers[entry.worker]);
+        let description = entry.description.with_model(model).map_err(refused)?;
+        let model = description.model(capacity(worker, id)?).map_err(refused)?;
+        let changed = worker.call(move |state| {
             let now = state.now();
             let backend = state.drives.get_mut(&id)?.backend_mut();
             backend.set_timed(model.is_some());
             backend.store.drive.lock().set_model(now, model);
             Some(())
         });
-        changed.flatten().ok_or_else(missing)
+        changed.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
+        entry.description = description;
+        Ok(entry.description.label())
     }
 
-    /// Gives a drive another store, of another size, which it gets once nothing
-    /// is under way and nobody has the old one; the guest is told. Says the new
-    /// size.
+    /// Gives a drive another size of `bytes`, once nothing is under way; the guest is told.
+    /// `shrink`: it may become smaller.
     ///
     /// # Errors
-    /// If there is no such drive, or the new store cannot be had: the drive
-    /// then fails every request.
-    pub fn resize(&self, name: &str, open: OpenStore) -> Result<u64, ServeError> {
-        let drives = self.lock();
-        let missing = || ServeError::Missing(name.into());
-        let entry = drives.1.get(name).ok_or_else(missing)?;
-        let id = entry.id;
-        let resized = self.workers[entry.worker].call(move |state| {
+    /// If there is no such drive, or it cannot have that size; then it keeps its own, and
+    /// nothing of its bytes has changed.
+    pub fn resize(&self, name: &str, bytes: u64, shrink: bool) -> Result<(), ServeError> {
+        let mut drives = self.lock();
+        let entry = find(&mut drives.1, name)?;
+        let (id, worker) = (entry.id, &self.workers[entry.worker]);
+        let refused = |message| ServeError::Impossible { name: name.into(), message };
+        let now = capacity(worker, id)?;
+        if bytes < MINIMUM_CAPACITY || !bytes.is_multiple_of(SECTOR) {
+            return Err(refused(format!(
+                "a size of {bytes} bytes: a drive has at least {}, and a multiple of {SECTOR} bytes",
+                format_size(MINIMUM_CAPACITY)
+            )));
+        }
+        if bytes < now && !shrink {
+            return Err(refused(format!(
+                "it has {}, and what is behind {} would be lost: say \"shrink\": true if that is meant",
+                format_size(now),
+                format_size(bytes)
+            )));
+        }
+        let model = entry.description.model(bytes).map_err(refused)?;
+        let resized = worker.call(move |state| {
             let started = state.started;
             let clock = || started.elapsed().as_nanos() as u64;
-            state.drives.get_mut(&id).map(|transport| transport.replace_store(open, &clock))
+            let transport = state.drives.get_mut(&id)?;
+            Some(transport.resize(bytes, model, &clock))
         });
-        let resized = resized.flatten().ok_or_else(missing)?;
-        resized.map_err(|message| ServeError::Store { name: name.into(), message })
+        let resized = resized.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
+        resized.map_err(refused)
     }
 
     /// Since when it serves.
@@ -246,12 +317,30 @@ impl Server {
     }
 }
 
-/// Ends a drive on its thread; `None` if it is not there.
-fn finish(worker: &Worker, id: DriveId) -> Option<Result<(), String>> {
+fn find<'a>(
+    drives: &'a mut BTreeMap<String, Entry>,
+    name: &str,
+) -> Result<&'a mut Entry, ServeError> {
+    drives.get_mut(name).ok_or_else(|| ServeError::Missing(name.into()))
+}
+
+/// The capacity of a drive on its thread.
+fn capacity(worker: &Worker, id: DriveId) -> Result<u64, ServeError> {
+    let capacity =
+        worker.call(move |state| Some(state.drives.get(&id)?.snapshot().transport.capacity));
+    capacity.flatten().ok_or_else(|| ServeError::Missing("on its thread".into()))
+}
+
+/// Ends drives on their thread, as soon as what is under way has ended, or at `limit`.
+fn finish(worker: &Worker, drives: Vec<DriveId>, limit: Instant) -> Vec<Result<(), String>> {
     let ended = worker.call(move |state| {
         let started = state.started;
         let clock = || started.elapsed().as_nanos() as u64;
-        state.drives.remove(&id).map(|transport| transport.finish(&clock))
+        let end = |id| match state.drives.remove(&id) {
+            Some(transport) => transport.finish(&clock, limit),
+            None => Ok(()),
+        };
+        drives.into_iter().map(end).collect()
     });
-    ended.flatten()
+    ended.unwrap_or_default()
 }

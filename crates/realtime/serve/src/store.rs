@@ -3,12 +3,12 @@
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
-use stasis_block::{Command, Status};
+use stasis_block::{Command, Model, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
-use stasis_media::{Finished, Medium, MediumError, Ticket};
+use stasis_media::{MediumError, OpenError};
 
-use crate::realtime::{RealTime, Shared};
+use crate::realtime::Shared;
 use crate::ServeError;
 
 /// What a descriptor says in the events of a thread if all that it means is
@@ -49,29 +49,49 @@ impl Store {
         }
     }
 
-    pub(crate) fn submit(&mut self, now: Nanos, submission: Submission) {
+    /// As [`Layer::submit`].
+    pub fn submit(&mut self, now: Nanos, submission: Submission) {
         match &mut self.top {
             Some(top) => top.submit(now, submission),
             None => self.drive.lock().submit(now, submission),
         }
     }
 
-    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+    /// As [`Layer::advance`]; returns whether anything happened, be it on the drive below a
+    /// layer only.
+    pub fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) -> bool {
+        let completed = done.len();
         let mut drive = self.drive.lock();
-        match &mut self.top {
-            Some(top) => {
-                drive.turn(now);
-                drop(drive);
-                top.advance(now, done);
-            }
-            None => drive.advance(now, done),
-        }
+        let Some(top) = &mut self.top else {
+            drive.advance(now, done);
+            return done.len() > completed;
+        };
+        let before = drive.progress();
+        drive.turn(now);
+        drop(drive);
+        top.advance(now, done);
+        done.len() > completed || self.drive.lock().progress() > before
     }
 
-    pub(crate) fn next_event(&self) -> Option<Nanos> {
+    /// As [`Layer::next_event`].
+    pub fn next_event(&self) -> Option<Nanos> {
         match &self.top {
             Some(top) => top.next_event(),
             None => self.drive.lock().next_event(),
+        }
+    }
+
+    /// As [`crate::RealTime::resize`].
+    pub(crate) fn resize(
+        &mut self,
+        now: Nanos,
+        capacity: u64,
+        model: Option<Box<dyn Model>>,
+    ) -> Result<(), OpenError> {
+        let mut drive = self.drive.lock();
+        match &self.top {
+            Some(_) => Err(OpenError::Fixed(drive.name().into())),
+            None => drive.resize(now, capacity, model),
         }
     }
 
@@ -100,12 +120,6 @@ impl Store {
         }
     }
 
-    /// A store in which every I/O fails.
-    pub(crate) fn nothing(name: &str) -> Self {
-        let medium = Box::new(Nothing::default());
-        Self::new(Shared::new(RealTime::new(0, name.into(), None, medium, false)))
-    }
-
     /// Waits for its descriptors from now on.
     pub(crate) fn register(&self, epoll: &OwnedFd) -> Result<(), ServeError> {
         for raw in self.drive.lock().descriptors() {
@@ -126,32 +140,4 @@ pub(crate) unsafe fn register(epoll: &OwnedFd, raw: RawFd) -> Result<(), rustix:
     // SAFETY: the caller's promise.
     let descriptor = unsafe { BorrowedFd::borrow_raw(raw) };
     epoll::add(epoll, descriptor, epoll::EventData::new_u64(LOOK), epoll::EventFlags::IN)
-}
-
-/// A medium that is not there: every I/O fails.
-#[derive(Default)]
-struct Nothing(Vec<Finished>);
-
-impl Medium for Nothing {
-    fn capacity(&self) -> u64 {
-        0
-    }
-
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
-        let Command { operation, offset, length, .. } = command;
-        let error = MediumError::OutOfRange { operation, offset, length, capacity: 0 };
-        self.0.push(Finished { ticket, result: Err(error), data });
-    }
-
-    fn poll(&mut self, done: &mut Vec<Finished>) {
-        done.append(&mut self.0);
-    }
-
-    fn wait(&mut self, done: &mut Vec<Finished>) {
-        self.poll(done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.0.len()
-    }
 }

@@ -1,10 +1,12 @@
 //! The transport of a drive's requests, as the drive's thread sees it.
 
+use std::time::Instant;
+
+use stasis_block::Model;
 use stasis_clock::Nanos;
 
 use crate::backend::Backend;
 use crate::statistics::{InUse, Snapshot};
-use crate::store::OpenStore;
 use crate::ublk::Ublk;
 use crate::vhost_user::served::Served;
 
@@ -67,26 +69,35 @@ impl Transport {
         backend.times.snapshot(backend.counts, transport)
     }
 
-    /// Takes another store: what `open` makes once the old one is closed. Says
-    /// its size.
-    pub(crate) fn replace_store(
+    /// Gives the drive another capacity, and the model for it.
+    pub(crate) fn resize(
         &mut self,
-        open: OpenStore,
+        capacity: u64,
+        model: Option<Box<dyn Model>>,
         clock: &impl Fn() -> Nanos,
-    ) -> Result<u64, String> {
+    ) -> Result<(), String> {
         match self {
-            Self::Socket(served) => served.replace_store(open, clock),
+            Self::Socket(served) => served.resize(capacity, model, clock),
             Self::Ublk(_) => {
                 Err("a ublk device keeps its size; detach it, and attach it anew".into())
             }
         }
     }
 
-    /// Waits for what is under way, makes all of it durable and closes it.
-    pub(crate) fn finish(self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
+    /// Nobody waits any more for requests to end: the drive is about to.
+    pub(crate) fn begin_end(&mut self) {
         match self {
-            Self::Socket(served) => served.finish(clock),
-            Self::Ublk(ublk) => ublk.finish(clock),
+            Self::Socket(served) => served.begin_end(),
+            // The kernel waits, until it is answered.
+            Self::Ublk(_) => {}
+        }
+    }
+
+    /// Waits until `limit` for what is under way, makes all of it durable and closes it.
+    pub(crate) fn finish(self, clock: &impl Fn() -> Nanos, limit: Instant) -> Result<(), String> {
+        match self {
+            Self::Socket(served) => served.finish(clock, limit),
+            Self::Ublk(ublk) => ublk.finish(clock, limit),
         }
     }
 }

@@ -1,11 +1,4 @@
-//! A polling thread: goes round the drives that it serves.
-//!
-//! While there is work it spins, and guests need not ring. When there was none
-//! for a while it asks them to, and waits. How long it spins before that adapts
-//! as KVM's halt polling does: waits that end soon make it longer, long ones
-//! shorter. Who wants the core meanwhile gets it between two turns. Where others
-//! keep it, it does not spin: who spins is taken off it for as long as they
-//! like, who waits gets it when it is rung.
+//! A polling thread: goes round the drives that it serves, in the way of [`crate::polling`].
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,43 +10,18 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
-use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
 use crate::mailbox::{mailbox, Bell, Inbox, Mailbox};
+use crate::polling::{Poll, Polling, Rounds};
 use crate::store::LOOK;
 use crate::transport::Transport;
 use crate::vhost_user::served::Served;
 use crate::ServeError;
 
-/// How a thread looks for work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Poll {
-    /// It never waits: the least latency, at the price of a core.
-    Always,
-    /// It spins while there is work, then waits.
-    #[default]
-    Adaptive,
-    /// It waits whenever there is nothing to do.
-    Never,
-}
-
 /// Names a drive on its thread.
 pub type DriveId = u64;
 
-/// Longest that a thread spins without work before it waits (ns).
-const MOST_SPIN: Nanos = 200_000;
-/// What spinning begins with (ns).
-const FIRST_SPIN: Nanos = 10_000;
-/// A turn without work that takes longer than this (ns) was interrupted: it takes
-/// a microsecond or two.
-const INTERRUPTED: Nanos = 300_000;
-/// For how long a thread does not spin after that (ns).
-const SPIN_BACKOFF: Nanos = 1_000_000_000;
-/// How much earlier than a completion's time a thread stops waiting (ns): what
-/// the host's timers may be late by.
-const WAKE_AHEAD: Nanos = 60_000;
 /// What the thread's own bell says in its events.
 const BELL: u64 = u64::MAX;
 
@@ -115,7 +83,7 @@ impl Worker {
             .spawn(move || {
                 let state =
                     State { drives: BTreeMap::new(), epoll: epoll.into(), started, stop: false };
-                Thread { state, inbox, poll, window: 0, last_work: 0, no_spin_until: 0 }.run();
+                Thread { state, inbox }.run(poll);
             })
             .map_err(|source| ServeError::Wait { source })?;
         Ok(Self { jobs, thread: Some(thread), load: AtomicU64::new(0) })
@@ -164,57 +132,28 @@ impl Drop for Worker {
 struct Thread {
     state: State,
     inbox: Inbox<Job, EventFd>,
-    poll: Poll,
-    /// How long to spin without work.
-    window: Nanos,
-    last_work: Nanos,
-    /// Until when others seem to want the core.
-    no_spin_until: Nanos,
 }
 
 impl Thread {
-    fn run(mut self) {
+    fn run(mut self, poll: Poll) {
         // A completion's time is met more exactly so (prctl(2)).
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        if self.poll == Poll::Never {
-            self.set_notifications(true);
-        }
-        // When the last turn began, if it had no work and nothing was waited for.
-        let mut idle: Option<Nanos> = None;
+        let mut polling = Polling::new(poll);
         while !self.state.stop {
-            let mut work = false;
-            if self.inbox.take(|job| job(&mut self.state)) {
-                // Queues that have just begun are polled, or listened to.
-                self.set_notifications(self.poll == Poll::Never);
-                work = true;
+            let called = self.inbox.take(|job| job(&mut self.state));
+            if called {
+                polling.begin(&mut self);
             }
-            let now = self.state.now();
-            work |= self.turn(now);
-            let interrupted = idle.take().is_some_and(|began| now - began > INTERRUPTED);
-            if work {
-                self.last_work = now;
-                continue;
-            }
-            if interrupted && self.poll == Poll::Adaptive {
-                self.no_spin_until = now + SPIN_BACKOFF;
-                self.window = 0;
-            }
-            match self.poll {
-                Poll::Always => std::hint::spin_loop(),
-                Poll::Adaptive if now - self.last_work < self.window => {
-                    idle = Some(now);
-                    // Who waits for this core gets it now, such as a VMM that is to
-                    // hand an interrupt over; nobody else costs a fraction of a
-                    // microsecond.
-                    std::thread::yield_now();
-                }
-                Poll::Adaptive => self.wait(now, WAKE_AHEAD),
-                Poll::Never => self.wait(now, 0),
-            }
+            polling.step(&mut self, called);
         }
     }
+}
 
-    /// Looks at each drive; whether there was anything to do.
+impl Rounds for Thread {
+    fn now(&self) -> Nanos {
+        self.state.now()
+    }
+
     fn turn(&mut self, now: Nanos) -> bool {
         let started = self.state.started;
         let clock = || started.elapsed().as_nanos() as Nanos;
@@ -240,24 +179,12 @@ impl Thread {
         self.state.drives.values_mut().for_each(|drive| drive.set_notifications(on));
     }
 
-    /// Waits until something rings, or a completion's time comes near.
-    fn wait(&mut self, now: Nanos, compensation: Nanos) {
-        let next = self.state.drives.values().filter_map(Transport::next_event).min();
-        let limit = next.map(|at| at.saturating_sub(now));
-        if limit.is_some_and(|limit| limit <= compensation) {
-            std::hint::spin_loop();
-            return;
-        }
-        if self.poll == Poll::Adaptive {
-            self.set_notifications(true);
-            if self.turn(now) {
-                self.set_notifications(false);
-                self.last_work = now;
-                return;
-            }
-        }
-        let limit = limit.map(|limit| limit - compensation);
-        let timeout = limit.map(|nanos| Timespec {
+    fn next_event(&self) -> Option<Nanos> {
+        self.state.drives.values().filter_map(Transport::next_event).min()
+    }
+
+    fn wait(&mut self, timeout: Option<Nanos>) -> bool {
+        let timeout = timeout.map(|nanos| Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as i64,
         });
@@ -280,19 +207,6 @@ impl Thread {
                 }
             }
         }
-        if self.poll == Poll::Adaptive {
-            self.set_notifications(false);
-            let after = self.state.now();
-            if rung {
-                self.window = if after < self.no_spin_until {
-                    0
-                } else if after - now < MOST_SPIN {
-                    (self.window * 2).clamp(FIRST_SPIN, MOST_SPIN)
-                } else {
-                    self.window / 2
-                };
-                self.last_work = after;
-            }
-        }
+        rung
     }
 }

@@ -127,7 +127,7 @@ fn what_was_under_way_is_done_again_by_the_next_server() {
     assert_eq!(guest.given(), 0);
     // As a crash: nothing is told to the client, its memory stays as it is.
     let copy = guest.memory.try_clone().unwrap();
-    first.set_model("d", "none".into(), None).unwrap();
+    first.set_model("d", serde_json::Value::Null).unwrap();
     drop(copy);
     let second_folder = tempfile::tempdir().unwrap();
     let second = server(second_folder.path(), Poll::Adaptive);
@@ -213,7 +213,8 @@ fn each_io_is_recorded_with_the_error_that_it_had() {
     let records = IoRecords::default();
     let server = Server::new(1, Poll::Adaptive).unwrap();
     let mut drive = drive("d", folder.path(), "ram:16MiB", Some("fixed:2ms"));
-    drive.record = Some(records.of(7));
+    let record = records.of(7);
+    drive.record = Some(Box::new(move || Some(record)));
     server.attach(drive).unwrap();
     let mut guest = Guest::connect(&socket(folder.path()));
     for round in 0..10 {

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{
-    Command, Fate, Health, Operation, PowerLoss, Status, VendorCommand, VendorError,
-};
+use stasis_block::{Command, Health, Operation, PowerLoss, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Statistics, Submission};
 use stasis_media::{Finished, MediumError};
@@ -29,8 +27,9 @@ impl Layer for RealTime {
         self.medium.discard_zeroes()
     }
 
+    // A medium of this host keeps no order by itself: `FlushBarriers` makes one of flushes.
     fn barrier(&self) -> Option<Nanos> {
-        self.barriers.then_some(0)
+        None
     }
 
     // What the host's file loses is for the host to say.
@@ -46,7 +45,7 @@ impl Layer for RealTime {
         let order = self.submitted;
         self.submitted += 1;
         let Submission { tag, queue, command, data } = submission;
-        if command.operation == Operation::Barrier && !self.barriers {
+        if command.operation == Operation::Barrier {
             let status = Status::WriteError;
             self.ready.push_back(Done {
                 tag,
@@ -74,10 +73,6 @@ impl Layer for RealTime {
             }
         };
         match &mut self.model {
-            // A model sees no barriers: they take no time.
-            Some(_) if command.operation == Operation::Barrier => {
-                self.slots[index as usize].target = Some((now, Fate::Done));
-            }
             Some(model) => {
                 let now = now.max(self.reached);
                 if model.next_event().is_some_and(|at| at <= now) {
@@ -94,7 +89,9 @@ impl Layer for RealTime {
         let ready = self.ready.front().map(|done| done.at);
         let held = self.completions.first().map(|completion| completion.at);
         let model = self.model.as_ref().and_then(|model| model.next_event());
-        [ready, held, model].into_iter().flatten().min()
+        // What the medium has not begun, it begins when it is polled: at once.
+        let medium = self.medium.needs_poll().then_some(0);
+        [ready, held, model, medium].into_iter().flatten().min()
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
@@ -105,7 +102,7 @@ impl Layer for RealTime {
     /// Waits for the medium.
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
         if command.operation == Operation::Barrier {
-            return (Status::Ok, data);
+            return (Status::WriteError, data);
         }
         let name = u64::MAX;
         self.medium.submit(name, command, data);

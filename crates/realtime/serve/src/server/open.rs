@@ -1,8 +1,9 @@
 //! Opens a drive on its thread: behind a socket, or as a block device.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::finish;
+use super::{finish, GRACE};
 use crate::endpoint::Endpoint;
 use crate::new_drive::NewDrive;
 use crate::store::{OpenStore, Store};
@@ -34,6 +35,7 @@ pub(super) fn socket(
         let block = u64::from(config.block_size);
         config.capacity = store.capacity() / block * block;
         config.discard_zeroes = store.discard_zeroes();
+        let record = record.and_then(|make| make());
         let served = Served::new(label, config, store, record, state.epoll.clone())?;
         state.drives.insert(id, Transport::Socket(Box::new(served)));
         Ok(())
@@ -48,9 +50,17 @@ pub(super) fn socket(
         }
         None => return Err(ServeError::Missing(name)),
     }
-    let worker = Arc::clone(worker);
-    let target = Target { worker, drive: id, name: shared, queues, queue_size };
-    Ok(Endpoint::Socket(Socket::start(listener, path, own, target)?))
+    let target = Target { worker: worker.clone(), drive: id, name: shared, queues, queue_size };
+    match Socket::start(listener, path.clone(), own, target) {
+        Ok(socket) => Ok(Endpoint::Socket(socket)),
+        Err(error) => {
+            finish(worker, vec![id], Instant::now() + GRACE);
+            if own {
+                let _ = std::fs::remove_file(&path);
+            }
+            Err(error)
+        }
+    }
 }
 
 /// A drive as a block device of the host's.
@@ -69,6 +79,7 @@ pub(super) fn device(
     };
     let opened = worker.call(move |state| {
         let store = opened(open, &wanted.name)?;
+        let record = record.and_then(|make| make());
         let (device, transport) = ublk::open(&wanted, store, record, state.epoll.clone())?;
         state.drives.insert(id, Transport::Ublk(Box::new(transport)));
         Ok(device)
@@ -76,7 +87,7 @@ pub(super) fn device(
     let device = opened.ok_or(ServeError::Missing(name))??;
     if let Err(error) = device.start() {
         device.stop();
-        finish(worker, id);
+        finish(worker, vec![id], Instant::now() + GRACE);
         device.remove();
         return Err(error);
     }

@@ -12,22 +12,20 @@ mod queue;
 
 use std::fs::File;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Submission};
 
 use crate::backend::{Backend, Counted};
+use crate::server::GRACE;
 use crate::statistics::InUse;
 use crate::store::register;
 use abi::{Descriptor, Info};
 use queue::{Queue, QueueEvent};
 
 pub(crate) use device::{open, Device, Wanted};
-
-/// How long the kernel may take to give a stopped queue back.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A ublk device as its thread knows it.
 pub(crate) struct Ublk {
@@ -115,7 +113,7 @@ impl Ublk {
     /// Answers what is done; whether there was anything.
     fn answer(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let mut done = std::mem::take(&mut self.done);
-        self.backend.advance(now, &mut done);
+        let work = self.backend.advance(now, &mut done);
         let any = !done.is_empty();
         for done in done.drain(..) {
             self.counted.push(Counted::from(&done));
@@ -142,7 +140,7 @@ impl Ublk {
             }
             self.backend.report_errors();
         }
-        any
+        work
     }
 
     fn check(&mut self, result: io::Result<()>) {
@@ -165,25 +163,36 @@ impl Ublk {
         self.handed_over = true;
     }
 
-    /// Waits for what is under way, makes all of it durable and closes it. The
+    /// Waits until `limit` for what is under way, makes all of it durable and closes it. The
     /// device is stopped, or was handed over.
-    pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
-        let start = Instant::now();
-        loop {
+    pub(crate) fn finish(
+        mut self,
+        clock: &impl Fn() -> Nanos,
+        limit: Instant,
+    ) -> Result<(), String> {
+        // Those that the model holds for longer are over when the medium has done them.
+        let hold = Instant::now() + GRACE;
+        let mut held = true;
+        let idle = loop {
             // What comes now is for the next server.
             let work = match self.handed_over {
                 true => self.answer(clock(), clock),
                 false => self.turn(clock(), clock),
             };
+            let (now, idle) = (Instant::now(), self.in_flight == 0);
             let over = self.handed_over || self.queues.iter().all(Queue::is_over);
-            if self.in_flight == 0 && (over || start.elapsed() > TIMEOUT) {
-                break;
+            if idle && over || now > limit {
+                break idle;
+            }
+            if now > hold && std::mem::take(&mut held) {
+                self.backend.release(clock());
             }
             if !work {
                 std::thread::yield_now();
             }
-        }
-        self.backend.finish()
+        };
+        let idle = idle && self.backend.quiesce(clock, limit, |_, _| {});
+        self.backend.finish(idle)
     }
 }
 

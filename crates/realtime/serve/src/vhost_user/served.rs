@@ -6,14 +6,16 @@ mod queues;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
+use std::time::Instant;
 
+use stasis_block::Model;
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Submission};
 use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, Request};
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
-use crate::store::OpenStore;
+use crate::server::GRACE;
 use crate::store::Store;
 use crate::vhost_user::inflight::Inflight;
 use crate::vhost_user::memory::GuestMemory;
@@ -39,6 +41,8 @@ pub(crate) struct Served {
     back: Option<OwnedFd>,
     /// A client that waits until nothing of the last one's is under way.
     next: Option<Sender<()>>,
+    /// Whether the drive is about to end.
+    ending: bool,
     /// Mappings that had broken when they were last looked at.
     breaks: u64,
 }
@@ -67,6 +71,7 @@ impl Served {
             hang_up: None,
             back: None,
             next: None,
+            ending: false,
             breaks: crate::vhost_user::mapping::breaks(),
         })
     }
@@ -94,8 +99,10 @@ impl Served {
     /// Tells `next` once nothing is under way: what a client that has gone had
     /// asked for is not to be done after what the next one asks.
     pub(crate) fn await_idle(&mut self, next: Sender<()>) {
-        self.next = Some(next);
-        self.answer_next();
+        if !self.ending {
+            self.next = Some(next);
+            self.answer_next();
+        }
     }
 
     fn answer_next(&mut self) {
@@ -146,11 +153,8 @@ impl Served {
             work |= self.submit(now);
         }
         let mut done = std::mem::take(&mut self.done);
-        self.backend.advance(now, &mut done);
-        if !done.is_empty() {
-            work = true;
-            self.complete(&mut done, clock);
-        }
+        work |= self.backend.advance(now, &mut done);
+        complete(&mut self.device, &self.memory, &mut self.backend, &mut done, clock);
         self.done = done;
         // A fault and a broken mapping are found where nothing comes of it.
         let fault = !self.said && self.device.fault().is_some();
@@ -178,15 +182,6 @@ impl Served {
             self.backend.count_refused(&refused, now);
         }
         any
-    }
-
-    fn complete(&mut self, done: &mut Vec<Done>, clock: &impl Fn() -> Nanos) {
-        for done in done.drain(..) {
-            let counted = Counted::from(&done);
-            self.device.complete(&*self.memory, done.tag, done.status, done.data);
-            // The guest can see it as of now.
-            self.backend.count(&counted, clock());
-        }
     }
 
     fn ring(&mut self) {
@@ -252,39 +247,75 @@ impl Served {
         self.device.in_flight()
     }
 
-    /// Waits for what is under way at the store.
-    fn quiesce(&mut self, clock: &impl Fn() -> Nanos) {
-        let mut done = Vec::new();
-        while self.backend.store.in_flight() > 0 {
-            let before = self.backend.store.in_flight();
-            self.backend.store.advance(clock(), &mut done);
-            self.complete(&mut done, clock);
-            if self.backend.store.in_flight() == before {
-                std::thread::yield_now();
-            }
-        }
-        self.ring();
+    /// Nobody waits any more for requests to end: the drive is about to.
+    pub(crate) fn begin_end(&mut self) {
+        self.ending = true;
+        self.next = None;
+        self.links.iter_mut().for_each(|link| link.drained = None);
     }
 
-    /// Takes another store: what `open` makes once the old one is closed. Says
-    /// its size.
-    pub(crate) fn replace_store(
+    /// Waits until nothing is under way at the store; returns whether that was before `limit`.
+    fn quiesce(&mut self, clock: &impl Fn() -> Nanos, limit: Instant) -> bool {
+        let (device, memory) = (&mut self.device, &self.memory);
+        let idle = self.backend.quiesce(clock, limit, |backend, done| {
+            complete(device, memory, backend, done, clock);
+        });
+        self.ring();
+        idle
+    }
+
+    /// Gives the drive another capacity and the model for it, which the guest is told of.
+    pub(crate) fn resize(
         &mut self,
-        open: OpenStore,
+        capacity: u64,
+        model: Option<Box<dyn Model>>,
         clock: &impl Fn() -> Nanos,
-    ) -> Result<u64, String> {
-        self.quiesce(clock);
-        self.backend.replace_store(open)?;
-        let block = u64::from(self.device.config().block_size);
-        let capacity = self.backend.store.capacity() / block * block;
+    ) -> Result<(), String> {
+        Config { capacity, ..self.device.config().clone() }
+            .check()
+            .map_err(|error| error.to_string())?;
+        if !self.quiesce(clock, Instant::now() + GRACE) {
+            return Err(format!(
+                "{} requests have not ended within {} s; its size stays",
+                self.backend.store.in_flight(),
+                GRACE.as_secs()
+            ));
+        }
+        let timed = model.is_some();
+        let resized = self.backend.store.resize(clock(), capacity, model);
+        resized.map_err(|error| error.to_string())?;
+        self.backend.set_timed(timed);
         self.device.resize(capacity).map_err(|error| error.to_string())?;
         self.ring();
-        Ok(capacity)
+        Ok(())
     }
 
-    /// Waits for what is under way, makes all of it durable and closes it.
-    pub(crate) fn finish(mut self, clock: &impl Fn() -> Nanos) -> Result<(), String> {
-        self.quiesce(clock);
-        self.backend.finish()
+    /// Waits until `limit` for what is under way, makes all of it durable and closes it. No
+    /// client is there any more.
+    pub(crate) fn finish(
+        mut self,
+        clock: &impl Fn() -> Nanos,
+        limit: Instant,
+    ) -> Result<(), String> {
+        // Nobody sees when they complete.
+        self.backend.release(clock());
+        let idle = self.quiesce(clock, limit);
+        self.backend.finish(idle)
+    }
+}
+
+/// Hands requests back to the guest.
+fn complete(
+    device: &mut Device,
+    memory: &GuestMemory,
+    backend: &mut Backend,
+    done: &mut Vec<Done>,
+    clock: &impl Fn() -> Nanos,
+) {
+    for done in done.drain(..) {
+        let counted = Counted::from(&done);
+        device.complete(memory, done.tag, done.status, done.data);
+        // The guest can see it as of now.
+        backend.count(&counted, clock());
     }
 }

@@ -107,10 +107,14 @@ impl Socket {
     }
 
     /// The socket itself, for another server to go on with.
-    pub(crate) fn hand_over(&mut self) -> io::Result<OwnedFd> {
+    pub(crate) fn share(&self) -> io::Result<OwnedFd> {
+        self.listener.as_fd().try_clone_to_owned()
+    }
+
+    /// Another server has it.
+    pub(crate) fn hand_over(&mut self) {
         self.own = false;
         self.handed_over.store(true, Ordering::Relaxed);
-        self.listener.as_fd().try_clone_to_owned()
     }
 }
 

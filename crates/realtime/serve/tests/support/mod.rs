@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
-use stasis_serve::{NewDrive, Poll, RealTime, Server, Shared, Store};
+use stasis_serve::{Description, Made, NewDrive, Poll, RealTime, Server, Shared, Store};
 use stasis_virtio::{feature, Config, NotifyPolicy};
 use vhost::vhost_user::message::{
     VhostUserInflight, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
@@ -37,6 +37,33 @@ pub const DATA: u64 = 0x10000;
 pub const IN: u32 = 0;
 pub const OUT: u32 = 1;
 
+/// A drive that is described as one without a model.
+struct Plain {
+    lasting: bool,
+}
+
+impl Description for Plain {
+    fn index(&self) -> usize {
+        0
+    }
+
+    fn label(&self) -> String {
+        "null".into()
+    }
+
+    fn model(&self, _: u64) -> Result<Option<Box<dyn stasis_models::Model>>, String> {
+        Ok(None)
+    }
+
+    fn with_model(&self, _: serde_json::Value) -> Result<Arc<dyn Description>, String> {
+        Ok(Arc::new(Self { lasting: self.lasting }))
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.lasting
+    }
+}
+
 /// A drive of `medium`, timed by `model`.
 pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> NewDrive {
     let spec = MediumSpec::parse(medium).unwrap();
@@ -55,7 +82,8 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
             notify: NotifyPolicy::Lazy,
             ..Config::default()
         },
-        model: "test".into(),
+        description: Arc::new(Plain { lasting: !medium.starts_with("ram") }),
+        made: Made::default(),
         parameters: serde_json::Value::Null,
         medium: medium.into(),
         record: None,
@@ -66,7 +94,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
             let context =
                 stasis_models::BuildContext { seed: 0, capacity: medium.capacity(), path: 0 };
             let model = model.map(|model| model.build(&context).unwrap());
-            Ok(Store::new(Shared::new(RealTime::new(0, label, model, medium, false))))
+            Ok(Store::new(Shared::new(RealTime::new(0, label, model, medium))))
         }),
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use stasis_drive::Layer;
+use stasis_drive::{FlushBarriers, Layer};
 use stasis_experiment::DriveSpec;
-use stasis_media::{Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions};
+use stasis_media::{
+    Durability, Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions,
+};
 use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
 use stasis_ordered_disk::{OrderedDisk, OrderedMedium};
 use stasis_runner::failure;
-use stasis_serve::{NewDrive, RealTime, Shared, SharedLayer, Store};
+use stasis_serve::{Description, Made, NewDrive, RealTime, Shared, SharedLayer, Store};
 use stasis_virtio::{Config, NotifyPolicy};
 
 /// Most queues that a client can ask for, unless the drive says otherwise.
@@ -24,17 +26,19 @@ const SEGMENTS: u16 = 126;
 /// Most bytes of a piece.
 const SEGMENT: u32 = 64 << 10;
 
-/// A drive to be served in `folder`.
+/// A drive to be served in `folder`. `patience`: how long to wait for a medium that is locked or a
+/// device in use.
 pub fn new(
     spec: &DriveSpec,
     index: usize,
     seed: u64,
     base: &Path,
     folder: &Path,
+    patience: Duration,
 ) -> Result<NewDrive> {
     let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
     let context = format!("drive {name}");
-    checked(spec, index, seed, base, folder, name).context(context)
+    checked(spec, index, seed, base, folder, name, patience).context(context)
 }
 
 fn checked(
@@ -44,6 +48,7 @@ fn checked(
     base: &Path,
     folder: &Path,
     name: String,
+    patience: Duration,
 ) -> Result<NewDrive> {
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
         bail!(
@@ -58,16 +63,19 @@ fn checked(
     }
     let mut model = spec.model.clone();
     model.resolve(base)?;
-    let seed = stasis_runner::drive_seed(seed, u16::try_from(index)?);
-    let opening = Opening {
+    let medium = spec.medium.or_size(model.capacity(), base);
+    let described = Described {
         index: u16::try_from(index)?,
-        name: name.clone(),
-        model: model.clone(),
-        medium: spec.medium.or_size(model.capacity(), base),
-        base: base.to_owned(),
-        seed,
+        seed: stasis_runner::drive_seed(seed, u16::try_from(index)?),
         path: spec.path.unwrap_or(0),
+        lasting: !matches!(medium, MediumSpec::Ram { .. }),
+        base: base.to_owned(),
+        model,
     };
+    let parameters = stasis_runner::parameters(&described.model);
+    let description = Arc::new(described);
+    let opening =
+        Opening { name: name.clone(), description: Arc::clone(&description), medium, patience };
     let config = Config {
         capacity: 0,
         block_size: u32::try_from(spec.block_size)?,
@@ -85,8 +93,9 @@ fn checked(
         listener: None,
         own: true,
         config,
-        model: model.label(),
-        parameters: stasis_runner::parameters(&model),
+        description,
+        made: Made::default(),
+        parameters,
         medium: spec.medium.label(),
         record: None,
         open: Box::new(move || opening.open().map_err(|error| failure::told(&error))),
@@ -102,27 +111,66 @@ pub fn as_ublk(drive: &mut NewDrive, spec: &DriveSpec, folder: &Path) {
     drive.config.queues = spec.queues.unwrap_or(1).clamp(1, 64);
 }
 
-/// What the thread that serves a drive needs to open it.
-struct Opening {
+/// A drive as it was described.
+#[derive(Clone)]
+struct Described {
     index: u16,
-    name: String,
     model: ModelSpec,
-    medium: MediumSpec,
     base: std::path::PathBuf,
     seed: u64,
+    /// Which of a shared drive's paths it is.
     path: u64,
+    lasting: bool,
 }
 
-/// How long to wait for a medium that is locked or a device in use: a server that
-/// was killed or replaced has it until the kernel has ended its I/Os.
-const TIMEOUT: Duration = Duration::from_secs(3);
+impl Description for Described {
+    fn index(&self) -> usize {
+        self.index.into()
+    }
+
+    fn label(&self) -> String {
+        self.model.label()
+    }
+
+    fn model(&self, capacity: u64) -> Result<Option<Box<dyn Model>>, String> {
+        let told = |error: &anyhow::Error| failure::told(error);
+        self.model.check(capacity).map_err(|error| told(&error.into()))?;
+        build(&self.model, self.seed, capacity, self.path).map_err(|error| told(&error))
+    }
+
+    fn with_model(&self, model: serde_json::Value) -> Result<Arc<dyn Description>, String> {
+        let read = || -> Result<ModelSpec> {
+            let mut model: ModelSpec = serde_json::from_value(model).context("the model")?;
+            model.resolve(&self.base)?;
+            Ok(model)
+        };
+        let model = read().map_err(|error| failure::told(&error))?;
+        Ok(Arc::new(Self { model, ..self.clone() }))
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.lasting
+    }
+}
+
+/// What the thread that serves a drive needs to open it.
+struct Opening {
+    name: String,
+    description: Arc<Described>,
+    medium: MediumSpec,
+    patience: Duration,
+}
+
+/// How long a server that starts waits for a medium: one that was killed or replaced has it until
+/// the kernel has ended its I/Os.
+pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Opens what another may have for a moment yet.
-fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
+fn patiently<T>(patience: Duration, mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let start = std::time::Instant::now();
     loop {
         match open() {
-            Err(error) if start.elapsed() < TIMEOUT && is_taken(&error) => {
+            Err(error) if start.elapsed() < patience && is_taken(&error) => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             result => return result,
@@ -145,28 +193,33 @@ fn is_taken(error: &anyhow::Error) -> bool {
 
 impl Opening {
     fn open(self) -> Result<Store> {
-        let Self { index, name, model, medium, base, seed, path } = self;
-        let options =
-            OpenOptions { execution: Execution::Polled, delay: Duration::ZERO, base: &base };
+        let Self { name, description, medium, patience } = self;
+        let Described { index, model, base, seed, path, .. } = &*description;
+        let options = OpenOptions { execution: Execution::Polled, delay: Duration::ZERO, base };
         let (image, medium) = match &medium {
             MediumSpec::Qcow2 { path, settings } => {
                 let path = base.join(path);
                 let (opening, medium) =
-                    patiently(|| Ok(stasis_qcow2::open_files(&path, true, &options)?))?;
+                    patiently(patience, || Ok(stasis_qcow2::open_files(&path, true, &options)?))?;
                 (Some((opening, *settings)), medium)
             }
             MediumSpec::Ordered { path, size, settings } => {
                 let path = base.join(path);
-                let medium = patiently(|| open_ordered(&path, *size, settings))?;
+                let medium = patiently(patience, || open_ordered(&path, *size, settings))?;
                 (None, Box::new(medium) as Box<dyn Medium>)
             }
-            medium => (None, patiently(|| Ok(medium.open(&options)?))?),
+            medium => (None, patiently(patience, || Ok(medium.open(&options)?))?),
         };
-        let model = build(&model, seed, medium.capacity(), path)?;
-        let drive = Shared::new(RealTime::new(index, name, model, medium, false));
+        let model = build(model, *seed, medium.capacity(), *path)?;
+        let drive = Shared::new(RealTime::new(*index, name, model, medium));
         let mut store = Store::new(drive.clone());
         if let Some((opening, settings)) = image {
             let below: Box<dyn Layer> = Box::new(SharedLayer::new(&drive));
+            let below = match settings.durability {
+                Durability::Flush => below,
+                // A file of this host has no barriers.
+                Durability::Barrier | Durability::Ordered => Box::new(FlushBarriers::new(below)),
+            };
             store.top = Some(Box::new(opening.kill_safe().open(below, settings)?));
         }
         Ok(store)
@@ -191,12 +244,7 @@ fn open_ordered(path: &Path, size: Option<u64>, settings: &ImageSettings) -> Res
 }
 
 /// What times a drive; nothing does where it takes no time.
-pub fn build(
-    model: &ModelSpec,
-    seed: u64,
-    capacity: u64,
-    path: u64,
-) -> Result<Option<Box<dyn Model>>> {
+fn build(model: &ModelSpec, seed: u64, capacity: u64, path: u64) -> Result<Option<Box<dyn Model>>> {
     if model.kind().is::<NullSpec>() {
         return Ok(None);
     }

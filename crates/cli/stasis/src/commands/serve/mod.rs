@@ -2,6 +2,9 @@
 
 mod actions;
 mod drives;
+mod ending;
+#[cfg(test)]
+mod no_request_left;
 mod results;
 
 use std::io::Read;
@@ -15,7 +18,8 @@ use stasis_media::MediumSpec;
 use stasis_report::units::{bytes, duration};
 use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
 
-use actions::Known;
+use super::runtime_folder::runtime_folder;
+use actions::Later;
 use results::Results;
 
 /// What `stasis serve` serves, and how.
@@ -153,7 +157,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let mut given = systemd::sockets();
     let (experiment, base) = experiment(arguments)?;
     let serve = &experiment.serve;
-    let folder = serve.sockets.clone().unwrap_or_else(sockets);
+    let folder = match &serve.sockets {
+        Some(folder) => folder.clone(),
+        None => runtime_folder("--sockets")?,
+    };
     check_memory(&experiment)?;
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make the folder of sockets {}", folder.display()))?;
@@ -180,33 +187,36 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         confine::landlock(&folders)?;
     }
     let server = Arc::new(Server::new(serve.threads.unwrap_or(1), poll)?);
-    let known = Known::new(
+    // Before any drive is opened or made: the address may be in use.
+    if let Some(address) = &serve.metrics {
+        let server = Arc::clone(&server);
+        stasis_metrics::answer(address, move || metrics::text(&server.report()))
+            .with_context(|| format!("cannot listen on {address}"))?;
+    }
+    let later = Later::new(
         base.clone(),
         folder.clone(),
         experiment.seed,
         results.as_ref().map(Results::writing),
     );
     for (index, spec) in experiment.drives.iter().enumerate() {
-        let mut drive = drives::new(spec, index, experiment.seed, &base, &folder)?;
+        let mut drive =
+            drives::new(spec, index, experiment.seed, &base, &folder, drives::PATIENCE)?;
         if serve.ublk.contains(&drive.name) {
             drives::as_ublk(&mut drive, spec, &folder);
         }
         let name = &drive.name;
         drive.own = !given.contains_key(name);
         drive.listener = given.remove(name).or_else(|| left.remove(name));
-        known.write_down(&mut drive);
+        if let Some(results) = &results {
+            results.writing().add(&mut drive);
+        }
         let (name, path) = (drive.name.clone(), drive.path.clone());
         server.attach(drive)?;
-        known.add(spec, index);
         eprintln!("stasis serve: {name}: {} on {}", spec.model.label(), path.display());
     }
-    if let Some(address) = &serve.metrics {
-        let server = Arc::clone(&server);
-        stasis_metrics::answer(address, move || metrics::text(&server.report()))
-            .with_context(|| format!("cannot listen on {address}"))?;
-    }
-    let known = Arc::new(known);
-    control::serve(control, Arc::clone(&server), known.clone())?;
+    let later = Arc::new(later);
+    control::serve(control, Arc::clone(&server), later.clone())?;
     if let Some(user) = &serve.user {
         confine::become_user(user)?;
         results.as_ref().map_or(Ok(()), Results::check)?;
@@ -217,15 +227,13 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     systemd::ready();
     signals.read_exact(&mut [0]).context("cannot wait for signals")?;
     systemd::stopping();
-    let report = server.report();
-    // A large model takes its time to tell: only where it is written down.
-    let inside = results.as_ref().map(|_| server.inside()).unwrap_or_default();
-    let stopped = server.stop();
-    if known.is_replaced() {
+    let ended = ending::end(&server, results.is_some(), &mut signals);
+    if later.is_replaced() {
         // It is the other server's now.
         socket.0 = None;
     }
     drop(socket);
+    let ending::Ended { report, inside, stopped } = ended?;
     if !arguments.quiet {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
@@ -234,12 +242,6 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     stopped?;
     written?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The usual folder of sockets: one that this user can write.
-fn sockets() -> PathBuf {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
-    own.map_or_else(|| "/run/stasis".into(), |folder| Path::new(&folder).join("stasis"))
 }
 
 /// Refuses drives in memory that this machine has not.

@@ -13,7 +13,7 @@ use stasis_report::{Drive, ReportError, ResultsWriter};
 use stasis_run_events::{Ending, IoRecord};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
-use stasis_serve::{confine, IoRecords, NewDrive};
+use stasis_serve::{confine, IoRecordSender, IoRecords, NewDrive};
 
 /// What the results say ran the drives.
 const ENGINE: &str = "serve";
@@ -48,24 +48,25 @@ impl Writing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The I/Os of `new` are written down as well.
+    /// The I/Os of `new` are written down as well, once it is served.
     pub fn add(&self, new: &mut NewDrive) {
-        self.lock().add(new);
+        let drive = Drive {
+            name: new.name.clone(),
+            model: new.description.label(),
+            parameters: new.parameters.clone(),
+            interface: if new.ublk { "ublk" } else { "vhost-user-blk" }.into(),
+            medium: new.medium.clone(),
+        };
+        let open = self.clone();
+        new.record = Some(Box::new(move || open.lock().add(drive)));
     }
 }
 
 impl Open {
-    fn add(&mut self, new: &mut NewDrive) {
-        let Some(writer) = &mut self.writer else { return };
-        let drive = writer.add_drive(Drive {
-            name: new.name.clone(),
-            model: new.model.clone(),
-            parameters: new.parameters.clone(),
-            interface: if new.ublk { "ublk" } else { "vhost-user-blk" }.into(),
-            medium: new.medium.clone(),
-        });
-        self.names.push(new.name.clone());
-        new.record = Some(self.records.of(drive));
+    fn add(&mut self, drive: Drive) -> Option<IoRecordSender> {
+        let writer = self.writer.as_mut()?;
+        self.names.push(drive.name.clone());
+        Some(self.records.of(writer.add_drive(drive)))
     }
 
     /// Writes down what has come.

@@ -83,7 +83,7 @@ impl Served {
     /// nothing of it is under way.
     pub(crate) fn stop_queue(&mut self, queue: u16, drained: Sender<Option<u16>>) {
         self.device.pause_queue(queue);
-        if let Some(link) = self.links.get_mut(usize::from(queue)) {
+        if let Some(link) = self.links.get_mut(usize::from(queue)).filter(|_| !self.ending) {
             link.drained = Some(drained);
         }
     }

@@ -1,0 +1,56 @@
+//! What a drive was described as, for what is asked of it later.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+use stasis_block::Model;
+
+/// What a drive was described as. The server keeps it with the drive, so that a drive and its
+/// description come, change and go together.
+pub trait Description: Send + Sync {
+    /// The drive's number, which its seeds follow from.
+    fn index(&self) -> usize;
+
+    /// What times it, for reports.
+    fn label(&self) -> String;
+
+    /// The model for a capacity of so many bytes; `None`: it takes no time.
+    ///
+    /// # Errors
+    /// Why the model cannot have that capacity.
+    fn model(&self, capacity: u64) -> Result<Option<Box<dyn Model>>, String>;
+
+    /// The same drive with another model, as the drive's table has it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn with_model(&self, model: Value) -> Result<Arc<dyn Description>, String>;
+
+    /// Whether its contents outlive this process.
+    fn is_lasting(&self) -> bool;
+}
+
+/// A file that was made for a drive, and is removed again unless the drive comes to be.
+#[derive(Debug, Default)]
+pub struct Made(Option<PathBuf>);
+
+impl Made {
+    /// The file at `path` was made.
+    pub fn new(path: PathBuf) -> Self {
+        Self(Some(path))
+    }
+
+    /// It stays.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
