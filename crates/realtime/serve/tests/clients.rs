@@ -166,7 +166,8 @@ fn a_hand_over_waits_for_a_client_that_has_just_come() {
     while server.report()[0].counts.connections < 1 {
         std::thread::yield_now();
     }
-    let _sockets = server.hand_over().unwrap();
+    let _sockets = server.share().unwrap();
+    server.hand_over();
     let stopping = std::thread::spawn(move || server.stop());
     client.set_owner().unwrap();
     for _ in 0..20 {
@@ -202,7 +203,7 @@ fn completions_are_held_until_their_time() {
     assert_eq!(report.timing_error.unwrap().count, 20);
     assert!(report.read.p50_ns >= 3_000_000 - 3_000);
     // And at once without a model.
-    server.set_model("d", "null".into(), None).unwrap();
+    server.set_model("d", serde_json::Value::Null).unwrap();
     guest.check(0, 77);
     assert_eq!(server.report()[0].timing_error.unwrap().count, 20);
 }

@@ -99,9 +99,10 @@ impl Served {
     /// Tells `next` once nothing is under way: what a client that has gone had
     /// asked for is not to be done after what the next one asks.
     pub(crate) fn await_idle(&mut self, next: Sender<()>) {
-        if !self.ending {
-            self.next = Some(next);
-            self.answer_next();
+        self.next = Some(next);
+        self.answer_next();
+        if self.ending {
+            self.next = None;
         }
     }
 

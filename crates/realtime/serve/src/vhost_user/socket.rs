@@ -192,7 +192,10 @@ impl Accepting {
             Err(error) => return self.warn(&format!("cannot serve a client: {error}")),
         };
         let came = Instant::now();
-        self.take_drive(end);
+        if !self.take_drive(end) {
+            *lock(&self.client) = None;
+            return;
+        }
         let session = Arc::new(Mutex::new(Session::new(self.target.clone())));
         let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
         let mut stopped = false;
@@ -227,15 +230,17 @@ impl Accepting {
         crate::log::warn(&self.target.name, message);
     }
 
-    /// Has the drive for a client whose connection `end` ends: once the last client's I/Os are done.
-    fn take_drive(&self, end: UnixStream) {
+    /// Has the drive for a client whose connection `end` ends, once the last client's I/Os are
+    /// done; false if the drive ends before that.
+    fn take_drive(&self, end: UnixStream) -> bool {
         let hang_up = end.try_clone();
         *lock(&self.client) = Some(end);
         let (worker, drive) = (&self.target.worker, self.target.drive);
         let (next, idle) = std::sync::mpsc::channel();
         worker.with(drive, move |served| served.await_idle(next));
-        // An error: the drive is no more, as what follows will find.
-        let _ = idle.recv();
+        if idle.recv().is_err() {
+            return false;
+        }
         worker.with(drive, move |served| {
             served.backend.counts.connections += 1;
             served.set_hang_up(hang_up.ok().map(|stream| {
@@ -244,6 +249,7 @@ impl Accepting {
                 }) as Box<dyn Fn() + Send>
             }));
         });
+        true
     }
 
     /// Waits for what happens next: of the client only, and not for long, once it is to end.
