@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stasis_block::{Refused, Status};
 use stasis_clock::Nanos;
@@ -14,6 +14,10 @@ use crate::io_records::IoRecordSender;
 use crate::statistics::{Counts, Times};
 use crate::store::Store;
 use crate::ServeError;
+
+/// How long requests may take to end where their drive is to change, and those that a model
+/// holds back where a block device is to end.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// A drive as all that carry it know it.
 pub(crate) struct Backend {

@@ -33,9 +33,6 @@ struct Entry {
     medium: String,
 }
 
-/// How long requests may take to end where their drive is to change, and those that a model
-/// holds back where a block device is to end.
-pub(crate) const GRACE: Duration = Duration::from_secs(3);
 /// How long media may take for what is under way where a drive is to end.
 const END: Duration = Duration::from_secs(30);
 

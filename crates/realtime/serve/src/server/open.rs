@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{finish, GRACE};
+use super::finish;
+use crate::backend::GRACE;
 use crate::endpoint::Endpoint;
 use crate::new_drive::NewDrive;
 use crate::store::{OpenStore, Store};

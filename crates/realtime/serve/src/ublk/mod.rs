@@ -18,8 +18,7 @@ use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Submission};
 
-use crate::backend::{Backend, Counted};
-use crate::server::GRACE;
+use crate::backend::{Backend, Counted, GRACE};
 use crate::statistics::InUse;
 use crate::store::register;
 use abi::{Descriptor, Info};

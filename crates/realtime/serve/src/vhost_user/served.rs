@@ -13,9 +13,8 @@ use stasis_clock::Nanos;
 use stasis_drive::{Done, Submission};
 use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, Request};
 
-use crate::backend::{Backend, Counted};
+use crate::backend::{Backend, Counted, GRACE};
 use crate::io_records::IoRecordSender;
-use crate::server::GRACE;
 use crate::store::Store;
 use crate::vhost_user::inflight::Inflight;
 use crate::vhost_user::memory::GuestMemory;
