@@ -153,7 +153,8 @@ impl Uring {
     /// Whether an I/O that waits may begin; otherwise the end of another lets it.
     fn can_begin(&self, slot: &Slot) -> bool {
         let held = slot.change.is_some() && (self.alone || slot.alone && self.changing > 0);
-        !held && !(self.in_kernel >= DEPTH && self.is_quick(&slot.command))
+        let full = self.in_kernel >= DEPTH && self.is_quick(&slot.command);
+        !held && !full
     }
 
     /// Gives the ring's entries to the kernel; those that it cannot take now, it can later.

@@ -112,7 +112,9 @@ impl Server {
         for entry in drives.values() {
             let id = entry.id;
             self.workers[entry.worker].call(move |state| {
-                state.drives.get_mut(&id).map(Transport::begin_end);
+                if let Some(transport) = state.drives.get_mut(&id) {
+                    transport.begin_end();
+                }
             });
         }
         let mut of_workers: BTreeMap<usize, Vec<(String, DriveId)>> = BTreeMap::new();

@@ -72,15 +72,12 @@ impl Layer for RealTime {
                 self.slots.len() as u32 - 1
             }
         };
-        match &mut self.model {
-            Some(model) => {
-                let now = now.max(self.reached);
-                if model.next_event().is_some_and(|at| at <= now) {
-                    model.advance(now, &mut self.completions);
-                }
-                model.submit(now, index, &command);
+        if let Some(model) = &mut self.model {
+            let now = now.max(self.reached);
+            if model.next_event().is_some_and(|at| at <= now) {
+                model.advance(now, &mut self.completions);
             }
-            None => {}
+            model.submit(now, index, &command);
         }
         self.medium.submit(u64::from(index), command, data);
     }

@@ -133,9 +133,8 @@ impl Description for Described {
     }
 
     fn model(&self, capacity: u64) -> Result<Option<Box<dyn Model>>, String> {
-        let told = |error: &anyhow::Error| failure::told(error);
-        self.model.check(capacity).map_err(|error| told(&error.into()))?;
-        build(&self.model, self.seed, capacity, self.path).map_err(|error| told(&error))
+        self.model.check(capacity).map_err(|error| failure::told(&error.into()))?;
+        build(&self.model, self.seed, capacity, self.path).map_err(|error| failure::told(&error))
     }
 
     fn with_model(&self, model: serde_json::Value) -> Result<Arc<dyn Description>, String> {

@@ -46,7 +46,7 @@ impl Load {
     /// A write, often; a flush after some, as `fdatasync` of fio; and the rest now and then.
     fn request(&mut self) -> (Command, Vec<u8>) {
         let random = self.random.next_u64();
-        let length = 512 << (random >> 8) % 8;
+        let length = 512 << ((random >> 8) % 8);
         let offset = (random >> 16) % ((SIZE - length) / 512) * 512;
         let operation = match random % 16 {
             0..9 => Operation::Write,
