@@ -70,7 +70,7 @@ system-test: guest ## Tests that boot guests
 
 slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
 	$(TEST) --test boot -- --ignored --test-threads=1
-	$(TEST) --test vmm -- --ignored
+	$(TEST) --test vmm --test differential -- --ignored
 	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1
 	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
 	$(TEST) --test coordinate start_up -- --ignored --nocapture

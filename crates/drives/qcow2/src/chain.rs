@@ -96,9 +96,12 @@ fn open(path: &Path) -> Result<File, ImageError> {
     File::open(path).map_err(os(path, "open it"))
 }
 
-/// The files of the image at `path`, from the top, and the header of each that
-/// has one.
-pub(crate) fn links(path: &Path) -> Result<Vec<Link>, ImageError> {
+/// The files of the image at `path`, from the top: it and those below it, by their headers
+/// alone.
+///
+/// # Errors
+/// An [`ImageError`] that names the file that is missing, no image, or met twice.
+pub fn links(path: &Path) -> Result<Vec<Link>, ImageError> {
     let mut links: Vec<Link> = Vec::new();
     let mut met = Vec::new();
     let mut next = Some((path.to_owned(), Some(Format::Qcow2)));

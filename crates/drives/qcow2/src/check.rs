@@ -21,6 +21,28 @@ const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
 const COPIED: u64 = 1 << 63;
 const COMPRESSED: u64 = 1 << 62;
 
+/// Formats that a backing file can have (`qemu-img --help`, QEMU 7.2); which of them can be
+/// used is another matter.
+const BACKING_FORMATS: [&str; 17] = [
+    "raw",
+    "file",
+    "host_device",
+    "qcow2",
+    "qcow",
+    "qed",
+    "vmdk",
+    "vdi",
+    "vpc",
+    "vhdx",
+    "parallels",
+    "dmg",
+    "luks",
+    "bochs",
+    "cloop",
+    "nbd",
+    "https",
+];
+
 /// What a check found.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
@@ -90,6 +112,11 @@ pub(crate) fn check(
     if source.length >> header.cluster_bits >= CLUSTERS_LIMIT {
         let what = "a file of more than 2^28 clusters".to_owned();
         return Err(ImageError::Unsupported { path: path.into(), what });
+    }
+    if let Some(format) = &header.backing_format {
+        if header.backing.is_some() && !BACKING_FORMATS.contains(&format.as_str()) {
+            checker.corrupt(|| format!("its backing file has the unknown format `{format}`"));
+        }
     }
     checker.report.total = header.size.div_ceil(header.cluster_size());
     checker.table(0, header.cluster_size(), "header");

@@ -12,14 +12,14 @@ use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, HostFile, HostFiles, OpenOptions};
 
 use crate::chain::{self, Format};
-use crate::header::{Source, LAZY_REFCOUNTS};
+use crate::header::{Source, L1_LIMIT, LAZY_REFCOUNTS};
 use crate::host::Shared;
 use crate::layer::instantly;
 use crate::storage::{Handle, Role};
 use crate::tables::Tables;
 use crate::tasks::Tasks;
 use crate::zero_latency::ZeroLatency;
-use crate::ImageError;
+use crate::{layout, ImageError};
 
 /// What a new image is to be.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
         return value("refcount bits must be a power of two from 1 to 64".into());
     }
     let (size, backing) = below(path, options)?;
-    let most = (32 << 20) / 8 * (options.cluster_size / 8) * options.cluster_size;
+    let most = largest(options.cluster_size);
     if size == 0 || size % 512 != 0 || size > most {
         return value(format!(
             "a size of {}: an image with these clusters has a multiple of 512 bytes, not 0, and \
@@ -82,6 +82,12 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
     File::open(folder.unwrap_or(Path::new(".")))
         .and_then(|folder| folder.sync_all())
         .map_err(os("write its folder"))
+}
+
+/// The largest disk of an image with clusters of `cluster` bytes: what the longest L1 table
+/// that QEMU opens describes.
+pub(crate) fn largest(cluster: u64) -> u64 {
+    L1_LIMIT / 8 * (cluster / 8) * cluster
 }
 
 type Backing = Option<(String, String)>;
@@ -155,7 +161,12 @@ fn write(
         let plan = {
             let mut state = files.lock();
             if options.lazy_refcounts {
-                state.tables.write(80, &LAZY_REFCOUNTS.to_be_bytes());
+                let mut header = [0; layout::LENGTH[1] as usize];
+                state.tables.read(0, &mut header);
+                if !layout::COMPATIBLE.set_bits(&mut header, LAZY_REFCOUNTS, true) {
+                    return Err(std::io::ErrorKind::Unsupported.into());
+                }
+                state.tables.write(0, &header);
             }
             state.tables.plan(true)
         };

@@ -6,12 +6,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::ImageError;
+use crate::{layout, ImageError};
 
 const MAGIC: u32 = 0x5146_49fb;
 /// Longest tables that QEMU opens (block/qcow2.h: `QCOW_MAX_L1_SIZE`,
 /// `QCOW_MAX_REFTABLE_SIZE`, `QCOW_MAX_SNAPSHOTS`), in bytes and in number.
-const L1_LIMIT: u64 = 32 << 20;
+pub(crate) const L1_LIMIT: u64 = 32 << 20;
 const REFTABLE_LIMIT: u64 = 8 << 20;
 const SNAPSHOTS_LIMIT: u32 = 65536;
 /// Longest name of a backing file (qcow2.txt: `backing_file_size`).
@@ -125,56 +125,60 @@ impl Header {
         let damaged = |what: String| ImageError::Damaged { path: path.into(), what };
 
         let fixed = source.bytes(0, 112).map_err(os)?;
-        if be32(&fixed, 0) != MAGIC {
+        if layout::MAGIC.get32(&fixed) != MAGIC {
             return Err(ImageError::NotQcow2(path.into()));
         }
-        let version = be32(&fixed, 4);
+        let version = layout::VERSION.get32(&fixed);
         if !matches!(version, 2 | 3) {
             return Err(unsupported(&format!("qcow2 version {version}")));
         }
-        if source.length < 72 {
+        let least = layout::LENGTH[usize::from(version > 2)];
+        if source.length < u64::from(least) {
             return Err(damaged(format!(
                 "it ends after {} bytes, within its header",
                 source.length
             )));
         }
+        let (length, refcount_order) = match version {
+            2 => (least, 4),
+            _ => (layout::HEADER_LENGTH.get32(&fixed), layout::REFCOUNT_ORDER.get32(&fixed)),
+        };
         let mut header = Self {
             version,
-            cluster_bits: be32(&fixed, 20),
-            size: be64(&fixed, 24),
+            cluster_bits: layout::CLUSTER_BITS.get32(&fixed),
+            size: layout::SIZE.get(&fixed),
             backing: None,
             backing_format: None,
-            l1_entries: be32(&fixed, 36),
-            l1_offset: be64(&fixed, 40),
-            reftable_offset: be64(&fixed, 48),
-            reftable_clusters: be32(&fixed, 56),
-            snapshots: be32(&fixed, 60),
-            snapshots_offset: be64(&fixed, 64),
-            incompatible: 0,
-            compatible: 0,
-            autoclear: 0,
-            refcount_order: 4,
+            l1_entries: layout::L1_ENTRIES.get32(&fixed),
+            l1_offset: layout::L1_OFFSET.get(&fixed),
+            reftable_offset: layout::REFTABLE_OFFSET.get(&fixed),
+            reftable_clusters: layout::REFTABLE_CLUSTERS.get32(&fixed),
+            snapshots: layout::SNAPSHOTS.get32(&fixed),
+            snapshots_offset: layout::SNAPSHOTS_OFFSET.get(&fixed),
+            incompatible: layout::INCOMPATIBLE.get(&fixed),
+            compatible: layout::COMPATIBLE.get(&fixed),
+            autoclear: layout::AUTOCLEAR.get(&fixed),
+            refcount_order,
         };
-        if be32(&fixed, 32) != 0 {
-            return Err(unsupported("encryption"));
+        match layout::ENCRYPTION.get(&fixed) {
+            0 => {}
+            1 | 2 => return Err(unsupported("encryption")),
+            other => return Err(damaged(format!("the unknown encryption method {other}"))),
         }
         if !(9..=21).contains(&header.cluster_bits) {
             return Err(damaged(format!("a cluster size of 2^{} bytes", header.cluster_bits)));
         }
-        let mut length = 72;
-        if version == 3 {
-            header.incompatible = be64(&fixed, 72);
-            header.compatible = be64(&fixed, 80);
-            header.autoclear = be64(&fixed, 88);
-            header.refcount_order = be32(&fixed, 96);
-            length = be32(&fixed, 100);
-        }
         header.check_features(&unsupported, &damaged)?;
         header.check_tables(source.length, &damaged)?;
-        if length < 72 || u64::from(length) > header.cluster_size() {
+        if length < least || !length.is_multiple_of(8) || u64::from(length) > header.cluster_size()
+        {
             return Err(damaged(format!("a header of {length} bytes")));
         }
-        let name = (be64(&fixed, 8), be32(&fixed, 16));
+        if length > least && fixed[104] != 0 {
+            // The feature bit that has to go with it is not set.
+            return Err(damaged(format!("the compression type {} without its bit", fixed[104])));
+        }
+        let name = (layout::BACKING_OFFSET.get(&fixed), layout::BACKING_LENGTH.get32(&fixed));
         header.read_names(source, length, name, path)?;
         Ok(header)
     }
@@ -202,6 +206,9 @@ impl Header {
                 "a feature of a newer version ({:#x})",
                 bits & !DIRTY
             )));
+        }
+        if !self.size.is_multiple_of(512) {
+            return Err(unsupported(&format!("a disk of {} bytes, not whole sectors", self.size)));
         }
         if self.refcount_order > 6 {
             return Err(damaged(format!("refcounts of 2^{} bits", self.refcount_order)));
@@ -260,7 +267,8 @@ impl Header {
         let cluster = self.cluster_size();
         if offset != 0 {
             let end = offset.checked_add(u64::from(bytes));
-            if bytes > NAME_LIMIT || end.is_none_or(|end| end > cluster) {
+            let outside = offset < u64::from(length) || end.is_none_or(|end| end > cluster);
+            if bytes > NAME_LIMIT || outside {
                 return Err(damaged("the name of its backing file is not within its header"));
             }
             let name = source.bytes(offset, bytes as usize).map_err(os)?;
@@ -268,20 +276,26 @@ impl Header {
                 .map_err(|_| damaged("the name of its backing file is no text"))?;
             self.backing = Some(name);
         }
-        // Header extensions, each of a type, a length and its data in multiples of 8.
+        // Header extensions, each of a type, a length and its data in multiples of 8, up to
+        // the name of the backing file.
         let mut at = u64::from(length);
-        while at + 8 <= cluster {
+        let end = if offset == 0 { cluster } else { offset };
+        while at + 8 <= end {
             let head = source.bytes(at, 8).map_err(os)?;
             let (kind, bytes) = (be32(&head, 0), u64::from(be32(&head, 4)));
             if kind == 0 {
                 return Ok(());
             }
-            if at + 8 + bytes > cluster {
+            if at + 8 + bytes > end {
                 return Err(damaged("a header extension is longer than the header"));
             }
             if kind == 0xe279_2aca {
                 let name = source.bytes(at + 8, bytes as usize).map_err(os)?;
-                self.backing_format = String::from_utf8(name).ok();
+                let name = String::from_utf8(name)
+                    .map_err(|_| damaged("the format of its backing file is no text"))?;
+                if self.backing_format.replace(name).is_some() {
+                    return Err(damaged("the format of its backing file is there twice"));
+                }
             }
             at += 8 + bytes.next_multiple_of(8);
         }

@@ -100,15 +100,8 @@ impl Image {
         self.closed = true;
     }
 
-    /// Makes the disk larger, outside of time.
-    ///
-    /// # Errors
-    /// An [`ImageError`] if the layer below could not write it.
-    pub fn grow(&mut self, size: u64) -> Result<(), ImageError> {
-        if size < self.size {
-            let message = "an image can only grow: what is behind the new end would be lost";
-            return Err(ImageError::Value(message.into()));
-        }
+    /// Makes the disk larger, outside of time. After an error the image must be abandoned.
+    pub(crate) fn grow(&mut self, size: u64) -> Result<(), ImageError> {
         let core = Arc::clone(&self.core);
         self.finish_instantly(async move { core.grow(size).await })?;
         self.size = size;

@@ -35,6 +35,7 @@ mod host;
 mod job;
 mod kill_safety;
 mod layer;
+mod layout;
 mod map;
 mod open;
 mod redo_log;
@@ -45,7 +46,7 @@ mod tables;
 mod tasks;
 mod zero_latency;
 
-pub use chain::{find, newer_below, Format, Found, Link, DEPTH_LIMIT};
+pub use chain::{find, links, newer_below, Format, Found, Link, DEPTH_LIMIT};
 pub use check::Report;
 pub use create::{create, CreateOptions};
 pub use durability::Counters;
@@ -53,7 +54,7 @@ pub use error::ImageError;
 pub use header::{Header, Snapshot};
 pub use layer::Image;
 pub use map::{Extent, Kind};
-pub use open::{find as open_files, find_links as open_links, make_room, trim, Opening};
+pub use open::{find as open_files, find_links as open_links, grow, make_room, trim, Opening};
 pub use zero_latency::ZeroLatency;
 
 pub use stasis_media::{Durability, ImageSettings as Settings};

@@ -3,16 +3,18 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use imago::qcow2::Qcow2;
 use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
 use stasis_block::{Command, Operation, Status};
-use stasis_drive::Layer;
-use stasis_media::{HostFile, HostFiles, Medium, OpenOptions};
+use stasis_drive::{Drive, Layer};
+use stasis_media::{Execution, HostFile, HostFiles, Medium, OpenOptions};
 
 use crate::chain::{self, Format, Found, Link};
 use crate::core::Core;
+use crate::create::largest;
 use crate::header::Source;
 use crate::host::Shared;
 use crate::kill_safety::KillSafety;
@@ -21,7 +23,7 @@ use crate::repair;
 use crate::storage::{Handle, Role};
 use crate::tables::{Tables, Write};
 use crate::tasks::Tasks;
-use crate::{redo_log, Durability, Header, ImageError, Settings};
+use crate::{layout, redo_log, Durability, ImageError, Settings, ZeroLatency};
 
 /// Clusters that an image may need beside those of its disk and its tables.
 const SPARE: u64 = 64;
@@ -39,16 +41,17 @@ pub struct Opening {
     kill_safe: bool,
 }
 
-/// How far the file of an image can grow, in bytes.
-fn room(header: &Header, found: &Found, length: u64) -> u64 {
+/// How far the file of an image can grow in bytes, if its disk gets `size` bytes.
+fn room(found: &Found, length: u64, size: u64) -> u64 {
+    let header = &found.header;
     let cluster = header.cluster_size();
-    let total = header.size.div_ceil(cluster);
+    let total = size.div_ceil(cluster);
     let in_place = match found.snapshots.is_empty() {
         true => found.report.allocated - found.report.compressed,
         false => 0,
     };
     let data = total - in_place.min(total);
-    let tables = total.div_ceil(cluster / 8) + header.size.div_ceil(cluster).div_ceil(cluster / 8);
+    let tables = 2 * total.div_ceil(cluster / 8);
     let clusters = length.div_ceil(cluster) + data + tables + SPARE;
     let blocks = clusters.div_ceil(header.refcounts_in_block()) + 1;
     (clusters + blocks + SPARE) * cluster
@@ -67,6 +70,53 @@ pub fn find(
     find_links(chain::links(&options.base.join(path))?, writable, options)
 }
 
+/// Makes the disk of the image at `path` larger, outside of time; what is new reads as zeroes,
+/// whatever a file below or clusters behind the old end hold.
+///
+/// # Errors
+/// An [`ImageError`] that names the file or the size; the image is then as it was.
+pub fn grow(path: &Path, size: u64) -> Result<(), ImageError> {
+    let options = OpenOptions {
+        execution: Execution::Synchronous,
+        delay: Duration::ZERO,
+        base: Path::new(""),
+    };
+    let links = chain::links(path)?;
+    check_growth(&chain::inspect(links.clone())?, size)?;
+    let (opening, medium) = find_for(links, true, &options, size)?;
+    let model = Box::new(ZeroLatency::default());
+    let drive = Box::new(Drive::new(0, "image".into(), model, medium));
+    let mut image = opening.open(drive, Settings::default())?;
+    match image.grow(size) {
+        Ok(()) => image.close(),
+        Err(error) => {
+            // Nothing of the larger disk is written.
+            image.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn check_growth(found: &Found, size: u64) -> Result<(), ImageError> {
+    let now = found.header.size;
+    let most = largest(found.header.cluster_size());
+    let is = stasis_block::units::format_size;
+    match () {
+        () if size < now => Err(ImageError::Value(format!(
+            "a size of {}: the disk has {}, and an image can only grow: what is behind the new \
+             end would be lost",
+            is(size),
+            is(now)
+        ))),
+        () if !size.is_multiple_of(512) || size > most => Err(ImageError::Value(format!(
+            "a size of {}: an image with these clusters has a multiple of 512 bytes, and at most {}",
+            is(size),
+            is(most)
+        ))),
+        () => Ok(()),
+    }
+}
+
 /// The same with the files named by `links`, from the top.
 ///
 /// # Errors
@@ -75,6 +125,16 @@ pub fn find_links(
     links: Vec<Link>,
     writable: bool,
     options: &OpenOptions,
+) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+    find_for(links, writable, options, 0)
+}
+
+/// The same, with room for a disk of `size` bytes if it is smaller.
+fn find_for(
+    links: Vec<Link>,
+    writable: bool,
+    options: &OpenOptions,
+    size: u64,
 ) -> Result<(Opening, Box<dyn Medium>), ImageError> {
     let mut found = chain::inspect(links)?;
     let mut lengths = Vec::new();
@@ -87,7 +147,7 @@ pub fn find_links(
     }
     if let (Some(file), true) = (files.first_mut(), writable) {
         file.writable = true;
-        file.room = room(&found.header, &found, lengths[0]);
+        file.room = room(&found, lengths[0], size.max(found.header.size));
     }
     // The paths are whole: what they started from is in them.
     let medium = HostFiles::open(&files, &OpenOptions { base: Path::new(""), ..*options })?;
@@ -277,9 +337,12 @@ impl Opening {
             return Err(ImageError::NoSnapshot { path: self.path(), name: name.into(), names });
         };
         let mut head = self.read(lower, 0, 512)?;
-        head[24..32].copy_from_slice(&snapshot.size.to_be_bytes());
-        head[36..40].copy_from_slice(&snapshot.l1_entries.to_be_bytes());
-        head[40..48].copy_from_slice(&snapshot.l1_offset.to_be_bytes());
+        let then = layout::SIZE.set(&mut head, snapshot.size)
+            && layout::L1_ENTRIES.set(&mut head, u64::from(snapshot.l1_entries))
+            && layout::L1_OFFSET.set(&mut head, snapshot.l1_offset);
+        if !then {
+            return Err(self.failed("its header has changed meanwhile"));
+        }
         Ok((Role::Snapshot(head.into()), snapshot.size))
     }
 }
@@ -295,7 +358,7 @@ pub fn make_room(links: &[Link]) -> Result<(), ImageError> {
     let os = |source| ImageError::Os { path: path.clone(), what: "enlarge it", source };
     let file = std::fs::File::options().write(true).open(path).map_err(os)?;
     let length = Source::new(&file).map_err(os)?.length;
-    let room = room(&found.header, &found, length);
+    let room = room(&found, length, found.header.size);
     if !repair::reaches(&found.header, room) {
         repair::refcounts(&found, room)?;
     }

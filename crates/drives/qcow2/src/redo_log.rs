@@ -19,12 +19,16 @@ use stasis_media::boot;
 
 use crate::header::Source;
 use crate::tables::Write;
-use crate::{Header, ImageError};
+use crate::{layout, Header, ImageError};
 
 /// Autoclear feature bit: there is such a log.
 pub(crate) const LOGGED: u64 = 1 << 63;
-/// Where the header has the byte with it, and which bit of it.
-pub(crate) const MARK: (usize, u8) = (88, 0x80);
+
+/// Sets or clears the mark in the bytes of a header; `false` if its version has no room for it.
+#[must_use]
+pub(crate) fn mark(header: &mut [u8], on: bool) -> bool {
+    layout::AUTOCLEAR.set_bits(header, LOGGED, on)
+}
 
 /// A log that is longer than this is begun again (bytes).
 const LONG: u64 = 32 << 20;
@@ -277,10 +281,11 @@ fn changes(bytes: &[u8]) -> Vec<(u64, &[u8])> {
 }
 
 fn unmark(image: &File) -> io::Result<()> {
-    let (at, bit) = MARK;
-    let mut byte = [0];
-    image.read_exact_at(&mut byte, at as u64)?;
-    image.write_all_at(&[byte[0] & !bit], at as u64)?;
+    let mut header = [0; layout::LENGTH[1] as usize];
+    image.read_exact_at(&mut header, 0)?;
+    if mark(&mut header, false) {
+        image.write_all_at(&header, 0)?;
+    }
     image.sync_data()
 }
 

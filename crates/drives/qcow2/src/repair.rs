@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::chain::Found;
 use crate::header::{Source, DIRTY};
-use crate::{refcounts as entries, Header, ImageError};
+use crate::{layout, refcounts as entries, Header, ImageError};
 
 /// Whether the refcount table has entries for a file of `room` bytes and a
 /// little more.
@@ -73,12 +73,13 @@ fn rewrite(file: &File, found: &Found, room: u64) -> io::Result<()> {
     file.sync_data()?;
 
     let mut head = Source::new(file)?.bytes(0, 512)?;
-    head[48..56].copy_from_slice(&(start * cluster).to_be_bytes());
-    head[56..60].copy_from_slice(&(table_clusters as u32).to_be_bytes());
-    if header.version > 2 {
-        let features = header.incompatible & !DIRTY;
-        head[72..80].copy_from_slice(&features.to_be_bytes());
+    let moved = layout::REFTABLE_OFFSET.set(&mut head, start * cluster)
+        && layout::REFTABLE_CLUSTERS.set(&mut head, table_clusters);
+    if !moved {
+        return Err(io::Error::other("its header has changed meanwhile"));
     }
+    // Version 2 has no such bit, and its refcounts are never late.
+    let _ = layout::INCOMPATIBLE.set_bits(&mut head, DIRTY, false);
     file.write_all_at(&head, 0)?;
     file.sync_data()
 }

@@ -142,11 +142,15 @@ fn disks_grow_and_keep_what_they_have() {
     create(&path, &options).unwrap();
     let mut image = driver(&path);
     assert_eq!(image.write(1000 * 512, vec![5; 1024]), Status::Ok);
-    // Far more tables than there were.
-    image.layer.grow(40 << 20).unwrap();
-    assert!(image.layer.grow(1 << 20).is_err());
     image.layer.close().unwrap();
     drop(image);
+    // Far more tables than there were.
+    stasis_qcow2::grow(&path, 40 << 20).unwrap();
+    for wrong in [1 << 20, (40 << 20) + 1, u64::MAX / 512 * 512] {
+        let before = std::fs::read(&path).unwrap();
+        assert!(stasis_qcow2::grow(&path, wrong).is_err());
+        assert_same(&std::fs::read(&path).unwrap(), &before, "a refused growth");
+    }
     let mut image = driver(&path);
     assert_eq!(image.layer.capacity(), 40 << 20);
     assert_eq!(image.write((40 << 20) - 512, vec![6; 512]), Status::Ok);

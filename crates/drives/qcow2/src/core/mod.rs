@@ -19,6 +19,9 @@ use crate::{Durability, Settings};
 /// without being asked for.
 const WAITING_LIMIT: u64 = 8 << 20;
 
+/// Zeroes that are written at once (bytes).
+const PIECE: usize = 1 << 20;
+
 /// The class of an I/O priority that makes a command durable whatever the
 /// image's way: real-time (linux/ioprio.h).
 const REAL_TIME: u16 = 1;
@@ -264,11 +267,10 @@ impl Core {
     }
 
     async fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
-        const PIECE: u64 = 1 << 20;
-        let zeroes = vec![0; length.min(PIECE) as usize];
+        let zeroes = vec![0; length.min(PIECE as u64) as usize];
         let mut at = 0;
         while at < length {
-            let count = (length - at).min(PIECE);
+            let count = (length - at).min(PIECE as u64);
             self.write(offset + at, &zeroes[..count as usize], false).await?;
             at += count;
         }
@@ -280,13 +282,44 @@ impl Core {
         self.access.read().await
     }
 
-    /// Makes the disk larger.
+    /// Makes the disk larger. What is new reads as zeroes, whatever lies there: a file below
+    /// may be longer, and a disk that was made smaller leaves data behind its end.
     pub(crate) async fn grow(&self, size: u64) -> io::Result<()> {
-        let access = self.access.write().await;
-        let _change = self.changed();
+        let mut access = self.access.write().await;
+        let old = access.size();
+        // What the new size uncovers is durable before the header has that size.
+        self.shared.lock().tables.hold_size(old);
+        let change = self.changed();
         access.resize_grow(size, imago::format::PreallocateMode::None).await?;
         // The table that grew leaves its old place.
         lock(&self.freed).push((0, 0));
+        let zeroes = vec![0; PIECE];
+        let mut at = old;
+        while at < size {
+            let (mapping, mut count) = access.get_mapping(at, size - at).await?;
+            match mapping {
+                Mapping::Zero { .. } => {}
+                Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
+                _ if self.zeroes => {
+                    self.before_allocation(&access).await?;
+                    access.discard_to_zero(at, count).await?;
+                    lock(&self.freed).push((0, 0));
+                }
+                // Version 2 has no clusters of zeroes.
+                _ => {
+                    self.before_allocation(&access).await?;
+                    count = count.min(PIECE as u64);
+                    access.write(&zeroes[..count as usize], at).await?;
+                    lock(&self.freed).push((0, 0));
+                }
+            }
+            at += count;
+        }
+        drop(change);
+        self.write_tables(&access, End::Durable).await?;
+        if !self.shared.lock().tables.set_size(size) {
+            return Err(io::Error::other("its header is not known"));
+        }
         self.write_tables(&access, End::Durable).await
     }
 }

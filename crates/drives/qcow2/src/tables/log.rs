@@ -8,21 +8,22 @@ impl Tables {
     /// mark that says so, to be written first.
     pub(crate) fn log(&mut self) -> Option<Write> {
         self.unlogged = Some(Vec::new());
-        self.mark(|byte, bit| byte | bit)
+        self.mark(true)
     }
 
     /// Ends that: the header's first sector without the mark, to be written last.
     pub(crate) fn end_log(&mut self) -> Option<Write> {
         self.unlogged = None;
-        self.mark(|byte, bit| byte & !bit)
+        self.mark(false)
     }
 
-    fn mark(&mut self, change: impl Fn(u8, u8) -> u8) -> Option<Write> {
-        let (at, bit) = redo_log::MARK;
+    fn mark(&mut self, on: bool) -> Option<Write> {
         let header = self.clusters.get_mut(&0)?;
         let below = header.below.as_mut()?;
         for bytes in [&mut header.now, &mut *below].into_iter().chain(&mut header.logged) {
-            bytes[at] = change(bytes[at], bit);
+            if !redo_log::mark(bytes, on) {
+                return None;
+            }
         }
         Some(Write { offset: 0, data: below[..512].to_vec() })
     }

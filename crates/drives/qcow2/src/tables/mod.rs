@@ -13,8 +13,8 @@ pub(crate) use plan::UpdatePlan;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::header::{be32, be64};
-use crate::{redo_log, refcounts};
+use crate::header::be64;
+use crate::{layout, redo_log, refcounts};
 
 /// What changed in a table is written in pages of this many bytes: what drives
 /// write at once.
@@ -53,6 +53,8 @@ pub(crate) struct Tables {
     lazy: bool,
     clusters: BTreeMap<u64, Table>,
     dirty_bytes: u64,
+    /// The disk's size that the header keeps, whatever is written of it.
+    held_size: Option<u64>,
     /// The tables that were changed since they were logged, where they are.
     unlogged: Option<Vec<u64>>,
 }
@@ -177,8 +179,10 @@ impl Tables {
             }
             table.now[within].copy_from_slice(piece);
             if self.unlogged.is_some() && cluster == 0 {
-                let (at, bit) = redo_log::MARK;
-                table.now[at] |= bit;
+                let _ = redo_log::mark(&mut table.now, true);
+            }
+            if let (0, Some(size)) = (cluster, self.held_size) {
+                let _ = layout::SIZE.set(&mut table.now, size);
             }
             if !table.dirty {
                 table.dirty = true;
@@ -186,6 +190,22 @@ impl Tables {
             }
             data = rest;
         }
+    }
+
+    /// Keeps the disk's size in the header at `size`, until [`Tables::set_size`].
+    pub(crate) fn hold_size(&mut self, size: u64) {
+        self.held_size = Some(size);
+    }
+
+    /// Has the header say that the disk has `size` bytes; `false` if there is no header.
+    pub(crate) fn set_size(&mut self, size: u64) -> bool {
+        self.held_size = None;
+        let mut header = [0; layout::LENGTH[0] as usize];
+        let known = self.read(0, &mut header) > 0 && layout::SIZE.set(&mut header, size);
+        if known {
+            self.write(0, &header);
+        }
+        known
     }
 
     fn bytes_at(&self, offset: u64, length: usize, now: bool) -> Vec<u8> {
@@ -209,10 +229,10 @@ impl Tables {
             let first = offset >> self.cluster_bits;
             first..first + bytes.div_ceil(self.size() as u64)
         };
-        let reftable = u64::from(be32(&header, 56)) << self.cluster_bits;
+        let reftable = layout::REFTABLE_CLUSTERS.get(&header) << self.cluster_bits;
         Pointers {
-            reftable: clusters(be64(&header, 48), reftable),
-            l1: clusters(be64(&header, 40), 8 * u64::from(be32(&header, 36))),
+            reftable: clusters(layout::REFTABLE_OFFSET.get(&header), reftable),
+            l1: clusters(layout::L1_OFFSET.get(&header), 8 * layout::L1_ENTRIES.get(&header)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{changes, Pointers, Tables, Write, KEPT};
 use crate::header::{be64, DIRTY};
-use crate::refcounts;
+use crate::{layout, refcounts};
 
 /// What is to be written, in order.
 #[derive(Debug, Default)]
@@ -136,15 +136,18 @@ impl Tables {
         plan
     }
 
-    /// Sets the bit that says that refcounts are late, where it is not set.
+    /// Sets the bit that says that refcounts are late, where it is not set and the
+    /// format's version has it.
     fn mark_dirty(&mut self) -> Option<Write> {
         let header = self.clusters.get_mut(&0)?;
         let below = header.below.as_mut()?;
-        if be64(below, 72) & DIRTY != 0 {
+        if layout::INCOMPATIBLE.get(below) & DIRTY != 0 {
             return None;
         }
         for bytes in [&mut header.now, &mut *below] {
-            bytes[79] |= DIRTY as u8;
+            if !layout::INCOMPATIBLE.set_bits(bytes, DIRTY, true) {
+                return None;
+            }
         }
         Some(Write { offset: 0, data: below[..512].to_vec() })
     }
@@ -152,10 +155,11 @@ impl Tables {
     /// Clears the bit again: the header's first sector, to be written last.
     pub(crate) fn mark_clean(&mut self) -> Option<Write> {
         let header = self.clusters.get_mut(&0)?;
-        if be64(&header.now, 72) & DIRTY == 0 {
+        if layout::INCOMPATIBLE.get(&header.now) & DIRTY == 0
+            || !layout::INCOMPATIBLE.set_bits(&mut header.now, DIRTY, false)
+        {
             return None;
         }
-        header.now[79] &= !(DIRTY as u8);
         header.below = Some(header.now.clone());
         Some(Write { offset: 0, data: header.now[..512].to_vec() })
     }

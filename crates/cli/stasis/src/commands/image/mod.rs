@@ -54,7 +54,9 @@ Examples:
   stasis image map --json disk.qcow2")]
     Map(FileArguments),
     /// Make an image's disk larger
-    #[command(after_help = "Example:
+    #[command(after_help = "What is new reads as zeroes, also where a backing file is longer.
+
+Example:
   stasis image grow disk.qcow2 20GiB")]
     Grow(GrowArguments),
 }
@@ -175,9 +177,7 @@ fn create(arguments: &CreateArguments) -> Result<ExitCode> {
 }
 
 fn grow(arguments: &GrowArguments) -> Result<ExitCode> {
-    let mut image = open(&arguments.file, true, None)?;
-    image.grow(arguments.size)?;
-    image.close()?;
+    stasis_qcow2::grow(&arguments.file, arguments.size)?;
     Ok(ExitCode::SUCCESS)
 }
 
