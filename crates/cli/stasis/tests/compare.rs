@@ -56,3 +56,92 @@ fn what_cannot_be_compared_is_told() {
         assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
     }
 }
+
+/// Every file below a folder, with its bytes.
+fn bytes_of(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(bytes_of(&path)),
+            false => files.push((path.clone(), std::fs::read(&path).unwrap())),
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn no_command_destroys_what_it_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    simulate(folder, "fixed:100us", "results", "1");
+    simulate(folder, "fixed:90us", "several", "1-2");
+    std::os::unix::fs::symlink("results", folder.join("link")).unwrap();
+    std::os::unix::fs::symlink("results/ios.parquet", folder.join("rows")).unwrap();
+    let one = std::fs::read_dir(folder.join("several")).unwrap().flatten();
+    let one = one.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    let one = one.strip_prefix(folder).unwrap().to_str().unwrap();
+    // A disk that a power cut left among the results of a run.
+    let disk = std::fs::File::create(folder.join("results/drive0.after-cut.img")).unwrap();
+    disk.set_len(1 << 20).unwrap();
+    let list = std::fs::read_to_string(folder.join("results/.stasis-results")).unwrap();
+    let list = list + "drive0.after-cut.img\n";
+    std::fs::write(folder.join("results/.stasis-results"), list).unwrap();
+    std::fs::write(
+        folder.join("cut.toml"),
+        "command = ['true']\n[[drive]]\nmodel = 'null'\nmedium = { file = 'results/drive0.after-cut.img' }\n",
+    )
+    .unwrap();
+
+    let medium = "model=null,medium=file:results/drive0.after-cut.img";
+    let before = bytes_of(folder);
+    for words in [
+        vec!["sim", "fixed:100us", "--trace", "results"],
+        vec!["sim", "fixed:100us", "--trace", "results", "--results", "link"],
+        vec!["sim", "fixed:100us", "--trace", "link/ios.parquet"],
+        vec!["sim", "fixed:100us", "--trace", "rows"],
+        vec!["sim", "fixed:100us", "fixed:80us", "--trace", "results"],
+        vec!["sim", "fixed:100us", "--trace", one, "--results", "several"],
+        vec!["compare", "results", "several", "--results", "results"],
+        vec!["compare", "results", "several", "--results", "several"],
+        vec!["compare", "results", "several", "--results", one],
+        vec!["export", "results", "--perfetto", "results/ios.parquet"],
+        vec!["export", "link/ios.parquet", "--perfetto", "results/summary.json"],
+        vec!["export", "results", "--perfetto", "rows"],
+        vec!["run", "--drive", medium, "--", "true"],
+        vec!["run", "--drive", "model=null,medium=ram:1MiB", "--file", "link", "--", "true"],
+        vec!["crash-test", "cut.toml"],
+        vec!["serve", "--drive", medium, "--results", "results", "--sockets", "sockets"],
+    ] {
+        let refused = stasis(folder, &words);
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(125), "{words:?}: {message}");
+        assert!(message.contains("would destroy it"), "{words:?}: {message}");
+    }
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives/models/tests/data");
+    let fio = std::fs::read_to_string(data.join("fio-randrw.json")).unwrap();
+    std::fs::write(folder.join("fio.json"), &fio).unwrap();
+    let over = stasis(folder, &["calibrate", "fio.json", "-o", "fio.json", "--force"]);
+    let message = String::from_utf8_lossy(&over.stderr).into_owned();
+    assert!(!over.status.success() && message.contains("would destroy it"), "{message}");
+    assert_eq!(std::fs::read_to_string(folder.join("fio.json")).unwrap(), fio);
+    std::fs::remove_file(folder.join("fio.json")).unwrap();
+    let _ = std::fs::remove_dir_all(folder.join("sockets"));
+    assert!(bytes_of(folder) == before, "something was changed");
+
+    // Elsewhere, and beside what is read, all is well.
+    for words in [
+        vec!["sim", "fixed:100us", "--trace", "results", "--results", "again"],
+        vec!["compare", "results", "again", "--results", "results/comparison"],
+        vec!["export", "results", "--perfetto", "results/mine"],
+        vec!["export", "results", "--perfetto", "results/mine"],
+    ] {
+        let done = stasis(folder, &words);
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    let after = bytes_of(&folder.join("results"));
+    for file in before.iter().filter(|(path, _)| path.starts_with(folder.join("results"))) {
+        assert!(after.contains(file), "{}", file.0.display());
+    }
+}

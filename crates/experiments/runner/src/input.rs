@@ -3,10 +3,35 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use stasis_experiment::GuestSpec;
+use stasis_experiment::{Experiment, GuestSpec};
 
 /// Where the guest has the command's standard input until it starts.
 pub const STDIN: &str = "/run/stasis-stdin";
+
+/// All files and folders of this machine that a run of `experiment` reads or whose bytes it
+/// changes: files for the guest, its standard input, media with the files below them, a root
+/// and a kernel of the user's. Relative paths start at `base`.
+pub fn paths(experiment: &Experiment, base: &Path) -> Vec<PathBuf> {
+    let guest = &experiment.guest;
+    let files = guest.files.iter().map(|word| base.join(source(word)));
+    let words = guest.root.iter().chain(&guest.kernel).map(|word| base.join(word));
+    let machines = experiment.machine.all();
+    let drives = machines.iter().flat_map(|machine| &machine.drives).chain(&experiment.drives);
+    let images = machines.iter().flat_map(|machine| &machine.disks);
+    let images = images.filter_map(|disk| disk.image.as_deref());
+    let media = drives.filter_map(|drive| drive.medium.path()).chain(images).flat_map(|path| {
+        let path = base.join(path);
+        // One that is no image, or a damaged one, is for whoever opens it to tell.
+        let links = stasis_qcow2::links(&path).unwrap_or_default();
+        links.into_iter().map(|link| link.path).chain([path])
+    });
+    files.chain(guest.stdin.iter().map(|path| base.join(path))).chain(words).chain(media).collect()
+}
+
+/// What of "SOURCE" or "SOURCE:DESTINATION" is the source.
+fn source(word: &str) -> &str {
+    word.split_once(':').map_or(word, |(source, _)| source)
+}
 
 /// Packs the files of `guest` ("SOURCE" or "SOURCE:DESTINATION") and its standard
 /// input; relative sources start at `base`, relative destinations at the guest's

@@ -115,6 +115,8 @@ impl<'a> Runner<'a> {
         let begun = Instant::now();
         let (experiment, observer) = (self.experiment, SharedObserver::new(observer));
         let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
+        // Before a guest is built for nothing.
+        ResultsFolder::check(&folder, &input::paths(experiment, self.base))?;
         let input = input::pack(&experiment.guest, self.base)?;
         check_drives(experiment, self.base)?;
         let engine = engine::choose(experiment.engine)?;
@@ -193,7 +195,7 @@ impl<'a> Runner<'a> {
 
     /// The results' folder, with the files that a traced run writes.
     fn claim(&self, folder: &Path) -> Result<ResultsFolder> {
-        let mut claimed = ResultsFolder::claim(folder)?;
+        let mut claimed = ResultsFolder::claim(folder, &input::paths(self.experiment, self.base))?;
         if self.trace.is_some() {
             claimed.file(TRACE_FILE)?;
             for index in 0..self.experiment.drives.len() {

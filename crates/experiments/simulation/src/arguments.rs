@@ -84,6 +84,14 @@ pub struct Arguments {
     pub timeline: bool,
 }
 
+impl Arguments {
+    /// The files and folders that are read: of models, loads and traces.
+    pub fn inputs(&self) -> Vec<PathBuf> {
+        let models = self.model.iter().map(PathBuf::from);
+        models.chain(self.workload.iter().cloned()).chain(self.trace.iter().cloned()).collect()
+    }
+}
+
 /// A factor above 0.
 fn factor(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {

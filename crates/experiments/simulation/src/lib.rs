@@ -82,6 +82,8 @@ struct SimulationSetup {
     /// Without a size, any offset is on the drive.
     capacity: Option<u64>,
     source: PathBuf,
+    /// All that is read.
+    inputs: Vec<PathBuf>,
     seed: u64,
     path: Nanos,
     limit: Option<Nanos>,
@@ -146,6 +148,7 @@ impl SimulationSetup {
             warnings,
             capacity,
             source: point.source.to_owned(),
+            inputs: arguments.inputs(),
             seed: point.seed,
             path,
             limit,
@@ -172,7 +175,7 @@ impl Ready {
             interface: ENGINE.into(),
             medium: "none".into(),
         };
-        let folder = ResultsFolder::claim(&setup.results)?;
+        let folder = ResultsFolder::claim(&setup.results, &setup.inputs)?;
         let mut writer = ResultsWriter::within(folder, vec![drive], setup.ios)?;
         if let Some(jobs) = setup.work.jobs().filter(|jobs| jobs.len() > 1) {
             writer.by_job(jobs.to_vec());

@@ -94,7 +94,7 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
 /// The folder around those of the simulations. What they will write is noted as this
 /// command's, so that the next one that has the folder clears it away.
 fn claim(arguments: &Arguments, points: &[Point]) -> Result<ResultsFolder> {
-    let mut folder = ResultsFolder::claim(&arguments.results)?;
+    let mut folder = ResultsFolder::claim(&arguments.results, &arguments.inputs())?;
     for point in points {
         let name = name(point);
         folder.file(&name)?;

@@ -19,6 +19,13 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// All that [`Candidate::read`] reads for `path`.
+    pub fn inputs(path: &Path) -> Vec<PathBuf> {
+        let mut inputs = folders(path);
+        inputs.push(path.to_owned());
+        inputs
+    }
+
     /// Reads the results at `path`, or in the folders that it has: one run each. I/Os of the
     /// guest's boot, and those that failed, are left out.
     ///

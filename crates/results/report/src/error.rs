@@ -53,6 +53,17 @@ pub enum ReportError {
         /// The file.
         path: PathBuf,
     },
+    /// What is to be written would destroy what is read.
+    #[error(
+        "results: {} is read, and writing to {} would destroy it; name another place for what is \
+         written, such as another folder with --results", .input.display(), .output.display()
+    )]
+    IsInput {
+        /// What is to be written.
+        output: PathBuf,
+        /// What is read.
+        input: PathBuf,
+    },
     /// A record names a drive that the experiment does not have.
     #[error(
         "results: a record names drive {index}, but there are {drives}; the stream of events is damaged"

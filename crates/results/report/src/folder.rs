@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::files::make_folder;
-use crate::{ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
+use crate::{inputs, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
 
 /// The list of a run's files in its folder, a name to a line; locked while the run goes on.
 pub const LIST_FILE: &str = ".stasis-results";
@@ -25,11 +25,14 @@ pub struct ResultsFolder {
 }
 
 impl ResultsFolder {
-    /// Makes the folder if it is missing, and removes what an earlier run left in it.
+    /// Makes the folder if it is missing, and removes what an earlier run left in it, but none
+    /// of `inputs`: all that the run reads.
     ///
     /// # Errors
-    /// Where another run has the folder, or it cannot be made or written.
-    pub fn claim(path: &Path) -> Result<Self, ReportError> {
+    /// Where that would destroy an input, another run has the folder, or it cannot be made or
+    /// written.
+    pub fn claim(path: &Path, inputs: &[PathBuf]) -> Result<Self, ReportError> {
+        Self::check(path, inputs)?;
         let mut folder = Self::join(path)?;
         // Files before the folders that they are in.
         for name in folder.names()?.iter().rev() {
@@ -74,11 +77,19 @@ impl ResultsFolder {
         let mut folder = Self { path: path.to_owned(), list, own: BTreeSet::new() };
         folder.own = folder.names()?.into_iter().collect();
         if folder.own.is_empty() && has_older_results(path) {
-            for name in [IOS_FILE, REPORT_FILE, SUMMARY_FILE] {
+            for name in OLDER_FILES {
                 folder.list(name)?;
             }
         }
         Ok(folder)
+    }
+
+    /// Refuses where [`Self::claim`] would destroy one of `inputs`.
+    ///
+    /// # Errors
+    /// [`ReportError::IsInput`].
+    pub fn check(path: &Path, inputs: &[PathBuf]) -> Result<(), ReportError> {
+        inputs::check(path, &names_of_run(path), inputs)
     }
 
     /// Where it is.
@@ -114,10 +125,26 @@ impl ResultsFolder {
         let mut bytes = Vec::new();
         let read = self.list.rewind().and_then(|()| self.list.read_to_end(&mut bytes));
         read.map_err(ReportError::write(&self.path.join(LIST_FILE)))?;
-        let text = String::from_utf8_lossy(&bytes);
-        Ok(text.lines().filter(|name| is_inside(Path::new(name))).map(str::to_owned).collect())
+        Ok(names_in(&bytes))
     }
 }
+
+fn names_in(list: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(list);
+    text.lines().filter(|name| is_inside(Path::new(name))).map(str::to_owned).collect()
+}
+
+/// The names of what a run has left in the folder `path`; none where no run has.
+pub(crate) fn names_of_run(path: &Path) -> Vec<String> {
+    let names = fs::read(path.join(LIST_FILE)).map(|list| names_in(&list)).unwrap_or_default();
+    match names.is_empty() && has_older_results(path) {
+        true => OLDER_FILES.map(str::to_owned).to_vec(),
+        false => names,
+    }
+}
+
+/// What versions of Stasis that kept no list left.
+const OLDER_FILES: [&str; 3] = [IOS_FILE, REPORT_FILE, SUMMARY_FILE];
 
 /// Whether a version of Stasis that kept no list has left its results there.
 fn has_older_results(path: &Path) -> bool {
@@ -143,7 +170,7 @@ mod tests {
     fn an_earlier_run_s_files_go_and_the_users_stay() {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("r");
-        let mut first = ResultsFolder::claim(&path).unwrap();
+        let mut first = ResultsFolder::claim(&path, &[]).unwrap();
         for name in ["ios.csv", "drive0.after-cut.img", "logs", "logs/a", "logs/b"] {
             let file = first.file(name).unwrap();
             if name == "logs" {
@@ -158,7 +185,7 @@ mod tests {
         let joined = ResultsFolder::join(&path).unwrap();
         assert!(path.join("ios.csv").exists(), "nothing is removed");
         drop(joined);
-        let _second = ResultsFolder::claim(&path).unwrap();
+        let _second = ResultsFolder::claim(&path, &[]).unwrap();
         let mut left: Vec<_> =
             fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
@@ -170,7 +197,7 @@ mod tests {
     fn files_of_others_are_not_written_over() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("summary.json"), "mine").unwrap();
-        let mut results = ResultsFolder::claim(folder.path()).unwrap();
+        let mut results = ResultsFolder::claim(folder.path(), &[]).unwrap();
         let error = results.file("summary.json").unwrap_err();
         assert!(error.to_string().contains("summary.json"), "{error}");
         for name in ["../x", "/x", "", LIST_FILE, "a\nb"] {
@@ -179,18 +206,18 @@ mod tests {
         drop(results);
         let list = folder.path().join(LIST_FILE);
         fs::write(list, "../outside\n/etc/passwd\nsummary.json/x\n").unwrap();
-        ResultsFolder::claim(folder.path()).unwrap();
+        ResultsFolder::claim(folder.path(), &[]).unwrap();
         assert_eq!(fs::read(folder.path().join("summary.json")).unwrap(), b"mine");
     }
 
     #[test]
     fn a_folder_is_one_runs_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
-        let first = ResultsFolder::claim(folder.path()).unwrap();
-        let error = ResultsFolder::claim(folder.path()).unwrap_err();
+        let first = ResultsFolder::claim(folder.path(), &[]).unwrap();
+        let error = ResultsFolder::claim(folder.path(), &[]).unwrap_err();
         assert!(error.to_string().contains("another run"), "{error}");
         drop(first);
-        ResultsFolder::claim(folder.path()).unwrap();
+        ResultsFolder::claim(folder.path(), &[]).unwrap();
     }
 
     #[test]
@@ -199,7 +226,7 @@ mod tests {
         let summary = folder.path().join(SUMMARY_FILE);
         fs::write(&summary, "{\"boot_virtual_seconds\": 0.1}").unwrap();
         fs::write(folder.path().join(IOS_FILE), "").unwrap();
-        ResultsFolder::claim(folder.path()).unwrap().file(IOS_FILE).unwrap();
+        ResultsFolder::claim(folder.path(), &[]).unwrap().file(IOS_FILE).unwrap();
         assert!(!summary.exists());
     }
 }

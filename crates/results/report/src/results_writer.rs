@@ -82,7 +82,7 @@ impl ResultsWriter {
         drives: Vec<Drive>,
         bound: usize,
     ) -> Result<Self, ReportError> {
-        Self::begin(ResultsFolder::claim(folder)?, drives, bound, Ios::Csv)
+        Self::begin(ResultsFolder::claim(folder, &[])?, drives, bound, Ios::Csv)
     }
 
     fn begin(

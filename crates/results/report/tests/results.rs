@@ -413,7 +413,7 @@ fn compressed_rows_are_the_same_rows() {
     let [plain, compressed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let records: Vec<_> = (10..20_010).map(record).collect();
     run(plain.path(), &records, 1);
-    let claimed = ResultsFolder::claim(compressed.path()).unwrap();
+    let claimed = ResultsFolder::claim(compressed.path(), &[]).unwrap();
     let drives = vec![drive("a"), drive("b")];
     let mut writer = ResultsWriter::within(claimed, drives, Ios::Zst).unwrap();
     records.chunks(7).for_each(|batch| writer.record(batch).unwrap());
@@ -445,7 +445,7 @@ fn the_same_ios_by_column_are_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let records: Vec<_> = (0..100_000).map(record).collect();
     let bytes = ["1", "2"].map(|name| {
-        let claimed = ResultsFolder::claim(&folder.path().join(name)).unwrap();
+        let claimed = ResultsFolder::claim(&folder.path().join(name), &[]).unwrap();
         let mut writer =
             ResultsWriter::within(claimed, vec![drive("a"), drive("b")], Ios::Parquet).unwrap();
         records.chunks(1000).for_each(|piece| writer.record(piece).unwrap());
@@ -466,7 +466,7 @@ fn rows_by_column_are_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
     let records: Vec<_> = (0..150_000).map(record).collect();
     let drives = || vec![drive("a"), drive("odd, \"name\"")];
-    let claim = |name: &str| ResultsFolder::claim(&folder.path().join(name)).unwrap();
+    let claim = |name: &str| ResultsFolder::claim(&folder.path().join(name), &[]).unwrap();
     let mut plain = ResultsWriter::within(claim("csv"), drives(), Ios::Csv).unwrap();
     let mut columns = ResultsWriter::within(claim("parquet"), drives(), Ios::Parquet).unwrap();
     for piece in records.chunks(1000) {
@@ -504,7 +504,7 @@ fn rows_by_column_are_the_same_rows() {
 #[test]
 fn columns_that_are_kept_as_differences_may_jump() {
     let folder = tempfile::tempdir().unwrap();
-    let claimed = ResultsFolder::claim(folder.path()).unwrap();
+    let claimed = ResultsFolder::claim(folder.path(), &[]).unwrap();
     let mut writer = ResultsWriter::within(claimed, vec![drive("a")], Ios::Parquet).unwrap();
     let ends = [0, u64::MAX, 1, 1 << 63, (1 << 63) - 1, u64::MAX - 1];
     for index in 0..1000 {
@@ -531,7 +531,7 @@ fn columns_that_are_kept_as_differences_may_jump() {
 #[test]
 fn a_parquet_file_of_no_ios_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
-    let claimed = ResultsFolder::claim(folder.path()).unwrap();
+    let claimed = ResultsFolder::claim(folder.path(), &[]).unwrap();
     finish(ResultsWriter::within(claimed, vec![drive("a")], Ios::Parquet).unwrap(), 1);
     assert!(rows_of_parquet(&folder.path().join("ios.parquet")).is_empty());
 }
@@ -543,7 +543,7 @@ fn what_is_kept_is_read_back_from_each_format() {
         .collect();
     for ios in [Ios::Csv, Ios::Zst, Ios::Parquet] {
         let folder = tempfile::tempdir().unwrap();
-        let claimed = ResultsFolder::claim(folder.path()).unwrap();
+        let claimed = ResultsFolder::claim(folder.path(), &[]).unwrap();
         let drives = vec![drive("a, b"), drive("c")];
         let mut writer = ResultsWriter::within(claimed, drives, ios).unwrap();
         writer.record(&records).unwrap();

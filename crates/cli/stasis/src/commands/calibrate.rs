@@ -45,6 +45,7 @@ pub fn main(arguments: &CalibrateArguments) -> Result<ExitCode> {
         stasis_terminal::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
+    stasis_report::keep_inputs(&output, std::slice::from_ref(&arguments.file))?;
     write(&output, &text, arguments.force)?;
     stasis_terminal::print(&describe(&profile, &output))?;
     Ok(ExitCode::SUCCESS)

@@ -49,13 +49,15 @@ fn percent(word: &str) -> Result<f64, String> {
 
 /// `stasis compare`.
 pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
+    let inputs: Vec<_> =
+        arguments.results.iter().flat_map(|path| Candidate::inputs(path)).collect();
     let candidates = arguments.results.iter().map(|path| Candidate::read(path));
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
     let comparison = Comparison::of(candidates).context("nothing to compare: name two results")?;
     if comparison.differences.is_empty() {
         bail!("nothing to compare: the results have no drive and operation in common");
     }
-    let mut folder = ResultsFolder::claim(&arguments.folder)?;
+    let mut folder = ResultsFolder::claim(&arguments.folder, &inputs)?;
     let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);
     let json = serde_json::to_string_pretty(&comparison.differences)?;
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use stasis_block::timeline::{Track, TrackKind};
-use stasis_report::{KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE};
+use stasis_report::{keep_inputs, KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE};
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Inside};
 
@@ -68,7 +68,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         for (number, (name, ios)) in drives.iter().zip(&ios).enumerate() {
             let path = folder.join(format!("{}.blktrace.0", file_name(name)));
             let number = u8::try_from(number).context("more than 256 drives")?;
-            print(&path, written(&path, |out| blktrace(ios, number, out))?);
+            print(&path, written(from, &path, |out| blktrace(ios, number, out))?);
         }
     }
     if let Some(path) = perfetto_to {
@@ -79,7 +79,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         for (name, ios) in drives.iter().zip(&ios) {
             let path = folder.join(format!("{}_clat.1.log", file_name(name)));
             let records = ios.iter().copied().map(Ok::<IoRecord, io::Error>);
-            print(&path, written(&path, |out| fio_log(records, begin, out))?);
+            print(&path, written(from, &path, |out| fio_log(records, begin, out))?);
         }
     }
     if drives.is_empty() && !quiet {
@@ -124,7 +124,7 @@ fn to_perfetto(
     path: &Path,
 ) -> Result<Exported> {
     let from = &arguments.from;
-    let folder = if from.is_dir() { from } else { from.parent().unwrap_or(Path::new(".")) };
+    let folder = folder_of(from);
     let summary = std::fs::read(folder.join(SUMMARY_FILE)).ok();
     let summary = summary.and_then(|json| serde_json::from_slice::<Summary>(&json).ok());
     let named = |name: &str| drives.iter().any(|drive| drive == name);
@@ -144,7 +144,16 @@ fn to_perfetto(
     if lost > 0 {
         eprintln!("{}: {lost} spans are missing: too many came at once", TIMELINE_FILE);
     }
-    written(path, |out| perfetto(drives, ios, &counters, inside.as_mut(), out))
+    written(from, path, |out| perfetto(drives, ios, &counters, inside.as_mut(), out))
+}
+
+/// The folder of the run whose I/Os are read.
+fn folder_of(from: &Path) -> &Path {
+    match from.parent() {
+        _ if from.is_dir() => from,
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// A drive's name as a file's.
@@ -153,9 +162,11 @@ fn file_name(drive: &str) -> String {
 }
 
 fn written(
+    from: &Path,
     path: &Path,
     write: impl FnOnce(&mut dyn io::Write) -> io::Result<Exported>,
 ) -> Result<Exported> {
+    keep_inputs(path, &[from.to_owned(), folder_of(from).to_owned()])?;
     let cannot = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(cannot)?;

@@ -180,7 +180,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     };
     let mut socket = Socket(Some(path.clone()));
     let mut signals = stasis_terminal::signals()?;
-    let results = arguments.results.as_deref().map(Results::begin).transpose()?;
+    let results = arguments
+        .results
+        .as_deref()
+        .map(|folder| Results::begin(folder, &stasis_runner::input::paths(&experiment, &base)))
+        .transpose()?;
     if !serve.unconfined {
         let mut folders = reachable(&experiment, &base, &folder);
         folders.extend(arguments.results.clone());

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use stasis_report::{Drive, ReportError, ResultsWriter};
+use stasis_report::{Drive, Ios, ReportError, ResultsFolder, ResultsWriter};
 use stasis_run_events::{Ending, IoRecord};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
@@ -83,8 +83,10 @@ impl Open {
 
 impl Results {
     /// Begins results in `folder`, where another run's are replaced.
-    pub fn begin(folder: &Path) -> Result<Self> {
-        let writer = Some(ResultsWriter::create(folder, Vec::new())?);
+    /// None of them may be one of `inputs`: the media.
+    pub fn begin(folder: &Path, inputs: &[PathBuf]) -> Result<Self> {
+        let folder = ResultsFolder::claim(folder, inputs)?;
+        let writer = Some(ResultsWriter::within(folder, Vec::new(), Ios::Csv)?);
         let open = Open { records: IoRecords::default(), writer, names: Vec::new() };
         let writing = Writing(Arc::new(Mutex::new(open)));
         let (go_on, end) = channel();
