@@ -77,8 +77,10 @@ fn no_command_destroys_what_it_reads() {
     let folder = folder.path();
     simulate(folder, "fixed:100us", "results", "1");
     simulate(folder, "fixed:90us", "several", "1-2");
+    std::fs::create_dir(folder.join("linked")).unwrap();
     std::os::unix::fs::symlink("results", folder.join("link")).unwrap();
-    std::os::unix::fs::symlink("results/ios.parquet", folder.join("rows")).unwrap();
+    std::os::unix::fs::symlink("../results/ios.parquet", folder.join("linked/ios.parquet"))
+        .unwrap();
     let one = std::fs::read_dir(folder.join("several")).unwrap().flatten();
     let one = one.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
     let one = one.strip_prefix(folder).unwrap().to_str().unwrap();
@@ -100,7 +102,7 @@ fn no_command_destroys_what_it_reads() {
         vec!["sim", "fixed:100us", "--trace", "results"],
         vec!["sim", "fixed:100us", "--trace", "results", "--results", "link"],
         vec!["sim", "fixed:100us", "--trace", "link/ios.parquet"],
-        vec!["sim", "fixed:100us", "--trace", "rows"],
+        vec!["sim", "fixed:100us", "--trace", "linked/ios.parquet"],
         vec!["sim", "fixed:100us", "fixed:80us", "--trace", "results"],
         vec!["sim", "fixed:100us", "--trace", one, "--results", "several"],
         vec!["compare", "results", "several", "--results", "results"],
@@ -108,7 +110,7 @@ fn no_command_destroys_what_it_reads() {
         vec!["compare", "results", "several", "--results", one],
         vec!["export", "results", "--perfetto", "results/ios.parquet"],
         vec!["export", "link/ios.parquet", "--perfetto", "results/summary.json"],
-        vec!["export", "results", "--perfetto", "rows"],
+        vec!["export", "results", "--perfetto", "linked/ios.parquet"],
         vec!["run", "--drive", medium, "--", "true"],
         vec!["run", "--drive", "model=null,medium=ram:1MiB", "--file", "link", "--", "true"],
         vec!["crash-test", "cut.toml"],

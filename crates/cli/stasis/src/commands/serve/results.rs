@@ -85,8 +85,8 @@ impl Results {
     /// Begins results in `folder`, where another run's are replaced.
     /// None of them may be one of `inputs`: the media.
     pub fn begin(folder: &Path, inputs: &[PathBuf]) -> Result<Self> {
-        let folder = ResultsFolder::claim(folder, inputs)?;
-        let writer = Some(ResultsWriter::within(folder, Vec::new(), Ios::Csv)?);
+        let claimed = ResultsFolder::claim(folder, inputs)?;
+        let writer = Some(ResultsWriter::within(claimed, Vec::new(), Ios::Csv)?);
         let open = Open { records: IoRecords::default(), writer, names: Vec::new() };
         let writing = Writing(Arc::new(Mutex::new(open)));
         let (go_on, end) = channel();
