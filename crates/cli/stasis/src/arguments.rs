@@ -88,7 +88,7 @@ pub struct RunArguments {
     /// each flush between two times (flushes:1s..2s)
     #[arg(long, value_name = "WHEN")]
     pub power_cut: Option<When>,
-    /// After a power cut, run this in a new guest, with the drives as /dev/vda, /dev/vdb, ...
+    /// After a power cut, run this in a new guest that has the same drives under the same names
     #[arg(long, value_name = "COMMAND", requires = "power_cut")]
     pub check: Option<String>,
     /// What to run in the guest, as root

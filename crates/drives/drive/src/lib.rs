@@ -32,7 +32,7 @@ pub use drive::Drive;
 pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
 pub use layer::{Done, Layer, Submission};
-pub use power_cut::{Sampling, Survival, VolatileCache};
+pub use power_cut::{Sampling, Survival, VolatileCache, ZoneLayout};
 pub use scheduled::{Scheduled, Tenant};
 pub use shared::{LoadSpec, Region, Shared, VirtualDisk};
 pub use statistics::{Counter, Statistics};

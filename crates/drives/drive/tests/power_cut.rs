@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use permitted::{Medium, Permitted};
 use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss};
-use stasis_drive::{Sampling, Survival, VolatileCache};
+use stasis_drive::{Sampling, Survival, VolatileCache, ZoneLayout};
 
 const SECTORS: u64 = 4;
 
@@ -251,4 +251,140 @@ fn what_failed_is_not_waited_for() {
     let mut drive = VolatileCache::new(PowerLoss::default(), false);
     drive.submitted(0, &Command::new(Operation::Discard, 0, 512));
     assert_eq!(drive.unsettled().count(), 0);
+}
+
+/// Sectors of a zone, of which there are two.
+const ZONE: usize = 4;
+
+/// A zone as it is written: each sector by the command that it is from, 0 if it is empty.
+type ZoneState = Vec<usize>;
+
+/// Every state of a zone while commands move its pointer step by step, and the last step of each
+/// command.
+struct Steps {
+    states: Vec<ZoneState>,
+    last: Vec<usize>,
+}
+
+fn steps(commands: &[Command], zone: usize) -> Steps {
+    let (mut states, mut last) = (vec![vec![0; ZONE]], Vec::new());
+    for (place, command) in commands.iter().enumerate() {
+        let first = (command.offset / 512) as usize;
+        let sectors = first..first + (command.length / 512) as usize;
+        let inside = |sector: &usize| sector / ZONE == zone;
+        let before = states.len();
+        let mut now = states[states.len() - 1].clone();
+        match command.operation {
+            Operation::Discard if sectors.clone().any(|sector| inside(&sector)) => {
+                states.push(vec![0; ZONE]);
+            }
+            Operation::Write => {
+                for sector in sectors.filter(inside) {
+                    now[sector % ZONE] = place + 1;
+                    states.push(now.clone());
+                }
+            }
+            _ => {}
+        }
+        // 0: it is not of this zone.
+        last.push(if states.len() > before { states.len() - 1 } else { 0 });
+    }
+    Steps { states, last }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_sequential_zone_has_no_hole(
+        // What is asked next, how many sectors, whether it is durable, what ends then.
+        asked in prop::collection::vec((0..8u8, 1..4u64, any::<bool>(), any::<u8>()), 1..10),
+        kind in kinds(),
+        strict in any::<bool>(),
+        seeds in prop::collection::vec(any::<u64>(), 12),
+    ) {
+        let layout = ZoneLayout { namespace: 2 * ZONE as u64 * 512, size: ZONE as u64 * 512 };
+        let kind = PowerLoss::new(kind.cache, 512);
+        let mut cache = VolatileCache::new(kind, false).with_zones(Some(layout)).strict(strict);
+        let (mut commands, mut pointers) = (Vec::<Command>::new(), [0u64; 2]);
+        let (mut in_flight, mut settled) = (Vec::new(), vec![0; 2 * ZONE]);
+        for (what, count, fua, ends) in asked {
+            let zone = usize::from(what % 2);
+            let start = (zone * ZONE) as u64;
+            let count = count.min(ZONE as u64 - pointers[zone]);
+            let command = match what {
+                0..=4 if count > 0 => {
+                    let at = (start + pointers[zone]) * 512;
+                    pointers[zone] += count;
+                    Command { fua, ..Command::new(Operation::Write, at, count * 512) }
+                }
+                5 => {
+                    pointers[zone] = 0;
+                    Command::new(Operation::Discard, start * 512, layout.size)
+                }
+                6 => {
+                    pointers = [0; 2];
+                    Command::new(Operation::Discard, 0, layout.namespace)
+                }
+                _ => Command::flush(),
+            };
+            let place = commands.len();
+            cache.submitted(place, &command);
+            commands.push(command);
+            in_flight.push(place);
+            for turn in 0..ends % 3 {
+                if in_flight.is_empty() {
+                    break;
+                }
+                let place = in_flight.remove(usize::from(ends / 3 + turn) % in_flight.len());
+                cache.ended(place, commands[place].operation, true, |place| {
+                    put_zoned(&mut settled, place, &commands[place], &Survival::Whole);
+                });
+            }
+        }
+        let samplings = seeds.iter().map(|seed| Sampling::Random(*seed));
+        for sampling in samplings.chain([Sampling::Least, Sampling::Most]) {
+            let mut left = cache.sample(sampling);
+            let durable: Vec<usize> =
+                cache.unsettled().filter(|(_, durable)| *durable).map(|(place, _)| place).collect();
+            left.extend(durable.iter().map(|place| (*place, Survival::Whole)));
+            left.sort_by_key(|(place, _)| *place);
+            prop_assert!(cache.permits(&left), "{sampling:?}: {left:?} of {commands:?}");
+            let mut medium = settled.clone();
+            for (place, survival) in &left {
+                put_zoned(&mut medium, *place, &commands[*place], survival);
+            }
+            for zone in 0..2 {
+                let Steps { states, last } = steps(&commands, zone);
+                let mine = &medium[zone * ZONE..][..ZONE];
+                let least = durable.iter().map(|place| last[*place]).max().unwrap_or(0);
+                let fits = states[least..].iter().any(|state| state == mine);
+                prop_assert!(fits, "{sampling:?}: {mine:?} of {commands:?}");
+            }
+        }
+    }
+}
+
+/// The same as [`put`], where a discard leaves nothing.
+fn put_zoned(medium: &mut [usize], place: usize, command: &Command, survival: &Survival) {
+    let first = (command.offset / 512) as usize;
+    for within in (0..(command.length / 512) as usize).filter(|&within| survival.has(within)) {
+        let emptied = command.operation == Operation::Discard;
+        medium[first + within] = if emptied { 0 } else { place + 1 };
+    }
+}
+
+#[test]
+fn a_strict_flush_covers_nothing_that_is_in_flight() {
+    for strict in [false, true] {
+        let mut drive = VolatileCache::new(PowerLoss::default(), true).strict(strict);
+        let write = |at: u64| Command::new(Operation::Write, at, 512);
+        drive.submitted(0, &write(0));
+        drive.submitted(1, &write(512));
+        drive.ended(0, Operation::Write, true, |_| {});
+        drive.submitted(2, &Command::flush());
+        drive.ended(1, Operation::Write, true, |_| {});
+        let mut settled = Vec::new();
+        drive.ended(2, Operation::Flush, true, |place| settled.push(place));
+        assert_eq!(settled, if strict { vec![0] } else { vec![0, 1] });
+    }
 }

@@ -5,13 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use stasis_crash::{Check, StateReader, Verdict};
+use anyhow::{bail, Context, Result};
+use stasis_crash::{Check, DeviceKind, StateReader, Trace, Verdict};
 use stasis_guest_image::Guest;
-use stasis_qemu_vm::{Checker, Config, Disks, Finding, Task};
+use stasis_qemu_vm::{Checker, Config, Device, Disk, Disks, Finding, Task, Zones};
 
-/// Longest that a check may take, in its guest's time.
-const LIMIT: Duration = Duration::from_secs(120);
 /// The lines that the workload had written.
 const LINES: &str = "root/stasis-lines";
 /// When the machine had them (ns), a line each.
@@ -19,23 +17,47 @@ const TIMES: &str = "root/stasis-times";
 /// How a line begins that says that something was repaired.
 const REPAIRED: &str = "repaired";
 
+/// The status of a shell whose command is not there, or cannot be executed.
+const NOT_RUN: [u8; 2] = [126, 127];
+
+/// What checks are made with.
+#[derive(Debug, Clone)]
+pub struct CheckSetup<'a> {
+    /// The guest.
+    pub guest: Guest,
+    /// A shell's command.
+    pub command: &'a str,
+    /// The archive of the experiment's files for the guest.
+    pub files: &'a [u8],
+    /// Longest that a check may take, in its guest's time.
+    pub limit: Duration,
+    /// Set to stop what goes on.
+    pub stop: &'a Arc<AtomicBool>,
+}
+
 /// Runs a shell's command on each state.
 pub struct GuestCheck {
     checker: Checker,
     command: String,
+    limit: Duration,
+    devices: Vec<Device>,
+    // Of each disk, its drive and its first byte there.
+    places: Vec<(usize, u64)>,
+    // Whether each check has a guest of its own.
+    alone: bool,
     // For the guest: path and content.
     files: Vec<(String, Vec<u8>)>,
 }
 
 impl GuestCheck {
-    /// `files` is the archive of the experiment's files for the guest.
-    pub fn new(guest: Guest, command: &str, files: &[u8], stop: &Arc<AtomicBool>) -> Result<Self> {
-        let mut config = Config::new(guest);
-        config.stop = Arc::clone(stop);
-        let words = vec!["sh".into(), "-c".into(), command.into()];
-        let checker = Checker::new(config, Task { command: words, limit: LIMIT });
+    /// A check of the drives of `trace`.
+    pub fn new(setup: &CheckSetup<'_>, trace: &Trace) -> Result<Self> {
+        let mut config = Config::new(setup.guest.clone());
+        config.stop = Arc::clone(setup.stop);
+        let words = vec!["sh".into(), "-c".into(), setup.command.into()];
+        let checker = Checker::new(config, Task { command: words, limit: setup.limit });
         let mut all = Vec::new();
-        for entry in tar::Archive::new(files).entries().context("cannot read the files")? {
+        for entry in tar::Archive::new(setup.files).entries().context("cannot read the files")? {
             let mut entry = entry.context("cannot read the files")?;
             if entry.header().entry_type().is_file() {
                 let path = entry.path().context("cannot read a file's name")?;
@@ -45,20 +67,89 @@ impl GuestCheck {
                 all.push((path, content));
             }
         }
-        Ok(Self { checker, command: command.into(), files: all })
+        let (devices, places) = devices(trace)?;
+        let (command, limit) = (setup.command.into(), setup.limit);
+        Ok(Self { checker, command, limit, devices, places, alone: false, files: all })
+    }
+
+    /// The same; each state is looked at by a guest that has seen no other.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { alone: true, ..self }
+    }
+
+    /// The disks that the check finds, by their names.
+    pub fn names(&self) -> String {
+        let disks = self.devices.iter().flat_map(|device| &device.disks);
+        let names: Vec<String> = disks.map(|disk| format!("/dev/{}", disk.name)).collect();
+        names.join(", ")
     }
 }
 
+/// The drives of a trace as a guest finds them, and the places of their disks.
+fn devices(trace: &Trace) -> Result<(Vec<Device>, Vec<(usize, u64)>)> {
+    let (mut devices, mut places) = (Vec::new(), Vec::new());
+    for (index, drive) in trace.drives.iter().enumerate() {
+        let Some(traced) = trace.header.drives.get(index) else { continue };
+        let (capacity, seen) = (drive.guest.capacity, &traced.device);
+        if let Some(unlike) = &seen.unlike {
+            bail!(
+                "drive {}: {unlike}, and no guest of a check can have such a one; take the check away",
+                traced.name
+            );
+        }
+        // Traces of former versions do not say what the drive was.
+        let mut device = Device::virtio(index, capacity);
+        if !seen.names.is_empty() {
+            device.nvme = seen.kind == DeviceKind::Nvme;
+            device.serial.clone_from(&seen.serial);
+            device.block_size = seen.block();
+            device.zones = seen.zones.map(|zones| Zones {
+                size: zones.size,
+                capacity: zones.capacity,
+                max_open: zones.max_open,
+                max_active: zones.max_active,
+                extension_size: zones.extension_size,
+                reads_cross_zones: zones.reads_cross_zones,
+            });
+            let spaces = seen.names.iter().zip(seen.namespaces(capacity));
+            let disk =
+                |(name, (_, size)): (&String, _)| Disk { name: name.clone(), alias: None, size };
+            device.disks = spaces.map(disk).collect();
+        }
+        places.extend(seen.namespaces(capacity).into_iter().map(|(start, _)| (index, start)));
+        devices.push(device);
+    }
+    // What checks called NVMe drives before there were any in their guests.
+    let taken: Vec<String> =
+        devices.iter().flat_map(|device| &device.disks).map(|disk| disk.name.clone()).collect();
+    let disks = devices.iter_mut().flat_map(|device| &mut device.disks);
+    for (disk, letter) in disks.zip('a'..='z') {
+        let alias = format!("vd{letter}");
+        disk.alias = (!taken.contains(&alias)).then_some(alias);
+    }
+    Ok((devices, places))
+}
+
 /// A state as the machine's disks.
-struct StateDisks<'a>(&'a mut dyn StateReader);
+struct StateDisks<'a>(&'a mut dyn StateReader, &'a [Device], &'a [(usize, u64)]);
 
 impl Disks for StateDisks<'_> {
-    fn sizes(&self) -> Vec<u64> {
-        (0..self.0.drives()).map(|drive| self.0.size(drive)).collect()
+    fn devices(&self) -> Vec<Device> {
+        self.1.to_vec()
+    }
+
+    fn written(&self, index: usize) -> Vec<(u64, u64)> {
+        let Some(&(drive, start)) = self.2.get(index) else { return Vec::new() };
+        let end = self.2.get(index + 1).filter(|next| next.0 == drive).map_or(u64::MAX, |n| n.1);
+        let zones = self.0.zones(drive).into_iter();
+        let own = zones.filter(|(zone, _)| (start..end).contains(zone));
+        own.map(|(zone, written)| (zone - start, written)).collect()
     }
 
     fn read(&mut self, index: usize, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.0.read(index, offset, into)
+        let (drive, start) = self.2.get(index).copied().ok_or(io::ErrorKind::NotFound)?;
+        self.0.read(drive, start + offset, into)
     }
 }
 
@@ -81,17 +172,29 @@ impl Check for GuestCheck {
             self.files.iter().map(|(path, content)| (path.as_str(), &content[..])).collect();
         files.push((LINES, &lines));
         files.push((TIMES, times.as_bytes()));
-        let found = self.checker.check(&mut StateDisks(state), &files, &environment);
-        let Finding { status, said } = found.map_err(|error| error.to_string())?;
+        if self.alone {
+            self.checker.renew();
+        }
+        let mut disks = StateDisks(state, &self.devices, &self.places);
+        let found = self.checker.check(&mut disks, &files, &environment);
+        let Finding { status, said, late } = found.map_err(|error| error.to_string())?;
         Ok(match status {
+            _ if late => Verdict::Late(format!(
+                "the check took more than {:?}, and says nothing of the disks (`check-limit` or \
+                 --check-limit gives it longer): {said}",
+                self.limit
+            )),
             Some(0) if said.lines().any(|line| line.starts_with(REPAIRED)) => {
                 Verdict::Repaired(said)
             }
             Some(0) => Verdict::Sound,
-            Some(124) => Verdict::Broken(format!("the check took more than {LIMIT:?}: {said}")),
             Some(status) => {
                 let hint = journal_hint(&self.command, status.into()).unwrap_or_default();
-                Verdict::Broken(format!("the check's status is {status}: {said}{hint}"))
+                let not_run = match NOT_RUN.contains(&status) {
+                    true => " (a command of it is not found in the guest, or cannot be executed)",
+                    false => "",
+                };
+                Verdict::Broken(format!("the check's status is {status}{not_run}: {said}{hint}"))
             }
             None => Verdict::Broken(format!("the guest did not survive the check: {said}")),
         })

@@ -20,24 +20,26 @@ mod session;
 mod tests;
 mod together;
 
+use std::io::{Read, Seek, SeekFrom};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use stasis_crash::{Cut, Fault};
+use stasis_crash::{Cut, Fault, StateSampler};
 use stasis_experiment::Experiment;
 use stasis_guest_image::Guest;
 use stasis_report::ResultsFolder;
 use stasis_runner::provenance::Provenance;
 use stasis_runner::{guest, input, Event, Observer, Runner, TraceOptions, OUTPUT_FILE};
 
-use check::GuestCheck;
+use check::{CheckSetup, GuestCheck};
 pub use report::Report;
+use session::{Control, Session, StateChecks};
 pub use session::{Finding, Kind, Outcome};
-use session::{Session, StateChecks};
+use together::Together;
 
 /// The file with what came out.
 pub const FILE: &str = "crash-test.json";
@@ -63,6 +65,11 @@ pub struct CrashTest<'a> {
     pub trace: Option<&'a Path>,
     /// A shell's command that inspects each state in a guest; by default the experiment's.
     pub check: Option<&'a str>,
+    /// Longest that a check may take, in its guest's time; by default the experiment's.
+    pub check_limit: Option<Duration>,
+    /// Whether a flush covers nothing that was in flight when it was submitted; the experiment may
+    /// say so too.
+    pub strict: bool,
     /// The check runs on one of so many states.
     pub check_every: u64,
     /// How many guests check at the same time; by default one for each processor.
@@ -94,6 +101,9 @@ impl CrashTest<'_> {
         if self.experiment.drives.is_empty() {
             bail!("{}: it has no drives to cut the power of", self.path.display());
         }
+        if self.states == 0 && self.state.is_none() {
+            bail!("--states 0: no power cut would be looked at; ask for one at least");
+        }
         let provenance = Provenance::begin(true);
         let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
         let mut tracing = TraceOptions { folder: folder.clone(), fault: self.fault };
@@ -102,19 +112,26 @@ impl CrashTest<'_> {
             None => self.run_traced(&tracing, stop, observer)?,
         }
         let mut results = ResultsFolder::join(&folder)?;
-        let session = Session::open(&tracing.file())?;
+        let strict = self.strict || self.experiment.strict;
+        let session = Session::open(&tracing.file(), strict)?;
+        let plan = session.plan(self.seed);
+        let overlapping = session.overlapping_flushes();
+        if overlapping > 0 && !strict {
+            observer.event(Event::Warning(&overlap_warning(overlapping)))?;
+        }
         let check = self.check.or(self.experiment.check.as_deref());
         let (session, outcome, seconds) = match check {
-            None => self.explore(session, stop, observer)?,
-            Some(check) => {
+            None => self.explore(session, &plan, stop, observer)?,
+            Some(command) => {
                 let files = input::pack(&self.experiment.guest, self.base)?;
                 let guest = made(self.experiment, observer)?;
-                let check = || GuestCheck::new(guest.clone(), check, &files, stop);
-                self.explore_in_guests(session, &tracing.file(), check, stop, observer)?
+                let limit = self.check_limit.unwrap_or(self.experiment.check_limit());
+                let setup = CheckSetup { guest, command, files: &files, limit, stop };
+                self.explore_in_guests(session, &plan, &tracing.file(), &setup, observer)?
             }
         };
         observer.event(Event::Ended)?;
-        let report = Report::new(self, &session, outcome, seconds, &tracing, provenance);
+        let report = Report::new(self, &session, &plan, outcome, seconds, &tracing, provenance);
         let (file, page) = (results.file(FILE)?, results.file(PAGE)?);
         let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
         std::fs::write(&file, &json).with_context(|| format!("cannot write {}", file.display()))?;
@@ -135,46 +152,45 @@ impl CrashTest<'_> {
             let message = run.message.unwrap_or_default();
             let output = run.folder.join(OUTPUT_FILE);
             bail!(
-                "the run that is to be traced ended with status {}: {message} (its output is in {})",
+                "the run that is to be traced ended with status {}: {message} (its output is in {})\n{}",
                 run.status,
-                output.display()
+                output.display(),
+                last_lines(&output)
             );
         }
         Ok(())
     }
 
-    /// The states that are asked for.
-    fn cuts(&self, session: &Session) -> Vec<Cut> {
-        let numbers = match self.state {
+    /// The numbers of the states that are looked at: those that decide are always among them.
+    pub(crate) fn numbers(&self, plan: &StateSampler) -> std::ops::Range<u64> {
+        match self.state {
             Some(number) => number..number.saturating_add(1),
-            None => 0..self.states,
-        };
-        session.cuts(self.seed, session.trace.span(), numbers)
+            None => 0..self.states.max(plan.fixed()),
+        }
     }
 
     fn explore(
         &self,
         mut session: Session,
+        plan: &StateSampler,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<(Session, Outcome, f64)> {
-        let cuts = self.cuts(&session);
+        let cuts = session.cuts(plan, self.numbers(plan));
         let begun = Instant::now();
         let mut image_checker = qemu_img::finds;
         let mut checks = StateChecks {
-            oracle: true,
-            check: None,
             check_every: self.check_every,
             image_checker: Some(&mut image_checker),
             image_checker_every: 500,
-            keep: None,
+            ..StateChecks::default()
         };
         let total = cuts.len() as u64;
         let mut outcome = Outcome::default();
         let mut told = Ok(());
         session.explore(&cuts, &mut checks, &mut outcome, |outcome| {
             if outcome.cuts.is_multiple_of(16) {
-                told = counted(observer, outcome.cuts, total);
+                told = counted(observer, "power cuts", outcome.cuts, total);
             }
             told.is_ok() && !stop.load(Ordering::Relaxed)
         })?;
@@ -182,34 +198,167 @@ impl CrashTest<'_> {
         Ok((session, outcome, begun.elapsed().as_secs_f64()))
     }
 
-    /// The same with a check, in several guests at once.
+    /// The same with a check, in several guests at once: first of what nothing is lost of, then of
+    /// each state, then of each finding alone.
     fn explore_in_guests(
         &self,
-        session: Session,
+        mut session: Session,
+        plan: &StateSampler,
         trace: &Path,
-        check: impl Fn() -> Result<GuestCheck>,
-        stop: &Arc<AtomicBool>,
+        setup: &CheckSetup<'_>,
         observer: &mut dyn Observer,
     ) -> Result<(Session, Outcome, f64)> {
-        let cuts = self.cuts(&session);
+        let stop = setup.stop;
+        let cuts = session.cuts(plan, self.numbers(plan));
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = self.checkers.map_or_else(processors, usize::from).min(cuts.len().max(1));
-        let checks = (0..count).map(|_| check()).collect::<Result<_>>()?;
+        let mut checks = Vec::new();
+        for _ in 0..count {
+            checks.push(GuestCheck::new(setup, &session.trace)?);
+        }
+        observer.event(Event::Step { what: "checking what nothing is lost of", fraction: None })?;
+        let names = checks[0].names();
         let begun = Instant::now();
-        let total = cuts.len() as u64;
+        match session.control(&mut checks[0]) {
+            _ if stop.load(Ordering::Relaxed) => {
+                let outcome = Outcome { stopped: true, ..Outcome::default() };
+                return Ok((session, outcome, begun.elapsed().as_secs_f64()));
+            }
+            controlled => {
+                if let Some((control, what)) = controlled? {
+                    bail!("{}", control_failed(control, &what, &names));
+                }
+            }
+        }
         let mut told = Ok(());
-        let outcome = together::explore(trace, &cuts, checks, self.check_every, stop, |done| {
+        let strict = session.is_strict();
+        let together =
+            Together { trace, strict, cuts: &cuts, check_every: self.check_every, oracle: true };
+        let total = cuts.len() as u64;
+        let mut outcome = together::explore(&together, checks, stop, |done| {
             if told.is_ok() {
-                told = counted(observer, done, total);
+                told = counted(observer, "power cuts", done, total);
             }
         })?;
         told?;
-        Ok((session, outcome, begun.elapsed().as_secs_f64()))
+        let seconds = begun.elapsed().as_secs_f64();
+        // Each finding alone, in a guest that has seen nothing else.
+        let mut from = 0;
+        while let Some(tried) = repeats(&outcome.findings, &mut from) {
+            if outcome.stopped || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let again: Vec<Cut> =
+                cuts.iter().filter(|cut| tried.contains(&cut.number)).copied().collect();
+            let mut alone = Vec::new();
+            for _ in 0..count.min(again.len()) {
+                alone.push(GuestCheck::new(setup, &session.trace)?.alone());
+            }
+            let together = Together { trace, strict, cuts: &again, check_every: 1, oracle: false };
+            let mut told = Ok(());
+            let repeated = together::explore(&together, alone, stop, |done| {
+                if told.is_ok() {
+                    told = counted(observer, "findings repeated", done, again.len() as u64);
+                }
+            })?;
+            told?;
+            if repeated.stopped {
+                break;
+            }
+            for finding in outcome.findings.iter_mut().filter(|f| tried.contains(&f.state)) {
+                if finding.kind.is_of_a_check() {
+                    let again = |other: &Finding| {
+                        other.state == finding.state && other.kind == finding.kind
+                    };
+                    finding.repeats = Some(repeated.findings.iter().any(again));
+                }
+            }
+        }
+        Ok((session, outcome, seconds))
     }
 }
 
-fn counted(observer: &mut dyn Observer, done: u64, total: u64) -> std::io::Result<()> {
-    observer.event(Event::Counted { what: "power cuts", done, total })
+/// Findings that are repeated at once. Where all of the first ones do, so do the others, as good as
+/// certainly; it costs a start of a guest each.
+const REPEATED: usize = 20;
+
+/// The states of the next findings that are to be repeated alone.
+fn repeats(findings: &[Finding], from: &mut usize) -> Option<Vec<u64>> {
+    let of_checks = || findings.iter().filter(|finding| finding.kind.is_of_a_check());
+    // The first ones are spread over all; the others follow where one of those did not repeat.
+    let step = of_checks().count().div_ceil(REPEATED).max(1);
+    let chosen: Vec<u64> = match *from {
+        0 => of_checks().step_by(step).map(|finding| finding.state).collect(),
+        _ if of_checks().all(|finding| finding.repeats != Some(false)) => Vec::new(),
+        _ => {
+            let open = of_checks().filter(|finding| finding.repeats.is_none());
+            open.take(REPEATED).map(|finding| finding.state).collect()
+        }
+    };
+    *from += 1;
+    (!chosen.is_empty()).then_some(chosen)
+}
+
+/// Why nothing was looked at.
+fn control_failed(control: Control, what: &str, names: &str) -> String {
+    let (when, hint) = match control {
+        Control::Before => (
+            "before the command began, with no line written",
+            "A check must pass there too, for example by `[ \"$STASIS_LINE_COUNT\" -gt 0 ] || exit 0` \
+             in front of everything else",
+        ),
+        Control::Completed => (
+            "when the command had ended, with nothing lost",
+            "Either the check is wrong, or the command leaves such disks without any power cut",
+        ),
+    };
+    format!(
+        "the check fails on the disks as they were {when}, so no power cut was looked at: {}\n{hint}. \
+         In its guest the drives are {names}, as in the tested one",
+        what.trim_end()
+    )
+}
+
+/// What the user should know of flushes that cover a write in flight.
+fn overlap_warning(count: u64) -> String {
+    let (flushes, cover) = if count == 1 { ("flush", "covers") } else { ("flushes", "cover") };
+    format!(
+        "{count} {flushes} of the guest {cover} a write that was still in flight: the drives here make \
+         it durable, and NVMe does not ask that of a drive; `strict = true` or --strict loses it"
+    )
+}
+
+fn counted(
+    observer: &mut dyn Observer,
+    what: &'static str,
+    done: u64,
+    total: u64,
+) -> std::io::Result<()> {
+    observer.event(Event::Counted { what, done, total })
+}
+
+/// Lines of a failed run's output that are shown.
+const LAST_LINES: usize = 10;
+/// Most bytes of them.
+const LAST_BYTES: u64 = 4 << 10;
+
+/// The end of what a run printed.
+fn last_lines(output: &Path) -> String {
+    let read = || {
+        let mut file = std::fs::File::open(output)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
+        let mut end = Vec::new();
+        file.read_to_end(&mut end).map(|_| end)
+    };
+    let end = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&end);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    match last.is_empty() {
+        true => "It printed nothing.".to_owned(),
+        false => format!("The end of its output:\n  {}", last.join("\n  ")),
+    }
 }
 
 /// The experiment's guest, for a check.

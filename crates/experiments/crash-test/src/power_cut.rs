@@ -16,7 +16,7 @@ use stasis_experiment::Experiment;
 use stasis_report::{Ios, ResultsFolder};
 use stasis_runner::{input, Observer, Results, Runner, TraceOptions};
 
-use crate::check::GuestCheck;
+use crate::check::{CheckSetup, GuestCheck};
 use crate::disks::after_cut;
 use crate::made;
 use crate::session::{Finding, Outcome, Session, StateChecks};
@@ -93,7 +93,10 @@ impl When {
         };
         Ok(match self {
             Self::At(at) => vec![trace.point_at(began.saturating_add(at)).clamp(first, last)],
-            Self::Random => vec![StateSampler::new(trace, seed, (first, last)).cut(trace, 2).point],
+            // Any instant.
+            Self::Random => {
+                vec![StateSampler::new(trace, seed, (first, last)).drawn(trace, 2).point]
+            }
             Self::Io(count) => {
                 let ended = |kind: &EventKind| {
                     matches!(kind, EventKind::Completion(_, stasis_crash::Level::Guest, _))
@@ -142,7 +145,7 @@ pub fn run(
     if stop.load(Ordering::Relaxed) || (125..=127).contains(&done.status) {
         return Ok(done);
     }
-    let mut session = Session::open(&tracing.file())?;
+    let mut session = Session::open(&tracing.file(), experiment.strict)?;
     let cuts: Vec<Cut> = when
         .points(&session.trace, experiment.seed)?
         .into_iter()
@@ -156,7 +159,9 @@ pub fn run(
         Some(command) => {
             let files = input::pack(&experiment.guest, base)?;
             let guest = made(&experiment, observer)?;
-            Some(GuestCheck::new(guest, command, &files, stop)?)
+            let limit = experiment.check_limit();
+            let setup = CheckSetup { guest, command, files: &files, limit, stop };
+            Some(GuestCheck::new(&setup, &session.trace)?)
         }
         None => None,
     };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use stasis_block::units::format_duration;
 use stasis_block::PowerLoss;
-use stasis_crash::Fault;
+use stasis_crash::{Fault, StateSampler};
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::plot::{Axis, Quantity, Scale, Scatter, ScatterSeries};
 use stasis_report::{units, Column, Table};
@@ -22,12 +22,17 @@ const PRINTED: usize = 10;
 const LISTED: usize = 200;
 
 /// What can be wrong, as the page calls it, and what that means.
-const KINDS: [(Kind, &str, &str); 5] = [
+const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Lost, "durable data lost", "what was acknowledged as durable is gone."),
     (Kind::Order, "order violated", "something is there without what was ordered before it."),
     (Kind::Unknown, "never written", "something is there that nobody wrote."),
     (Kind::Image, "image unsound", "an image's tables do not agree with each other."),
     (Kind::Check, "broken", "the check in a guest found it broken."),
+    (
+        Kind::Late,
+        "check too slow",
+        "the check did not end in its time, and says nothing of the disks.",
+    ),
 ];
 
 /// What a test leaves, in words for programs.
@@ -44,6 +49,13 @@ pub struct Report {
     drives: Vec<DriveLoss>,
     /// How many power cuts were to be looked at.
     asked: u64,
+    /// How many of them lose all that may be lost at the end, after a line or around a flush; and how
+    /// many such instants the trace has.
+    fixed: u64,
+    deciding: u64,
+    /// Flushes of the guest that cover a write in flight, and whether they cover nothing of it.
+    overlapping_flushes: u64,
+    strict: bool,
     /// What was looked at and found.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -63,11 +75,30 @@ struct DriveLoss {
     power_loss: PowerLoss,
 }
 
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// What became of a check's finding when a guest looked at its state alone.
+fn repeated(finding: &Finding) -> Option<&'static str> {
+    match finding.repeats {
+        _ if !finding.kind.is_of_a_check() => None,
+        Some(true) => Some("found again when a new guest looked at this state alone"),
+        Some(false) => Some(
+            "NOT found again when a new guest looked at this state alone: the check depends on what \
+             it or the guest did before",
+        ),
+        None => Some("not repeated alone; those findings that were, were found again"),
+    }
+}
+
 impl Report {
     /// What came out of `session`, in so many seconds.
     pub(crate) fn new(
         test: &CrashTest<'_>,
         session: &Session,
+        plan: &StateSampler,
         outcome: Outcome,
         seconds: f64,
         tracing: &TraceOptions,
@@ -76,14 +107,18 @@ impl Report {
         let drives = &session.trace.drives;
         let count = |commands: usize| commands as u64;
         let repeat = |finding: &Finding| {
-            let check = test.check.map(|check| format!(" --check '{check}'"));
+            let check = test.check.map(|check| format!(" --check {}", quoted(check)));
+            let limit =
+                test.check_limit.map(|limit| format!(" --check-limit {}ns", limit.as_nanos()));
+            let strict = if test.strict { " --strict" } else { "" };
             format!(
-                "stasis crash-test {} --trace {} --seed {} --state {}{}",
+                "stasis crash-test {} --trace {} --seed {} --state {}{strict}{}{}",
                 test.path.display(),
                 tracing.folder.display(),
                 test.seed,
                 finding.state,
-                check.unwrap_or_default()
+                check.unwrap_or_default(),
+                limit.unwrap_or_default()
             )
         };
         let named = drives.iter().zip(&session.trace.header.drives).map(|(drive, traced)| {
@@ -96,7 +131,11 @@ impl Report {
             guest_commands: count(drives.iter().map(|drive| drive.guest.requests.len()).sum()),
             drive_commands: count(drives.iter().map(|drive| drive.cached().requests.len()).sum()),
             drives: named.collect(),
-            asked: if test.state.is_some() { 1 } else { test.states },
+            asked: test.numbers(plan).count() as u64,
+            fixed: if test.state.is_some() { 0 } else { plan.fixed() },
+            deciding: plan.deciding(),
+            overlapping_flushes: session.overlapping_flushes(),
+            strict: session.is_strict(),
             seconds,
             states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
             repeat: outcome.findings.iter().map(repeat).collect(),
@@ -134,11 +173,26 @@ impl Report {
                 false => outcome.cuts.to_string(),
             },
         );
+        if self.fixed > 0 {
+            let of = match self.deciding > self.fixed {
+                true => format!(" of {}", self.deciding),
+                false => String::new(),
+            };
+            line("at lines and flushes", format!("{}{of}", self.fixed));
+        }
+        if self.overlapping_flushes > 0 {
+            let covers = if self.strict { "do not cover" } else { "cover" };
+            let flushes = format!("{} {covers} a write in flight", self.overlapping_flushes);
+            line("flushes", flushes);
+        }
         line("different states", outcome.distinct.to_string());
         if outcome.checked > 0 {
             line("checked in a guest", outcome.checked.to_string());
             line("repaired by it", outcome.repaired.to_string());
             line("broken", of(Kind::Check).to_string());
+            if of(Kind::Late) > 0 {
+                line("check too slow", of(Kind::Late).to_string());
+            }
         }
         line("durable data lost", of(Kind::Lost).to_string());
         line("order violated", of(Kind::Order).to_string());
@@ -149,10 +203,11 @@ impl Report {
             let drive =
                 finding.drive.as_ref().map_or(String::new(), |name| format!(", drive {name}"));
             text += &format!(
-                "\nstate {} (cut at {}{drive}): {}\n  {repeat}\n",
+                "\nstate {} (cut at {}{drive}): {}\n  {}{repeat}\n",
                 finding.state,
                 format_duration(finding.at),
-                finding.what
+                finding.what.trim_end(),
+                repeated(finding).map(|said| format!("{said}\n  ")).unwrap_or_default()
             );
         }
         let more = outcome.findings.len().saturating_sub(PRINTED);
@@ -224,7 +279,7 @@ impl Report {
             y: Axis::new("State", Scale::FromZero, Quantity::Number("")),
             series: series.filter(|series| !series.points.is_empty()).collect(),
         };
-        let named = ["drive", "kind", "what", "repeat"].map(Column::left);
+        let named = ["drive", "kind", "what", "alone", "repeat"].map(Column::left);
         let columns = [Column::right("state"), Column::right("cut at")].into_iter().chain(named);
         let mut table = Table::new(columns.collect());
         for (finding, repeat) in findings.iter().zip(&self.repeat).take(LISTED) {
@@ -235,6 +290,7 @@ impl Report {
                 finding.drive.clone().unwrap_or_default(),
                 kind.map_or("", |(_, name, _)| name).to_owned(),
                 finding.what.clone(),
+                repeated(finding).unwrap_or_default().to_owned(),
                 repeat.clone(),
             ]);
         }

@@ -12,6 +12,7 @@ use stasis_crash::{
     Check, Contents, Cut, CutPoint, DriveCrashState, Enumerator, Oracle, Promise, StateReader,
     StateSampler, Trace, Verdict,
 };
+use stasis_drive::Sampling;
 use stasis_qcow2::Durability;
 
 use crate::disks::{after_cut, StateDisk};
@@ -21,6 +22,7 @@ pub struct Session {
     pub trace: Trace,
     contents: Contents,
     disks: Vec<StateDisk>,
+    strict: bool,
 }
 
 /// Something that a power cut must not leave.
@@ -36,6 +38,10 @@ pub struct Finding {
     pub kind: Kind,
     /// What is wrong.
     pub what: String,
+    /// Whether it was found again when a guest looked at this state alone; none where that was not
+    /// tried, or where no guest found it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<bool>,
 }
 
 /// What can be wrong.
@@ -52,6 +58,24 @@ pub enum Kind {
     Image,
     /// The check found it broken.
     Check,
+    /// The check did not end in its time.
+    Late,
+}
+
+impl Kind {
+    /// Whether a check in a guest found it.
+    pub fn is_of_a_check(self) -> bool {
+        matches!(self, Self::Check | Self::Late)
+    }
+}
+
+/// A disk of which nothing is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// As it was before the command.
+    Before,
+    /// As it was when everything had ended.
+    Completed,
 }
 
 /// What came out.
@@ -88,18 +112,29 @@ pub struct StateChecks<'a> {
     pub image_checker: Option<&'a mut ImageChecker>,
     /// Of how many states one gets it.
     pub image_checker_every: u64,
+    /// Whether each state is looked at, though there are equal ones.
+    pub each: bool,
 }
 
 impl Default for StateChecks<'_> {
     fn default() -> Self {
         let (check, image_checker, keep) = (None, None, None);
-        Self { oracle: true, check, check_every: 1, keep, image_checker, image_checker_every: 1 }
+        Self {
+            oracle: true,
+            check,
+            check_every: 1,
+            keep,
+            image_checker,
+            image_checker_every: 1,
+            each: false,
+        }
     }
 }
 
 impl Session {
-    /// Reads the trace at `file`; the disks as they were are beside it.
-    pub fn open(file: &Path) -> Result<Self> {
+    /// Reads the trace at `file`; the disks as they were are beside it. `strict`: a flush covers
+    /// nothing that was in flight when it was submitted.
+    pub fn open(file: &Path, strict: bool) -> Result<Self> {
         let folder = file.parent().unwrap_or(Path::new(""));
         let cannot = || format!("cannot read the trace {}", file.display());
         let open = || Ok::<_, io::Error>(BufReader::with_capacity(1 << 20, File::open(file)?));
@@ -124,7 +159,7 @@ impl Session {
             anyhow::bail!("{}: it tells of drives that it does not name", cannot());
         }
         let contents = std::mem::take(&mut trace.contents);
-        Ok(Self { trace, contents, disks })
+        Ok(Self { trace, contents, disks, strict })
     }
 
     /// Inspects the states `cuts`, which are in the order of their points. What comes
@@ -137,7 +172,7 @@ impl Session {
         outcome: &mut Outcome,
         mut on: impl FnMut(&Outcome) -> bool,
     ) -> Result<()> {
-        let Self { trace, contents, disks } = self;
+        let Self { trace, contents, disks, strict } = self;
         let trace: &Trace = trace;
         let mut oracles = Vec::new();
         for (index, drive) in trace.drives.iter().enumerate() {
@@ -156,7 +191,7 @@ impl Session {
             }
             oracles.push((oracle, sectors));
         }
-        let mut enumerator = Enumerator::new(trace);
+        let mut enumerator = Enumerator::new(trace, *strict);
         let mut seen = HashSet::new();
         let mut checked = HashSet::new();
         for cut in cuts {
@@ -184,7 +219,7 @@ impl Session {
             let lines = trace.lines.partition_point(|(when, ..)| *when <= cut.point);
             let turn = cut.number % checks.check_every == 0 || cuts.len() == 1;
             if let Some(check) = checks.check.as_mut().filter(|_| turn) {
-                if checked.insert((lines, prints)) {
+                if checked.insert((lines, prints)) || checks.each {
                     state.check(disks, contents, *check, lines, outcome)?;
                 }
             }
@@ -208,14 +243,41 @@ impl Session {
         Ok(())
     }
 
-    /// The states `numbers` of the plan with `seed` between the points `span`.
-    pub fn cuts(
-        &self,
-        seed: u64,
-        span: (CutPoint, CutPoint),
-        numbers: impl Iterator<Item = u64>,
-    ) -> Vec<Cut> {
-        let plan = StateSampler::new(&self.trace, seed, span);
+    /// What is wrong where nothing is lost, if anything is: with the disks as they were before the
+    /// command, or as they were at the end of everything. `check` is asked; the session is of no
+    /// other use afterwards.
+    pub fn control(&mut self, check: &mut dyn Check) -> Result<Option<(Control, String)>> {
+        let (first, last) = (self.trace.span().0, self.trace.events.len() as CutPoint);
+        let cut = |number, point| Cut { number, point, sampling: Sampling::Most };
+        let cuts = [cut(0, first), cut(1, last)];
+        let mut checks =
+            StateChecks { oracle: false, check: Some(check), ..StateChecks::default() };
+        let mut outcome = Outcome::default();
+        self.explore(&cuts, &mut checks, &mut outcome, |outcome| outcome.findings.is_empty())?;
+        let found = outcome.findings.into_iter().next();
+        Ok(found.map(|finding| match finding.state {
+            0 => (Control::Before, finding.what),
+            _ => (Control::Completed, finding.what),
+        }))
+    }
+
+    /// Flushes of the guest that cover a write in flight, which a drive need not make durable.
+    pub fn overlapping_flushes(&self) -> u64 {
+        self.trace.drives.iter().map(|drive| drive.guest.overlapping_flushes()).sum()
+    }
+
+    /// Whether a flush covers nothing that was in flight when it was submitted.
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// What draws states with `seed`.
+    pub fn plan(&self, seed: u64) -> StateSampler {
+        StateSampler::new(&self.trace, seed, self.trace.span())
+    }
+
+    /// The states `numbers` of a plan, in the order of their points.
+    pub fn cuts(&self, plan: &StateSampler, numbers: impl Iterator<Item = u64>) -> Vec<Cut> {
         let mut cuts: Vec<Cut> = numbers.map(|number| plan.cut(&self.trace, number)).collect();
         cuts.sort_by_key(|cut| (cut.point, cut.number));
         cuts
@@ -234,7 +296,14 @@ struct State<'a> {
 impl State<'_> {
     fn finding(&self, drive: Option<usize>, kind: Kind, what: String) -> Finding {
         let name = |index: usize| self.trace.header.drives[index].name.clone();
-        Finding { state: self.cut.number, at: self.at, drive: drive.map(name), kind, what }
+        Finding {
+            state: self.cut.number,
+            at: self.at,
+            drive: drive.map(name),
+            kind,
+            what,
+            repeats: None,
+        }
     }
 
     /// Compares each disk with what its way promised.
@@ -311,6 +380,9 @@ impl State<'_> {
             Verdict::Broken(what) => {
                 outcome.findings.push(self.finding(None, Kind::Check, what));
             }
+            Verdict::Late(what) => {
+                outcome.findings.push(self.finding(None, Kind::Late, what));
+            }
         }
         Ok(())
     }
@@ -340,6 +412,12 @@ impl StateReader for View<'_> {
         }
         let present = (self.state.enumerator, &self.state.crashed[drive]);
         self.disks[drive].read(drive, offset, into, present, self.contents)
+    }
+
+    fn zones(&self, drive: usize) -> Vec<(u64, u64)> {
+        let pointers = self.state.crashed.get(drive).map_or(&[][..], |crashed| &crashed.pointers);
+        let bytes = |sectors: u64| sectors * stasis_crash::SECTOR as u64;
+        pointers.iter().map(|(zone, written)| (bytes(*zone), bytes(*written))).collect()
     }
 
     fn at(&self) -> Nanos {

@@ -159,14 +159,14 @@ fn traced_on(
     }
     let model = Box::new(Latencies(Random(seed ^ 99), EventQueue::new(), power_loss));
     let mut layer: Box<dyn Layer> = Box::new(Drive::new(0, "disk".into(), model, medium));
-    layer = Box::new(stream.tap(layer, Level::Drive));
+    layer = Box::new(stream.tap(layer, Level::Drive, 512));
     if let Some(fault) = fault {
         layer = Box::new(FaultInjector::new(layer, fault));
     }
     if let Some(opening) = opening {
         layer = Box::new(opening.open(layer, settings).unwrap());
     }
-    layer = Box::new(stream.tap(layer, Level::Guest));
+    layer = Box::new(stream.tap(layer, Level::Guest, 512));
     let end = load(&mut *layer, seed, 250);
     let bytes = stream.drain();
     drop(layer);
@@ -177,11 +177,11 @@ fn traced_on(
     writer.piece(&bytes).unwrap();
     writer.frame(&Frame::Over { at: end }).unwrap();
     writer.finish().unwrap();
-    Session::open(&file).unwrap()
+    Session::open(&file, false).unwrap()
 }
 
 fn explore(session: &mut Session, seed: u64, states: u64) -> Outcome {
-    let cuts = session.cuts(seed, session.trace.span(), 0..states);
+    let cuts = session.cuts(&session.plan(seed), 0..states);
     let mut checks = StateChecks { oracle: true, ..StateChecks::default() };
     let mut outcome = Outcome::default();
     session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
@@ -263,7 +263,7 @@ fn a_state_is_the_same_alone_as_among_others() {
     let mut session = traced(folder.path(), way, Some(Fault::SwappedTables), 3);
     let all = explore(&mut session, 8, 200).findings;
     let one = all.last().unwrap();
-    let cuts = session.cuts(8, session.trace.span(), one.state..one.state + 1);
+    let cuts = session.cuts(&session.plan(8), one.state..one.state + 1);
     let mut checks = StateChecks { oracle: true, ..StateChecks::default() };
     let mut alone = Outcome::default();
     session.explore(&cuts, &mut checks, &mut alone, |_| true).unwrap();
@@ -290,7 +290,7 @@ impl Check for Stopped {
 fn what_was_looked_at_stays_when_a_check_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = traced(folder.path(), None, Some(Fault::EarlyAcknowledgement), 0);
-    let cuts = session.cuts(5, session.trace.span(), 0..300);
+    let cuts = session.cuts(&session.plan(5), 0..300);
     let mut check = Stopped(150);
     let mut checks =
         StateChecks { oracle: true, check: Some(&mut check), ..StateChecks::default() };

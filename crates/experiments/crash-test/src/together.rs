@@ -10,17 +10,29 @@ use stasis_crash::Cut;
 use crate::check::GuestCheck;
 use crate::session::{Outcome, Session, StateChecks};
 
-/// Inspects `cuts`, each of `checks` at a part of them, with an enumerator of its
-/// own of the trace in the file `trace`. `on` hears now and then how many are
-/// done. Without an image checker.
+/// What is looked at together.
+pub struct Together<'a> {
+    /// The file of the trace.
+    pub trace: &'a Path,
+    /// Whether a flush covers nothing that was in flight.
+    pub strict: bool,
+    /// The states.
+    pub cuts: &'a [Cut],
+    /// The check runs on one of so many.
+    pub check_every: u64,
+    /// Whether they are compared with what was promised as well, and equal ones are left out.
+    pub oracle: bool,
+}
+
+/// Inspects states, each of `checks` at a part of them, with an enumerator of its own. `on` hears
+/// now and then how many are done. Without an image checker.
 pub fn explore(
-    trace: &Path,
-    cuts: &[Cut],
+    together: &Together<'_>,
     checks: Vec<GuestCheck>,
-    check_every: u64,
     stop: &AtomicBool,
     mut on: impl FnMut(u64),
 ) -> Result<Outcome> {
+    let Together { trace, strict, cuts, check_every, oracle } = *together;
     let part = cuts.len().div_ceil(checks.len().max(1)).max(1);
     let done = AtomicU64::new(0);
     // An error of one ends the others.
@@ -31,15 +43,16 @@ pub fn explore(
             let (done, failed) = (&done, &failed);
             threads.push(scope.spawn(move || {
                 let mut checks = StateChecks {
-                    oracle: true,
+                    oracle,
                     check: Some(&mut check),
                     check_every,
                     image_checker: None,
                     image_checker_every: u64::MAX,
                     keep: None,
+                    each: !oracle,
                 };
                 let mut outcome = Outcome::default();
-                let ended = Session::open(trace).and_then(|mut session| {
+                let ended = Session::open(trace, strict).and_then(|mut session| {
                     session.explore(cuts, &mut checks, &mut outcome, |_| {
                         done.fetch_add(1, Ordering::Relaxed);
                         !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed)

@@ -21,6 +21,13 @@ pub trait StateReader {
     /// the disk.
     fn read(&mut self, drive: usize, offset: u64, into: &mut [u8]) -> io::Result<()>;
 
+    /// Of each zone of a drive that is not empty, its first byte on the drive, and how many bytes of
+    /// it are written.
+    fn zones(&self, drive: usize) -> Vec<(u64, u64)> {
+        let _ = drive;
+        Vec::new()
+    }
+
     /// When the power was cut (ns of virtual time).
     fn at(&self) -> Nanos;
 
@@ -40,6 +47,8 @@ pub enum Verdict {
     Repaired(String),
     /// Not as it should be: what is wrong.
     Broken(String),
+    /// The check did not end in its time: nothing is known of the state.
+    Late(String),
 }
 
 /// A check that is made on many states, one after the other.

@@ -1,14 +1,14 @@
 //! The crash-state enumerator: from cut point to cut point through a trace, the
 //! disks that a power cut can leave at each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use stasis_block::splitmix::nth as hash;
-use stasis_drive::{Sampling, Survival, VolatileCache};
+use stasis_drive::{Sampling, Survival, VolatileCache, ZoneLayout};
 
 use crate::disk::WrittenSectors;
 use crate::sectors::Content;
-use crate::trace::{CutPoint, EventKind, Trace};
+use crate::trace::{CutPoint, EventKind, Request, Trace};
 
 /// A drive at the present instant.
 #[derive(Debug)]
@@ -16,6 +16,32 @@ struct Present {
     cache: VolatileCache,
     // What cannot be lost, together with everything before it.
     settled: WrittenSectors,
+    pointers: Pointers,
+}
+
+/// Write pointers by their zones' first sectors: how many sectors of a zone were written. Zones
+/// that are not here are empty.
+type Pointers = BTreeMap<u64, u64>;
+
+/// Moves the pointers by what is left of a change.
+fn move_pointers(
+    pointers: &mut Pointers,
+    zones: Option<ZoneLayout>,
+    request: &Request,
+    survival: &Survival,
+) {
+    let Some(zones) = zones.filter(|zones| zones.moves(&request.command)) else { return };
+    let sector = crate::sectors::SECTOR as u64;
+    let first = request.command.offset / sector;
+    let end = first + request.command.length / sector;
+    for (zone, from, to) in zones.parts(first, end) {
+        let there = (from..to).take_while(|at| survival.has((at - first) as usize)).count() as u64;
+        match there {
+            0 => {}
+            _ if zones.resets(&request.command) => drop(pointers.remove(&zone)),
+            _ => drop(pointers.insert(zone, from + there - zone)),
+        }
+    }
 }
 
 /// What a power cut leaves of one drive.
@@ -26,6 +52,8 @@ pub struct DriveCrashState {
     pub sectors: Vec<(u64, Content)>,
     /// The same, to be looked up.
     lookup: HashMap<u64, Content>,
+    /// Of each zone that is not empty, its first sector, and how many sectors are written.
+    pub pointers: Vec<(u64, u64)>,
     /// See [`WrittenSectors::print`].
     pub print: u128,
 }
@@ -41,12 +69,13 @@ pub struct Enumerator<'a> {
 }
 
 impl<'a> Enumerator<'a> {
-    /// At the beginning.
-    pub fn new(trace: &'a Trace) -> Self {
+    /// At the beginning. `strict`: a flush covers nothing that was in flight when it was submitted.
+    pub fn new(trace: &'a Trace, strict: bool) -> Self {
         let drives = trace.drives.iter().map(|drive| {
             let log = drive.cached();
             let cache = VolatileCache::new(log.power_loss, log.discard_zeroes);
-            Present { cache, settled: WrittenSectors::default() }
+            let cache = cache.with_zones(log.zones).strict(strict);
+            Present { cache, settled: WrittenSectors::default(), pointers: Pointers::new() }
         });
         Self { trace, point: 0, drives: drives.collect(), news: Vec::new() }
     }
@@ -71,7 +100,7 @@ impl<'a> Enumerator<'a> {
                 }
             };
             if level == self.trace.drives[drive].cached_level() {
-                let Present { cache, settled } = &mut self.drives[drive];
+                let Present { cache, settled, pointers } = &mut self.drives[drive];
                 let log = self.trace.drives[drive].cached();
                 let request = &log.requests[place];
                 if let EventKind::Request(..) = event.kind {
@@ -79,6 +108,8 @@ impl<'a> Enumerator<'a> {
                 } else {
                     let (news, well) = (&mut self.news, request.well_by(self.point + 1));
                     cache.ended(place, request.command.operation, well, |place| {
+                        let settling = &log.requests[place];
+                        move_pointers(pointers, log.zones, settling, &Survival::Whole);
                         for (sector, content) in log.sectors(place) {
                             settled.set(sector, Some(content));
                             news.push((drive, sector, content));
@@ -124,6 +155,7 @@ impl<'a> Enumerator<'a> {
         let mut chosen = chosen.iter().peekable();
         let mut crashed =
             DriveCrashState { print: present.settled.print(), ..DriveCrashState::default() };
+        let mut pointers = present.pointers.clone();
         for (place, durable) in present.cache.unsettled() {
             let survival = match chosen.next_if(|(chosen, _)| *chosen == place) {
                 Some((_, survival)) => survival,
@@ -135,6 +167,11 @@ impl<'a> Enumerator<'a> {
                     crashed.set(sector, content, &present.settled);
                 }
             }
+            move_pointers(&mut pointers, log.zones, &log.requests[place], survival);
+        }
+        crashed.pointers = pointers.into_iter().collect();
+        for (zone, written) in &crashed.pointers {
+            crashed.print ^= u128::from(hash(*zone, *written)) << 64;
         }
         crashed
     }

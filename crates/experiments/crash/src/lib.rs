@@ -15,6 +15,7 @@
 //! - An oracle never blames a disk that the drive's promise allows.
 
 mod check;
+mod device;
 mod disk;
 mod enumerator;
 mod fault;
@@ -28,12 +29,13 @@ mod trace_file;
 mod violation;
 
 pub use check::{Check, StateReader, Verdict};
+pub use device::{DeviceKind, TracedDevice, TracedZones};
 pub use disk::WrittenSectors;
 pub use enumerator::{DriveCrashState, Enumerator};
 pub use fault::{Fault, FaultInjector};
 pub use frame::{Damaged, Frame, Level};
 pub use oracle::{Oracle, Promise};
-pub use sampler::{Cut, StateSampler};
+pub use sampler::{Cut, StateSampler, MOST_FIXED};
 pub use sectors::{Content, Contents, SECTOR};
 pub use tap::TraceStream;
 pub use trace::{

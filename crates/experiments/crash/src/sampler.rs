@@ -1,5 +1,7 @@
-//! Which states are looked at: instants where something happens that matters,
-//! and instants at random.
+//! Which states are looked at: the least that a promise allows, where promises are made, and
+//! instants at random.
+
+use std::collections::HashSet;
 
 use stasis_block::splitmix::nth as hash;
 use stasis_block::Operation;
@@ -19,9 +21,16 @@ pub struct Cut {
 }
 
 /// Draws states from a trace; the same seed and number give the same one.
+///
+/// The first states are those that decide, whatever the seed: everything that can be lost is lost at
+/// the end, after each line of output, and just before and after each flush.
 #[derive(Debug)]
 pub struct StateSampler {
     seed: u64,
+    // The instants of the first states.
+    fixed: Vec<CutPoint>,
+    // How many of such instants there are.
+    deciding: u64,
     span: (CutPoint, CutPoint),
     times: (u64, u64),
     // Just after the guest was told that something is durable.
@@ -32,6 +41,24 @@ pub struct StateSampler {
 
 /// The golden ratio, as a part of 2^64: its multiples fill a range evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Most states that are looked at whatever the seed; where more would decide, these are spread over
+/// them evenly.
+pub const MOST_FIXED: usize = 10_000;
+
+/// The instants that decide, the end first, then lines, then flushes; and how many there are.
+fn fixed(trace: &Trace, span: (CutPoint, CutPoint)) -> (Vec<CutPoint>, u64) {
+    let lines = trace.lines.iter().map(|(point, ..)| *point);
+    let guests = trace.drives.iter().flat_map(|drive| &drive.guest.requests);
+    let flushes = guests.filter(|request| request.command.operation == Operation::Flush);
+    let flushes = flushes.filter_map(|request| request.end.map(|(_, event, _)| event));
+    let mut known = HashSet::new();
+    let all = std::iter::once(span.1).chain(lines).chain(flushes.flat_map(|end| [end + 1, end]));
+    let inside = all.filter(|point| (span.0..=span.1).contains(point));
+    let all: Vec<CutPoint> = inside.filter(|point| known.insert(*point)).collect();
+    let step = all.len().div_ceil(MOST_FIXED).max(1);
+    (all.iter().step_by(step).copied().collect(), all.len() as u64)
+}
 
 impl StateSampler {
     /// States of power cuts between the points `span`.
@@ -49,11 +76,31 @@ impl StateSampler {
         told.sort_unstable();
         finished.sort_unstable();
         let times = (trace.time(span.0), trace.time(span.1));
-        Self { seed, span, times, told, finished }
+        let (fixed, deciding) = fixed(trace, span);
+        Self { seed, fixed, deciding, span, times, told, finished }
+    }
+
+    /// How many states are the same whatever the seed, from number 0 on.
+    pub fn fixed(&self) -> u64 {
+        self.fixed.len() as u64
+    }
+
+    /// How many instants decide: more than [`StateSampler::fixed`] where there are more than
+    /// [`MOST_FIXED`].
+    pub fn deciding(&self) -> u64 {
+        self.deciding
     }
 
     /// The state `number`.
     pub fn cut(&self, trace: &Trace, number: u64) -> Cut {
+        match self.fixed.get(usize::try_from(number).unwrap_or(usize::MAX)) {
+            Some(&point) => Cut { number, point, sampling: Sampling::Least },
+            None => Cut { number, ..self.drawn(trace, number - self.fixed()) },
+        }
+    }
+
+    /// A state that the seed and this number draw.
+    pub fn drawn(&self, trace: &Trace, number: u64) -> Cut {
         let draw = |index: u64| hash(self.seed ^ number.wrapping_mul(GOLDEN), index);
         // Evenly over a list, in an order that is even wherever it ends.
         let turn = number / 4;

@@ -22,11 +22,12 @@ impl TraceStream {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same layer, with what it is asked in the stream.
-    pub fn tap(&self, lower: Box<dyn Layer>, level: Level) -> IoTap {
+    /// The same layer, with what it is asked in the stream. `block`: size of the guest's logical
+    /// blocks in bytes, which are never torn.
+    pub fn tap(&self, lower: Box<dyn Layer>, level: Level, block: u32) -> IoTap {
         let (drive, capacity) = (lower.index(), lower.capacity());
         let discard_zeroes = lower.discard_zeroes();
-        let power_loss = lower.power_loss();
+        let power_loss = lower.power_loss().for_blocks(block.into());
         let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
         frame.encode(&mut self.lock());
         IoTap::new(lower, Box::new(DriveSink { stream: self.clone(), drive, level }))

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 
 use stasis_block::{Command, Operation, PowerLoss};
 use stasis_clock::Nanos;
+use stasis_drive::ZoneLayout;
 
 use self::loader::Loader;
 use crate::frame::Level;
@@ -44,6 +45,8 @@ pub struct RequestLog {
     pub discard_zeroes: bool,
     /// What a power cut can take from the drive.
     pub power_loss: PowerLoss,
+    /// The zones, where the drive has some.
+    pub zones: Option<ZoneLayout>,
     /// Commands in the order of submission.
     pub requests: Vec<Request>,
     contents: Vec<Content>,
@@ -52,11 +55,39 @@ pub struct RequestLog {
 impl RequestLog {
     /// Whether the command `place` changes the disk.
     pub fn changes(&self, place: usize) -> bool {
-        match self.requests[place].command.operation {
+        self.command_changes(&self.requests[place].command)
+    }
+
+    /// Whether a command changes the disk. What a zone's reset leaves reads as zeroes.
+    pub(crate) fn command_changes(&self, command: &Command) -> bool {
+        match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
-            Operation::Discard => self.discard_zeroes,
+            Operation::Discard => {
+                self.discard_zeroes || self.zones.is_some_and(|zones| zones.resets(command))
+            }
             _ => false,
         }
+    }
+
+    /// How many flushes were submitted while a write was in flight, which had then ended before
+    /// them: the drives here make it durable, and NVMe does not ask that of a drive.
+    pub fn overlapping_flushes(&self) -> u64 {
+        let mut count = 0;
+        // Changes that had not ended by the last submission.
+        let mut in_flight: Vec<&Request> = Vec::new();
+        for (place, request) in self.requests.iter().enumerate() {
+            let now = request.submit.1;
+            in_flight.retain(|earlier| earlier.end.is_none_or(|(_, event, _)| event > now));
+            match (request.command.operation, request.end) {
+                (Operation::Flush, Some((_, end, true))) => {
+                    let covered = |earlier: &&Request| earlier.well_by(end);
+                    count += u64::from(in_flight.iter().any(covered));
+                }
+                _ if self.changes(place) && !request.command.fua => in_flight.push(request),
+                _ => {}
+            }
+        }
+        count
     }
 
     /// What the command `place` leaves in each sector.

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 use stasis_media::ImageSettings;
 
+use crate::device::TracedDevice;
 use crate::frame::{Damaged, Frame};
 
 /// The first bytes of the file, with its version.
@@ -44,6 +45,9 @@ pub struct TracedDrive {
     pub image: Option<ImageSettings>,
     /// Images below it, from the top, and whether each is raw.
     pub below: Vec<(std::path::PathBuf, bool)>,
+    /// What the guest saw it as.
+    #[serde(default)]
+    pub device: TracedDevice,
 }
 
 /// A trace that cannot be read.

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_crash::{
-    Content, Enumerator, EventKind, Frame, Level, Oracle, Promise, Trace, TraceHeader, TraceWriter,
-    TracedDrive,
+    Content, Cut, Enumerator, EventKind, Frame, Level, Oracle, Promise, StateSampler, Trace,
+    TraceHeader, TraceWriter, TracedDevice, TracedDrive, TracedZones,
 };
 use stasis_drive::Sampling;
 
@@ -146,7 +146,7 @@ proptest! {
         let trace = trace(&steps, power_loss);
         let oracle = Oracle::new(&trace.drives[0].guest, Promise::Durable, true);
         let mut reference = Permitted::new(power_loss, SECTORS as usize);
-        let mut enumerator = Enumerator::new(&trace);
+        let mut enumerator = Enumerator::new(&trace, false);
         for point in 0..=trace.events.len() as u32 {
             enumerator.go_to(point);
             if let Some(last) = point.checked_sub(1) {
@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn prints_are_those_of_contents(steps in steps(), draws in prop::collection::vec(any::<u64>(), 4)) {
         let trace = trace(&steps, PowerLoss::default());
-        let mut enumerator = Enumerator::new(&trace);
+        let mut enumerator = Enumerator::new(&trace, false);
         let mut seen: Vec<(u128, Vec<Option<Content>>)> = Vec::new();
         for point in 0..=trace.events.len() as u32 {
             enumerator.go_to(point);
@@ -265,4 +265,144 @@ fn what_is_lost_after_its_flush_is_named() {
     // Before the flush had ended, nothing was promised.
     let early = trace.point_at(24);
     assert_eq!(oracle.check(early, 24, |_, _| Content::ZERO), Ok(()));
+}
+
+/// A trace of these frames on one drive of 12 sectors.
+fn of_frames(frames: &[Frame]) -> Trace {
+    let (drive, level, capacity) = (0, Level::Guest, SECTORS * 512);
+    let power_loss = PowerLoss::default();
+    let mut stream = Vec::new();
+    Frame::Drive { drive, level, capacity, discard_zeroes: true, power_loss }.encode(&mut stream);
+    frames.iter().for_each(|frame| frame.encode(&mut stream));
+    let header = TraceHeader { drives: vec![TracedDrive::default()], ..TraceHeader::default() };
+    let mut file = Vec::new();
+    let mut writer = TraceWriter::new(&mut file, &header).unwrap();
+    writer.piece(&stream).unwrap();
+    writer.finish().unwrap();
+    Trace::load(&file[..], &mut |_, _, _| Ok(())).unwrap()
+}
+
+fn request(place: u64, at: u64, command: Command) -> Frame<'static> {
+    let data = vec![place as u8 + 1; if command.operation == Operation::Write { 512 } else { 0 }];
+    Frame::Request { drive: 0, level: Level::Guest, place, at, command, data: data.leak() }
+}
+
+fn completion(place: u64, at: u64) -> Frame<'static> {
+    Frame::Completion { drive: 0, level: Level::Guest, place, at, status: Status::Ok }
+}
+
+#[test]
+fn the_least_state_after_each_line_and_around_each_flush_is_always_there() {
+    let write = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
+    // Three lines in two pieces, of which two promise what nobody flushed, and one flush.
+    let trace = of_frames(&[
+        Frame::Began { at: 10 },
+        request(0, 11, write(0)),
+        completion(0, 12),
+        Frame::Output { at: 13, bytes: b"one\ntwo\nthr" },
+        request(1, 14, Command::flush()),
+        completion(1, 15),
+        request(2, 16, write(1)),
+        completion(2, 17),
+        Frame::Output { at: 18, bytes: b"ee\n" },
+        Frame::Over { at: 20 },
+    ]);
+    let points: Vec<u32> = trace.lines.iter().map(|(point, ..)| *point).collect();
+    assert_eq!(points, [3, 3, 8]);
+    for seed in 0..20 {
+        let sampler = StateSampler::new(&trace, seed, trace.span());
+        // The end is that of the last line; the flush ends with event 4.
+        assert_eq!((sampler.fixed(), sampler.deciding()), (4, 4));
+        let fixed: Vec<Cut> = (0..4).map(|number| sampler.cut(&trace, number)).collect();
+        assert_eq!(fixed.iter().map(|cut| cut.point).collect::<Vec<_>>(), [8, 3, 5, 4]);
+        assert!(fixed.iter().all(|cut| cut.sampling == Sampling::Least));
+        // Where the flush ended, and nowhere before, the first write is there; the second never is.
+        let mut enumerator = Enumerator::new(&trace, false);
+        for (cut, there) in [(fixed[1], 0), (fixed[3], 0), (fixed[2], 1), (fixed[0], 1)] {
+            enumerator.go_to(cut.point);
+            let held = disk(&enumerator, cut.sampling);
+            let count = held.iter().filter(|content| **content != Content::ZERO).count();
+            assert_eq!(count, there, "{cut:?}");
+        }
+        assert_eq!(sampler.cut(&trace, 9), Cut { number: 9, ..sampler.drawn(&trace, 5) });
+    }
+}
+
+#[test]
+fn flushes_that_cover_a_write_in_flight_are_counted() {
+    let write = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
+    let durable = |sector: u64| Command { fua: true, ..write(sector) };
+    let mut frames = vec![
+        request(0, 1, write(0)),
+        request(1, 2, Command::flush()),
+        completion(0, 3),
+        completion(1, 4),
+    ];
+    assert_eq!(of_frames(&frames).drives[0].guest.overlapping_flushes(), 1);
+    // What ended before, what ends later, and what is durable by itself is not covered.
+    frames.extend([
+        request(2, 5, write(1)),
+        completion(2, 6),
+        request(3, 7, durable(2)),
+        request(4, 8, write(3)),
+        request(5, 9, Command::flush()),
+        completion(3, 10),
+        completion(5, 11),
+        completion(4, 12),
+    ]);
+    let trace = of_frames(&frames);
+    assert_eq!(trace.drives[0].guest.overlapping_flushes(), 1);
+    let kept = |strict| {
+        let mut enumerator = Enumerator::new(&trace, strict);
+        enumerator.go_to(trace.point_at(4));
+        disk(&enumerator, Sampling::Least)[0] != Content::ZERO
+    };
+    assert_eq!([kept(false), kept(true)], [true, false]);
+}
+
+#[test]
+fn write_pointers_are_where_the_zones_data_ends() {
+    let zones = TracedZones { size: 4 * 512, capacity: 4 * 512, ..TracedZones::default() };
+    let names = vec!["nvme0n1".to_owned(), "nvme0n2".to_owned()];
+    let device =
+        TracedDevice { names, namespace: 6144 / 2, zones: Some(zones), ..TracedDevice::default() };
+    assert_eq!(device.namespaces(6144), [(0, 3072), (3072, 3072)]);
+    let drive = TracedDrive { device, ..TracedDrive::default() };
+    let header = TraceHeader { drives: vec![drive], ..TraceHeader::default() };
+    let write = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
+    let (drive, level, capacity) = (0, Level::Guest, SECTORS * 512);
+    let power_loss = PowerLoss::default();
+    let mut stream = Vec::new();
+    Frame::Drive { drive, level, capacity, discard_zeroes: false, power_loss }.encode(&mut stream);
+    // The second namespace's first zone begins with sector 6.
+    let commands = [
+        write(0),
+        write(6),
+        write(7),
+        Command::flush(),
+        write(1),
+        Command::new(Operation::Discard, 3072, 2048),
+        write(6),
+        Command::flush(),
+    ];
+    for (place, command) in commands.into_iter().enumerate() {
+        let at = place as u64 * 10;
+        request(place as u64, at, command).encode(&mut stream);
+        completion(place as u64, at + 5).encode(&mut stream);
+    }
+    let mut file = Vec::new();
+    let mut writer = TraceWriter::new(&mut file, &header).unwrap();
+    writer.piece(&stream).unwrap();
+    writer.finish().unwrap();
+    let trace = Trace::load(&file[..], &mut |_, _, _| Ok(())).unwrap();
+    let mut enumerator = Enumerator::new(&trace, false);
+    let mut at = |time, sampling| {
+        enumerator.go_to(trace.point_at(time));
+        enumerator.cut(sampling)[0].pointers.clone()
+    };
+    assert_eq!(at(25, Sampling::Most), [(0, 1), (6, 2)]);
+    assert_eq!(at(25, Sampling::Least), []);
+    assert_eq!(at(65, Sampling::Least), [(0, 1), (6, 2)]);
+    assert_eq!(at(65, Sampling::Most), [(0, 2), (6, 1)]);
+    assert_eq!(at(75, Sampling::Least), [(0, 2), (6, 1)]);
 }

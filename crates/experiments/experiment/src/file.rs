@@ -1,6 +1,7 @@
 //! The experiment file.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ use crate::{
 /// seed          = 1
 /// command       = ["fio", "--version"]
 /// check         = "fsck.ext4 -fn /dev/vda"  # after a power cut; see docs/reference/power-cuts.md
+/// check-limit   = "120s"          # longest that it may take on one state
+/// strict        = false           # true: a flush covers nothing that is in flight
 /// results       = "results"
 /// virtual-limit = "10s"           # most virtual time of the command
 /// wall-limit    = "10min"         # most wall-clock time of everything
@@ -60,6 +63,11 @@ pub struct Experiment {
     pub command: Vec<String>,
     /// What looks at the drives after a power cut: a shell's command.
     pub check: Option<String>,
+    /// Longest that the check may take on one state (ns of its guest's time); by default 120 s.
+    #[serde(with = "units::duration_option")]
+    pub check_limit: Option<Nanos>,
+    /// Whether, in a crash test, a flush covers nothing that was in flight when it was submitted.
+    pub strict: bool,
     /// Folder for the results.
     pub results: Option<PathBuf>,
     /// Most virtual time of the command (ns).
@@ -190,10 +198,18 @@ impl GuestSpec {
     }
 }
 
+/// Longest that a check may take, where nobody says so.
+const CHECK_LIMIT: Duration = Duration::from_secs(120);
+
 /// Least memory of a guest: its kernel and userland with room to work.
 const LEAST_MEMORY: u64 = 192 << 20;
 
 impl Experiment {
+    /// Longest that the check may take on one state, in its guest's time.
+    pub fn check_limit(&self) -> Duration {
+        self.check_limit.map_or(CHECK_LIMIT, Duration::from_nanos)
+    }
+
     /// Reads an experiment file.
     ///
     /// # Errors

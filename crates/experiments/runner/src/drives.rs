@@ -121,7 +121,7 @@ impl<'a> Drives<'a> {
             None => self.build(drive, Vec::new())?,
         };
         if let Some(stream) = self.stream {
-            layer = Box::new(stream.tap(layer, Level::Guest));
+            layer = Box::new(stream.tap(layer, Level::Guest, drive.block_size));
         }
         let controller = controller(drive, &*layer)?;
         Ok(DriveConfig { drive: layer, controller })
@@ -157,7 +157,7 @@ impl<'a> Drives<'a> {
         // Without anything between them both ends are one.
         let between = image.is_some() || self.plan.fault.is_some() || drive.scheduler.is_some();
         if let Some(stream) = self.stream.filter(|_| between) {
-            layer = Box::new(stream.tap(layer, Level::Drive));
+            layer = Box::new(stream.tap(layer, Level::Drive, drive.block_size));
         }
         if let Some(fault) = self.plan.fault {
             layer = Box::new(FaultInjector::new(layer, fault));

@@ -91,7 +91,7 @@ impl<'a> RunSetup<'a> {
             let vcpus = experiment.machine.vcpus;
             let (drive, held) = self.drive(index, spec, vcpus, &mut owners)?;
             let (drive, traced_drive) = self
-                .traced_drive(index, drive, &mut copies)
+                .traced_drive(index, drive, held.capacity, &mut copies)
                 .with_context(|| format!("drive {}", spec.name.as_deref().unwrap_or_default()))?;
             top.push((drive, held.capacity));
             media.push(held.medium);
@@ -159,10 +159,14 @@ impl<'a> RunSetup<'a> {
         &self,
         index: usize,
         mut drive: PlannedDrive,
+        capacity: u64,
         copies: &mut Vec<WorkingCopy>,
     ) -> Result<(PlannedDrive, TracedDrive)> {
         let mut traced = TracedDrive { name: drive.name.clone(), ..TracedDrive::default() };
         let Some(trace) = self.trace else { return Ok((drive, traced)) };
+        let interfaces = self.experiment.drives[..=index].iter().map(|spec| spec.interface);
+        let name = device_names(interfaces).pop().unwrap_or_default();
+        traced.device = trace::device(&drive, &name, capacity)?;
         if let MediumSpec::Qcow2 { settings, .. } = &drive.medium {
             traced.image = Some(*settings);
         }
@@ -183,6 +187,7 @@ impl<'a> RunSetup<'a> {
         job.has_input = !self.input.is_empty();
         job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
         job.seed = experiment.seed;
+        job.prompt_output = self.trace.is_some();
         if let Some(terminal) = self.terminal {
             job.terminal = Some(terminal.window);
             job.environment.insert("TERM".into(), terminal.kind.clone());

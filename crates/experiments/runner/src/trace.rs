@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use rustix::fs::{seek, SeekFrom};
 use rustix::io::Errno;
-use stasis_crash::{Fault, TraceHeader, TracedDrive};
+use stasis_crash::{DeviceKind, Fault, TraceHeader, TracedDevice, TracedDrive, TracedZones};
+use stasis_experiment::Interface;
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_qcow2::Format;
 use stasis_run_events::{EventSink, RunEvent};
@@ -128,6 +129,56 @@ pub fn copy_sparse(from: &Path, to: &File) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the guest sees `drive` as, whose first disk is `name` to it.
+///
+/// # Errors
+/// The drive is one of which it is not known what a power cut leaves.
+pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedDevice> {
+    let mut device = TracedDevice {
+        names: vec![name.to_owned()],
+        serial: drive.serial.clone(),
+        block_size: drive.block_size,
+        ..TracedDevice::default()
+    };
+    if drive.interface == Interface::VirtioBlk {
+        return Ok(device);
+    }
+    device.kind = DeviceKind::Nvme;
+    // The controller's own description, whatever the sizes are rounded to.
+    let namespaces = crate::controller::of(drive, capacity, false)?.namespaces;
+    let controller = name.strip_suffix("n1").unwrap_or(name);
+    device.names = (1..=namespaces.len()).map(|nsid| format!("{controller}n{nsid}")).collect();
+    let Some(first) = namespaces.first() else { return Ok(device) };
+    device.namespace = first.bytes();
+    if let Some(second) = namespaces.get(1) {
+        device.namespace = second.start - first.start;
+    }
+    if let Some(zones) = &first.zoned {
+        if zones.zrwa.is_some() {
+            bail!(
+                "its zones have random write areas, and what a power cut leaves of those is not \
+                 modelled: take `zrwa` out of the zones"
+            );
+        }
+        if !drive.links.is_empty() {
+            bail!(
+                "its zones are on a disk image, and what a power cut leaves of those is not \
+                 modelled: take a medium `ram` or `file`"
+            );
+        }
+        device.zones = Some(TracedZones {
+            size: zones.size,
+            capacity: zones.capacity,
+            max_open: zones.max_open,
+            max_active: zones.max_active,
+            extension_size: zones.extension_size,
+            reads_cross_zones: zones.reads_cross_zones,
+        });
+    }
+    device.unlike = drive.ocssd.as_ref().map(|_| "it is an Open-Channel drive".to_owned());
+    Ok(device)
 }
 
 /// The header of the trace of a run.

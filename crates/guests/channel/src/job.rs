@@ -50,6 +50,13 @@ pub struct Job {
     /// starts, for example `nvme0n1`.
     #[serde(default)]
     pub drives: Vec<String>,
+    /// Disks that a check is to find as they are; each is as it was when the check has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checked: Vec<CheckedDisk>,
+    /// Whether the command waits while each piece of its output is told, so that a piece has the
+    /// time when it was written.
+    #[serde(default)]
+    pub prompt_output: bool,
     /// Where the root is, if it is not in the guest's memory: then what is there is the kernel's
     /// modules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +98,25 @@ fn host_name() -> String {
     "stasis".into()
 }
 
+/// A disk that a check looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CheckedDisk {
+    /// Its name below `/dev`.
+    pub name: String,
+    /// Another name that checks may know it by, a link where there is nothing of that name.
+    #[serde(default)]
+    pub alias: Option<String>,
+    /// Its serial number; the guest's kernel numbers drives as it finds them.
+    #[serde(default)]
+    pub serial: String,
+    /// Whether it has zones.
+    #[serde(default)]
+    pub zoned: bool,
+    /// Of each zone that is not empty, its first byte, and how many bytes of it are written.
+    #[serde(default)]
+    pub written: Vec<(u64, u64)>,
+}
+
 /// The device that a guest's root is on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootDevice {
@@ -115,6 +141,8 @@ impl Job {
             seed: 0,
             vcpus: 0,
             drives: Vec::new(),
+            checked: Vec::new(),
+            prompt_output: false,
             root: None,
             limit_ms: 0,
             keep_processes: false,

@@ -40,6 +40,9 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
         Err((status, message)) => return Ok(client.not_started(status, &message)?),
     };
     let orphans = child_signals()?;
+    if job.prompt_output {
+        crate::kernel::come_first()?;
+    }
     client.started()?;
     let mut child = match command.spawn() {
         Ok(child) => child,

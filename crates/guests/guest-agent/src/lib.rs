@@ -11,6 +11,7 @@
 
 mod bfq;
 pub mod bfq_tracer;
+mod checked;
 mod command;
 mod device;
 mod error;

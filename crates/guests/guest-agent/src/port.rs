@@ -11,11 +11,13 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use stasis_channel::{
-    Client, RootDevice, Transport, HEADER_SIZE, MAILBOX_SIZE, PORT_NAME, ROOT_SERIAL,
+    Client, Job, RootDevice, Transport, HEADER_SIZE, MAILBOX_SIZE, PORT_NAME, ROOT_SERIAL,
 };
 
 use crate::wait::Announcements;
-use crate::{begin, command, device, kernel, root, send_results, surroundings, AgentError, Udev};
+use crate::{
+    begin, checked, command, device, kernel, root, send_results, surroundings, AgentError, Udev,
+};
 
 /// Sets the guest up once and runs jobs until there are no more.
 pub(crate) fn serve() -> Result<(), AgentError> {
@@ -40,13 +42,14 @@ pub(crate) fn serve() -> Result<(), AgentError> {
             kernel::seed_random(job.seed)?;
         }
         let prepared = surroundings(&mut client, &job, &announcements, Udev::Absent)
+            .and_then(|()| checked::prepare(&job.checked))
             .and_then(|()| begin(&mut client, &job));
         match prepared {
             Ok(()) => command::run(&mut client, &job)?,
             Err(error) => client.not_started(126, &error.to_string())?,
         }
         if !job.keep_processes {
-            tidy(&mut client, root)?;
+            tidy(&mut client, root, &job)?;
         }
         if job.send_results {
             send_results(&mut client)?;
@@ -68,12 +71,17 @@ fn root_device(announcements: &Announcements) -> Result<Option<RootDevice>, Agen
 }
 
 /// Ends what a job has left behind and tells what did not let itself be ended.
-fn tidy(client: &mut Client<Port>, root: Option<&RootDevice>) -> Result<(), AgentError> {
+fn tidy(client: &mut Client<Port>, root: Option<&RootDevice>, job: &Job) -> Result<(), AgentError> {
     if !command::kill_the_rest() {
         client.log("processes of the command do not end")?;
     }
     for place in root::unmount_drives(root) {
         client.log(&format!("{} cannot be unmounted", place.display()))?;
+    }
+    if !job.checked.is_empty() {
+        for left in checked::let_go(&job.checked) {
+            client.log(&left)?;
+        }
     }
     Ok(())
 }

@@ -84,6 +84,9 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
     add("-chardev", format!("socket,id=port,fd={}", ends.port).into());
     let name = stasis_channel::PORT_NAME;
     add("-device", format!("virtserialport,chardev=port,name={name}").into());
+    for controller in &config.controllers {
+        add("-device", controller.into());
+    }
     for (index, drive) in config.drives.iter().enumerate() {
         self::drive(index, drive, &mut add);
     }
@@ -137,8 +140,11 @@ fn drive(index: usize, drive: &Drive, add: &mut impl FnMut(&str, OsString)) {
     }
     let source = if device.starts_with("vhost-user") { "chardev" } else { "drive" };
     let mut text = format!("{device},{source}={node}");
-    if source == "drive" {
-        text += &format!(",serial=stasis-{index}");
+    // A namespace has its controller's.
+    if source == "drive" && device != "nvme-ns" {
+        let own = format!("stasis-{index}");
+        let serial = drive.serial.as_ref().unwrap_or(&own).replace(',', ",,");
+        text += &format!(",serial={serial}");
     }
     if drive.own_thread {
         add("-object", format!("iothread,id=thread{index}").into());

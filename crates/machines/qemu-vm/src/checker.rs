@@ -1,8 +1,9 @@
 //! Runs a command of the guest on one state of disks after the other, in one
 //! boot.
 
+use crate::checked::{attach, checked, Device};
 use crate::scratch::Scratch;
-use crate::{Backend, Cache, Config, Drive, Error, Job, Piece, Vm};
+use crate::{Config, Error, Job, Piece, Vm};
 use std::io;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const MOST_OUTPUT: usize = 64 << 10;
 /// What is to be run on each state.
 #[derive(Debug, Clone)]
 pub struct Task {
-    /// The command; its drives are `/dev/vda` and so on.
+    /// The command.
     pub command: Vec<String>,
     /// Longest that it may take, in the guest's time.
     pub limit: Duration,
@@ -20,8 +21,15 @@ pub struct Task {
 
 /// Disks as they are to be.
 pub trait Disks {
-    /// Their sizes in bytes, multiples of 512.
-    fn sizes(&self) -> Vec<u64>;
+    /// The drives that they are of, in order.
+    fn devices(&self) -> Vec<Device>;
+
+    /// Of each zone of disk `index` that is not empty, its first byte, and how many bytes of it are
+    /// written.
+    fn written(&self, index: usize) -> Vec<(u64, u64)> {
+        let _ = index;
+        Vec::new()
+    }
 
     /// Fills `into` with what disk `index` holds from `offset` on.
     ///
@@ -33,9 +41,10 @@ pub trait Disks {
 /// What the command said of a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Its status, as a shell gives it; 124 if it took too long. `None`: the
-    /// guest did not survive it, twice.
+    /// Its status, as a shell gives it. `None`: the guest did not survive it, twice.
     pub status: Option<u8>,
+    /// Whether it took too long and was ended.
+    pub late: bool,
     /// What it wrote to both outputs (the end of it, if it was much), and what
     /// there is to say beyond that.
     pub said: String,
@@ -52,6 +61,7 @@ pub struct Checker {
     config: Config,
     task: Task,
     machine: Option<(Vm, Vec<Scratch>)>,
+    devices: Vec<Device>,
     boots: u64,
 }
 
@@ -59,7 +69,12 @@ impl Checker {
     /// A checker; its machine is started at the first check. The configuration's
     /// drives are replaced by the states'.
     pub fn new(config: Config, task: Task) -> Self {
-        Self { config, task, machine: None, boots: 0 }
+        Self { config, task, machine: None, devices: Vec::new(), boots: 0 }
+    }
+
+    /// Ends the machine: the next check is made in one that has seen no other.
+    pub fn renew(&mut self) {
+        self.machine = None;
     }
 
     /// How often the machine has been started.
@@ -88,9 +103,12 @@ impl Checker {
         for (name, value) in environment {
             job.environment.insert((*name).into(), value.clone());
         }
+        let devices = disks.devices();
+        job.checked = checked(&devices, |index| disks.written(index));
+        job.drives = job.checked.iter().map(|disk| disk.name.clone()).collect();
         let mut fresh = false;
         loop {
-            let (vm, scratches) = self.machine(&disks.sizes(), &mut fresh)?;
+            let (vm, scratches) = self.machine(&devices, &mut fresh)?;
             for (index, scratch) in scratches.iter_mut().enumerate() {
                 let mut read = |offset: u64, into: &mut [u8]| disks.read(index, offset, into);
                 scratch.become_copy(&mut read).map_err(Error::system("read the state's disk"))?;
@@ -103,19 +121,25 @@ impl Checker {
             });
             let mut said = String::from_utf8_lossy(&said).into_owned();
             match outcome {
+                // The disks are not as they are to be.
+                Ok(outcome) if !outcome.started && !fresh => self.machine = None,
+                Ok(outcome) if !outcome.started => {
+                    self.machine = None;
+                    return Err(Error::NotReady { said: outcome.message.trim_end().into() });
+                }
                 Ok(outcome) => {
                     if !outcome.message.is_empty() {
                         // Something is left of the command.
                         self.machine = None;
                         said += &outcome.message;
                     }
-                    return Ok(Finding { status: Some(outcome.status), said });
+                    return Ok(Finding { status: Some(outcome.status), late: outcome.late, said });
                 }
                 Err(error @ (Error::Ended { .. } | Error::Silent { .. })) => {
                     self.machine = None;
                     if fresh {
                         said += &error.to_string();
-                        return Ok(Finding { status: None, said });
+                        return Ok(Finding { status: None, late: false, said });
                     }
                     // Perhaps an earlier state did it.
                 }
@@ -127,31 +151,18 @@ impl Checker {
         }
     }
 
-    /// The machine with disks of these sizes; `fresh` tells whether it has been
-    /// started for this.
+    /// The machine with these drives; `fresh` tells whether it has been started for this.
     fn machine(
         &mut self,
-        sizes: &[u64],
+        devices: &[Device],
         fresh: &mut bool,
     ) -> Result<&mut (Vm, Vec<Scratch>), Error> {
-        let fits = |(_, disks): &(Vm, Vec<Scratch>)| {
-            disks.iter().map(Scratch::size).eq(sizes.iter().copied())
-        };
-        let machine = match self.machine.take().filter(fits) {
+        let machine = match self.machine.take().filter(|_| self.devices == devices) {
             Some(machine) => machine,
             None => {
-                let disks: io::Result<Vec<Scratch>> =
-                    sizes.iter().map(|size| Scratch::new(*size)).collect();
+                let disks = attach(&mut self.config, devices);
                 let disks = disks.map_err(Error::system("make a disk in memory"))?;
-                let drive = |disk: &Scratch| {
-                    Drive::new(Backend::Raw {
-                        path: disk.path(),
-                        cache: Cache::Unsafe,
-                        read_only: false,
-                        locking: false,
-                    })
-                };
-                self.config.drives = disks.iter().map(drive).collect();
+                self.devices = devices.to_vec();
                 *fresh = true;
                 self.boots += 1;
                 (Vm::start(&self.config)?, disks)

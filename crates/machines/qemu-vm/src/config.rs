@@ -70,6 +70,8 @@ pub struct Drive {
     pub backend: Backend,
     /// QEMU's device. `None`: `virtio-blk-pci`, or `vhost-user-blk-pci`.
     pub device: Option<String>,
+    /// Its serial number; `None`: `stasis-0` and so on.
+    pub serial: Option<String>,
     /// Options of the device, such as `num-queues=4`.
     pub options: String,
     /// Whether QEMU serves it on a thread of its own (`iothread`).
@@ -79,7 +81,7 @@ pub struct Drive {
 impl Drive {
     /// A virtio drive on `backend`.
     pub fn new(backend: Backend) -> Self {
-        Self { backend, device: None, options: String::new(), own_thread: false }
+        Self { backend, device: None, serial: None, options: String::new(), own_thread: false }
     }
 
     /// A virtio drive on a file.
@@ -109,6 +111,8 @@ pub struct Config {
     pub huge_pages: bool,
     /// Added to the kernel's command line.
     pub kernel_arguments: String,
+    /// NVMe controllers, each as the argument of `-device`, for drives with the device `nvme-ns`.
+    pub controllers: Vec<String>,
     /// The drives: with the default device `/dev/vda` and so on, in this order.
     pub drives: Vec<Drive>,
     /// Further arguments of QEMU, for example `-device` and its value.
@@ -134,6 +138,7 @@ impl Config {
             shared_memory: false,
             huge_pages: false,
             kernel_arguments: String::new(),
+            controllers: Vec::new(),
             drives: Vec::new(),
             arguments: Vec::new(),
             // Under emulation it takes 3 to 4 s on an idle host.

@@ -62,6 +62,12 @@ pub enum Error {
         /// The last lines.
         console: String,
     },
+    /// The guest could not make its drives ready for a check, newly started.
+    #[error("the guest of the check cannot get its drives ready: {said}")]
+    NotReady {
+        /// Why.
+        said: String,
+    },
     /// The guest broke the channel's protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),

@@ -15,6 +15,7 @@ pub mod qmp;
 pub mod readiness;
 
 mod arguments;
+mod checked;
 mod checker;
 mod config;
 mod error;
@@ -24,6 +25,7 @@ mod port;
 mod scratch;
 mod vm;
 
+pub use checked::{Device, Disk, Zones};
 pub use checker::{Checker, Disks, Finding, Task};
 pub use config::{Accelerator, Backend, Cache, Config, Drive};
 pub use error::Error;

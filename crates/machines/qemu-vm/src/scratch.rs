@@ -31,10 +31,6 @@ impl Scratch {
         Ok(Self { file, size, wanted: vec![0; PIECE], held: vec![0; PIECE] })
     }
 
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
     /// Where other processes of this user find it while this value lives.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()

@@ -22,11 +22,18 @@ use tempfile::TempDir;
 /// Most that is handed over at once of an input.
 const PIECE: usize = 1 << 20;
 
+/// The status of a command that its time limit ended, as of timeout(1).
+const OUT_OF_TIME: u8 = 124;
+
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// As a shell gives it; 124 where the job's time limit ended it.
     pub status: u8,
+    /// Whether it was started.
+    pub started: bool,
+    /// Whether the job's time limit ended it.
+    pub late: bool,
     /// What the guest's agent has to say: why the command did not start, or what
     /// it could not tidy up. Empty if all is well.
     pub message: String,
@@ -163,7 +170,9 @@ impl Vm {
         let timeout = self.timeout;
         let limit = (job.limit_ms > 0).then(|| Duration::from_millis(job.limit_ms));
         let mut deadline = Instant::now() + timeout;
-        let mut outcome = Outcome { status: 126, message: String::new() };
+        let mut outcome =
+            Outcome { status: 126, started: false, late: false, message: String::new() };
+        let mut begun = Instant::now();
         let mut piece = Vec::new();
         loop {
             self.receive(deadline)?;
@@ -187,6 +196,8 @@ impl Vm {
                 Request::Ready => Response::Bytes(&[1, 0, 0, 0]),
                 Request::HelpPage { .. } | Request::Help { .. } => Response::Done,
                 Request::Started => {
+                    outcome.started = true;
+                    begun = Instant::now();
                     let far = Duration::from_secs(365 * 24 * 3600);
                     deadline = Instant::now() + limit.map_or(far, |limit| limit + timeout);
                     Response::Done
@@ -197,6 +208,9 @@ impl Vm {
                 }
                 Request::Exited { status } => {
                     outcome.status = status;
+                    // The guest's clock began later than this one, and goes as fast.
+                    outcome.late = status == OUT_OF_TIME
+                        && limit.is_some_and(|limit| begun.elapsed() >= limit);
                     deadline = Instant::now() + timeout;
                     Response::Done
                 }

@@ -3,7 +3,9 @@
 //! `STASIS_TEST_CACHE` chooses another cache for the guest.
 
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
-use stasis_qemu_vm::{Cache, Checker, Config, Disks, Drive, Error, Job, Piece, Stream, Task, Vm};
+use stasis_qemu_vm::{
+    Cache, Checker, Config, Device, Disks, Drive, Error, Job, Piece, Stream, Task, Vm,
+};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -144,8 +146,8 @@ fn what_goes_wrong_is_told() {
 struct Contents(Vec<u8>);
 
 impl Disks for Contents {
-    fn sizes(&self) -> Vec<u64> {
-        vec![self.0.len() as u64]
+    fn devices(&self) -> Vec<Device> {
+        vec![Device::virtio(0, self.0.len() as u64)]
     }
 
     fn read(&mut self, _: usize, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
@@ -165,6 +167,7 @@ fn states_are_checked_one_after_the_other() {
             crash*) echo c >/proc/sysrq-trigger;;
             hang*) sleep 1000;;
             stay*) mke2fs -qF /dev/vda; mount /dev/vda /mnt; exec >&- 2>&-; exit 9;;
+            hold*) mkswap /dev/vda >/dev/null; swapon /dev/vda;;
         esac";
     let task = Task {
         command: vec!["sh".into(), "-c".into(), script.into()],
@@ -181,6 +184,9 @@ fn states_are_checked_one_after_the_other() {
         ("two", Some(0), 2),
         ("crash", None, 3),
         ("one", Some(0), 4),
+        // What the kernel keeps of a disk ends the machine as well.
+        ("hold", Some(0), 4),
+        ("one", Some(0), 5),
     ]
     .into_iter()
     .enumerate()

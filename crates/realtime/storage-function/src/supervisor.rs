@@ -278,7 +278,8 @@ mod tests {
     #[test]
     fn failures_say_what_and_why() {
         let ended = |status, message: &str, said: &str| {
-            Ok((Outcome { status, message: message.into() }, said.to_owned()))
+            let message = message.into();
+            Ok((Outcome { status, started: true, late: false, message }, said.to_owned()))
         };
         assert_eq!(failure("x", ended(0, "", "all well")), None);
         let told = failure("its start", ended(124, "longer than 5 ms", "half")).unwrap();

@@ -20,18 +20,22 @@ any order that flushes, barriers and durable writes allow, or torn between atomi
 drive's model says how much: nothing acknowledged with power-loss protection (plp) or without a
 volatile cache, no more than the cache holds where it has a size, and anything since the last
 flush where the model says nothing. Each state is compared with what was promised to the guest.
+Always among the states are those that lose all that may be lost at the end, just after each line of
+the command's output, and just before and after each flush; the seed draws the others.
 
 The run works on copies: media of the experiment (file:, qcow2:) stay as they are. The trace and
 the disks before the run are in the results' folder, and --trace uses them again.
 
 A check is a command of the guest that looks at each state, such as fsck; it runs in a guest of
-its own under stock QEMU. It finds the lines that the experiment's command had written by then in
-the file $STASIS_OUTPUT_LINES. Status 0 says that all is well (and a line that begins with
-\"repaired\", that it was made well); any other status is a finding.
+its own under stock QEMU, which has the same drives: interface, block size, namespaces, zones, names.
+It finds the lines that the experiment's command had written by then in the file
+$STASIS_OUTPUT_LINES. Status 0 says that all is well (and a line that begins with \"repaired\", that
+it was made well); any other status is a finding. First it runs on the disks as they were before the
+command, and as the finished command left them: it must pass there.
 
 Examples:
   stasis crash-test crash.toml
-  stasis crash-test crash.toml --check 'mount /dev/vda /mnt && umount /mnt && e2fsck -fn /dev/vda' --check-every 10
+  stasis crash-test crash.toml --check 'sh /root/crash-check.sh' --check-every 10
   stasis crash-test crash.toml --states 10000 --trace results
   stasis crash-test crash.toml --seed 3 --state 1234    # repeats one finding
   stasis crash-test crash.toml --inject dropped-barrier    # tests the test
@@ -43,8 +47,8 @@ pub struct Arguments {
     /// The experiment
     #[arg(value_name = "EXPERIMENT.toml")]
     experiment: PathBuf,
-    /// How many power cuts
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    /// How many power cuts; more where the states at lines and flushes are more
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
     /// Only the state with this number
     #[arg(long, value_name = "N", conflicts_with = "states")]
@@ -58,10 +62,16 @@ pub struct Arguments {
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
-    /// Run this on each state in a guest, with the drives as /dev/vda, /dev/vdb, ... [default: the
+    /// Run this on each state in a guest that has the same drives under the same names [default: the
     /// experiment's `check`]
     #[arg(long, value_name = "COMMAND")]
     check: Option<String>,
+    /// Longest that the check may take on one state [default: the experiment's `check-limit`, or 120s]
+    #[arg(long, value_name = "DURATION", value_parser = stasis_block::units::parse_duration)]
+    check_limit: Option<u64>,
+    /// A flush covers nothing that was in flight when it was submitted
+    #[arg(long)]
+    strict: bool,
     /// Run the check on one of N states
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     check_every: u64,
@@ -109,6 +119,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         seed: arguments.seed,
         trace: arguments.trace.as_deref(),
         check: arguments.check.as_deref(),
+        check_limit: arguments.check_limit.map(std::time::Duration::from_nanos),
+        strict: arguments.strict,
         check_every: arguments.check_every,
         checkers: arguments.checkers,
         fault: arguments.fault,

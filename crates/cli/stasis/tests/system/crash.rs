@@ -108,3 +108,80 @@ fn a_run_ends_with_a_power_cut_and_a_check() {
     assert_eq!(disk.len(), 16 << 20);
     assert!(&disk[..4] == b"kept" || &disk[..4] == b"lost", "flushed before the cut");
 }
+
+const ZONED: &str = "set -eu
+echo mq-deadline >/sys/block/nvme0n1/queue/scheduler
+head -c 4096 /dev/zero | tr '\\0' Z >/root/block
+for number in 0 1 2 3 4 5 6 7; do
+  dd if=/root/block of=/dev/nvme0n1 bs=4096 count=1 seek=$number oflag=direct conv=notrunc status=none
+  echo \"wrote $number\"
+done
+echo kept | dd of=/dev/nvme1n2 bs=512 conv=sync,fsync oflag=direct status=none
+echo flushed
+";
+
+/// Says what the drives are, and fails where a zone has a hole or its pointer is elsewhere than its
+/// data ends.
+const ZONED_CHECK: &str = "set -eu
+of() { cat /sys/block/$1/queue/$2; }
+echo \"$(of nvme0n1 zoned) $(of nvme0n1 logical_block_size) $(of nvme0n1 chunk_sectors)\"
+echo \"$(of nvme1n1 logical_block_size) $(cat /sys/block/nvme1n1/size) $(cat /sys/block/nvme1n2/size)\"
+[ \"$(cat /sys/block/nvme1n2/device/serial | tr -d ' ')\" = SECOND ]
+[ \"$(readlink /dev/vdc)\" = nvme1n2 ]
+data=0 ended=0
+for number in 0 1 2 3 4 5 6 7; do
+  bytes=$(dd if=/dev/nvme0n1 bs=4096 skip=$number count=1 status=none | tr -d '\\0' | wc -c)
+  case $bytes$ended in 40960) data=$((data + 1));; 00|01) ended=1;; *) echo hole or torn; exit 1;; esac
+done
+pointer=$(blkzone report --count 1 /dev/nvme0n1 | sed -n 's/.*wptr 0x\\([0-9a-f]*\\).*/\\1/p')
+[ $((0x$pointer / 8)) = $data ] || { echo \"pointer $pointer, $data blocks\"; exit 1; }
+! blkzone report /dev/nvme0n1 | grep -q 'zcond: *[23]' || { echo open; exit 1; }
+if grep -q ^flushed \"$STASIS_OUTPUT_LINES\"; then
+  [ \"$(head -c 4 /dev/nvme1n2)\" = kept ]
+fi
+[ \"${1:-}\" != lost ] || [ $data -ge $(grep -c ^wrote \"$STASIS_OUTPUT_LINES\") ]
+";
+
+#[test]
+fn a_check_finds_the_drives_that_were_cut() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("run.sh"), ZONED).unwrap();
+    std::fs::write(bench.path("check.sh"), ZONED_CHECK).unwrap();
+    std::fs::write(
+        bench.path("zoned.toml"),
+        "engine = 'exact'\ncommand = ['sh', '/root/run.sh']\ncheck = 'sh /root/check.sh'\nresults = 'r'\n\
+         [guest]\nfiles = ['run.sh', 'check.sh']\n\
+         [[drive]]\nmodel = 'fixed:30us'\nmedium = { ram = '32MiB' }\nblock-size = 4096\nzones = { size = '8MiB' }\n\
+         [[drive]]\nmodel = 'fixed:30us'\nmedium = { ram = '8MiB' }\nnamespaces = 2\nserial = 'SECOND'\n",
+    )
+    .unwrap();
+    let test = |more: &[&str]| {
+        bench.finish(bench.command(&[&["crash-test", "zoned.toml", "--checkers=1"], more].concat()))
+    };
+    test(&["--states", "60"]).expect(0);
+    let report = bench.json("r/crash-test.json");
+    assert!(report["checked"].as_u64() > Some(15), "{report}");
+    // Each line of the command has a time of its own, and its least state is always there.
+    assert!(report["fixed"].as_u64() >= Some(10), "{report}");
+
+    // A promise that nobody kept is found with each seed, and found again by a guest of its own.
+    let lost = ["--trace", "r", "--check", "sh /root/check.sh lost", "--results", "l"];
+    test(&[&lost[..], &["--states", "1", "--seed", "7"]].concat()).expect(1);
+    let report = bench.json("l/crash-test.json");
+    let findings = report["findings"].as_array().unwrap();
+    assert!(!findings.is_empty() && findings.iter().all(|one| one["repeats"] == true), "{report}");
+
+    // What fails on undamaged disks says nothing of power cuts.
+    for (check, limit, words) in [
+        ("nonesuch", "9s", "not found in the guest"),
+        ("sleep 9", "1s", "took more than 1s"),
+        ("false", "9s", "before the command began"),
+    ] {
+        let more = ["--trace", "r", "--check", check, "--check-limit", limit, "--results", "c"];
+        let said = test(&more);
+        said.expect(125);
+        assert!(said.stderr.contains(words), "{check}: {}", said.stderr);
+    }
+    let none = test(&["--trace", "r", "--states", "0"]);
+    assert!(none.stderr.contains("--states"), "{}", none.stderr);
+}

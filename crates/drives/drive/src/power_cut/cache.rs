@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use stasis_block::{Command, Operation, PowerLoss, SECTOR};
 
+use super::zones::ZoneLayout;
 use super::Survival;
 
 /// How a change has ended so far.
@@ -27,10 +28,16 @@ pub(super) struct Change {
     pub(super) epoch: u32,
     /// Whether it cannot be lost.
     pub(super) durable: bool,
+    /// Whether it has a place in the order of a zone.
+    pub(super) sequential: bool,
+    /// Whether it writes; otherwise it discards.
+    pub(super) writes: bool,
     // Whether it takes room in a cache.
     data: bool,
     fua: bool,
     end: End,
+    // The newest place when it ended: flushes behind that were submitted later.
+    ended_before: usize,
 }
 
 /// A drive's cache, followed from command to command; see the
@@ -39,7 +46,12 @@ pub(super) struct Change {
 pub struct VolatileCache {
     power_loss: PowerLoss,
     discard_zeroes: bool,
+    pub(super) zones: Option<ZoneLayout>,
+    // Whether a flush covers only what had ended when it was submitted.
+    strict: bool,
     changes: VecDeque<Change>,
+    // The newest place.
+    newest: usize,
     epoch: u32,
     // The newest ended flush's place: what ends later and was submitted before
     // it is durable then.
@@ -64,11 +76,27 @@ impl VolatileCache {
         Self {
             power_loss,
             discard_zeroes,
+            zones: None,
+            strict: false,
             changes: VecDeque::new(),
+            newest: 0,
             epoch: 0,
             flushed: 0,
             durable_epoch: 0,
         }
+    }
+
+    /// The cache of a drive with such zones.
+    #[must_use]
+    pub fn with_zones(self, zones: Option<ZoneLayout>) -> Self {
+        Self { zones, ..self }
+    }
+
+    /// A flush covers what had ended when it was submitted, as NVMe requires, and nothing else
+    /// (NVM Express Base Specification 2.0, 7.1).
+    #[must_use]
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
     }
 
     /// What the drive's model says.
@@ -79,7 +107,9 @@ impl VolatileCache {
     fn changes_disk(&self, command: &Command) -> bool {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
-            Operation::Discard => self.discard_zeroes,
+            Operation::Discard => {
+                self.discard_zeroes || self.zones.is_some_and(|zones| zones.resets(command))
+            }
             _ => false,
         }
     }
@@ -87,6 +117,7 @@ impl VolatileCache {
     /// A command is submitted; `place` is its place, which is above all earlier
     /// ones.
     pub fn submitted(&mut self, place: usize, command: &Command) {
+        self.newest = place;
         if command.operation == Operation::Barrier {
             self.epoch += 1;
         } else if self.changes_disk(command) {
@@ -96,9 +127,12 @@ impl VolatileCache {
                 sectors: command.length / SECTOR,
                 epoch: self.epoch,
                 durable: false,
+                sequential: self.zones.is_some_and(|zones| zones.moves(command)),
+                writes: command.operation != Operation::Discard,
                 data: matches!(command.operation, Operation::Write | Operation::Copy),
                 fua: command.fua,
                 end: End::InFlight,
+                ended_before: usize::MAX,
             });
         }
     }
@@ -117,17 +151,23 @@ impl VolatileCache {
             if !well {
                 return;
             }
-            self.flushed = self.flushed.max(place);
+            if !self.strict {
+                self.flushed = self.flushed.max(place);
+            }
+            let strict = self.strict;
             for change in self.changes.iter_mut().take_while(|change| change.place < place) {
                 // What failed is as good as written: it is not waited for.
-                change.durable |= change.end != End::InFlight;
+                let covered = !strict || change.ended_before < place;
+                change.durable |= change.end != End::InFlight && covered;
             }
         } else if let Ok(index) = self.changes.binary_search_by_key(&place, |change| change.place) {
             let safe = self.power_loss.keeps_acknowledged();
             let change = &mut self.changes[index];
+            change.ended_before = self.newest;
             change.end = if well { End::Acknowledged } else { End::Failed };
             change.durable |= well && (safe || change.fua || place < self.flushed);
         }
+        self.settle_zones();
         let newest = self.changes.iter().rev().find(|change| change.durable);
         self.durable_epoch = self.durable_epoch.max(newest.map_or(0, |change| change.epoch));
         for change in &mut self.changes {
@@ -147,6 +187,10 @@ impl VolatileCache {
 
     pub(super) fn changes(&self) -> &VecDeque<Change> {
         &self.changes
+    }
+
+    pub(super) fn make_durable(&mut self, index: usize) {
+        self.changes[index].durable = true;
     }
 
     pub(super) fn newest_epoch(&self) -> u32 {
@@ -214,6 +258,7 @@ impl VolatileCache {
             let units: HashSet<u64> = self.missing(has).iter().map(|one| one.unit).collect();
             units.len() as u64 <= limit
         });
-        ordered && untorn && fits
+        let no_hole = self.has_no_hole(|change, at| change.durable || of(change).has(at as usize));
+        ordered && untorn && fits && no_hole
     }
 }

@@ -14,7 +14,9 @@
 //!   Data that something newer has overwritten on the medium is not lacking, and
 //!   discards and writes of zeroes take no room in a cache;
 //! - a change that is not durable is there, or not, or torn where an atomic unit
-//!   begins.
+//!   begins;
+//! - a sequential zone has no hole: of what was written to it since its last reset that is left, a
+//!   beginning is, and a reset is left as a whole or not at all.
 //!
 //! A change that failed may be there or not; it counts as there as soon as a
 //! flush has ended that was submitted after it.
@@ -25,9 +27,11 @@
 
 mod cache;
 mod sampling;
+mod zones;
 
 pub use cache::VolatileCache;
 pub use sampling::Sampling;
+pub use zones::ZoneLayout;
 
 /// What is left of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]

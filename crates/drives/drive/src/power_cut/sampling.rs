@@ -7,6 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::splitmix::nth as hash;
 
 use super::cache::{Change, VolatileCache};
+use super::zones::Holes;
 use super::Survival;
 
 /// Which of the states that a power cut can leave.
@@ -25,7 +26,7 @@ pub enum Sampling {
 const PAGE: u64 = 8;
 
 /// What is left, by the indexes of changes.
-type Left = HashMap<usize, Survival>;
+pub(super) type Left = HashMap<usize, Survival>;
 
 impl VolatileCache {
     /// One of the states that the rules permit: what is left of each change that
@@ -69,6 +70,7 @@ impl VolatileCache {
         let Some(epoch) = self.least_epoch() else { return Left::new() };
         let mut left = self.all_of(|change| change.epoch < epoch);
         self.destage(epoch, &mut left, None);
+        self.mend(&mut left, Holes::Fill);
         left
     }
 
@@ -85,8 +87,10 @@ impl VolatileCache {
         let mut left = self.all_of(|change| change.epoch < epoch);
         let own: Vec<_> = self.can_be_lost().filter(|(_, change)| change.epoch == epoch).collect();
         choose(&own, self.unit(), &mut random, &mut left);
+        self.mend(&mut left, Holes::Cut);
         if self.unit_limit().is_some() {
             self.destage(epoch, &mut left, Some(&mut random));
+            self.mend(&mut left, Holes::Fill);
         }
         left
     }

@@ -43,8 +43,11 @@ impl<'a> Loader<'a> {
     pub(super) fn take(&mut self, frame: Frame) -> Result<(), TraceError> {
         match frame {
             Frame::Drive { drive, level, capacity, discard_zeroes, power_loss } => {
+                let traced = self.trace.header.drives.get(usize::from(drive));
+                let zones = traced.and_then(|traced| traced.device.layout());
                 let log = self.log(drive, level);
                 (log.capacity, log.discard_zeroes) = (capacity, discard_zeroes);
+                log.zones = zones;
                 log.power_loss = power_loss;
             }
             Frame::Request { drive, level, place, at, command, data } => {
@@ -117,8 +120,7 @@ impl<'a> Loader<'a> {
             }
             Operation::WriteZeroes | Operation::Discard => {
                 let end = first + command.length / SECTOR as u64;
-                let zeroes = command.operation == Operation::WriteZeroes
-                    || self.log(drive, level).discard_zeroes;
+                let zeroes = self.log(drive, level).command_changes(command);
                 if zeroes && command.length > self.now.len() as u64 {
                     for (place, content) in &mut self.now {
                         if (place.0, place.1) == (drive, level == Level::Drive)

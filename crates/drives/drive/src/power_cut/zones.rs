@@ -1,0 +1,181 @@
+//! Zones: a sequential zone has no hole, whatever a power cut takes.
+
+use std::collections::BTreeMap;
+
+use stasis_block::{Command, Operation, SECTOR};
+
+use super::cache::{Change, VolatileCache};
+use super::sampling::Left;
+use super::Survival;
+
+/// The zones of a drive: those of each of its namespaces, which are of one size and lie one
+/// behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZoneLayout {
+    /// Size of a namespace in bytes.
+    pub namespace: u64,
+    /// From one zone's start to the next's, in bytes.
+    pub size: u64,
+}
+
+impl ZoneLayout {
+    /// The zone with this byte, by its first byte, and the byte behind it.
+    pub fn zone(&self, offset: u64) -> (u64, u64) {
+        let (namespace, size) = (self.namespace.max(SECTOR), self.size.max(SECTOR));
+        let base = offset / namespace * namespace;
+        let start = base + (offset - base) / size * size;
+        (start, (start + size).min(base + namespace))
+    }
+
+    /// Whether the command makes whole zones empty.
+    pub fn resets(&self, command: &Command) -> bool {
+        let end = command.offset.saturating_add(command.length);
+        command.operation == Operation::Discard
+            && command.length > 0
+            && self.zone(command.offset).0 == command.offset
+            && self.zone(end - 1).1 == end
+    }
+
+    /// Whether the command moves a write pointer.
+    pub fn moves(&self, command: &Command) -> bool {
+        let writes = [Operation::Write, Operation::WriteZeroes, Operation::Copy];
+        writes.contains(&command.operation) || self.resets(command)
+    }
+
+    /// The zones of sectors `first` to `end`, each by its first sector, with the part of them
+    /// that lies in it.
+    pub fn parts(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        let mut at = first;
+        std::iter::from_fn(move || {
+            let (start, behind) = self.zone(at * SECTOR);
+            let part = (start / SECTOR, at, end.min(behind / SECTOR));
+            let more = at < end && part.2 > at;
+            at = part.2;
+            more.then_some(part)
+        })
+    }
+}
+
+/// What is mended of a choice that leaves holes in zones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holes {
+    /// What lies behind one goes.
+    Cut,
+    /// They are filled.
+    Fill,
+}
+
+/// A part of a change, in one zone.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    change: usize,
+    // Sectors within the change.
+    from: u64,
+    to: u64,
+    reset: bool,
+}
+
+impl VolatileCache {
+    /// The parts of changes by zone, in the order of submission.
+    fn zone_parts(&self, layout: &ZoneLayout) -> BTreeMap<u64, Vec<Part>> {
+        let mut zones: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
+        for (index, change) in self.changes().iter().enumerate().filter(|(_, c)| c.sequential) {
+            for (zone, from, to) in layout.parts(change.first, change.first + change.sectors) {
+                let (from, to) = (from - change.first, to - change.first);
+                let part = Part { change: index, from, to, reset: !change.writes };
+                zones.entry(zone).or_default().push(part);
+            }
+        }
+        zones
+    }
+
+    /// Makes `left` what a drive with zones can leave: of each zone a beginning, and of a reset
+    /// all or nothing.
+    pub(super) fn mend(&self, left: &mut Left, holes: Holes) {
+        let Some(layout) = self.zones else { return };
+        for parts in self.zone_parts(&layout).into_values() {
+            let has = |part: &Part, within: u64| self.has(left, part.change, within);
+            // A reset begins anew: what was before it is of no account.
+            let begin = parts.iter().rposition(|part| part.reset && has(part, part.from));
+            let last = parts.iter().rposition(|part| (part.from..part.to).any(|at| has(part, at)));
+            let mut kept: Vec<u64> = Vec::with_capacity(parts.len());
+            let mut broken = false;
+            for (number, part) in parts.iter().enumerate() {
+                let whole = part.to - part.from;
+                let there = match part.reset {
+                    true => whole * u64::from(has(part, part.from)),
+                    false => (part.from..part.to).take_while(|at| has(part, *at)).count() as u64,
+                };
+                let filled = match (holes, last) {
+                    _ if begin.is_some_and(|begin| number <= begin) => whole,
+                    (Holes::Cut, _) if broken => 0,
+                    (Holes::Cut, _) => there,
+                    (Holes::Fill, Some(last)) if number < last => whole,
+                    (Holes::Fill, Some(last)) if number == last => {
+                        let newest = (part.from..part.to).rev().find(|at| has(part, *at));
+                        newest.map_or(0, |newest| newest + 1 - part.from)
+                    }
+                    (Holes::Fill, _) => 0,
+                };
+                broken |= filled < whole && begin.is_none_or(|begin| number > begin);
+                kept.push(filled);
+            }
+            for (part, kept) in parts.iter().zip(kept) {
+                let change = &self.changes()[part.change];
+                if change.durable {
+                    continue;
+                }
+                let before = left.get(&part.change).unwrap_or(&Survival::Lost).clone();
+                let inside = |at: u64| (part.from..part.to).contains(&at);
+                let sectors = (0..change.sectors).map(|at| match inside(at) {
+                    true => at - part.from < kept,
+                    false => before.has(at as usize),
+                });
+                left.insert(part.change, Survival::of_sectors(sectors.collect()));
+            }
+        }
+    }
+
+    fn has(&self, left: &Left, index: usize, within: u64) -> bool {
+        self.changes()[index].durable
+            || left.get(&index).is_some_and(|survival| survival.has(within as usize))
+    }
+
+    /// Whether no zone has a hole if of each change what `there` says is left.
+    pub(super) fn has_no_hole(&self, there: impl Fn(&Change, u64) -> bool) -> bool {
+        let Some(layout) = self.zones else { return true };
+        self.zone_parts(&layout).into_values().all(|parts| {
+            let has = |part: &Part, at: u64| there(&self.changes()[part.change], at);
+            let count = |part: &Part| (part.from..part.to).filter(|at| has(part, *at)).count();
+            let whole = |part: &Part| count(part) as u64 == part.to - part.from;
+            let resets = parts.iter().filter(|part| part.reset);
+            let untorn = resets.clone().all(|part| whole(part) || count(part) == 0);
+            let begin = parts.iter().rposition(|part| part.reset && whole(part));
+            let after = &parts[begin.map_or(0, |begin| begin + 1)..];
+            let complete = after.iter().take_while(|part| whole(part)).count();
+            let tail = after.get(complete..).unwrap_or_default();
+            // The first that is not whole may be there in part, from its beginning on.
+            let prefix = tail.first().is_none_or(|part| {
+                let there = count(part) as u64;
+                (part.from..part.from + there).all(|at| has(part, at))
+            });
+            untorn && prefix && tail.iter().skip(1).all(|part| count(part) == 0)
+        })
+    }
+
+    /// What becomes durable with the changes that are: in a zone, everything before.
+    pub(super) fn settle_zones(&mut self) {
+        let Some(layout) = self.zones else { return };
+        if !self.changes().iter().any(|change| change.durable && change.sequential) {
+            return;
+        }
+        let mut behind: Vec<usize> = Vec::new();
+        for parts in self.zone_parts(&layout).into_values() {
+            let newest = parts.iter().rposition(|part| self.changes()[part.change].durable);
+            behind.extend(parts[..newest.unwrap_or(0)].iter().map(|part| part.change));
+        }
+        for index in behind {
+            self.make_durable(index);
+        }
+    }
+}

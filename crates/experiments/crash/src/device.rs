@@ -1,0 +1,73 @@
+//! What the guest saw a drive as: what a check must find again.
+
+use serde::{Deserialize, Serialize};
+use stasis_drive::ZoneLayout;
+
+/// The kind of device that a drive is to the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// An NVMe controller.
+    Nvme,
+    /// A virtio block device: what a trace means that says nothing.
+    #[default]
+    VirtioBlk,
+}
+
+/// The zones of each namespace, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TracedZones {
+    /// From one zone's start to the next's.
+    pub size: u64,
+    /// How much of a zone can be written.
+    pub capacity: u64,
+    /// Most open zones; `None` without a limit.
+    pub max_open: Option<u32>,
+    /// Most open or closed zones; `None` without a limit.
+    pub max_active: Option<u32>,
+    /// Bytes that the host can attach to a zone.
+    pub extension_size: u32,
+    /// Whether one read may cover several zones.
+    pub reads_cross_zones: bool,
+}
+
+/// A drive as the guest saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TracedDevice {
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// The names of its disks below `/dev`, one for each namespace.
+    pub names: Vec<String>,
+    /// Its serial number.
+    pub serial: String,
+    /// Logical block size in bytes; 0 stands for 512.
+    pub block_size: u32,
+    /// Size of each namespace in bytes; they lie one behind the other. 0: all of the drive.
+    pub namespace: u64,
+    /// The zones of each namespace, if they are of the Zoned Namespace command set.
+    pub zones: Option<TracedZones>,
+    /// Why no check can find such a drive again, if so.
+    pub unlike: Option<String>,
+}
+
+impl TracedDevice {
+    /// Logical block size in bytes.
+    pub fn block(&self) -> u32 {
+        self.block_size.max(512)
+    }
+
+    /// The zones by their places on the drive.
+    pub fn layout(&self) -> Option<ZoneLayout> {
+        self.zones.map(|zones| ZoneLayout { namespace: self.namespace, size: zones.size })
+    }
+
+    /// The namespaces of a drive of `capacity` bytes: first byte and length of each.
+    pub fn namespaces(&self, capacity: u64) -> Vec<(u64, u64)> {
+        let count = self.names.len().max(1) as u64;
+        match self.namespace {
+            0 => vec![(0, capacity)],
+            bytes => (0..count).map(|index| (index * bytes, bytes)).collect(),
+        }
+    }
+}
