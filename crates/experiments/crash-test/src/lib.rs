@@ -280,7 +280,7 @@ impl CrashTest<'_> {
 
 /// Findings that are repeated at once. Where all of the first ones do, so do the others, as good as
 /// certainly; it costs a start of a guest each.
-const REPEATED: usize = 20;
+const REPEATED: usize = 10;
 
 /// The states of the next findings that are to be repeated alone.
 fn repeats(findings: &[Finding], from: &mut usize) -> Option<Vec<u64>> {
