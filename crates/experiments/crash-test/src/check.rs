@@ -35,14 +35,16 @@ pub struct CheckSetup<'a> {
     pub stop: &'a Arc<AtomicBool>,
 }
 
+/// Of each disk, its drive and its first byte there.
+type Places = Vec<(usize, u64)>;
+
 /// Runs a shell's command on each state.
 pub struct GuestCheck {
     checker: Checker,
     command: String,
     limit: Duration,
     devices: Vec<Device>,
-    // Of each disk, its drive and its first byte there.
-    places: Vec<(usize, u64)>,
+    places: Places,
     // Whether each check has a guest of its own.
     alone: bool,
     // For the guest: path and content.
@@ -87,8 +89,8 @@ impl GuestCheck {
 }
 
 /// The drives of a trace as a guest finds them, and the places of their disks.
-fn devices(trace: &Trace) -> Result<(Vec<Device>, Vec<(usize, u64)>)> {
-    let (mut devices, mut places) = (Vec::new(), Vec::new());
+fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
+    let (mut devices, mut places) = (Vec::new(), Places::new());
     for (index, drive) in trace.drives.iter().enumerate() {
         let Some(traced) = trace.header.drives.get(index) else { continue };
         let (capacity, seen) = (drive.guest.capacity, &traced.device);
