@@ -15,7 +15,7 @@ from pathlib import Path
 
 import stasis
 
-JOB = "[mix]\nrw=randrw\nrwmixread=70\nbs=4k\niodepth=16\nsize=1g\nio_size=1t\nnumber_ios={rows}\n"
+JOB = "[mix]\nrw=randrw\nrwmixread=70\nbs=4k\nioengine=libaio\niodepth=16\nsize=1g\nio_size=1t\nnumber_ios={rows}\n"
 
 READ = """\
 import time, re, pathlib, sys

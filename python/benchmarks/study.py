@@ -23,7 +23,7 @@ import distributed
 import stasis
 from stasis.study.pools import SETTINGS
 
-JOB = "[mix]\nrw=randrw\nrwmixread=70\nbs=4k\niodepth=16\nnumber_ios={ios}\n"
+JOB = "[mix]\nrw=randrw\nrwmixread=70\nbs=4k\nioengine=libaio\niodepth=16\nnumber_ios={ios}\n"
 
 
 def study(points: int, ios: int, results: Path) -> stasis.Study:

@@ -19,6 +19,7 @@ JOB = """\
 filename=/dev/nvme0n1
 rw=randread
 bs=4k
+ioengine=libaio
 iodepth=4
 size=256m
 number_ios=${IOS}

@@ -66,7 +66,7 @@ def test_a_study_s_report_is_interactive(here: Path, tmp_path: Path) -> None:
         simulate={
             "model": "flash-tlc",
             "size": "1GiB",
-            "workload": "[r]\nrw=randrw\niodepth=4\nnumber_ios=${COUNT}\n",
+            "workload": "[r]\nrw=randrw\nioengine=libaio\niodepth=4\nnumber_ios=${COUNT}\n",
         },
         axes={"variable.COUNT": [300, 2000, 20000], "model.gc.policy": ["greedy", "cost-benefit"]},
     )

@@ -22,7 +22,7 @@ fn stasis(folder: &Path, words: &[&str]) -> String {
 /// A simulation's results, in a folder of its own.
 fn simulated(ios: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let job = "[global]\nbs=4k\niodepth=8\nsize=64m\n[r]\nrw=randread\nnumber_ios=2000\n\
+    let job = "[global]\nioengine=libaio\nbs=4k\niodepth=8\nsize=64m\n[r]\nrw=randread\nnumber_ios=2000\n\
                [w]\nrw=randwrite\nnumber_ios=1000\n";
     fs::write(folder.path().join("job.fio"), job).unwrap();
     stasis(

@@ -33,7 +33,7 @@ fn pages_of_simulations_and_comparisons_are_to_be_used() {
     let Some(browser) = Browser::installed() else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let job = "[global]\nbs=4k\niodepth=8\nsize=64m\n[r]\nrw=randread\nnumber_ios=3000\n\
+    let job = "[global]\nioengine=libaio\nbs=4k\niodepth=8\nsize=64m\n[r]\nrw=randread\nnumber_ios=3000\n\
                [w]\nrw=randwrite\nnumber_ios=2000\n";
     fs::write(folder.join("job.fio"), job).unwrap();
     for (model, results) in [("samsung-980-pro", "before"), ("femu-basic", "after")] {

@@ -90,7 +90,7 @@ fn closed_loops_meet_the_closed_form() {
         bench.file(
             "job.fio",
             &format!(
-                "[global]\nrw=randread\nsize=64m\n[a]\nnumjobs={threads}\niodepth={depth}\n\
+                "[global]\nioengine=libaio\nrw=randread\nsize=64m\n[a]\nnumjobs={threads}\niodepth={depth}\n\
                  number_ios={}\n",
                 ios / threads
             ),
@@ -127,7 +127,7 @@ fn rates_pauses_and_flushes_take_their_time() {
         // Ten I/Os at a time, a pause, and so on.
         ("thinktime=1ms\nthinktime_blocks=10\nnumber_ios=100", 100.0 * 100e-6 + 9.0 * 1e-3),
         // Four writes and a flush, which waits for them and is waited for.
-        ("rw=write\nfsync=4\niodepth=4\nnumber_ios=40", 10.0 * 100e-6 + 9.0 * 100e-6),
+        ("rw=write\nfsync=4\nioengine=libaio\niodepth=4\nnumber_ios=40", 10.0 * 100e-6 + 9.0 * 100e-6),
         ("runtime=10ms\ntime_based", 100.0 * 100e-6),
         ("startdelay=1\nnumber_ios=1", 1.0 + 100e-6),
     ] {
@@ -159,7 +159,7 @@ fn the_same_seed_is_the_same_simulation() {
     let bench = Bench::new();
     bench.file(
         "job.fio",
-        "[a]\nrw=randrw\nsize=4m\niodepth=8\nnumjobs=3\nbssplit=4k/70:16k/30\nrandom_distribution=zipf:1.1\n",
+        "[a]\nioengine=libaio\nrw=randrw\nsize=4m\niodepth=8\nnumjobs=3\nbssplit=4k/70:16k/30\nrandom_distribution=zipf:1.1\n",
     );
     let ios = |seed| {
         bench.sim(&["uniform:50us-150us", "--workload", "job.fio", "--seed", seed]);
@@ -259,7 +259,7 @@ fn a_simulation_of_its_own_ios_repeats_them() {
     // A disk has state, and its queue an order of its own.
     bench.file(
         "job.fio",
-        "[a]\nrw=randrw\nbssplit=4k/50:64k/50\nsize=8g\niodepth=16\nnumber_ios=300\nfsync=7\n\
+        "[a]\nioengine=libaio\nrw=randrw\nbssplit=4k/50:64k/50\nnorandommap\nsize=8g\niodepth=16\nnumber_ios=300\nfsync=7\n\
          ramp_time=100ms\n",
     );
     bench.sim(&["jpt39c", "--workload", "job.fio", "--seed", "5"]);
@@ -351,7 +351,7 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
 #[test]
 fn a_flash_drive_shows_its_inside() {
     let bench = Bench::new();
-    bench.file("job.fio", "[a]\nrw=randwrite\niodepth=16\nsize=16m\nio_size=64m\n");
+    bench.file("job.fio", "[a]\nioengine=libaio\nrw=randwrite\niodepth=16\nsize=16m\nio_size=64m\n");
     let words = ["femu-basic", "--workload", "job.fio", "--size", "64MiB", "--ios=none"];
     let inside = &bench.sim(&words)["drives"][0]["inside"];
     assert!(inside["host_units"].as_u64().unwrap() >= 16_384, "{inside}");
@@ -374,7 +374,7 @@ fn numbered(folder: &std::path::Path) -> Vec<String> {
 #[test]
 fn several_simulations_are_each_as_alone() {
     let bench = Bench::new();
-    bench.file("a.fio", "[a]\nrw=randrw\nsize=4m\niodepth=8\nnumber_ios=5000\n");
+    bench.file("a.fio", "[a]\nioengine=libaio\nrw=randrw\nsize=4m\nio_size=40m\niodepth=8\nnumber_ios=5000\n");
     bench.file("b.fio", "[b]\nrw=randread\nsize=4m\nnumber_ios=200\n");
     let models = ["uniform:50us-150us", "{ kind = 'fixed', read = '80us', label = 'mine/a' }"];
     let words = ["--workload", "a.fio", "--workload", "b.fio", "--seed", "3,7-8", "--jobs", "3"];

@@ -181,7 +181,7 @@ impl<W: Workload> Simulation<W> {
             };
             self.free.push(tag);
             done.push(Finished { io, order, submit, at, fate });
-            self.workload.complete(at, io.thread);
+            self.workload.complete(at, &io);
         }
     }
 }

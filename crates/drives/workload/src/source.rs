@@ -27,14 +27,14 @@ pub trait Workload {
     /// `None` while it waits for a completion, and once it is over.
     fn next_at(&self) -> Option<Nanos>;
 
-    /// Takes the I/O of [`Workload::next_at`].
+    /// Takes the I/O of [`Workload::next_at`]; `None` where something but an I/O was due then.
     ///
     /// # Errors
     /// [`TraceError`] where it cannot be read.
     fn take(&mut self) -> Result<Option<Io>, TraceError>;
 
-    /// An I/O of `thread` has completed at `at` (ns).
-    fn complete(&mut self, at: Nanos, thread: u16);
+    /// An I/O that was taken has completed at `at` (ns).
+    fn complete(&mut self, at: Nanos, io: &Io);
 
     /// How much of it has been taken, from 0 to 1, where that can be told.
     fn fraction(&self, now: Nanos) -> Option<f64>;

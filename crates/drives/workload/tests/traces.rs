@@ -5,7 +5,7 @@ use stasis_block::{Command, Operation};
 use stasis_workload::trace::{
     Format, LeftOut, Merged, Pace, Placed, Reader, Record, Replay, ReplayOptions,
 };
-use stasis_workload::{TraceError, Workload};
+use stasis_workload::{Io, TraceError, Workload};
 
 const BLKPARSE: &str = "\
 8,0 0 1 0.000001000 9 Q R 8 + 8 [x]
@@ -60,7 +60,8 @@ fn replayed(
             (None, None) => return Ok(seen),
             (next, Some(end)) if next.is_none_or(|next| end <= next) => {
                 flying.pop_front();
-                replay.complete(end, 0);
+                let command = Command::flush();
+                replay.complete(end, &Io { thread: 0, early: false, command });
             }
             (next, _) => {
                 let at = next.unwrap();

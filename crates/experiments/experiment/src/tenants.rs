@@ -359,7 +359,7 @@ pub fn jobs_of_pattern(word: &str, length: u64) -> Result<String, String> {
             let rw = if random { format!("rand{rw}") } else { rw.into() };
             // Half an age of virtual time: the machines' commands end first.
             text += &format!(
-                "[{name}]\nrw={rw}\nbs={block}\nnumjobs={count}\noffset={}\nsize={each}\n\
+                "[{name}]\nfilename=drive\ndirect=1\nrw={rw}\nbs={block}\nnumjobs={count}\noffset={}\nsize={each}\n\
                  offset_increment={each}\ntime_based=1\nruntime=1000d\nnorandommap=1\n",
                 u64::from(place) * each
             );

@@ -47,10 +47,10 @@ impl Workload for IoSource {
         }
     }
 
-    fn complete(&mut self, at: Nanos, thread: u16) {
+    fn complete(&mut self, at: Nanos, io: &Io) {
         match self {
-            Self::Load(load) => load.complete(at, thread),
-            Self::Replay(replay) => replay.complete(at, thread),
+            Self::Load(load) => load.complete(at, io),
+            Self::Replay(replay) => replay.complete(at, io),
         }
     }
 
@@ -150,16 +150,12 @@ fn jobs(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
     let capacity = drive.capacity.or_else(|| file.least_capacity()).ok_or_else(|| {
         anyhow!("{}: how large is the drive? Give --size, or `size` in every job", shown())
     })?;
-    for job in &file.jobs {
-        let sizes = job.blocks.iter().flat_map(|split| split.all());
-        if let Some(odd) = sizes.into_iter().find(|size| size % drive.block_size != 0) {
-            bail!(
-                "{}: job `{}`: its block size {odd} is no multiple of the drive's, {}",
-                shown(),
-                job.name,
-                drive.block_size
-            );
-        }
+    if let Some((job, odd)) = file.block_sizes().find(|(_, size)| size % drive.block_size != 0) {
+        bail!(
+            "{}: job `{job}`: its block size or offset {odd} is no multiple of the drive's, {}",
+            shown(),
+            drive.block_size
+        );
     }
     let load = Load::new(&file, capacity, seed, drive.path).with_context(shown)?;
     Ok(Opened { work: IoSource::Load(load), capacity: Some(capacity), warnings })

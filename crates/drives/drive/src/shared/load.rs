@@ -116,7 +116,8 @@ impl HostLoad {
             self.buffers.push(data);
         }
         let started = self.started.unwrap_or(0);
-        self.load.complete(at.saturating_sub(started), queue);
+        let io = Io { thread: queue, early: false, command };
+        self.load.complete(at.saturating_sub(started), &io);
         let latency = at.saturating_sub(submit);
         (self.ios, self.latency) = (self.ios + 1, self.latency + u128::from(latency));
         self.longest = self.longest.max(latency);

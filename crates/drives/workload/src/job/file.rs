@@ -9,8 +9,8 @@ pub struct Line {
     pub number: usize,
     /// The key.
     pub key: String,
-    /// What is after the `=`; empty without one.
-    pub value: String,
+    /// What is after the `=`, if there is one.
+    pub value: Option<String>,
 }
 
 /// A section with its keys.
@@ -33,26 +33,27 @@ pub fn sections(
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
         let wrong = |problem: String| JobError::Line { line: number, problem };
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
+        // In fio these begin a comment wherever they stand.
+        let line = line.split([';', '#']).next().unwrap_or_default().trim();
+        if line.is_empty() {
             continue;
         }
         if let Some(rest) = line.strip_prefix('[') {
             let Some((name, after)) = rest.rsplit_once(']') else {
                 return Err(wrong(format!("`{line}` begins a section without a `]`")));
             };
-            if !after.trim().is_empty() && !after.trim_start().starts_with(['#', ';']) {
+            if !after.is_empty() {
                 return Err(wrong(format!("`{after}` stands after a section's heading")));
             }
-            sections.push(Section { name: name.trim().to_owned(), number, lines: Vec::new() });
+            sections.push(Section { name: name.to_owned(), number, lines: Vec::new() });
             continue;
         }
-        let expanded = expand(line, variable).map_err(wrong)?;
-        let (key, value) = expanded.split_once('=').unwrap_or((&expanded, ""));
-        // As in fio, a comment may follow a value after white space.
-        let comment = value.find(" ;").or_else(|| value.find(" #")).unwrap_or(value.len());
-        let key = key.trim().to_ascii_lowercase();
-        let value = value[..comment].trim().to_owned();
+        let (key, value) = match line.split_once('=') {
+            Some((key, value)) => (key.trim(), Some(value.trim())),
+            None => (line, None),
+        };
+        let value = value.map(|value| expand(value, variable)).transpose().map_err(wrong)?;
+        let key = key.to_owned();
         let Some(section) = sections.last_mut() else {
             return Err(wrong(format!(
                 "`{key}` stands before the first section, such as [global]"
@@ -83,15 +84,18 @@ mod tests {
 
     #[test]
     fn sections_comments_and_variables_are_read() {
-        let text =
-            "; a comment\n[global]\nBS = 4k # small\ngroup_reporting\n\n[a job]\nsize=${SIZE}m\n";
+        let text = "; a comment\n[global]\nbs = 4k\t; small\ngroup_reporting\n\n\
+                    [a job]\nsize=${SIZE}m#large\nthread=\n";
         let read = sections(text, &|name| (name == "SIZE").then(|| "64".into())).unwrap();
         assert_eq!(read.len(), 2);
         assert_eq!((read[1].name.as_str(), read[1].number), ("a job", 6));
-        let line =
-            |number, key: &str, value: &str| Line { number, key: key.into(), value: value.into() };
-        assert_eq!(read[0].lines, [line(3, "bs", "4k"), line(4, "group_reporting", "")]);
-        assert_eq!(read[1].lines, [line(7, "size", "64m")]);
+        let line = |number, key: &str, value: Option<&str>| {
+            let value = value.map(str::to_owned);
+            Line { number, key: key.into(), value }
+        };
+        let expected = [line(3, "bs", Some("4k")), line(4, "group_reporting", None)];
+        assert_eq!(read[0].lines, expected);
+        assert_eq!(read[1].lines, [line(7, "size", Some("64m")), line(8, "thread", Some(""))]);
     }
 
     #[test]

@@ -1,11 +1,17 @@
 //! The synthetic load of a fio job file (fio's HOWTO, "Job file parameters"),
-//! as far as it is about I/Os; `docs/reference/sim.md` lists the keys.
+//! as far as it is about I/Os; [`table`] lists fio's options.
 
+mod blockmap;
 mod file;
-mod keys;
 mod load;
+mod notes;
 mod offsets;
 mod options;
+mod pace;
+mod plan;
+pub mod table;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod values;
 
@@ -29,70 +35,106 @@ pub enum Direction {
     Mixed,
 }
 
-/// A job: the keys of its section, with those of `[global]`.
+/// What an `ioengine` does with I/Os.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// One at a time.
+    Synchronous,
+    /// As many as `iodepth`.
+    Asynchronous {
+        /// Whether the thread waits for a flush, as with libaio.
+        waits: bool,
+    },
+    /// It does none, and needs a processor (`cpuio`).
+    Processor,
+}
+
+/// Which threads end with one (`exit_what`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitWhat {
+    /// Those of its group of jobs.
+    Group,
+    /// Those that have begun.
+    Begun,
+    /// All.
+    All,
+}
+
+/// A job: the options of its section, with those of `[global]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// The section's name.
+    /// The section's name, or what `name` says.
     pub name: String,
     /// Threads that do the same.
     pub numjobs: u32,
-    /// I/Os in flight for each thread.
+    /// I/Os in flight for each thread, as written.
     pub iodepth: u32,
     /// What they do.
     pub direction: Direction,
     /// Whether offsets are random.
     pub random: bool,
-    /// Percent of reads in a mix.
-    pub rwmixread: u8,
-    /// Block sizes of reads, writes and trims.
-    pub blocks: Each<Weighted<u64>>,
-    /// Where the region begins.
-    pub offset: Size,
-    /// How much further on it begins for each further thread.
-    pub offset_increment: Size,
-    /// Length of the region; without it, to the drive's end.
-    pub size: Option<Size>,
-    /// How much a thread does; without it, as much as the region is long.
-    pub io_size: Option<Size>,
-    /// How often it does it.
-    pub loops: u64,
-    /// The most I/Os of a thread.
-    pub number_ios: Option<u64>,
-    /// The longest a thread goes on after its ramp time (ns).
-    pub runtime: Option<Nanos>,
-    /// Whether it goes on as long even if it has done everything.
+    /// Whether it goes on for its runtime even if it has done everything.
     pub time_based: bool,
-    /// How long it goes on before it is measured (ns).
-    pub ramp_time: Nanos,
-    /// How long it waits before it begins (ns).
-    pub startdelay: Nanos,
-    /// Pause after each `thinktime_blocks` I/Os (ns).
-    pub thinktime: Nanos,
-    /// See [`Job::thinktime`].
-    pub thinktime_blocks: u64,
-    /// The most I/Os a second of a thread, by direction; 0 for any number.
-    pub rate_iops: Each<u64>,
-    /// The most bytes a second of a thread, by direction; 0 for any number.
-    pub rate: Each<u64>,
-    /// Whether a rate's intervals are drawn as those of a Poisson process.
-    pub poisson: bool,
-    /// A flush after so many writes.
-    pub fsync: Option<u64>,
-    /// A flush at the end.
-    pub end_fsync: bool,
-    /// How random offsets are distributed.
-    pub distribution: Distribution,
-    /// Whether random offsets may meet a block again before all were met.
-    pub norandommap: bool,
-    /// Added to the seed.
-    pub randseed: u64,
-    /// Whether all jobs before it end first.
-    pub stonewall: bool,
-    /// Whether its engine waits for each I/O.
-    synchronous: bool,
+    engine: Engine,
+    /// Whether a thread hands its I/Os to others.
+    offload: bool,
+    file: Option<String>,
+    direct: bool,
+    /// A random offset only every so often (`rw=randread:8`), otherwise 1.
+    every: u64,
+    /// Whether the I/Os between are at the same place.
+    identical: bool,
+    /// Added to the place of each sequential I/O (`rw=read:4k`).
+    hole: i64,
+    rwmixread: u8,
+    bs: Each<u64>,
+    ba: Each<u64>,
+    bsrange: Each<Option<(u64, u64)>>,
+    bssplit: [Option<Weighted<u64>>; 3],
+    bs_is_seq_rand: bool,
+    offset: Size,
+    offset_align: Option<u64>,
+    offset_increment: Size,
+    size: Option<Size>,
+    filesize: Option<u64>,
+    io_size: Option<Size>,
+    loops: u64,
+    number_ios: Option<u64>,
+    runtime: Option<Nanos>,
+    ramp_time: Nanos,
+    startdelay: Nanos,
+    thinktime: Nanos,
+    thinktime_blocks: Option<u64>,
+    thinktime_issues: bool,
+    thinktime_iotime: Nanos,
+    rate_iops: Each<u64>,
+    rate: Each<u64>,
+    poisson: bool,
+    fsync: u64,
+    fdatasync: u64,
+    end_fsync: bool,
+    fsync_on_close: bool,
+    distribution: Distribution,
+    lfsr: bool,
+    percentage_random: Each<u8>,
+    norandommap: bool,
+    randseed: u64,
+    stonewall: bool,
+    new_group: bool,
+    wait_for: Option<String>,
+    exitall: bool,
+    exit_what: ExitWhat,
+    exit_on_io_done: bool,
+    create_only: bool,
+    kb_base: u64,
+    prio: u16,
+    prioclass: u16,
+    verify: bool,
+    do_verify: bool,
 }
 
 impl Default for Job {
+    /// What fio has where nothing is said.
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -100,30 +142,59 @@ impl Default for Job {
             iodepth: 1,
             direction: Direction::Read,
             random: false,
+            time_based: false,
+            engine: Engine::Synchronous,
+            offload: false,
+            file: None,
+            direct: false,
+            every: 1,
+            identical: false,
+            hole: 0,
             rwmixread: 50,
-            blocks: std::array::from_fn(|_| Weighted::always(4096)),
+            bs: [4096; 3],
+            ba: [0; 3],
+            bsrange: [None; 3],
+            bssplit: [None, None, None],
+            bs_is_seq_rand: false,
             offset: Size::Bytes(0),
+            offset_align: None,
             offset_increment: Size::Bytes(0),
             size: None,
+            filesize: None,
             io_size: None,
             loops: 1,
             number_ios: None,
             runtime: None,
-            time_based: false,
             ramp_time: 0,
             startdelay: 0,
             thinktime: 0,
-            thinktime_blocks: 1,
+            thinktime_blocks: None,
+            thinktime_issues: false,
+            thinktime_iotime: 0,
             rate_iops: [0; 3],
             rate: [0; 3],
             poisson: false,
-            fsync: None,
+            fsync: 0,
+            fdatasync: 0,
             end_fsync: false,
+            fsync_on_close: false,
             distribution: Distribution::Uniform,
+            lfsr: false,
+            percentage_random: [100; 3],
             norandommap: false,
             randseed: 0,
             stonewall: false,
-            synchronous: false,
+            new_group: false,
+            wait_for: None,
+            exitall: false,
+            exit_what: ExitWhat::Group,
+            exit_on_io_done: false,
+            create_only: false,
+            kb_base: 1024,
+            prio: 0,
+            prioclass: 0,
+            verify: false,
+            do_verify: true,
         }
     }
 }
@@ -133,7 +204,7 @@ impl Default for Job {
 pub struct JobFile {
     /// In the file's order.
     pub jobs: Vec<Job>,
-    /// What the file asks for that makes no difference here, once each.
+    /// What is not as it would be in fio on a host, once each.
     pub warnings: Vec<String>,
 }
 
@@ -141,63 +212,114 @@ impl JobFile {
     /// Reads a job file; `variable` gives the value of an environment variable.
     ///
     /// # Errors
-    /// [`JobError`], which names the line and for an unknown key the nearest.
+    /// [`JobError`], which names the line and for an unknown option the nearest.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, JobError> {
         let mut global = Job::default();
-        let mut jobs = Vec::new();
-        let mut warnings = Vec::new();
+        let mut jobs: Vec<Job> = Vec::new();
         for section in file::sections(text, variable)? {
-            let is_global = section.name == "global";
+            // As in fio, whatever follows.
+            let is_global = section.name.starts_with("global");
             let mut job = global.clone();
             if !is_global {
                 job.name.clone_from(&section.name);
             }
-            for line in &section.lines {
-                options::apply(&mut job, line, &mut warnings)?;
+            for line in options::in_order(&section.lines) {
+                options::apply(&mut job, line)?;
             }
             if is_global {
                 global = job;
                 continue;
             }
-            if job.synchronous && job.iodepth > 1 {
-                let name = &job.name;
-                warn(
-                    &mut warnings,
-                    format!("job `{name}`: a synchronous ioengine has an iodepth of 1"),
-                );
-                job.iodepth = 1;
-            }
+            job.check(&jobs)?;
             jobs.push(job);
         }
         if jobs.is_empty() {
             return Err(JobError::Empty);
         }
+        let warnings = notes::of(&jobs);
         Ok(Self { jobs, warnings })
     }
 
     /// The size of a drive that holds every region, if the jobs say one.
     pub fn least_capacity(&self) -> Option<u64> {
-        let end = |job: &Job| {
-            let bytes = |size: Size| match size {
-                Size::Bytes(bytes) => Some(bytes),
-                Size::Percent(0) => Some(0),
-                Size::Percent(_) => None,
-            };
-            let clones = u64::from(job.numjobs.saturating_sub(1));
-            bytes(job.offset_increment)?
-                .checked_mul(clones)?
-                .checked_add(bytes(job.offset)?)?
-                .checked_add(bytes(job.size?)?)
+        self.jobs.iter().map(Job::least_capacity).try_fold(0, |most, end| Some(most.max(end?)))
+    }
+
+    /// Every block size of every job, with the job's name.
+    pub fn block_sizes(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.jobs.iter().flat_map(|job| job.granules().map(|bytes| (job.name.as_str(), bytes)))
+    }
+}
+
+impl Job {
+    /// I/Os in flight of a thread at most.
+    pub fn in_flight_max(&self) -> u32 {
+        match self.engine {
+            Engine::Asynchronous { .. } => self.iodepth,
+            Engine::Synchronous if self.offload => self.iodepth,
+            Engine::Synchronous | Engine::Processor => 1,
+        }
+    }
+
+    /// The directions that are used, as numbers.
+    fn used(&self) -> &'static [usize] {
+        match self.direction {
+            Direction::Read => &[0],
+            Direction::Write => &[1],
+            Direction::Trim => &[2],
+            Direction::Mixed => &[0, 1],
+        }
+    }
+
+    fn writes(&self) -> bool {
+        matches!(self.direction, Direction::Write | Direction::Mixed)
+    }
+
+    /// Whether it does I/O at all.
+    fn does_io(&self) -> bool {
+        self.engine != Engine::Processor && !self.create_only
+    }
+
+    /// What must hold of a job with all its options, and the jobs before it.
+    fn check(&self, before: &[Job]) -> Result<(), JobError> {
+        let wrong = |problem: &str| {
+            Err(JobError::Job { job: self.name.clone(), problem: problem.to_owned() })
         };
-        self.jobs.iter().map(end).try_fold(0, |largest, end| Some(largest.max(end?)))
+        if self.time_based && self.runtime.is_none() {
+            return wrong("time_based needs a runtime");
+        }
+        if self.rate.iter().any(|rate| *rate > 0) && self.rate_iops.iter().any(|rate| *rate > 0) {
+            return wrong("rate and rate_iops exclude each other");
+        }
+        if self.verify && self.do_verify && (self.writes() || self.direction == Direction::Trim) {
+            return wrong(
+                "fio reads again what it wrote for `verify`, sim does not: leave it away, or give \
+                 do_verify=0",
+            );
+        }
+        if self.bsrange.iter().any(Option::is_some) && self.bssplit.iter().any(Option::is_some) {
+            return wrong("give one of bssplit and bsrange");
+        }
+        if self.lfsr && self.random && self.distribution == Distribution::Uniform {
+            let mut bounds = self.blocks().into_iter().map(|blocks| blocks.bounds());
+            let first = bounds.next();
+            if bounds.any(|other| Some(other) != first)
+                || first.is_some_and(|(least, most)| least != most)
+            {
+                return wrong("random_generator=lfsr needs one block size, as in fio");
+            }
+        }
+        if self.engine == Engine::Processor && self.runtime.is_none() && !self.exit_on_io_done {
+            return wrong("a cpuio job goes on for ever without a runtime or exit_on_io_done=1");
+        }
+        match &self.wait_for {
+            None => Ok(()),
+            Some(name) if *name == self.name => wrong("a job cannot wait for itself"),
+            Some(name) => match before.iter().filter(|job| job.name == *name).count() {
+                0 => wrong(&format!("wait_for: there is no job `{name}` before it")),
+                1 => Ok(()),
+                _ => wrong(&format!("wait_for: there are several jobs `{name}`")),
+            },
+        }
     }
 }
-
-fn warn(warnings: &mut Vec<String>, warning: String) {
-    if !warnings.contains(&warning) {
-        warnings.push(warning);
-    }
-}
-
-#[cfg(test)]
-mod tests;

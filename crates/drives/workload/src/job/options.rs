@@ -1,149 +1,176 @@
-//! What each key means.
+//! What each option means.
 
 use stasis_clock::{MICROSECOND, SECOND};
 
 use super::file::Line;
-use super::keys::{REFUSED, SILENT, WARNED};
-use super::values::{bssplit, bytes, each, flag, number, size, time, zones, Weighted};
-use super::{warn, Direction, Distribution, Job};
+use super::table::{self, Key, Verdict};
+use super::values::{
+    absolute_zones, boolean, bssplit, bytes, each, flag, size, time, zones, Units, Weighted,
+};
+use super::{Direction, Distribution, Engine, ExitWhat, Job};
 use crate::JobError;
-
-/// The keys that mean something here, with fio's other names for them.
-const KEYS: &[&str] = &[
-    "numjobs",
-    "iodepth",
-    "rw",
-    "readwrite",
-    "rwmixread",
-    "rwmixwrite",
-    "bs",
-    "blocksize",
-    "bssplit",
-    "offset",
-    "offset_increment",
-    "size",
-    "filesize",
-    "io_size",
-    "io_limit",
-    "loops",
-    "number_ios",
-    "runtime",
-    "timeout",
-    "time_based",
-    "ramp_time",
-    "startdelay",
-    "thinktime",
-    "thinktime_blocks",
-    "rate_iops",
-    "rate",
-    "rate_process",
-    "fsync",
-    "fdatasync",
-    "end_fsync",
-    "random_distribution",
-    "norandommap",
-    "randseed",
-    "stonewall",
-    "wait_for_previous",
-];
-
-/// ioengines that wait for each I/O.
-const SYNCHRONOUS: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice"];
 
 /// The most threads of a job.
 const THREADS_MAX: u64 = 65_535;
 /// The most I/Os in flight of a thread.
 const DEPTH_MAX: u64 = 1 << 20;
 
+/// The lines of a section in the order in which fio takes them: `kb_base` before all others,
+/// whatever line it is in.
+pub fn in_order(lines: &[Line]) -> impl Iterator<Item = &Line> {
+    let first = |line: &&Line| line.key == "kb_base";
+    lines.iter().filter(first).chain(lines.iter().filter(move |line| !first(line)))
+}
+
 /// Takes a line into `job`.
-pub fn apply(job: &mut Job, line: &Line, warnings: &mut Vec<String>) -> Result<(), JobError> {
+pub fn apply(job: &mut Job, line: &Line) -> Result<(), JobError> {
     let Line { number: place, key, value } = line;
     let wrong =
         |problem: String| JobError::Line { line: *place, problem: format!("{key}: {problem}") };
-    if let Some((_, instead)) = REFUSED.iter().find(|(refused, _)| refused == key) {
-        return Err(wrong(format!("not possible here: {instead}")));
-    }
-    if WARNED.contains(&key.as_str()) {
-        warn(warnings, format!("`{key}` makes no difference here"));
-        return Ok(());
-    }
-    if key == "ioengine" {
-        job.synchronous = SYNCHRONOUS.contains(&value.as_str());
-        return Ok(());
-    }
-    if SILENT.contains(&key.as_str()) {
-        return Ok(());
-    }
-    if !KEYS.contains(&key.as_str()) {
-        let nearest = nearest(key);
+    let Some(option) = table::option(key) else {
+        let name = key.to_ascii_lowercase();
+        if table::COMMAND_LINE.contains(&name.as_str()) {
+            return Err(wrong("is an option of fio's command line, not of a job file".into()));
+        }
+        let nearest = table::nearest(&name);
         return Err(JobError::Key { line: *place, key: key.clone(), nearest });
+    };
+    match option.verdict {
+        Verdict::Simulated(key, _) => set(job, key, value.as_deref()).map_err(wrong),
+        Verdict::NoEffect(_) => Ok(()),
+        Verdict::Refused(neutral, _)
+            if value.as_deref().is_some_and(|value| neutral.contains(&value)) =>
+        {
+            Ok(())
+        }
+        Verdict::Refused(_, instead) => Err(wrong(format!("fio has it, sim has not: {instead}"))),
     }
-    set(job, key, value).map_err(wrong)
 }
 
-fn set(job: &mut Job, key: &str, value: &str) -> Result<(), String> {
+fn set(job: &mut Job, key: Key, value: Option<&str>) -> Result<(), String> {
+    let units = Units { base: job.kb_base };
+    // Options that may stand alone.
     match key {
-        "numjobs" => job.numjobs = within(value, 1, THREADS_MAX)? as u32,
-        "iodepth" => job.iodepth = within(value, 1, DEPTH_MAX)? as u32,
-        "rw" | "readwrite" => (job.direction, job.random) = direction(value)?,
-        "rwmixread" => job.rwmixread = within(value, 0, 100)? as u8,
-        "rwmixwrite" => job.rwmixread = 100 - within(value, 0, 100)? as u8,
-        "bs" | "blocksize" => {
-            let blocks = each(value, ',', bytes, [0; 3])?;
-            for (block, &bytes) in job.blocks.iter_mut().zip(&blocks) {
-                if bytes > 0 {
-                    *block = Weighted::always(bytes);
-                }
-            }
-            if blocks.iter().all(|&bytes| bytes == 0) {
-                return Err("a block size is 0".into());
-            }
-        }
-        "bssplit" => {
-            let mut last = None;
-            for (index, block) in job.blocks.iter_mut().enumerate() {
-                if let Some(part) = value.split(',').nth(index) {
-                    last = Some(bssplit(part)?);
-                }
-                if let Some(split) = &last {
-                    block.clone_from(split);
-                }
-            }
-        }
-        "offset" => job.offset = size(value)?,
-        "offset_increment" => job.offset_increment = size(value)?,
-        "size" | "filesize" => job.size = Some(size(value)?),
-        "io_size" | "io_limit" => job.io_size = Some(size(value)?),
-        "loops" => job.loops = within(value, 1, u64::from(u32::MAX))?,
-        "number_ios" => job.number_ios = Some(within(value, 1, u64::MAX)?),
-        "runtime" | "timeout" => job.runtime = Some(time(value, SECOND)?).filter(|&time| time > 0),
-        "time_based" => job.time_based = flag(value)?,
-        "ramp_time" => job.ramp_time = time(value, SECOND)?,
-        "startdelay" => job.startdelay = time(value, SECOND)?,
-        "thinktime" => job.thinktime = time(value, MICROSECOND)?,
-        "thinktime_blocks" => job.thinktime_blocks = within(value, 1, u64::MAX)?,
-        "rate_iops" => job.rate_iops = each(value, ',', bytes, job.rate_iops)?,
-        "rate" => job.rate = each(value, ',', bytes, job.rate)?,
-        "rate_process" => {
-            job.poisson = match value {
-                "linear" => false,
-                "poisson" => true,
-                _ => return Err(format!("`{value}` is neither linear nor poisson")),
-            }
-        }
-        "fsync" | "fdatasync" => job.fsync = Some(number(value)?).filter(|&every| every > 0),
-        "end_fsync" => job.end_fsync = flag(value)?,
-        "random_distribution" => job.distribution = distribution(value)?,
-        "norandommap" => job.norandommap = flag(value)?,
-        "randseed" => job.randseed = number(value)?,
-        "stonewall" | "wait_for_previous" => job.stonewall = flag(value)?,
-        _ => return Err("not known here".into()),
+        Key::TimeBased => job.time_based = flag(value)?,
+        Key::NoRandomMap => job.norandommap = flag(value)?,
+        Key::Stonewall => job.stonewall = flag(value)?,
+        Key::NewGroup => job.new_group = flag(value)?,
+        // As in fio, whatever its value.
+        Key::ExitAll => job.exitall = flag(value).map(|_| true)?,
+        _ => return with_value(job, key, value.ok_or("needs a value")?, units),
     }
     Ok(())
 }
 
-fn within(word: &str, least: u64, most: u64) -> Result<u64, String> {
-    let value = number(word)?;
+fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), String> {
+    let within = |least: u64, most: u64| within(value, units, least, most);
+    let number = || within(0, u64::MAX);
+    let bytes = |word: &str| bytes(word, units);
+    match key {
+        Key::Name => job.name = named(value)?,
+        Key::FileName => job.file = Some(file(value)?),
+        Key::Engine => job.engine = engine(value)?,
+        Key::Direct => job.direct = boolean(value)?,
+        Key::Buffered => job.direct = !boolean(value)?,
+        Key::NumJobs => job.numjobs = within(1, THREADS_MAX)? as u32,
+        Key::IoDepth => job.iodepth = within(1, DEPTH_MAX)? as u32,
+        Key::SubmitMode => {
+            job.offload = choice(value, &[("inline", false), ("offload", true)])?;
+        }
+        Key::Rw => direction(job, value, units)?,
+        Key::RwSequencer => {
+            job.identical = choice(value, &[("sequential", false), ("identical", true)])?;
+        }
+        Key::RwMixRead => job.rwmixread = within(0, 100)? as u8,
+        Key::RwMixWrite => job.rwmixread = 100 - within(0, 100)? as u8,
+        Key::Bs => {
+            job.bs = each(value, ',', bytes, job.bs)?;
+            if job.bs.contains(&0) {
+                return Err("a block size is 0".into());
+            }
+        }
+        Key::Ba => job.ba = each(value, ',', bytes, job.ba)?,
+        Key::BsRange => {
+            let range = |word: &str| {
+                let (from, to) =
+                    word.split_once(['-', ':']).ok_or(format!("`{word}` is no range"))?;
+                let (from, to) = (bytes(from)?, bytes(to)?);
+                match from.min(to) {
+                    0 => Err("a block size is 0".into()),
+                    least => Ok(Some((least, from.max(to)))),
+                }
+            };
+            job.bsrange = each(value, ',', range, job.bsrange)?;
+        }
+        Key::BsSplit => {
+            let split = |word: &str| bssplit(word, units).map(Some);
+            job.bssplit = splits(value, split, &job.bssplit)?;
+        }
+        Key::BsIsSeqRand => job.bs_is_seq_rand = boolean(value)?,
+        Key::Offset => job.offset = size(value, units)?,
+        Key::OffsetAlign => job.offset_align = Some(number()?).filter(|align| *align > 0),
+        Key::OffsetIncrement => job.offset_increment = size(value, units)?,
+        Key::Size => job.size = Some(size(value, units)?).filter(|size| !size.is_nothing()),
+        Key::FileSize => {
+            if value.contains('-') {
+                return Err("a range is for files, and there is one drive: give one size".into());
+            }
+            job.filesize = Some(bytes(value)?).filter(|size| *size > 0);
+        }
+        Key::IoSize => job.io_size = Some(size(value, units)?).filter(|size| !size.is_nothing()),
+        Key::Loops => job.loops = within(0, u64::from(u32::MAX))?.max(1),
+        Key::NumberIos => job.number_ios = Some(number()?).filter(|ios| *ios > 0),
+        Key::Runtime => job.runtime = Some(time(value, SECOND)?).filter(|time| *time > 0),
+        Key::RampTime => job.ramp_time = time(value, SECOND)?,
+        Key::StartDelay => job.startdelay = time(value, SECOND)?,
+        Key::ThinkTime => job.thinktime = time(value, MICROSECOND)?,
+        Key::ThinkTimeBlocks => job.thinktime_blocks = Some(within(1, u64::MAX)?),
+        Key::ThinkTimeBlocksType => {
+            job.thinktime_issues = choice(value, &[("complete", false), ("issue", true)])?;
+        }
+        Key::ThinkTimeIoTime => job.thinktime_iotime = time(value, SECOND)?,
+        Key::Rate => job.rate = each(value, ',', bytes, job.rate)?,
+        Key::RateIops => job.rate_iops = each(value, ',', bytes, job.rate_iops)?,
+        Key::RateProcess => {
+            job.poisson = choice(value, &[("linear", false), ("poisson", true)])?;
+        }
+        Key::Fsync => job.fsync = number()?,
+        Key::Fdatasync => job.fdatasync = number()?,
+        Key::EndFsync => job.end_fsync = boolean(value)?,
+        Key::FsyncOnClose => job.fsync_on_close = boolean(value)?,
+        Key::RandomDistribution => job.distribution = distribution(value, units)?,
+        Key::RandomGenerator => {
+            let generators = [("tausworthe64", false), ("tausworthe", false), ("lfsr", true)];
+            job.lfsr = choice(value, &generators)?;
+        }
+        Key::PercentageRandom => {
+            let percent = |word: &str| self::within(word, units, 0, 100).map(|percent| percent as u8);
+            job.percentage_random = each(value, ',', percent, job.percentage_random)?;
+        }
+        Key::RandSeed => job.randseed = number()?,
+        Key::WaitFor => job.wait_for = Some(value.to_owned()),
+        Key::ExitWhat => {
+            let what = [
+                ("group", ExitWhat::Group),
+                ("stonewall", ExitWhat::Begun),
+                ("all", ExitWhat::All),
+            ];
+            job.exit_what = choice(value, &what)?;
+        }
+        Key::ExitOnIoDone => job.exit_on_io_done = boolean(value)?,
+        Key::CreateOnly => job.create_only = boolean(value)?,
+        Key::KbBase => job.kb_base = choice(value, &[("1024", 1024), ("1000", 1000)])?,
+        Key::Prio => job.prio = within(0, 7)? as u16,
+        Key::PrioClass => job.prioclass = within(0, 3)? as u16,
+        Key::Verify => job.verify = !matches!(value, "0" | "none"),
+        Key::DoVerify => job.do_verify = boolean(value)?,
+        Key::TimeBased | Key::NoRandomMap | Key::Stonewall | Key::NewGroup | Key::ExitAll => {}
+    }
+    Ok(())
+}
+
+fn within(word: &str, units: Units, least: u64, most: u64) -> Result<u64, String> {
+    let value = bytes(word, units)?;
     if (least..=most).contains(&value) {
         return Ok(value);
     }
@@ -153,8 +180,57 @@ fn within(word: &str, least: u64, most: u64) -> Result<u64, String> {
     }
 }
 
-fn direction(word: &str) -> Result<(Direction, bool), String> {
-    Ok(match word {
+fn choice<T: Copy>(word: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let found = choices.iter().find(|(name, _)| *name == word);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        format!("`{word}` is none of {}", names.join(", "))
+    })
+}
+
+fn named(value: &str) -> Result<String, String> {
+    match value {
+        "" => Err("is empty".into()),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// The one file of a job.
+fn file(value: &str) -> Result<String, String> {
+    let colon = value.match_indices(':').any(|(at, _)| !value[..at].ends_with('\\'));
+    if colon {
+        return Err(format!(
+            "`{value}` are several files: fio goes from one to the next, sim has one drive: a job \
+             for each, with offset and size"
+        ));
+    }
+    named(value)
+}
+
+fn engine(value: &str) -> Result<Engine, String> {
+    if table::SYNCHRONOUS.contains(&value) {
+        return Ok(Engine::Synchronous);
+    }
+    if table::ASYNCHRONOUS.contains(&value) {
+        // A flush is one of the I/Os in flight of io_uring's, and is waited for elsewhere.
+        return Ok(Engine::Asynchronous { waits: !value.starts_with("io_uring") });
+    }
+    match value {
+        "cpuio" => Ok(Engine::Processor),
+        _ => Err(format!(
+            "`{value}` is no engine of block I/O that sim knows; there are {}, {}, cpuio",
+            table::ASYNCHRONOUS.join(", "),
+            table::SYNCHRONOUS.join(", ")
+        )),
+    }
+}
+
+fn direction(job: &mut Job, value: &str, units: Units) -> Result<(), String> {
+    let (word, step) = match value.split_once(':') {
+        Some((word, step)) => (word, Some(step)),
+        None => (value, None),
+    };
+    (job.direction, job.random) = match word {
         "read" => (Direction::Read, false),
         "write" => (Direction::Write, false),
         "trim" => (Direction::Trim, false),
@@ -163,43 +239,114 @@ fn direction(word: &str) -> Result<(Direction, bool), String> {
         "randwrite" => (Direction::Write, true),
         "randtrim" => (Direction::Trim, true),
         "randrw" => (Direction::Mixed, true),
+        "trimwrite" | "randtrimwrite" => {
+            return Err(format!("fio has `{word}`, sim has not: use a job of trims and one of writes"))
+        }
         _ => {
             return Err(format!(
                 "`{word}` is none of read, write, randread, randwrite, rw, randrw, trim, randtrim"
             ))
         }
-    })
+    };
+    (job.every, job.hole) = (1, 0);
+    match step {
+        Some(step) if job.random => job.every = within(step, Units { base: 1024 }, 1, 1 << 31)?,
+        Some(step) => {
+            let hole = bytes(step.strip_prefix('-').unwrap_or(step), units)?;
+            let hole = i64::try_from(hole).map_err(|_| format!("`{step}` is too large"))?;
+            job.hole = if step.starts_with('-') { -hole } else { hole };
+        }
+        None => {}
+    }
+    Ok(())
 }
 
-fn distribution(word: &str) -> Result<Distribution, String> {
+/// As [`each`], for what is not copied.
+fn splits<T: Clone>(
+    word: &str,
+    mut read: impl FnMut(&str) -> Result<T, String>,
+    before: &[T; 3],
+) -> Result<[T; 3], String> {
+    let parts: Vec<_> = word.split(',').collect();
+    if parts.len() > 3 {
+        return Err(format!("`{word}` has more than three values: reads, writes, trims"));
+    }
+    let mut values = before.clone();
+    let mut last = None;
+    for (index, value) in values.iter_mut().enumerate() {
+        if let Some(part) = parts.get(index) {
+            last = Some(read(part.trim())?);
+        }
+        if let Some(last) = &last {
+            value.clone_from(last);
+        }
+    }
+    Ok(values)
+}
+
+fn distribution(word: &str, units: Units) -> Result<Distribution, String> {
     let (kind, value) = word.split_once(':').unwrap_or((word, ""));
-    let real = |fallback: Option<f64>| match (value, fallback) {
-        ("", Some(fallback)) => Ok(fallback),
+    if value.contains(',') {
+        return Err("fio has values for reads, writes and trims, sim has not: use a job for each".into());
+    }
+    let real = |fallback: f64| match value {
+        "" => Ok(fallback),
+        value if kind != "zoned" && value.contains('/') => {
+            Err(format!("`{value}`: fio has a centre, sim has not: leave it away"))
+        }
         _ => value.parse::<f64>().map_err(|_| format!("`{value}` is no number")),
     };
     Ok(match kind {
         "random" => Distribution::Uniform,
         // The defaults are fio's.
-        "zipf" => match real(Some(1.1))? {
-            theta if theta > 0.0 && theta < 100.0 => Distribution::Zipf(theta),
-            theta => return Err(format!("theta is {theta}, but must be above 0")),
+        "zipf" => match real(1.1)? {
+            theta if theta > 0.0 && theta < 100.0 && theta != 1.0 => Distribution::Zipf(theta),
+            theta => return Err(format!("theta is {theta}, but must be above 0, and not 1")),
         },
-        "pareto" => match real(Some(0.2))? {
+        "pareto" => match real(0.2)? {
             h if h > 0.0 && h < 1.0 => Distribution::Pareto(h),
             h => return Err(format!("h is {h}, but must be between 0 and 1")),
         },
+        "normal" => match real(0.0)? {
+            deviation if (0.0..100.0).contains(&deviation) => Distribution::Normal(deviation),
+            deviation => return Err(format!("deviation is {deviation}, but must be from 0 to 100")),
+        },
         "zoned" => Distribution::Zoned(zones(value)?),
-        _ => return Err(format!("`{kind}` is none of random, zipf, pareto, zoned")),
+        "zoned_abs" => Distribution::ZonedBytes(absolute_zones(value, units)?),
+        _ => return Err(format!("`{kind}` is none of random, zipf, pareto, normal, zoned, zoned_abs")),
     })
 }
 
-/// The key that is most like `key`, if any is like it at all.
-fn nearest(key: &str) -> Option<&'static str> {
-    KEYS.iter()
-        .chain(SILENT)
-        .chain(WARNED)
-        .map(|known| (strsim::jaro_winkler(key, known), *known))
-        .filter(|(alike, _)| *alike > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
+impl Job {
+    /// Block sizes of reads, writes and trims: a split before a range before a size, as in fio.
+    pub(super) fn blocks(&self) -> [Blocks; 3] {
+        std::array::from_fn(|d| match (&self.bssplit[d], self.bsrange[d]) {
+            (Some(split), _) => Blocks::Split(split.clone()),
+            (None, Some((least, most))) if least < most => Blocks::Range(least, most),
+            (None, Some((least, _))) => Blocks::Split(Weighted::always(least)),
+            (None, None) => Blocks::Split(Weighted::always(self.bs[d])),
+        })
+    }
+}
+
+/// Block sizes of a direction.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Blocks {
+    /// Some sizes with their shares.
+    Split(Weighted<u64>),
+    /// From, to.
+    Range(u64, u64),
+}
+
+impl Blocks {
+    /// The least and the greatest.
+    pub fn bounds(&self) -> (u64, u64) {
+        match self {
+            Self::Range(least, most) => (*least, *most),
+            Self::Split(split) => {
+                let of = |bound: Option<u64>| bound.unwrap_or(1);
+                (of(split.all().min()), of(split.all().max()))
+            }
+        }
+    }
 }

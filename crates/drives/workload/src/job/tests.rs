@@ -7,45 +7,63 @@ fn parse(text: &str) -> Result<JobFile, JobError> {
 }
 
 #[test]
-fn global_keys_hold_for_the_jobs_after_them() {
+fn global_options_hold_for_the_jobs_after_them() {
     let file = parse(
-        "[global]\nioengine=libaio\ndirect=1\nbs=8k\nsize=1m\n[a]\nrw=randread\niodepth=32\n\
-         [global]\nbs=4k,16k\n[b]\nrw=randrw\nrwmixread=70\nnumjobs=4\nstonewall\n",
+        "[global]\nioengine=libaio\ndirect=1\nfilename=/dev/x\nbs=8k\nsize=1m\n[a]\nrw=randread\n\
+         iodepth=32\n[global]\nbs=4k,16k\n[b]\nrw=randrw\nrwmixread=70\nnumjobs=4\nstonewall\n",
     )
     .unwrap();
     let [a, b] = file.jobs.as_slice() else { panic!("{file:?}") };
-    assert_eq!((a.name.as_str(), a.iodepth, a.random), ("a", 32, true));
-    assert_eq!((a.blocks[0].only(), b.blocks[1].only()), (Some(8192), Some(16384)));
+    assert_eq!((a.name.as_str(), a.in_flight_max(), a.random), ("a", 32, true));
+    assert_eq!((a.blocks()[0].bounds(), b.blocks()[1].bounds()), ((8192, 8192), (16384, 16384)));
     assert_eq!((b.direction, b.rwmixread, b.numjobs, b.stonewall), (Direction::Mixed, 70, 4, true));
     assert_eq!(file.least_capacity(), Some(1 << 20));
-    assert!(file.warnings.is_empty());
+    assert_eq!(file.warnings, [""; 0]);
 }
 
 #[test]
-fn wrong_keys_and_values_are_named() {
+fn wrong_options_and_values_are_named() {
     for (text, expected) in [
         ("", "no job"),
         ("[global]\nbs=4k\n", "no job"),
         ("[a]\niodpeth=4\n", "line 2: unknown key `iodpeth`; did you mean `iodepth`?"),
+        ("[a]\nBS=4k\n", "line 2: unknown key `BS`; did you mean `bs`?"),
         ("[a]\nxyzzy=4\n", "line 2: unknown key `xyzzy`"),
+        ("[a]\noutput=x\n", "fio's command line"),
+        ("[a]\nbs\n", "bs: needs a value"),
         ("[a]\niodepth=0\n", "iodepth: is 0, but must be from 1"),
         ("[a]\nrw=randreed\n", "`randreed` is none of"),
+        ("[a]\nrw=trimwrite\n", "fio has `trimwrite`, sim has not"),
         ("[a]\nbs=0\n", "a block size is 0"),
-        ("[a]\nzonemode=zbd\n", "zonemode: not possible here"),
+        ("[a]\nsize=1.5m\n", "what is before the point"),
+        ("[a]\nzonemode=zbd\n", "zonemode: fio has it, sim has not"),
+        ("[a]\nflow=8\n", "flow: fio has it, sim has not"),
+        ("[a]\nfilename=/dev/a:/dev/b\n", "several files"),
+        ("[a]\nioengine=net\n", "no engine of block I/O"),
         ("[a]\nrandom_distribution=zipf:x\n", "`x` is no number"),
-        ("[a]\nrandom_distribution=normal:5\n", "none of random, zipf"),
+        ("[a]\nrandom_distribution=bell:5\n", "none of random, zipf"),
         ("[a]\nruntime=5q\n", "unknown unit `q`"),
+        ("[a]\nstonewall=\n", "no whole number"),
+        ("[a]\ntime_based\n", "needs a runtime"),
+        ("[a]\nverify=crc32c\nrw=write\n", "do_verify=0"),
+        ("[a]\nrate=1m\nrate_iops=5\n", "exclude each other"),
+        ("[a]\nwait_for=b\n[b]\n", "no job `b` before it"),
+        ("[a]\nioengine=cpuio\n", "goes on for ever"),
     ] {
-        let error = parse(text).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
+        match parse(text) {
+            Err(error) => assert!(error.to_string().contains(expected), "{error}"),
+            Ok(_) => assert!(expected.is_empty(), "{text}"),
+        }
     }
 }
 
 #[test]
-fn what_makes_no_difference_is_warned_of_once() {
-    let file = parse("[a]\nnice=3\nioengine=psync\niodepth=4\n[b]\nnice=4\n").unwrap();
-    assert_eq!(file.warnings.len(), 2, "{:?}", file.warnings);
-    assert_eq!(file.jobs[0].iodepth, 1);
+fn what_is_not_as_on_a_host_is_said_once() {
+    let file = parse("[a]\niodepth=4\n[b]\nnice=4\nioengine=libaio\niodepth=4\n").unwrap();
+    let [depth, cache, files] = file.warnings.as_slice() else { panic!("{:?}", file.warnings) };
+    assert!(depth.contains("`a`") && depth.contains("not 4") && depth.contains("psync"), "{depth}");
+    assert!(cache.contains("direct=1") && files.contains("one drive"), "{cache} {files}");
+    assert_eq!((file.jobs[0].in_flight_max(), file.jobs[1].in_flight_max()), (1, 4));
 }
 
 #[test]
@@ -53,12 +71,60 @@ fn jobs_that_do_not_fit_say_why() {
     for (text, expected) in [
         ("[a]\nsize=2m\n", "ends beyond the drive of 1048576 bytes"),
         ("[a]\nsize=2k\n", "smaller than a block of 4096"),
-        ("[a]\ntime_based\n", "needs a runtime"),
         ("[a]\nnumjobs=40000\n[b]\nnumjobs=40000\n", "80000 threads"),
         ("[a]\noffset=512k\nsize=512k\noffset_increment=4k\nnumjobs=2\n", "ends beyond"),
+        ("[a]\nrw=randread\nrandom_distribution=zoned_abs:100/2m\n", "beyond the region"),
     ] {
-        let error = Load::new(&parse(text).unwrap(), 1 << 20, 0, 0).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
+        match Load::new(&parse(text).unwrap(), 1 << 20, 0, 0) {
+            Err(error) => assert!(error.to_string().contains(expected), "{error}"),
+            Ok(_) => assert!(expected.is_empty(), "{text}"),
+        }
+    }
+}
+
+/// Regions are as fio 3.33 computes them (filesetup.c), on a drive of 64 MiB.
+#[test]
+fn regions_are_fios() {
+    for (options, offset, length, size) in [
+        ("size=1m\nio_size=50%", 0, 1 << 20, 512 << 10),
+        ("filesize=1m\nsize=4m", 0, 1 << 20, 1 << 20),
+        ("size=4m\nfilesize=1m", 0, 1 << 20, 1 << 20),
+        ("filesize=1m\nsize=512k", 0, 1 << 20, 512 << 10),
+        ("filesize=1m\noffset=256k", 256 << 10, 768 << 10, 768 << 10),
+        ("size=25%", 0, 16 << 20, 16 << 20),
+        ("offset=50%\nsize=75%", 32 << 20, 32 << 20, 32 << 20),
+        ("size=400Ki\nkb_base=1000", 0, 400_000, 400_000),
+        ("kb_base=1000\nsize=8MiB\nbs=1024KiB", 0, 8 << 20, 8 << 20),
+    ] {
+        let file = parse(&format!("[a]\n{options}\n")).unwrap();
+        let plan = file.jobs[0].plan(0, 64 << 20).unwrap();
+        let found = (plan.region.offset, plan.region.length, plan.size);
+        assert_eq!(found, (offset, length, size), "{options}");
+    }
+}
+
+#[test]
+fn every_option_has_one_verdict() {
+    let mut names: Vec<_> = table::options().flat_map(|option| option.names).collect();
+    let all = names.len();
+    assert!(all > 350, "{all}");
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "a name stands twice");
+    // A refused option is refused by its name; a neutral one is taken.
+    for option in table::options() {
+        for name in option.names {
+            let text = format!("[a]\nsize=1m\n{name}=77777\n");
+            let told = parse(&text).map(|_| ()).map_err(|error| error.to_string());
+            match option.verdict {
+                table::Verdict::NoEffect(_) => assert_eq!(told, Ok(()), "{name}"),
+                table::Verdict::Refused(..) => {
+                    let told = told.unwrap_err();
+                    assert!(told.contains(&format!("{name}: fio has it, sim has not")), "{told}");
+                }
+                table::Verdict::Simulated(..) => {}
+            }
+        }
     }
 }
 
@@ -66,7 +132,39 @@ proptest! {
     #[test]
     fn no_text_panics(text in "([\\[\\]a-z=0-9:/%,.# \n]|rw=|bs=|size=|\\[a\\]\n){0,60}") {
         if let Ok(file) = parse(&text) {
-            let _ = file.least_capacity();
+            let _ = (file.least_capacity(), Load::new(&file, 1 << 20, 0, 0).is_ok());
+        }
+    }
+
+    /// Loads of extreme numbers do not panic either.
+    #[test]
+    fn no_numbers_panic(
+        lines in prop::collection::vec((
+            prop::sample::select(
+                table::options()
+                    .filter(|o| matches!(o.verdict, table::Verdict::Simulated(..)))
+                    .map(|o| o.names[0])
+                    .collect::<Vec<_>>()
+            ),
+            prop::sample::select(vec![
+                "0", "1", "3", "4k", "7k", "50%", "1m", "100", "18446744073709551615", "9223372036854775807",
+                "1:2", "randrw", "randread:5", "write:-4k", "write:8k", "zipf", "normal:20", "4k-64k", "4k/30:12k/70",
+                "libaio", "cpuio",
+            ]),
+        ), 0..8),
+    ) {
+        let text: String = lines.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+        if let Ok(Ok(mut load)) =
+            parse(&format!("[a]\n{text}")).map(|file| Load::new(&file, 1 << 20, 0, 0))
+        {
+            use crate::Workload;
+            for _ in 0..200 {
+                let Some(at) = load.next_at() else { break };
+                if let Ok(Some(io)) = load.take() {
+                    prop_assert!(io.command.offset + io.command.length <= 1 << 20);
+                    load.complete(at, &io);
+                }
+            }
         }
     }
 

@@ -1,192 +1,191 @@
-//! One thread of a job: what it does next, and when it may.
+//! One thread of a job: what it does next, and when it may (fio's backend.c).
 
 use stasis_block::{Command, Operation, Random};
-use stasis_clock::{Nanos, SECOND};
+use stasis_clock::Nanos;
 
-use super::offsets::{Offsets, Region};
-use super::values::Each;
-use super::{Direction, Job, Weighted};
+use super::offsets::Offsets;
+use super::pace::{Pauses, Pausing, Rates};
+use super::plan::Plan;
+use super::{Direction, Engine, Job};
 use crate::permutation::mix;
 use crate::JobError;
+
+/// What a thread does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It submits what it has prepared, at that time (ns).
+    Submit(Nanos),
+    /// It looks again at that time (ns).
+    Look(Nanos),
+    /// It waits for a completion.
+    Wait,
+    /// It has ended.
+    Over,
+}
+
+/// Where a thread is in what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// A pass: I/Os are submitted.
+    Pass,
+    /// Its I/Os complete; then perhaps a flush.
+    Closing,
+    /// The flush completes, if there is one; then perhaps another pass.
+    Closed,
+}
 
 /// A thread of a job.
 #[derive(Debug)]
 pub(super) struct Thread {
-    region: Region,
-    align: u64,
     direction: Direction,
-    rwmixread: u64,
-    blocks: Each<Weighted<u64>>,
     offsets: Offsets,
     random: Random,
-    /// What is left to do.
-    bytes: u64,
-    ios: u64,
-    total_bytes: u64,
-    total_ios: u64,
+    priority: u16,
+    depth: u32,
+    does_io: bool,
+    /// Whether a pass goes on at the end of its region until the runtime is over.
     time_based: bool,
+    /// Whether a `cpuio` thread ends only with the others.
+    with_others: bool,
+
+    phase: Phase,
+    terminated: bool,
+    /// Bytes of a pass, of all passes, and I/Os of all passes at most.
+    pass_limit: u64,
+    limit: u64,
+    all_limit: u64,
+    ios_limit: u64,
+    /// Whether passes go on until [`Thread::limit`].
+    repeats: bool,
+    largest: u64,
+    loops: u64,
+    issued_bytes: u64,
+    pass_bytes: u64,
+    /// I/Os but for flushes.
+    issued: Each,
+    completed: u64,
+
+    rwmixread: u64,
+    mix: usize,
+    mix_until: u64,
+    fsync: u64,
+    fdatasync: u64,
+    end_fsync: bool,
+    writes: bool,
+    last: Option<Operation>,
+    waits_for_flush: bool,
+    flushing: bool,
+
+    rates: Rates,
+    drains: bool,
+    pauses: Pauses,
     runtime: Option<Nanos>,
     ramp_time: Nanos,
-    startdelay: Nanos,
     /// When it begins to be measured, and when it ends.
     measured: Nanos,
     deadline: Nanos,
-    rate: Each<Rate>,
-    poisson: bool,
-    fsync: u64,
-    unsynced: u64,
-    end_fsync: bool,
-    thinktime: Nanos,
-    thinktime_blocks: u64,
-    thought: u64,
+
     /// The I/O that comes next, and the earliest time for it.
-    pub(super) next: Option<Command>,
-    pub(super) earliest: Nanos,
-    /// I/Os in flight, and the most there may be.
-    pub(super) in_flight: u32,
-    pub(super) iodepth: u32,
-    /// Whether nothing is submitted before everything in flight is done, and
-    /// then not for so long (ns).
-    pub(super) waits: Option<Nanos>,
-    /// Whether it stands in the queue of submissions.
-    pub(super) queued: bool,
-    /// Whether nothing more comes.
-    pub(super) finished: bool,
+    next: Option<Command>,
+    earliest: Nanos,
+    in_flight: u32,
 }
 
-/// How fast one direction may go.
-#[derive(Debug, Clone, Copy, Default)]
-struct Rate {
-    /// I/Os a second; 0 for any number.
-    ios: u64,
-    /// Bytes a second; 0 for any number.
-    bytes: u64,
-    /// When the next is allowed, in parts of a nanosecond since the start.
-    at: u128,
-}
-
-/// Parts of a nanosecond in which rates are counted: intervals need not be
-/// whole.
-const PARTS: u128 = 1 << 32;
-
-impl Rate {
-    /// When the next I/O of `bytes` may be submitted (ns since the start); the
-    /// one after it comes an interval later, times `stretch`.
-    fn next(&mut self, bytes: u64, stretch: f64) -> Nanos {
-        let at = (self.at / PARTS) as Nanos;
-        let second = u128::from(SECOND) * PARTS;
-        let by_ios = second.checked_div(u128::from(self.ios)).unwrap_or(0);
-        let by_bytes =
-            (u128::from(bytes) * second).checked_div(u128::from(self.bytes)).unwrap_or(0);
-        let step = by_ios.max(by_bytes);
-        let step = if stretch == 1.0 { step } else { (step as f64 * stretch) as u128 };
-        self.at = self.at.saturating_add(step);
-        at
-    }
-}
+/// Reads, writes, trims.
+type Each = super::Each<u64>;
 
 impl Thread {
     /// Thread `clone` of `job` on a drive of `capacity`.
     pub(super) fn new(job: &Job, clone: u32, capacity: u64, seed: u64) -> Result<Self, JobError> {
-        let wrong = |problem: String| JobError::Job { job: job.name.clone(), problem };
-        let step = job.offset_increment.of(capacity).saturating_mul(clone.into());
-        let offset = job.offset.of(capacity).saturating_add(step);
-        let length = match job.size {
-            Some(size) => size.of(capacity),
-            None => capacity.saturating_sub(offset),
+        let does_io = job.does_io();
+        let plan = match does_io {
+            true => job.plan(clone, capacity)?,
+            false => Plan {
+                region: super::offsets::Region { offset: 0, length: 0 },
+                size: 0,
+                io_size: None,
+            },
         };
-        if offset.checked_add(length).is_none_or(|end| end > capacity) {
-            return Err(wrong(format!(
-                "its region of {length} bytes at {offset} ends beyond the drive of {capacity} bytes: \
-                 make `size` smaller, or the drive larger with --size"
-            )));
-        }
-        let used: &[usize] = match job.direction {
-            Direction::Read => &[0],
-            Direction::Write => &[1],
-            Direction::Trim => &[2],
-            Direction::Mixed => &[0, 1],
+        let blocks = job.blocks();
+        let largest = blocks.iter().map(|blocks| blocks.bounds().1).max().unwrap_or(1);
+        let least = std::array::from_fn(|d| blocks[d].bounds().0);
+        let beyond = plan.io_size.is_some_and(|bytes| bytes > plan.size);
+        let wrong = |problem| JobError::Job { job: job.name.clone(), problem };
+        let wraps = job.writes() && beyond;
+        let offsets = match does_io {
+            true => Offsets::new(job, plan.region, capacity, wraps, mix(seed, 1)),
+            false => Offsets::new(&Job::default(), plan.region, capacity, wraps, 0),
         };
-        let blocks = || used.iter().flat_map(|&direction| job.blocks[direction].all());
-        let align = blocks().min().unwrap_or(1).max(1);
-        let largest = blocks().max().unwrap_or(1);
-        if largest > length {
-            return Err(wrong(format!(
-                "its region of {length} bytes is smaller than a block of {largest}: make `size` larger"
-            )));
-        }
-        let region = Region { offset, length };
-        let offsets = if job.random {
-            let once = !job.norandommap && align == largest;
-            Offsets::random(&job.distribution, region, align, once, mix(seed, 1))
-        } else {
-            Offsets::sequential()
+        let limit = plan.io_size.unwrap_or(plan.size);
+        let pass_limit = match (job.writes() && job.random && job.maps_nothing(), plan.io_size) {
+            (true, Some(bytes)) => plan.size.max(bytes),
+            _ => plan.size,
         };
-        let one_pass = match job.io_size {
-            Some(size) => size.of(capacity),
-            // Whole blocks only, as far as that can be said beforehand.
-            None if align == largest => length - length % align,
-            None => length,
-        };
-        let endless = job.time_based && job.runtime.is_some();
-        if job.time_based && job.runtime.is_none() {
-            return Err(wrong("time_based needs a runtime".into()));
-        }
-        let total_bytes = if endless { u64::MAX } else { one_pass.saturating_mul(job.loops) };
-        let total_ios = job.number_ios.unwrap_or(u64::MAX);
-        let rate = std::array::from_fn(|direction| Rate {
-            ios: job.rate_iops[direction],
-            bytes: job.rate[direction],
-            at: 0,
-        });
         Ok(Self {
-            region,
-            align,
             direction: job.direction,
-            rwmixread: job.rwmixread.into(),
-            blocks: job.blocks.clone(),
-            offsets,
+            offsets: offsets.map_err(wrong)?,
             random: Random::new(seed),
-            bytes: total_bytes,
-            ios: total_ios,
-            total_bytes,
-            total_ios,
-            time_based: endless,
+            priority: job.prioclass << 13 | job.prio,
+            depth: job.in_flight_max(),
+            does_io,
+            time_based: job.time_based,
+            with_others: job.exit_on_io_done,
+            phase: Phase::Pass,
+            terminated: false,
+            pass_limit,
+            limit,
+            all_limit: limit.saturating_mul(job.loops),
+            ios_limit: job.number_ios.map_or(u64::MAX, |ios| ios.saturating_mul(job.loops)),
+            repeats: plan.io_size.is_some(),
+            largest,
+            loops: job.loops,
+            issued_bytes: 0,
+            pass_bytes: 0,
+            issued: [0; 3],
+            completed: 0,
+            rwmixread: job.rwmixread.into(),
+            mix: 0,
+            mix_until: 0,
+            fsync: job.fsync,
+            fdatasync: job.fdatasync,
+            end_fsync: job.end_fsync || job.fsync_on_close,
+            writes: job.writes(),
+            last: None,
+            waits_for_flush: !matches!(job.engine, Engine::Asynchronous { waits: false }),
+            flushing: false,
+            rates: Rates::new(job, least),
+            drains: !job.offload,
+            pauses: Pauses::new(job),
             runtime: job.runtime,
             ramp_time: job.ramp_time,
-            startdelay: job.startdelay,
             measured: 0,
             deadline: Nanos::MAX,
-            rate,
-            poisson: job.poisson,
-            fsync: job.fsync.unwrap_or(0),
-            unsynced: 0,
-            end_fsync: job.end_fsync,
-            thinktime: job.thinktime,
-            thinktime_blocks: job.thinktime_blocks,
-            thought: 0,
             next: None,
             earliest: 0,
             in_flight: 0,
-            iodepth: job.iodepth,
-            waits: None,
-            queued: false,
-            finished: false,
         })
     }
 
-    /// It begins at `now`; returns when its first I/O may come.
-    pub(super) fn begin(&mut self, now: Nanos) -> Nanos {
-        let start = now.saturating_add(self.startdelay);
-        self.measured = start.saturating_add(self.ramp_time);
+    /// It begins at `now`.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.measured = now.saturating_add(self.ramp_time);
         self.deadline = match self.runtime {
             Some(runtime) => self.measured.saturating_add(runtime),
             None => Nanos::MAX,
         };
-        for rate in &mut self.rate {
-            rate.at = u128::from(start) * PARTS;
-        }
-        start
+        self.rates.begin(now);
+        self.pauses.begin(now);
+        self.loops = self.loops.saturating_sub(1);
+    }
+
+    /// Nothing more is submitted.
+    pub(super) fn terminate(&mut self) {
+        self.terminated = true;
+    }
+
+    /// Whether it does nothing but wait for the others.
+    pub(super) fn waits_for_others(&self) -> bool {
+        !self.does_io && self.with_others
     }
 
     /// Whether an I/O submitted at `at` comes before what is measured.
@@ -194,94 +193,193 @@ impl Thread {
         at < self.measured
     }
 
-    /// Sees to it that `next` holds the next I/O; false if there is none that
-    /// could be submitted at `at` or later.
-    pub(super) fn prepare(&mut self, at: Nanos) -> bool {
-        let over = at.max(self.earliest) >= self.deadline;
-        if self.next.is_some() && !over {
+    /// What it does at `now`. An I/O to submit stays prepared until it is taken.
+    pub(super) fn next(&mut self, now: Nanos) -> Next {
+        if self.flushing {
+            return Next::Wait;
+        }
+        let over = self.terminated || now >= self.deadline;
+        if !self.does_io {
+            return match over || self.runtime.is_none() && !self.with_others {
+                true => Next::Over,
+                false if self.deadline < Nanos::MAX => Next::Look(self.deadline),
+                false => Next::Wait,
+            };
+        }
+        if self.phase == Phase::Pass {
+            if let Some(next) = self.pass(now, over) {
+                return next;
+            }
+            self.next = None;
+            self.phase = Phase::Closing;
+        }
+        if self.in_flight > 0 {
+            return Next::Wait;
+        }
+        if self.phase == Phase::Closing {
+            self.phase = Phase::Closed;
+            if self.end_fsync && self.writes && self.last != Some(Operation::Flush) {
+                self.next = Some(Command::flush());
+            }
+        }
+        if self.next.is_some() {
+            return Next::Submit(now);
+        }
+        if over || !self.again() {
+            return Next::Over;
+        }
+        (self.phase, self.pass_bytes, self.last, self.mix_until) = (Phase::Pass, 0, None, 0);
+        self.offsets.reset();
+        self.next(now)
+    }
+
+    /// What it does in a pass; `None` where that is over.
+    fn pass(&mut self, now: Nanos, over: bool) -> Option<Next> {
+        if over {
+            return None;
+        }
+        if self.next.is_none() {
+            let issued = self.issued.iter().sum();
+            match self.pauses.look(now, (issued, self.completed), (self.in_flight, self.depth)) {
+                Pausing::No => {}
+                Pausing::Waits => return Some(Next::Wait),
+                Pausing::Until(at) => return Some(Next::Look(at.min(self.deadline))),
+            }
+            if self.in_flight >= self.depth {
+                return Some(Next::Wait);
+            }
+            let done = self.pass_bytes >= self.pass_limit || self.exceeded();
+            if done && !self.time_based {
+                return None;
+            }
+            self.next = Some(self.sample(now)?);
+        }
+        if self.earliest <= now {
+            return Some(Next::Submit(now));
+        }
+        // As in fio, one that is ahead of its rate first waits for what is in flight.
+        if self.drains && self.in_flight > 0 {
+            return Some(Next::Wait);
+        }
+        match self.earliest < self.deadline {
+            true => Some(Next::Submit(self.earliest)),
+            false => Some(Next::Look(self.deadline)),
+        }
+    }
+
+    fn exceeded(&self) -> bool {
+        self.issued_bytes >= self.all_limit || self.issued.iter().sum::<u64>() >= self.ios_limit
+    }
+
+    /// Whether there is another pass after one.
+    fn again(&mut self) -> bool {
+        if self.pass_bytes == 0 {
+            return false;
+        }
+        if self.time_based {
             return true;
         }
-        self.next = None;
-        if over || self.bytes == 0 || self.ios == 0 {
-            if self.end_fsync && self.unsynced > 0 {
-                self.unsynced = 0;
-                self.next = Some(Command::flush());
-                (self.bytes, self.ios) = (0, 0);
-                self.deadline = Nanos::MAX;
+        if self.loops > 0 {
+            self.loops -= 1;
+            return true;
+        }
+        if self.issued.iter().sum::<u64>() >= self.ios_limit {
+            return false;
+        }
+        self.repeats && self.limit.saturating_sub(self.issued_bytes) >= self.largest
+    }
+
+    /// The flush that is due after a write.
+    fn flush_is_due(&self) -> bool {
+        let due = |every: u64| every > 0 && self.issued[1] % every == 0;
+        self.last == Some(Operation::Write) && (due(self.fsync) || due(self.fdatasync))
+    }
+
+    fn sample(&mut self, now: Nanos) -> Option<Command> {
+        self.earliest = 0;
+        if self.flush_is_due() {
+            return Some(Command::flush());
+        }
+        let (d, other) = match self.direction {
+            Direction::Read => (0, None),
+            Direction::Write => (1, None),
+            Direction::Trim => (2, None),
+            Direction::Mixed => {
+                self.mix();
+                let other = 1 - self.mix;
+                let used = if other == 0 { self.rwmixread } else { 100 - self.rwmixread };
+                (self.mix, (used > 0).then_some(other))
             }
-            return self.next.is_some();
+        };
+        let (d, earliest) = self.rates.choose(d, other, now);
+        if other.is_some() {
+            self.mix = d;
         }
-        self.next = Some(self.sample());
-        at.max(self.earliest) < self.deadline || self.prepare(at)
+        self.earliest = earliest;
+        let (offset, length) = self.offsets.next(d, &mut self.random)?;
+        let operation = [Operation::Read, Operation::Write, Operation::Discard][d];
+        let mut command = Command::new(operation, offset, length);
+        command.priority = self.priority;
+        Some(command)
     }
 
-    fn sample(&mut self) -> Command {
-        if self.fsync > 0 && self.unsynced >= self.fsync {
-            self.unsynced = 0;
-            return Command::flush();
+    /// The direction of the next I/O of a mix. As in fio, a direction is kept until it has its
+    /// share of what the other one had.
+    fn mix(&mut self) {
+        if self.issued[self.mix] < self.mix_until {
+            return;
         }
-        let direction = match self.direction {
-            Direction::Read => 0,
-            Direction::Write => 1,
-            Direction::Trim => 2,
-            Direction::Mixed => usize::from(self.random.below(100) >= self.rwmixread),
-        };
-        let length = match self.blocks[direction].only() {
-            Some(length) => length,
-            None => self.blocks[direction].choose(self.random.below(100)),
-        };
-        let offset =
-            self.offsets.next(self.region, self.align, direction, length, &mut self.random);
-        let rate = &mut self.rate[direction];
-        if rate.ios > 0 || rate.bytes > 0 {
-            let stretch = match self.poisson {
-                // Intervals between the events of a Poisson process.
-                true => -(1.0 - self.random.unit()).ln(),
-                false => 1.0,
-            };
-            self.earliest = rate.next(length, stretch);
+        let drawn = usize::from(self.random.below(100) >= self.rwmixread);
+        if drawn != self.mix {
+            let share = if drawn == 0 { self.rwmixread } else { 100 - self.rwmixread };
+            self.mix_until =
+                (u128::from(self.issued[self.mix]) * u128::from(share) / 100) as u64;
         }
-        let operation = [Operation::Read, Operation::Write, Operation::Discard][direction];
-        Command::new(operation, offset, length)
+        self.mix = drawn;
     }
 
-    /// Takes the prepared I/O.
-    pub(super) fn take(&mut self) -> Option<Command> {
+    /// Takes the prepared I/O at `now`, if it is still to be submitted.
+    pub(super) fn take(&mut self, now: Nanos) -> Option<Command> {
+        let over = self.terminated || now >= self.deadline;
+        if self.phase == Phase::Pass && (over || self.earliest > now) {
+            return None;
+        }
         let command = self.next.take()?;
         self.in_flight += 1;
+        self.last = Some(command.operation);
         if command.operation == Operation::Flush {
-            // As with libaio, a flush is waited for.
-            self.waits = Some(0);
+            self.flushing = self.waits_for_flush;
             return Some(command);
         }
-        if !self.time_based {
-            self.bytes = self.bytes.saturating_sub(command.length);
-        }
-        if self.total_ios != u64::MAX {
-            self.ios -= 1;
-        }
-        if command.operation == Operation::Write {
-            self.unsynced += 1;
-        }
-        if self.thinktime > 0 {
-            self.thought += 1;
-            if self.thought == self.thinktime_blocks {
-                self.thought = 0;
-                self.waits = Some(self.thinktime);
-            }
-        }
+        let d = match command.operation {
+            Operation::Read => 0,
+            Operation::Write => 1,
+            _ => 2,
+        };
+        self.issued[d] += 1;
+        self.issued_bytes = self.issued_bytes.saturating_add(command.length);
+        self.pass_bytes = self.pass_bytes.saturating_add(command.length);
+        self.rates.issue(d, command.length, &mut self.random);
+        self.pauses.issue();
         Some(command)
+    }
+
+    /// One of its I/Os has completed.
+    pub(super) fn complete(&mut self, operation: Operation) {
+        self.in_flight -= 1;
+        match operation {
+            Operation::Flush => self.flushing = false,
+            _ => self.completed += 1,
+        }
     }
 
     /// How much of it is done, from 0 to 1.
     pub(super) fn fraction(&self, now: Nanos) -> f64 {
-        if self.finished {
-            return 1.0;
-        }
-        let part = |left: u64, total: u64| 1.0 - left as f64 / (total as f64).max(1.0);
-        let mut most = part(self.ios, self.total_ios);
+        let part = |done: u64, total: u64| done as f64 / (total as f64).max(1.0);
+        let mut most: f64 = 0.0;
         if !self.time_based {
-            most = most.max(part(self.bytes, self.total_bytes));
+            most = part(self.issued.iter().sum(), self.ios_limit);
+            most = most.max(part(self.issued_bytes, self.all_limit));
         }
         if let Some(runtime) = self.runtime.filter(|_| self.deadline < Nanos::MAX) {
             let whole = self.ramp_time.saturating_add(runtime);
@@ -289,5 +387,12 @@ impl Thread {
             most = most.max(now.saturating_sub(begun) as f64 / whole.max(1) as f64);
         }
         most.clamp(0.0, 1.0)
+    }
+}
+
+impl Job {
+    /// Whether random offsets may meet a block again before all were met.
+    fn maps_nothing(&self) -> bool {
+        self.norandommap || self.distribution != super::Distribution::Uniform
     }
 }

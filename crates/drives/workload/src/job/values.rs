@@ -3,31 +3,29 @@
 
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND, SECOND};
 
-/// A size: bytes, or a share of the drive.
+/// A size: bytes, or a share of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// Bytes.
     Bytes(u64),
-    /// Percent of the drive.
+    /// Percent of it.
     Percent(u8),
 }
 
 impl Size {
-    /// In bytes, of a drive of `capacity`; a share is rounded down to whole
-    /// blocks.
-    pub fn of(self, capacity: u64) -> u64 {
+    /// Whether it is 0, which is the same as none.
+    pub fn is_nothing(self) -> bool {
+        matches!(self, Self::Bytes(0) | Self::Percent(0))
+    }
+
+    /// In bytes, of `whole`.
+    pub fn of(self, whole: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Percent(percent) => {
-                let bytes = (u128::from(capacity) * u128::from(percent) / 100) as u64;
-                bytes - bytes % BLOCK
-            }
+            Self::Percent(percent) => (u128::from(whole) * u128::from(percent) / 100) as u64,
         }
     }
 }
-
-/// The largest logical block of a drive (bytes).
-const BLOCK: u64 = 4096;
 
 /// Values for reads, writes and trims.
 pub type Each<T> = [T; 3];
@@ -75,86 +73,88 @@ impl<T: Copy> Weighted<T> {
     }
 }
 
-/// A whole number, decimal or with `0x`.
-pub fn number(word: &str) -> Result<u64, String> {
-    let word = word.trim();
+/// What `k` and `ki` are (`kb_base`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Units {
+    /// 1024 or 1000: what `k` is. `kib` is the other one.
+    pub base: u64,
+}
+
+/// A whole number as written, decimal or with `0x`.
+pub fn digits(word: &str) -> Result<u64, String> {
     let parsed = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => word.parse(),
+        Some(digits) if digits.starts_with('+') => Err(()),
+        Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| ()),
+        None if word.starts_with('+') => Err(()),
+        None => word.parse().map_err(|_| ()),
     };
-    parsed.map_err(|_| format!("`{word}` is no whole number"))
+    parsed.map_err(|()| format!("`{word}` is no whole number"))
 }
 
-/// A number with a suffix that multiplies it.
-fn suffixed(word: &str, what: &str, units: &[(&str, u64)], bare: u64) -> Result<u64, String> {
+/// The number and the unit of a word, the latter in small letters.
+fn split<'a>(word: &'a str, what: &str) -> Result<(&'a str, String), String> {
     let word = word.trim();
-    let hexadecimal = word.starts_with("0x") || word.starts_with("0X");
-    let end = match hexadecimal {
-        true => word.len(),
-        false => word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len()),
-    };
-    let (digits, unit) = word.split_at(end);
-    let unit = unit.trim().to_ascii_lowercase();
-    let factor = match units.iter().find(|(name, _)| *name == unit) {
-        Some((_, factor)) => *factor,
-        None if unit.is_empty() => bare,
-        None => {
-            let known: Vec<_> = units.iter().map(|(name, _)| *name).collect();
-            return Err(format!(
-                "`{word}` is no {what}: unknown unit `{unit}`; there are {}",
-                known.join(", ")
-            ));
-        }
-    };
-    let wrong = || format!("`{word}` is no {what}");
-    if let Some((whole, fraction)) = digits.split_once('.') {
-        let digits = fraction.len() as u32;
-        if whole.is_empty() || fraction.is_empty() || digits > 9 {
-            return Err(wrong());
-        }
-        let whole: u64 = whole.parse().map_err(|_| wrong())?;
-        let part: u64 = fraction.parse().map_err(|_| wrong())?;
-        let part = u128::from(part) * u128::from(factor) / 10u128.pow(digits);
-        let sum = u128::from(whole) * u128::from(factor) + part;
-        return u64::try_from(sum).map_err(|_| format!("`{word}` is too large"));
+    if word.starts_with('(') {
+        return Err(format!("`{word}`: fio has expressions in parentheses, sim has not: write the number"));
     }
-    number(digits).map_err(|_| wrong())?.checked_mul(factor).ok_or(format!("`{word}` is too large"))
+    if let Some(name) = KEYWORDS.iter().find(|name| word.contains(*name)) {
+        return Err(format!("`{word}`: fio puts a figure of its host for {name}, sim has none: write the number"));
+    }
+    let digit = |c: char| c.is_ascii_digit();
+    let end = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
+        Some(rest) => 2 + rest.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len()),
+        None => word.find(|c| !digit(c)).unwrap_or(word.len()),
+    };
+    let (number, unit) = word.split_at(end);
+    if unit.starts_with('.') {
+        return Err(format!(
+            "`{word}` is no whole number: fio takes what is before the point, without its unit"
+        ));
+    }
+    if number.is_empty() {
+        return Err(format!("`{word}` is no {what}"));
+    }
+    Ok((number, unit.to_ascii_lowercase()))
 }
 
-/// Suffixes of sizes, with `kb_base=1024` as it is unless said otherwise: `k`
-/// is 1024 and `ki` is 1000, the reverse of IEC 80000-13 (fio's HOWTO, "kb_base").
-const SIZES: &[(&str, u64)] = &[
-    ("b", 1),
-    ("k", 1 << 10),
-    ("kb", 1 << 10),
-    ("m", 1 << 20),
-    ("mb", 1 << 20),
-    ("g", 1 << 30),
-    ("gb", 1 << 30),
-    ("t", 1 << 40),
-    ("tb", 1 << 40),
-    ("p", 1 << 50),
-    ("pb", 1 << 50),
-    ("ki", 1_000),
-    ("kib", 1_000),
-    ("mi", 1_000_000),
-    ("mib", 1_000_000),
-    ("gi", 1_000_000_000),
-    ("gib", 1_000_000_000),
-    ("ti", 1_000_000_000_000),
-    ("tib", 1_000_000_000_000),
-];
+/// Words that fio replaces by figures of its host.
+const KEYWORDS: [&str; 3] = ["$pagesize", "$mb_memory", "$ncpus"];
 
-/// A number of bytes.
-pub fn bytes(word: &str) -> Result<u64, String> {
-    suffixed(word, "size", SIZES, 1)
+fn times(word: &str, number: &str, factor: u64) -> Result<u64, String> {
+    digits(number)?.checked_mul(factor).ok_or_else(|| format!("`{}` is too large", word.trim()))
 }
 
-/// A size, or percents of the drive.
-pub fn size(word: &str) -> Result<Size, String> {
-    match word.trim().strip_suffix('%') {
-        None => bytes(word).map(Size::Bytes),
-        Some(percent) => match number(percent) {
+/// Prefixes of bytes by powers.
+const POWERS: [(char, u32); 5] = [('k', 1), ('m', 2), ('g', 3), ('t', 4), ('p', 5)];
+
+/// A number, with a suffix of bytes or not: fio knows them by their beginnings, so that `ki`
+/// is `k` while `kib` is the other base's.
+pub fn bytes(word: &str, units: Units) -> Result<u64, String> {
+    let (number, unit) = split(word, "number of bytes")?;
+    let power = unit.chars().next().and_then(|c| POWERS.iter().find(|(p, _)| *p == c));
+    let factor = match (unit.get(1..).unwrap_or_default(), power) {
+        ("", None) if unit.is_empty() || unit == "b" => 1,
+        ("" | "b" | "i", Some((_, power))) => units.base.pow(*power),
+        ("ib", Some((_, power))) => (if units.base == 1000 { 1024u64 } else { 1000 }).pow(*power),
+        _ => {
+            return Err(format!(
+                "`{}`: unknown unit `{unit}`; there are b, k, m, g, t, p, and kib, mib, gib, tib, pib",
+                word.trim()
+            ))
+        }
+    };
+    times(word, number, factor)
+}
+
+/// A size, or percents.
+pub fn size(word: &str, units: Units) -> Result<Size, String> {
+    let word = word.trim();
+    if word.len() > 1 && word.ends_with('z') {
+        return Err(format!("`{word}`: fio counts zones by z, sim has none: write bytes"));
+    }
+    match word.strip_suffix('%') {
+        None => bytes(word, units).map(Size::Bytes),
+        Some(percent) => match digits(percent) {
             Ok(percent @ 0..=100) => Ok(Size::Percent(percent as u8)),
             _ => Err(format!("`{word}` is no share from 0% to 100%")),
         },
@@ -163,24 +163,39 @@ pub fn size(word: &str) -> Result<Size, String> {
 
 /// A time (ns); `bare` is what a number without a unit counts.
 pub fn time(word: &str, bare: Nanos) -> Result<Nanos, String> {
-    let units = &[
-        ("us", MICROSECOND),
-        ("usec", MICROSECOND),
-        ("ms", MILLISECOND),
-        ("msec", MILLISECOND),
-        ("s", SECOND),
-        ("m", 60 * SECOND),
-        ("h", 3_600 * SECOND),
-        ("d", 86_400 * SECOND),
-    ];
-    suffixed(word, "time", units, bare)
+    let (number, unit) = split(word, "time")?;
+    let factor = match unit.as_str() {
+        "" => bare,
+        "us" | "usec" => MICROSECOND,
+        "ms" | "msec" => MILLISECOND,
+        "s" => SECOND,
+        "m" => 60 * SECOND,
+        "h" => 3_600 * SECOND,
+        "d" => 86_400 * SECOND,
+        _ => {
+            return Err(format!(
+                "`{}`: unknown unit `{unit}`; there are us, ms, s, m, h, d",
+                word.trim()
+            ))
+        }
+    };
+    times(word, number, factor)
 }
 
-/// A flag: `1`, `0`, or the key alone.
-pub fn flag(word: &str) -> Result<bool, String> {
-    match word.trim() {
-        "" => Ok(true),
-        word => Ok(number(word)? != 0),
+/// A flag that may stand alone.
+pub fn flag(word: Option<&str>) -> Result<bool, String> {
+    match word {
+        None => Ok(true),
+        Some(word) => Ok(digits(word.trim())? != 0),
+    }
+}
+
+/// A flag that is 0 or 1.
+pub fn boolean(word: &str) -> Result<bool, String> {
+    match digits(word.trim())? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(format!("is {other}, but must be 0 or 1")),
     }
 }
 
@@ -214,15 +229,15 @@ pub fn each<T: Copy>(
 
 /// `4k/60:64k/40`: block sizes with their shares; those without one share
 /// what is left.
-pub fn bssplit(word: &str) -> Result<Weighted<u64>, String> {
+pub fn bssplit(word: &str, units: Units) -> Result<Weighted<u64>, String> {
     let mut parts = Vec::new();
     for part in word.split(':') {
         let (size, share) = match part.split_once('/') {
             Some((size, "")) => (size, None),
-            Some((size, share)) => (size, Some(number(share)?)),
+            Some((size, share)) => (size, Some(digits(share)?)),
             None => (part, None),
         };
-        let size = bytes(size)?;
+        let size = bytes(size, units)?;
         if size == 0 {
             return Err("a block size is 0".into());
         }
@@ -241,15 +256,31 @@ pub fn zones(word: &str) -> Result<Weighted<(u8, u8)>, String> {
             "`{part}` is no zone: write the share of I/Os over the share of the region, such as \
              60/10"
         ))?;
-        let size = number(size)?;
+        let size = digits(size)?;
         if !(1..=100 - at).contains(&size) {
             return Err(format!("`{word}`: the zones' sizes must be at least 1 and make 100"));
         }
-        parts.push(((at as u8, (at + size) as u8), Some(number(access)?)));
+        parts.push(((at as u8, (at + size) as u8), Some(digits(access)?)));
         at += size;
     }
     if at != 100 {
         return Err(format!("`{word}`: the zones' sizes make {at}, but must make 100"));
+    }
+    weighted(parts, word)
+}
+
+/// `60/10g:40/20g`: percent of the I/Os over bytes. Gives the zones as (first, last) byte.
+pub fn absolute_zones(word: &str, units: Units) -> Result<Weighted<(u64, u64)>, String> {
+    let mut parts = Vec::new();
+    let mut at: u64 = 0;
+    for part in word.split(':') {
+        let (access, size) = part.split_once('/').ok_or(format!(
+            "`{part}` is no zone: write the share of I/Os over a size, such as 60/10g"
+        ))?;
+        let end = at.checked_add(bytes(size, units)?).filter(|end| *end > at);
+        let end = end.ok_or(format!("`{word}`: a zone's size is 0 or too large"))?;
+        parts.push(((at, end), Some(digits(access)?)));
+        at = end;
     }
     weighted(parts, word)
 }
@@ -280,31 +311,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const KIBI: Units = Units { base: 1024 };
+    const KILO: Units = Units { base: 1000 };
+
     #[test]
     fn sizes_and_times_are_fios() {
-        for (word, expected) in [
-            ("4k", 4096),
-            ("4kB", 4096),
-            ("1Ki", 1000),
-            ("0x200", 512),
-            ("1.5m", 1_572_864),
-            ("7", 7),
+        // As fio 3.33 reads them: a unit is known by its beginning.
+        for (word, units, expected) in [
+            ("4k", KIBI, 4096),
+            ("4kB", KIBI, 4096),
+            ("4ki", KIBI, 4096),
+            ("400Mi", KIBI, 400 << 20),
+            ("1KiB", KIBI, 1000),
+            ("1KiB", KILO, 1024),
+            ("1k", KILO, 1000),
+            ("8MiB", KILO, 8 << 20),
+            ("0x200", KIBI, 512),
+            ("0x2k", KIBI, 2048),
+            ("7", KIBI, 7),
         ] {
-            assert_eq!(bytes(word), Ok(expected), "{word}");
+            assert_eq!(bytes(word, units), Ok(expected), "{word}");
         }
-        assert_eq!(size("25%").unwrap().of(1 << 20), 1 << 18);
+        assert_eq!(size("25%", KIBI).unwrap().of(1 << 20), 1 << 18);
         assert_eq!(time("10", SECOND), Ok(10 * SECOND));
         assert_eq!(time("10", MICROSECOND), Ok(10 * MICROSECOND));
         assert_eq!((time("2m", SECOND), time("5ms", SECOND)), (Ok(120 * SECOND), Ok(5_000_000)));
-        for word in ["", "k", "4q", "-1", "1.", ".5", "99999999999t"] {
-            assert!(bytes(word).is_err(), "{word}");
+        for word in ["", "k", "4q", "-1", "1.", ".5", "1.5m", "(2*4k)", "99999999999t", "$ncpus"] {
+            assert!(bytes(word, KIBI).is_err(), "{word}");
         }
-        assert!(size("101%").is_err());
+        assert!(size("101%", KIBI).is_err() && size("2z", KIBI).is_err());
     }
 
     #[test]
     fn lists_fill_from_the_left() {
-        let each = |word| each(word, ',', bytes, [1, 2, 3]);
+        let each = |word| each(word, ',', |word| bytes(word, KIBI), [1, 2, 3]);
         assert_eq!(each("4k"), Ok([4096; 3]));
         assert_eq!(each("4k,8k"), Ok([4096, 8192, 8192]));
         assert_eq!(each(",8k"), Ok([1, 8192, 8192]));
@@ -314,12 +354,12 @@ mod tests {
 
     #[test]
     fn shares_make_a_hundred() {
-        let split = bssplit("4k/10:64k/50:32k").unwrap();
+        let split = bssplit("4k/10:64k/50:32k", KIBI).unwrap();
         let count = |size| (0..100).filter(|&percent| split.choose(percent) == size).count();
         assert_eq!((count(4096), count(65536), count(32768)), (10, 50, 40));
-        assert_eq!(bssplit("4k").unwrap().only(), Some(4096));
+        assert_eq!(bssplit("4k", KIBI).unwrap().only(), Some(4096));
         for word in ["4k/60:8k/50", "4k/60:8k/30", "0/100", "4k/x", ""] {
-            assert!(bssplit(word).is_err(), "{word}");
+            assert!(bssplit(word, KIBI).is_err(), "{word}");
         }
         let zones = zones("60/10:30/20:8/30:2/40").unwrap();
         assert_eq!(
@@ -331,8 +371,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_word_panics(word in ".{0,20}") {
-            let _ = (bytes(&word), size(&word), time(&word, 1), flag(&word));
-            let _ = (bssplit(&word), zones(&word), each(&word, ',', bytes, [0; 3]));
+            let _ = (bytes(&word, KIBI), size(&word, KILO), time(&word, 1), flag(Some(&word)));
+            let _ = (bssplit(&word, KIBI), zones(&word), absolute_zones(&word, KIBI));
+            let _ = each(&word, ',', |word| bytes(word, KIBI), [0; 3]);
         }
     }
 }

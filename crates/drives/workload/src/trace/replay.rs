@@ -202,7 +202,7 @@ impl<R: BufRead> Workload for Replay<R> {
         Ok(Some(Io { thread, early, command }))
     }
 
-    fn complete(&mut self, at: Nanos, _thread: u16) {
+    fn complete(&mut self, at: Nanos, _io: &Io) {
         if let Pace::Closed(depth) = self.options.pace {
             if self.in_flight >= depth.into() {
                 self.at = self.at.max(at.saturating_add(self.options.path));

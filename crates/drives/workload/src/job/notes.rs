@@ -1,0 +1,45 @@
+//! What a load has that is not as it would be in fio on a host.
+
+use std::collections::BTreeSet;
+
+use super::{table, Engine, Job};
+
+/// The notes of all jobs, once each.
+pub fn of(jobs: &[Job]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let io = || jobs.iter().filter(|job| job.does_io());
+    for job in io() {
+        if job.engine == Engine::Synchronous && job.iodepth > 1 && !job.offload {
+            notes.push(format!(
+                "job `{}`: a synchronous ioengine has one I/O in flight, not {}; without \
+                 `ioengine` it is {}",
+                job.name,
+                job.iodepth,
+                table::ENGINE
+            ));
+        }
+    }
+    if io().any(|job| !job.direct) {
+        notes.push(
+            "without `direct=1` fio's I/Os go through the page cache; here each goes to the drive"
+                .into(),
+        );
+    }
+    let files: BTreeSet<_> = io().map(|job| job.file.as_deref().ok_or(&job.name)).collect();
+    let own = |job: &Job| job.file.is_none() && job.numjobs > 1;
+    if files.len() > 1 || io().any(own) {
+        notes.push(
+            "fio has several files here, sim has one drive: regions of the same offset are the \
+             same; give `filename`, `offset` and `size`"
+                .into(),
+        );
+    }
+    for job in jobs.iter().filter(|job| !job.does_io()) {
+        let why = match job.create_only {
+            true => "create_only",
+            false => "cpuio",
+        };
+        notes.push(format!("job `{}`: {why}, so it does no I/O", job.name));
+    }
+    notes
+}

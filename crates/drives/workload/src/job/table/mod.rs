@@ -1,0 +1,248 @@
+//! Every option of fio's job files, with what becomes of it here. The parser, the documents'
+//! tables and the tests against fio derive from [`OPTIONS`].
+
+mod engines;
+mod known;
+
+/// An option of fio's.
+#[derive(Debug, Clone, Copy)]
+pub struct FioOption {
+    /// Its name, then other names for the same.
+    pub names: &'static [&'static str],
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+/// What becomes of an option.
+#[derive(Debug, Clone, Copy)]
+pub enum Verdict {
+    /// It does what it does in fio; in a few words, what that is.
+    Simulated(Key, &'static str),
+    /// It changes no I/O; the reason.
+    NoEffect(&'static str),
+    /// It is refused, but for values that ask for nothing; and what to do instead.
+    Refused(&'static [&'static str], &'static str),
+}
+
+/// The options that are simulated, each named after its option.
+#[allow(missing_docs, reason = "the table says what each means")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    Name,
+    FileName,
+    Engine,
+    Direct,
+    Buffered,
+    NumJobs,
+    IoDepth,
+    SubmitMode,
+    Rw,
+    RwSequencer,
+    RwMixRead,
+    RwMixWrite,
+    Bs,
+    Ba,
+    BsRange,
+    BsSplit,
+    BsIsSeqRand,
+    Offset,
+    OffsetAlign,
+    OffsetIncrement,
+    Size,
+    FileSize,
+    IoSize,
+    Loops,
+    NumberIos,
+    Runtime,
+    TimeBased,
+    RampTime,
+    StartDelay,
+    ThinkTime,
+    ThinkTimeBlocks,
+    ThinkTimeBlocksType,
+    ThinkTimeIoTime,
+    Rate,
+    RateIops,
+    RateProcess,
+    Fsync,
+    Fdatasync,
+    EndFsync,
+    FsyncOnClose,
+    RandomDistribution,
+    RandomGenerator,
+    PercentageRandom,
+    NoRandomMap,
+    RandSeed,
+    Stonewall,
+    NewGroup,
+    WaitFor,
+    ExitAll,
+    ExitWhat,
+    ExitOnIoDone,
+    CreateOnly,
+    KbBase,
+    Prio,
+    PrioClass,
+    Verify,
+    DoVerify,
+}
+
+/// Options of fio's command line, which no job file has.
+pub const COMMAND_LINE: &[&str] = &[
+    "output",
+    "output-format",
+    "minimal",
+    "append-terse",
+    "terse-version",
+    "eta",
+    "eta-newline",
+    "eta-interval",
+    "status-interval",
+    "debug",
+    "parse-only",
+    "readonly",
+    "section",
+    "client",
+    "server",
+    "daemonize",
+    "max-jobs",
+    "latency-log",
+    "bandwidth-log",
+    "showcmd",
+    "warnings-fatal",
+    "idle-prof",
+    "inflate-log",
+    "trigger-file",
+    "trigger-timeout",
+    "trigger",
+    "aux-path",
+    "alloc-size",
+    "cmdhelp",
+    "enghelp",
+];
+
+/// All options: those of fio itself in its order, then those of its engines.
+pub fn options() -> impl Iterator<Item = &'static FioOption> {
+    known::OPTIONS.iter().chain(engines::OPTIONS)
+}
+
+/// The option of a name.
+pub fn option(name: &str) -> Option<&'static FioOption> {
+    options().find(|option| option.names.contains(&name))
+}
+
+/// The engines that keep `iodepth` I/Os in flight.
+pub const ASYNCHRONOUS: &[&str] = &[
+    "libaio",
+    "io_uring",
+    "io_uring_cmd",
+    "posixaio",
+    "solarisaio",
+    "windowsaio",
+    "sg",
+    "null",
+    "nbd",
+    "rbd",
+    "rados",
+    "libblkio",
+    "libiscsi",
+    "libzbc",
+    "xnvme",
+    "guasi",
+];
+
+/// The engines that wait for each I/O.
+pub const SYNCHRONOUS: &[&str] = &[
+    "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "libpmem", "pmemblk",
+    "dev-dax", "mtd",
+];
+
+/// fio's engine where a job names none, on Linux.
+pub const ENGINE: &str = "psync";
+
+/// The option's name that is most like `name`, if any is like it at all.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    options()
+        .flat_map(|option| option.names)
+        .map(|known| (strsim::jaro_winkler(name, known), *known))
+        .filter(|(alike, _)| *alike > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
+
+/// Rows of the documents' table of what is simulated.
+pub fn simulated_rows() -> String {
+    let mut text = String::from("| option | meaning |\n| --- | --- |\n");
+    for option in options() {
+        if let Verdict::Simulated(_, meaning) = option.verdict {
+            text += &format!("| {} | {meaning} |\n", names(option));
+        }
+    }
+    text
+}
+
+/// Rows of the documents' table of what changes nothing: by reason.
+pub fn neutral_rows() -> String {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for option in options() {
+        if let Verdict::NoEffect(reason) = option.verdict {
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, all)) => all.push(names(option)),
+                None => reasons.push((reason, vec![names(option)])),
+            }
+        }
+    }
+    let mut text = String::from("| why | options |\n| --- | --- |\n");
+    for (reason, all) in reasons {
+        text += &format!("| {reason} | {} |\n", all.join(", "));
+    }
+    text
+}
+
+/// Rows of the documents' table of what is refused.
+pub fn refused_rows() -> String {
+    let mut hints: Vec<(String, Vec<String>)> = Vec::new();
+    for option in options() {
+        if let Verdict::Refused(neutral, instead) = option.verdict {
+            let values: Vec<_> = neutral.iter().map(|value| format!("`{value}`")).collect();
+            let but = match values.as_slice() {
+                [] => String::new(),
+                _ => format!(" (but for {})", values.join(", ")),
+            };
+            let name = names(option) + &but;
+            match hints.iter_mut().find(|(known, _)| known == instead) {
+                Some((_, all)) => all.push(name),
+                None => hints.push((instead.to_owned(), vec![name])),
+            }
+        }
+    }
+    let mut text = String::from("| instead | options |\n| --- | --- |\n");
+    for (instead, all) in hints {
+        text += &format!("| {instead} | {} |\n", all.join(", "));
+    }
+    text
+}
+
+fn names(option: &FioOption) -> String {
+    option.names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+const fn simulated(
+    names: &'static [&'static str],
+    key: Key,
+    meaning: &'static str,
+) -> FioOption {
+    FioOption { names, verdict: Verdict::Simulated(key, meaning) }
+}
+
+const fn neutral(names: &'static [&'static str], reason: &'static str) -> FioOption {
+    FioOption { names, verdict: Verdict::NoEffect(reason) }
+}
+
+const fn refused(
+    names: &'static [&'static str],
+    neutral: &'static [&'static str],
+    instead: &'static str,
+) -> FioOption {
+    FioOption { names, verdict: Verdict::Refused(neutral, instead) }
+}

@@ -1,0 +1,424 @@
+//! Job files mean here what they mean in the fio that is installed: its options each have a
+//! verdict, and a battery of them makes the same I/Os.
+//!
+//! Two loads agree where their I/Os are equal in order, places and lengths. Random ones are of
+//! other random numbers: they agree in what the numbers must not change, which each case says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use stasis_block::Operation;
+use stasis_workload::{fio, JobFile, Load, Workload};
+
+/// Bytes of the drive.
+const DRIVE: u64 = 64 << 20;
+
+/// An I/O: what it does, its first byte, its length.
+type Access = (char, u64, u64);
+
+/// How a case's I/Os are compared.
+#[derive(Clone, Copy, PartialEq)]
+enum Agree {
+    /// One by one.
+    Exactly,
+    /// As a set: each once.
+    AsSet,
+    /// By the number of each operation and length, and all within the same bounds.
+    InNumber,
+    /// In the steps from each I/O to the next: whether it is behind it, at the same place, or
+    /// elsewhere.
+    InSteps,
+    /// By the share of each operation and length, within the spread of their numbers.
+    InShares,
+}
+use Agree::{AsSet, Exactly, InNumber, InShares, InSteps};
+
+/// The battery: options of a job, one after the other.
+const CASES: &[(&str, Agree)] = &[
+    // Sizes, their units, and comments.
+    ("rw=read size=64k", Exactly),
+    ("rw=write size=64k", Exactly),
+    ("rw=read size=64Ki", Exactly),
+    ("rw=read size=1Mi bs=4ki", Exactly),
+    ("rw=read size=100KiB bs=1000", Exactly),
+    ("rw=read size=0x10000", Exactly),
+    ("rw=read size=64k;comment", Exactly),
+    ("rw=read bs=4k\t#comment size=64k", Exactly),
+    ("rw=read size=8MiB bs=1024KiB kb_base=1000", Exactly),
+    ("rw=read kb_base=1000 size=100k bs=1k", Exactly),
+    ("rw=read bs=64kb size=1mb", Exactly),
+    ("rw=read size=1%", Exactly),
+    ("rw=read size=1m io_size=50%", Exactly),
+    ("rw=read size=1m io_limit=256k", Exactly),
+    ("rw=read size=256k io_size=1m", Exactly),
+    ("rw=write size=256k io_size=1m", Exactly),
+    ("rw=write size=256k io_size=1000k", Exactly),
+    ("rw=randwrite norandommap size=4m filesize=1m", InNumber),
+    ("rw=randwrite norandommap filesize=1m size=4m", InNumber),
+    ("rw=write filesize=1m size=256k bs=64k", Exactly),
+    ("rw=write filesize=1m offset=256k bs=64k", Exactly),
+    ("rw=read size=100k bs=8k", Exactly),
+    ("rw=read offset=1m size=64k", Exactly),
+    ("rw=read fileoffset=1m size=64k", Exactly),
+    ("rw=read offset=50% size=1m bs=64k", Exactly),
+    ("rw=read offset=33% size=1m bs=64k", Exactly),
+    ("rw=read offset=33% offset_align=1m size=1m bs=64k", Exactly),
+    ("rw=read offset=75% size=50% bs=1m", Exactly),
+    ("rw=read size=64k loops=3", Exactly),
+    ("rw=read size=64k loops=0", Exactly),
+    ("rw=read size=64k loops=2 io_size=32k", Exactly),
+    ("rw=read size=1m number_ios=10", Exactly),
+    ("rw=read size=64k number_ios=10 loops=3", Exactly),
+    ("rw=read size=64k number_ios=100", Exactly),
+    ("rw=read size=1m number_ios=1k", Exactly),
+    // Block sizes.
+    ("rw=write size=64k bs=,8k", Exactly),
+    ("rw=read blocksize=16k,4k size=64k", Exactly),
+    ("rw=read bs=3k size=64k", Exactly),
+    ("rw=read bssplit=4k/60:16k/40 size=16m", InShares),
+    ("rw=read bssplit=4k/60:16k size=16m", InShares),
+    ("rw=read bssplit=4k:8k:16k/20 size=16m", InShares),
+    ("rw=write bssplit=4k/100,8k/50:32k/50 size=16m", InShares),
+    ("rw=read bssplit=4k/50:6k/50 size=4m", InShares),
+    ("rw=read bs=64k bssplit=4k/50:16k/50 size=8m", InShares),
+    ("rw=read bsrange=4k-16k size=16m", InShares),
+    ("rw=read bsrange=16k-4k size=16m", InShares),
+    ("rw=read blocksize_range=4k:64k size=32m", InShares),
+    ("rw=randread bs=4k,16k bs_is_seq_rand=1 percentage_random=50 norandommap size=4m", InShares),
+    // Directions.
+    ("readwrite=rw size=8m", InShares),
+    ("rw=readwrite rwmixread=90 size=8m", InShares),
+    ("rw=randrw rwmixwrite=90 size=8m", InShares),
+    ("rw=rw rwmixread=0 size=256k", Exactly),
+    ("rw=randrw rwmixread=100 size=256k", AsSet),
+    // Sequential I/O with holes and backwards.
+    ("rw=read:4k size=256k", Exactly),
+    ("rw=write:12k size=256k", Exactly),
+    ("rw=read:-8k size=256k", Exactly),
+    ("rw=read:-8k offset=1m size=256k", Exactly),
+    ("rw=read:8k offset=1m size=256k loops=2", Exactly),
+    ("rw=randread:8 size=1m number_ios=24", InSteps),
+    ("rw=randread:8 rw_sequencer=identical norandommap size=1m number_ios=24", InSteps),
+    // Random offsets.
+    ("rw=randread size=1m", AsSet),
+    ("rw=randwrite size=1m bs=16k offset=2m", AsSet),
+    ("rw=randread size=1m random_generator=lfsr", AsSet),
+    ("rw=randread size=1m random_generator=tausworthe64", AsSet),
+    ("rw=randread size=1m random_generator=lfsr norandommap", AsSet),
+    ("rw=randread size=1m softrandommap=1", AsSet),
+    ("rw=randread size=1m norandommap", InNumber),
+    ("rw=randread size=1m norandommap=0", AsSet),
+    ("rw=randread size=1m io_size=4m", AsSet),
+    ("rw=randwrite size=1m io_size=4m norandommap", InNumber),
+    ("rw=randread size=1m loops=3", AsSet),
+    ("rw=randread size=1m ba=512 norandommap", InNumber),
+    ("rw=randread size=1m bs=16k blockalign=4k", InNumber),
+    ("rw=randread size=16m bssplit=4k/50:16k/50", InShares),
+    ("rw=randread size=16m bsrange=4k-16k norandommap", InShares),
+    ("rw=randread size=4m random_distribution=zipf", InNumber),
+    ("rw=randread size=4m random_distribution=zipf:0.8", InNumber),
+    ("rw=randread size=4m random_distribution=pareto:0.3", InNumber),
+    ("rw=randread size=4m random_distribution=normal:20", InNumber),
+    ("rw=randread size=4m random_distribution=zoned:60/10:40/90", InNumber),
+    ("rw=randread size=4m random_distribution=zoned_abs:60/1m:40/3m", InNumber),
+    ("rw=randread size=8m percentage_random=30 norandommap", InNumber),
+    // Flushes.
+    ("rw=write size=64k fsync=4", Exactly),
+    ("rw=write size=64k fdatasync=3", Exactly),
+    ("rw=write size=64k fsync=4 fdatasync=3", Exactly),
+    ("rw=write size=64k end_fsync=1", Exactly),
+    ("rw=write size=64k end_fsync=1 loops=2", Exactly),
+    ("rw=write size=64k fsync=16 end_fsync=1", Exactly),
+    ("rw=write size=64k fsync_on_close=1", Exactly),
+    ("rw=read size=64k fsync=4 end_fsync=1", Exactly),
+    // Engines, and options that change nothing.
+    ("rw=write size=256k ioengine=libaio iodepth=8", Exactly),
+    ("rw=read size=256k ioengine=sync", Exactly),
+    ("rw=randread size=256k ioengine=vsync iodepth=4", AsSet),
+    ("rw=read size=256k verify=0 verify_dump=1", Exactly),
+    ("rw=write size=256k verify=md5 do_verify=0", Exactly),
+    ("rw=read size=64k thinktime=100 thinktime_blocks=4", Exactly),
+    ("rw=read size=64k rate_iops=1000", Exactly),
+    ("rw=read size=64k rate=4m", Exactly),
+    ("rw=read size=64k rate_iops=1000 rate_process=poisson", Exactly),
+    ("rw=read size=64k nice=3 thread randrepeat=0 clocksource=clock_gettime", Exactly),
+    ("rw=write size=64k refill_buffers scramble_buffers=0 buffer_compress_percentage=50", Exactly),
+    ("rw=write size=64k invalidate=0 overwrite=1 fallocate=none", Exactly),
+    ("rw=read size=64k mem=mmap iomem_align=4096 ioengine=libaio userspace_reap", Exactly),
+    ("rw=read size=64k group_reporting log_avg_msec=10 gtod_reduce=1", Exactly),
+];
+
+fn fio(arguments: &[&str], folder: &Path) -> Output {
+    Command::new("fio").args(arguments).current_dir(folder).output().expect("fio: scripts/setup")
+}
+
+/// A job's section. Where an option ends with a comment, the next begins a line as well.
+fn section(name: &str, options: &str) -> String {
+    let lines: String = options.split(' ').map(|option| format!("{option}\n")).collect();
+    format!("[{name}]\n{lines}")
+}
+
+/// Runs fio on a drive of its own, and gives the I/Os of each job by name.
+fn in_fio(text: &str) -> BTreeMap<String, Vec<Access>> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::File::create(folder.path().join("drive")).unwrap().set_len(DRIVE).unwrap();
+    let mut logged = String::new();
+    for line in text.lines() {
+        logged += &format!("{line}\n");
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            let log = if name == "global" { String::new() } else { format!("write_iolog={name}.iolog\n") };
+            logged += &log;
+        }
+    }
+    std::fs::write(folder.path().join("job.fio"), &logged).unwrap();
+    let output = fio(&["job.fio", "--output=report"], folder.path());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let mut jobs = BTreeMap::new();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "iolog") {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            jobs.insert(name, text.lines().filter_map(logged_io).collect());
+        }
+    }
+    jobs
+}
+
+/// A line of fio's log, version 3: time, file, what, where, how long.
+fn logged_io(line: &str) -> Option<Access> {
+    let mut words = line.split(' ').skip(2);
+    let what = match words.next()? {
+        "read" => 'r',
+        "write" => 'w',
+        "trim" => 't',
+        "sync" | "datasync" => return Some(('f', 0, 0)),
+        _ => return None,
+    };
+    let access = (what, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    // A cpuio job logs a read of nothing.
+    (access.2 > 0).then_some(access)
+}
+
+/// The I/Os of each job by name, each of which takes `latency`.
+fn here(text: &str, latency: u64) -> Result<BTreeMap<String, Vec<Access>>, String> {
+    let file = JobFile::parse(text, &|_| None).map_err(|error| error.to_string())?;
+    let mut load = Load::new(&file, DRIVE, 1, 0).map_err(|error| error.to_string())?;
+    let threads: Vec<String> =
+        load.jobs().iter().flat_map(|(name, count)| vec![name.clone(); *count]).collect();
+    let mut jobs: BTreeMap<String, Vec<Access>> = BTreeMap::new();
+    let mut flying = std::collections::VecDeque::new();
+    loop {
+        match (load.next_at(), flying.front().copied()) {
+            (None, None) => return Ok(jobs),
+            (next, Some((end, io))) if next.is_none_or(|next| end <= next) => {
+                flying.pop_front();
+                load.complete(end, &io);
+            }
+            (next, _) => {
+                let Some(io) = load.take().map_err(|error| error.to_string())? else { continue };
+                let what = match io.command.operation {
+                    Operation::Read => 'r',
+                    Operation::Write => 'w',
+                    Operation::Discard => 't',
+                    _ => 'f',
+                };
+                let name = threads[usize::from(io.thread)].clone();
+                let access = (what, io.command.offset, io.command.length);
+                jobs.entry(name).or_default().push(access);
+                flying.push_back((next.unwrap() + latency, io));
+            }
+        }
+    }
+}
+
+/// What differs, if anything does.
+fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String> {
+    let count = |all: &[Access]| {
+        let mut counts: BTreeMap<(char, u64), u64> = BTreeMap::new();
+        all.iter().for_each(|(what, _, length)| *counts.entry((*what, *length)).or_default() += 1);
+        counts
+    };
+    let bounds = |all: &[Access]| {
+        let least = all.iter().map(|io| io.1).min();
+        (least, all.iter().map(|io| io.1 + io.2).max())
+    };
+    let sorted = |all: &[Access]| {
+        let mut all = all.to_vec();
+        all.sort_unstable();
+        all
+    };
+    let same = match agree {
+        Exactly => theirs == ours,
+        AsSet => sorted(theirs) == sorted(ours),
+        InNumber => {
+            // Random places reach the bounds nearly: within a sixteenth of the range.
+            let ((a, b), (c, d)) = (bounds(theirs), bounds(ours));
+            let near = |one: Option<u64>, other: Option<u64>| {
+                let range = b.unwrap_or(0) - a.unwrap_or(0);
+                one.unwrap_or(0).abs_diff(other.unwrap_or(0)) <= range / 16
+            };
+            count(theirs) == count(ours) && near(a, c) && near(b, d)
+        }
+        InSteps => {
+            let step = |two: &[Access]| (two[1].1 == two[0].1 + two[0].2, two[1].1 == two[0].1);
+            theirs.len() == ours.len() && theirs.windows(2).map(step).eq(ours.windows(2).map(step))
+        }
+        InShares => {
+            let (theirs, ours) = (count(theirs), count(ours));
+            let total = |counts: &BTreeMap<(char, u64), u64>| counts.values().sum::<u64>() as f64;
+            let (n, m) = (total(&theirs), total(&ours));
+            theirs.keys().chain(ours.keys()).all(|key| {
+                let of = |counts: &BTreeMap<_, _>, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
+                let (p, q) = (of(&theirs, n), of(&ours, m));
+                let share = (p + q) / 2.0;
+                // Five deviations of a difference of shares.
+                (p - q).abs() <= 5.0 * (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt() + 2.0 / n
+            }) && (n / m - 1.0).abs() < 0.1
+        }
+    };
+    let head = |all: &[Access]| format!("{} {:?}", all.len(), &all[..all.len().min(24)]);
+    (!same).then(|| format!("fio: {}\nhere: {}\n{:?}\n{:?}", head(theirs), head(ours), count(theirs), count(ours)))
+}
+
+#[test]
+fn options_make_the_same_ios() {
+    const GLOBAL: &str = "[global]\nfilename=drive\ndirect=0\n";
+    let name = |index: usize| format!("case{index:03}");
+    let mut text = GLOBAL.to_owned();
+    for (index, (options, _)) in CASES.iter().enumerate() {
+        text += &section(&name(index), options);
+    }
+    let theirs = in_fio(&text);
+    let mut wrong = Vec::new();
+    for (index, (options, agree)) in CASES.iter().enumerate() {
+        let name = name(index);
+        let told = match here(&(GLOBAL.to_owned() + &section(&name, options)), 10_000) {
+            Err(error) => Some(error),
+            Ok(ours) => differ(&theirs[&name], ours.get(&name).map_or(&[], Vec::as_slice), *agree),
+        };
+        wrong.extend(told.map(|told| format!("== {options}\n{told}")));
+    }
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+}
+
+/// Trims need no file in fio's engine `null`, whose drive is as large as the region.
+#[test]
+fn trims_are_the_same() {
+    let text = "[t]\nioengine=null\nrw=trim\nbs=64k\nsize=1m\n";
+    let (theirs, ours) = (in_fio(text), here(text, 10_000).unwrap());
+    assert_eq!(differ(&theirs["t"], &ours["t"], Exactly), None);
+    let text = text.replace("rw=trim", "rw=randtrim");
+    let (theirs, ours) = (in_fio(&text), here(&text, 10_000).unwrap());
+    assert_eq!(differ(&theirs["t"], &ours["t"], AsSet), None);
+}
+
+/// fio before 3.38 flushes again after each read until the next write; 3.38 does not, as here.
+#[test]
+fn a_mix_is_flushed_after_its_writes() {
+    let text = "[m]\nfilename=drive\nrw=randrw\nsize=1m\nfsync=2\n";
+    for ios in [&in_fio(text)["m"], &here(text, 10_000).unwrap()["m"]] {
+        let after_writes = ios.windows(2).filter(|two| two[0].0 == 'w' && two[1].0 == 'f').count();
+        let writes = ios.iter().filter(|io| io.0 == 'w').count();
+        assert!(after_writes.abs_diff(writes / 2) <= 1, "{after_writes} {writes}");
+    }
+    let ours = &here(text, 10_000).unwrap()["m"];
+    assert!(ours.windows(2).all(|two| two[1].0 != 'f' || two[0].0 == 'w'));
+}
+
+/// Jobs that begin and end with others.
+#[test]
+fn jobs_follow_and_end_each_other() {
+    const GLOBAL: &str = "[global]\nfilename=drive\nsize=1m\nbs=4k\n";
+    // A job that needs some 100 ms, and one that would need much longer.
+    const FEW: &str = "[few]\nrw=read\nnumber_ios=50\nthinktime=2000\n";
+    const MANY: &str = "[many]\nrw=randread\nnumber_ios=4000\nsize=64m\nthinktime=2000\n";
+    let whole = 4000;
+    for (text, ended) in [
+        (format!("{GLOBAL}exitall\n{FEW}{MANY}"), true),
+        (format!("{GLOBAL}{FEW}exitall=1\n{MANY}"), true),
+        (format!("{GLOBAL}exitall\n{FEW}{MANY}new_group\n").replace("number_ios=4000", "number_ios=100"), false),
+        (format!("{GLOBAL}exitall\nexit_what=all\n{FEW}{MANY}new_group\n"), true),
+        (format!("{GLOBAL}exitall\nexit_what=stonewall\n{FEW}{MANY}new_group\n"), true),
+    ] {
+        let (theirs, ours) = (in_fio(&text), here(&text, 10_000).unwrap());
+        for jobs in [&theirs, &ours] {
+            assert_eq!(jobs["few"].len(), 50, "{text}");
+            let many = jobs["many"].len();
+            assert_eq!(many < if ended { whole } else { 100 }, ended, "{many}: {text}");
+        }
+    }
+    for text in [
+        format!("{GLOBAL}[a]\nrw=write\n[b]\nwait_for=a\nrw=randread\n"),
+        format!("{GLOBAL}[a]\nrw=write\n[b]\nstonewall\nrw=randread\nstartdelay=10ms\n"),
+        format!("{GLOBAL}[a]\nrw=write\ncreate_only=1\n[b]\nrw=randread\n"),
+        format!("{GLOBAL}[a]\nioengine=cpuio\ncpuload=10\nruntime=50ms\n[b]\nrw=randread\n"),
+        format!("{GLOBAL}[a]\nioengine=cpuio\ncpuload=10\nexit_on_io_done=1\n[b]\nrw=randread\n"),
+        format!("{GLOBAL}[a]\nname=a\nrw=write\n[b]\nrw=randread\nwait_for=a\n"),
+    ] {
+        let (theirs, ours) = (in_fio(&text), here(&text, 10_000).unwrap());
+        for name in ["a", "b"] {
+            let of = |jobs: &BTreeMap<String, Vec<Access>>| jobs.get(name).cloned().unwrap_or_default();
+            let theirs = of(&theirs);
+            assert_eq!(differ(&theirs, &of(&ours), AsSet), None, "{name}: {text}");
+        }
+    }
+}
+
+/// What fio refuses is not taken here either, and what it reads in a way of its own is not
+/// read otherwise.
+#[test]
+fn what_fio_refuses_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for options in [
+        "BS=4k", "size=(4*8k", "runtime=", "stonewall=", "direct", "direct=2", "rw=readX", "rw=reed",
+        "ioengine=nullx", "bs=0", "iodepth=0", "rwmixread=101", "wait_for=b", "nosuch=1", "output=x",
+        "rate=1m rate_iops=5", "random_distribution=zipf:1", "random_distribution=bell", "kb_base=1001",
+        "rate_process=bell", "numjobs=", "percentage_random=101", "exit_what=none",
+    ] {
+        let text = section("a", &format!("ioengine=null size=64k {options}"));
+        std::fs::write(folder.path().join("job.fio"), &text).unwrap();
+        let output = fio(&["job.fio"], folder.path());
+        assert!(!output.status.success(), "fio takes {options}");
+        let ours = here(&text, 1000);
+        assert!(ours.is_err(), "{options} is taken here");
+    }
+    // It takes 1.5m as 1 byte, 64q as 64: here they are refused.
+    for options in ["size=1.5m", "size=64q", "runtime=5q"] {
+        assert!(here(&section("a", options), 1000).is_err(), "{options}");
+    }
+}
+
+/// The installed fio has no option without a verdict, of its own or of an engine's.
+#[test]
+fn every_option_of_fio_has_a_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = |help: &str| -> Vec<String> {
+        let output = fio(&[help], folder.path());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let option = |line: &str| line.split_once(':').map(|(name, _)| name.trim().to_owned());
+        text.lines().filter_map(option).collect()
+    };
+    let mut all = names("--cmdhelp=all");
+    assert!(all.len() > 200, "{all:?}");
+    let engines = fio(&["--enghelp"], folder.path());
+    let engines = String::from_utf8_lossy(&engines.stdout).into_owned();
+    for engine in engines.lines().skip(1) {
+        all.extend(names(&format!("--enghelp={}", engine.trim())));
+    }
+    let missing: Vec<_> =
+        all.iter().filter(|name| !name.contains(' ') && fio::option(name).is_none()).collect();
+    assert!(missing.is_empty(), "no verdict on {missing:?}");
+}
+
+/// The document lists each option with its verdict.
+#[test]
+fn the_document_lists_every_option() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/fio-options.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    for rows in [fio::simulated_rows(), fio::neutral_rows(), fio::refused_rows()] {
+        assert!(text.contains(&rows), "docs/reference/fio-options.md must have\n{rows}");
+    }
+}
