@@ -98,8 +98,10 @@ def test_a_study_gives_one_data_set_and_a_report(study: Path, executor: concurre
     assert len(result.ios) == 6000
     assert "policy" in result._repr_html_()
     page = result.report.read_text()
-    # By seed over its values and as distributions, by policy as distributions.
-    assert page.count("<svg") == 3
+    # The distribution of each point. Seeds are repetitions, not places on an axis.
+    assert page.count("<svg") == 1
+    assert "seed = 2, model.gc.policy = greedy" in page or "model.gc.policy = greedy, seed = 2" in page
+    assert "Latency by seed" in page
     assert "http" not in page
     one = result.result(seed=2, policy="greedy")
     assert len(one.ios) == 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from .errors import ProgramError, ProgramNotFound, ResultsError
@@ -50,14 +50,15 @@ def _distribution(result: Result, drive: str, operation: str, figures: dict[str,
     """The delivered latencies' cumulative distribution: of every I/O where these are few enough to read."""
     found = _quantiles(result, drive, operation, steps)
     if found is None:
-        summary = figures["delivered_ns"]
-        shares = [0.0, *(float(name[1:]) / 100 for name in PERCENTILES[1:-1]), 1.0]
-        found = [
-            (float(summary[name]), share)
-            for name, share in zip(PERCENTILES, shares)
-            if summary.get(name) is not None and figures["count"] >= CARRIED.get(name, 1)
-        ]
+        found = carried_percentiles(figures["delivered_ns"], figures["count"])
     return Series(f"{result.label} {drive} {operation}", found)
+
+
+def carried_percentiles(figures: Mapping[str, Optional[float]], count: int) -> list[tuple[float, float]]:
+    """Values with the shares that are not above them, of the percentiles that so many I/Os carry."""
+    shares = [0.0, *(float(name[1:]) / 100 for name in PERCENTILES[1:-1]), 1.0]
+    known = ((figures.get(name), share, CARRIED.get(name, 1)) for name, share in zip(PERCENTILES, shares))
+    return [(float(value), share) for value, share, least in known if value is not None and count >= least]
 
 
 def _quantiles(result: Result, drive: str, operation: str, steps: int) -> Optional[list[tuple[float, float]]]:

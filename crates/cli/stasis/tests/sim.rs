@@ -124,10 +124,13 @@ fn rates_pauses_and_flushes_take_their_time() {
         ("rate_iops=1000\nnumber_ios=100", 99e-3 + 100e-6),
         // 4 MiB/s are 1024 blocks a second.
         ("rate=4m\nnumber_ios=513", 0.5 + 100e-6),
-        // Ten I/Os at a time, a pause, and so on.
-        ("thinktime=1ms\nthinktime_blocks=10\nnumber_ios=100", 100.0 * 100e-6 + 9.0 * 1e-3),
+        // Ten I/Os at a time and a pause, as in fio after the last ones as well.
+        ("thinktime=1ms\nthinktime_blocks=10\nnumber_ios=100", 100.0 * 100e-6 + 10.0 * 1e-3),
         // Four writes and a flush, which waits for them and is waited for.
-        ("rw=write\nfsync=4\nioengine=libaio\niodepth=4\nnumber_ios=40", 10.0 * 100e-6 + 9.0 * 100e-6),
+        (
+            "rw=write\nfsync=4\nioengine=libaio\niodepth=4\nnumber_ios=40",
+            10.0 * 100e-6 + 9.0 * 100e-6,
+        ),
         ("runtime=10ms\ntime_based", 100.0 * 100e-6),
         ("startdelay=1\nnumber_ios=1", 1.0 + 100e-6),
     ] {
@@ -152,6 +155,21 @@ fn stages_follow_each_other_and_ramps_do_not_count() {
     let (submit, queue) = (bench.column("submit_ns"), bench.column("queue"));
     let first = |thread| queue.iter().zip(&submit).find(|(queue, _)| **queue == thread).unwrap().1;
     assert_eq!((*first(1), *first(2)), (1_000_000, 1_500_000));
+}
+
+#[test]
+fn a_jobs_rate_is_over_its_own_time() {
+    let bench = Bench::new();
+    bench.file(
+        "job.fio",
+        "[global]\nsize=4m\n[a]\nnumber_ios=100\n[b]\nstonewall\nrw=write\nnumber_ios=900\n",
+    );
+    let summary = bench.sim(&["fixed:100us", "--workload", "job.fio"]);
+    let times: Vec<_> = [0, 1].map(|job| summary["jobs"][job]["virtual_seconds"].clone()).into();
+    assert_eq!(times, [0.01, 0.09]);
+    // Each has 10,000 I/Os a second, whatever the other one does.
+    let page = bench.text("results/report.html");
+    assert_eq!(page.matches("<td class=\"figure\">10,000<").count(), 2, "{page}");
 }
 
 #[test]
@@ -351,7 +369,8 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
 #[test]
 fn a_flash_drive_shows_its_inside() {
     let bench = Bench::new();
-    bench.file("job.fio", "[a]\nioengine=libaio\nrw=randwrite\niodepth=16\nsize=16m\nio_size=64m\n");
+    bench
+        .file("job.fio", "[a]\nioengine=libaio\nrw=randwrite\niodepth=16\nsize=16m\nio_size=64m\n");
     let words = ["femu-basic", "--workload", "job.fio", "--size", "64MiB", "--ios=none"];
     let inside = &bench.sim(&words)["drives"][0]["inside"];
     assert!(inside["host_units"].as_u64().unwrap() >= 16_384, "{inside}");
@@ -374,7 +393,10 @@ fn numbered(folder: &std::path::Path) -> Vec<String> {
 #[test]
 fn several_simulations_are_each_as_alone() {
     let bench = Bench::new();
-    bench.file("a.fio", "[a]\nioengine=libaio\nrw=randrw\nsize=4m\nio_size=40m\niodepth=8\nnumber_ios=5000\n");
+    bench.file(
+        "a.fio",
+        "[a]\nioengine=libaio\nrw=randrw\nsize=4m\nio_size=40m\niodepth=8\nnumber_ios=5000\n",
+    );
     bench.file("b.fio", "[b]\nrw=randread\nsize=4m\nnumber_ios=200\n");
     let models = ["uniform:50us-150us", "{ kind = 'fixed', read = '80us', label = 'mine/a' }"];
     let words = ["--workload", "a.fio", "--workload", "b.fio", "--seed", "3,7-8", "--jobs", "3"];

@@ -167,7 +167,11 @@ fn in_fio(text: &str) -> BTreeMap<String, Vec<Access>> {
     for line in text.lines() {
         logged += &format!("{line}\n");
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            let log = if name == "global" { String::new() } else { format!("write_iolog={name}.iolog\n") };
+            let log = if name == "global" {
+                String::new()
+            } else {
+                format!("write_iolog={name}.iolog\n")
+            };
             logged += &log;
         }
     }
@@ -271,16 +275,27 @@ fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String> {
             let total = |counts: &BTreeMap<(char, u64), u64>| counts.values().sum::<u64>() as f64;
             let (n, m) = (total(&theirs), total(&ours));
             theirs.keys().chain(ours.keys()).all(|key| {
-                let of = |counts: &BTreeMap<_, _>, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
+                let of = |counts: &BTreeMap<_, _>, all| {
+                    counts.get(key).copied().unwrap_or(0) as f64 / all
+                };
                 let (p, q) = (of(&theirs, n), of(&ours, m));
                 let share = (p + q) / 2.0;
                 // Five deviations of a difference of shares.
-                (p - q).abs() <= 5.0 * (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt() + 2.0 / n
+                (p - q).abs()
+                    <= 5.0 * (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt() + 2.0 / n
             }) && (n / m - 1.0).abs() < 0.1
         }
     };
     let head = |all: &[Access]| format!("{} {:?}", all.len(), &all[..all.len().min(24)]);
-    (!same).then(|| format!("fio: {}\nhere: {}\n{:?}\n{:?}", head(theirs), head(ours), count(theirs), count(ours)))
+    (!same).then(|| {
+        format!(
+            "fio: {}\nhere: {}\n{:?}\n{:?}",
+            head(theirs),
+            head(ours),
+            count(theirs),
+            count(ours)
+        )
+    })
 }
 
 #[test]
@@ -339,7 +354,11 @@ fn jobs_follow_and_end_each_other() {
     for (text, ended) in [
         (format!("{GLOBAL}exitall\n{FEW}{MANY}"), true),
         (format!("{GLOBAL}{FEW}exitall=1\n{MANY}"), true),
-        (format!("{GLOBAL}exitall\n{FEW}{MANY}new_group\n").replace("number_ios=4000", "number_ios=100"), false),
+        (
+            format!("{GLOBAL}exitall\n{FEW}{MANY}new_group\n")
+                .replace("number_ios=4000", "number_ios=100"),
+            false,
+        ),
         (format!("{GLOBAL}exitall\nexit_what=all\n{FEW}{MANY}new_group\n"), true),
         (format!("{GLOBAL}exitall\nexit_what=stonewall\n{FEW}{MANY}new_group\n"), true),
     ] {
@@ -360,7 +379,8 @@ fn jobs_follow_and_end_each_other() {
     ] {
         let (theirs, ours) = (in_fio(&text), here(&text, 10_000).unwrap());
         for name in ["a", "b"] {
-            let of = |jobs: &BTreeMap<String, Vec<Access>>| jobs.get(name).cloned().unwrap_or_default();
+            let of =
+                |jobs: &BTreeMap<String, Vec<Access>>| jobs.get(name).cloned().unwrap_or_default();
             let theirs = of(&theirs);
             assert_eq!(differ(&theirs, &of(&ours), AsSet), None, "{name}: {text}");
         }
@@ -373,10 +393,29 @@ fn jobs_follow_and_end_each_other() {
 fn what_fio_refuses_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for options in [
-        "BS=4k", "size=(4*8k", "runtime=", "stonewall=", "direct", "direct=2", "rw=readX", "rw=reed",
-        "ioengine=nullx", "bs=0", "iodepth=0", "rwmixread=101", "wait_for=b", "nosuch=1", "output=x",
-        "rate=1m rate_iops=5", "random_distribution=zipf:1", "random_distribution=bell", "kb_base=1001",
-        "rate_process=bell", "numjobs=", "percentage_random=101", "exit_what=none",
+        "BS=4k",
+        "size=(4*8k",
+        "runtime=",
+        "stonewall=",
+        "direct",
+        "direct=2",
+        "rw=readX",
+        "rw=reed",
+        "ioengine=nullx",
+        "bs=0",
+        "iodepth=0",
+        "rwmixread=101",
+        "wait_for=b",
+        "nosuch=1",
+        "output=x",
+        "rate=1m rate_iops=5",
+        "random_distribution=zipf:1",
+        "random_distribution=bell",
+        "kb_base=1001",
+        "rate_process=bell",
+        "numjobs=",
+        "percentage_random=101",
+        "exit_what=none",
     ] {
         let text = section("a", &format!("ioengine=null size=64k {options}"));
         std::fs::write(folder.path().join("job.fio"), &text).unwrap();

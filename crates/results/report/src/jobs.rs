@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stasis_block::Operation;
+use stasis_clock::Nanos;
 use stasis_run_events::IoRecord;
 
 use crate::statistics::OperationStatistics;
@@ -14,6 +15,9 @@ use crate::summary::OperationSummary;
 pub struct JobSummary {
     /// Its name there.
     pub name: String,
+    /// From its first I/O that counts to its last completion (s).
+    #[serde(default)]
+    pub virtual_seconds: f64,
     /// The operations that it used, by name.
     pub operations: BTreeMap<String, OperationSummary>,
 }
@@ -23,6 +27,8 @@ pub(crate) struct Jobs {
     names: Vec<String>,
     /// The place of its job by a thread's number.
     of_thread: Vec<usize>,
+    /// The first submission and the last completion of each job that has any (ns).
+    times: Vec<Option<(Nanos, Nanos)>>,
     /// By job, in the order of [`Operation::ALL`].
     statistics: Vec<[OperationStatistics; Operation::ALL.len()]>,
 }
@@ -38,7 +44,13 @@ impl Jobs {
             .collect();
         let fresh = |_: &_| std::array::from_fn(|_| OperationStatistics::new(bound));
         let statistics = jobs.iter().map(fresh).collect();
-        Self { names: jobs.into_iter().map(|(name, _)| name).collect(), of_thread, statistics }
+        let times = vec![None; jobs.len()];
+        Self {
+            times,
+            names: jobs.into_iter().map(|(name, _)| name).collect(),
+            of_thread,
+            statistics,
+        }
     }
 
     /// Takes an I/O; its queue is its thread's number.
@@ -47,21 +59,27 @@ impl Jobs {
             return;
         }
         if let Some(place) = self.of_thread.get(usize::from(record.queue)) {
+            let (first, last) = self.times[*place].unwrap_or((record.submit, record.delivered));
+            self.times[*place] = Some((first.min(record.submit), last.max(record.delivered)));
             self.statistics[*place][record.operation as usize].record(record);
         }
     }
 
     /// The jobs' figures.
     pub(crate) fn summaries(&mut self) -> Vec<JobSummary> {
-        let summary = |(name, operations): (&String, &mut [OperationStatistics; 8])| {
+        let summary = |((name, times), operations): (
+            (&String, &Option<(Nanos, Nanos)>),
+            &mut [OperationStatistics; 8],
+        )| {
             let used = Operation::ALL.into_iter().zip(operations);
             let used = used.filter(|(_, statistics)| statistics.count > 0);
             let operations = used.map(|(operation, statistics)| {
                 statistics.sort();
                 (operation.name().to_owned(), statistics.summary())
             });
-            JobSummary { name: name.clone(), operations: operations.collect() }
+            let virtual_seconds = times.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
+            JobSummary { name: name.clone(), virtual_seconds, operations: operations.collect() }
         };
-        self.names.iter().zip(&mut self.statistics).map(summary).collect()
+        self.names.iter().zip(&self.times).zip(&mut self.statistics).map(summary).collect()
     }
 }

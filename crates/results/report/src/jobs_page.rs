@@ -13,8 +13,8 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
     let named = ["job", "operation"].map(Column::left);
     let columns = ["I/Os", "amount", "I/Os a second", "bandwidth", "mean", "p50", "p99", "p99.9"];
     let mut table = Table::new(named.into_iter().chain(columns.map(Column::right)).collect());
-    let seconds = summary.virtual_seconds.max(1e-9);
     for job in &summary.jobs {
+        let seconds = job.virtual_seconds.max(1e-9);
         for (operation, figures) in &job.operations {
             let mut row = vec![
                 job.name.clone(),
@@ -28,7 +28,6 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
             table.push(row);
         }
     }
-    let caption =
-        "Rates are over the whole time that is measured, in which a job need not have run.";
+    let caption = "Rates are over the time of each job, from its first I/O to its last completion.";
     Some(Section::new("Jobs").with(Block::Table(caption.to_owned(), table)))
 }

@@ -422,7 +422,11 @@ mod tests {
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let mut summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);
         summary.warnings.push("late".into());
-        summary.jobs.push(JobSummary { name: "job".into(), operations: Default::default() });
+        summary.jobs.push(JobSummary {
+            name: "job".into(),
+            virtual_seconds: 0.0,
+            operations: Default::default(),
+        });
         let json = serde_json::to_value(summary).unwrap();
         let mut names: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
         let mut own = OWN_FIELDS.to_vec();

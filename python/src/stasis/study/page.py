@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..pages import Axis, Page, Section, Series, drawn, lines, table
-from ..plots import CARRIED, LATENCY, nanos
+from ..pages import Axis, Page, Section, Series, distribution, drawn, lines, table
+from ..plots import CARRIED, LATENCY, PERCENTILES, carried_percentiles, nanos
 
 if TYPE_CHECKING:
     from .outcome import Failure, StudyResult
@@ -20,7 +20,6 @@ _MOST_LINES = 8
 _MOST_ROWS = 128
 _MOST_POINTS = 64
 _SHOWN = ("mean", "p50", "p99", "p99.9", "max")
-_SHARES = {"p1": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 
 
 def page_of(result: StudyResult) -> str:
@@ -41,6 +40,7 @@ def _page(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> Pa
     for drive, operation in dict.fromkeys((row["drive"], row["operation"]) for row in rows):
         of = [row for row in rows if (row["drive"], row["operation"]) == (drive, operation)]
         section = Section(f"{drive}: {operation}")
+        section.blocks += _distributions(of, result.axes)
         for axis in (axis for axis in result.axes if len({str(row[axis]) for row in of}) > 1):
             if room > 0:
                 section.blocks += _effect(of, axis, level)
@@ -81,6 +81,26 @@ def _limited(
     return blocks
 
 
+def _distributions(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> list[dict[str, Any]]:
+    """The distribution of each point, as long as there are few: those of unlike points have no common one."""
+    if len(rows) > _MOST_LINES:
+        said = f"Distributions are drawn of at most {_MOST_LINES} points; `study.result(...)` shows that of one."
+        return [{"prose": said}]
+    told = [axis for axis in axes if len({str(row[axis]) for row in rows}) > 1]
+
+    def series(row: dict[str, Any]) -> Series:
+        name = ", ".join(f"{axis} = {row[axis]}" for axis in told) or "the point"
+        figures = {name: row.get(f"delivered_{name}_ns") for name in PERCENTILES}
+        return Series(name, carried_percentiles(figures, row["count"]))
+
+    return [{"plots": [distribution("Latency by point", LATENCY, [series(row) for row in rows])]}]
+
+
+def _nominal(axis: str) -> bool:
+    """Whether an axis' numbers are names: seeds are repetitions, of which none is more than another."""
+    return axis.rsplit(".", 1)[-1] == "seed"
+
+
 def _effect(rows: Sequence[dict[str, Any]], axis: str, level: int) -> list[dict[str, Any]]:
     """The effect of one axis: latencies by its values, the geometric mean over all other axes."""
     by_value: dict[Any, list[dict[str, Any]]] = {}
@@ -91,21 +111,19 @@ def _effect(rows: Sequence[dict[str, Any]], axis: str, level: int) -> list[dict[
     # What the points with the fewest I/Os carry.
     least = min(row["count"] for row in rows)
     names = [name for name in _SHOWN if least >= CARRIED.get(name, 1)]
-    means = {value: {name: _mean(by_value[value], name) for name in {*names, *_SHARES}} for value in values}
+    means = {value: {name: _mean(by_value[value], name) for name in names} for value in values}
     plots = []
-    if numeric and len(values) > 2:
+    if numeric and len(values) > 2 and not _nominal(axis):
         of = _thinned(values, max(_MOST_POINTS >> level, 8))
         series = [Series(name, [(float(value), means[value][name]) for value in of]) for name in names]
         scale = "log" if values[0] >= 1 and values[-1] >= 30 * values[0] else "linear"
-        plots.append(lines(f"Latency by {axis}", Axis(axis, scale=scale), LATENCY, series))
-    shares = [
-        Series(f"{axis} = {value}", [(means[value][name], share) for name, share in _SHARES.items()])
-        for value in _thinned(values, _MOST_LINES)
-    ]
-    plots.append(lines(f"Distribution by {axis}", LATENCY, Axis("Share at or below", "share"), shares))
+        alone = all(len(points) == 1 for points in by_value.values())
+        title = f"Latency by {axis}" if alone else f"Latency by {axis}, the geometric mean of the points"
+        plots.append(lines(title, Axis(axis, scale=scale), LATENCY, series))
     cells = [(value, len(by_value[value]), *(nanos(means[value][name]) for name in names)) for value in values]
     caption = f"Latency by {axis}, the geometric mean of the points"
-    return [*_limited(caption, [axis, "points", *names], cells, "figures", level), {"plots": plots}]
+    blocks = _limited(caption, [axis, "points", *names], cells, "figures", level)
+    return [*blocks, {"plots": plots}] if plots else blocks
 
 
 def _mean(rows: Iterable[dict[str, Any]], name: str) -> float:

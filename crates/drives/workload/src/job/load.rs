@@ -74,9 +74,10 @@ impl Load {
             if index > 0 && (job.stonewall || job.new_group) {
                 group += 1;
             }
-            let waits_for = job.wait_for.as_ref().and_then(|name| {
-                file.jobs[..index].iter().position(|before| before.name == *name)
-            });
+            let waits_for = job
+                .wait_for
+                .as_ref()
+                .and_then(|name| file.jobs[..index].iter().position(|before| before.name == *name));
             let seed = mix(mix(seed, job.randseed), index as u64);
             for clone in 0..job.numjobs {
                 threads.push(Thread::new(job, clone, capacity, mix(seed, clone.into()))?);
@@ -127,9 +128,8 @@ impl Load {
             if place.stonewall && self.running > 0 {
                 break;
             }
-            let waits = |other: &Place| {
-                Some(other.job) == place.waits_for && other.state != State::Ended
-            };
+            let waits =
+                |other: &Place| Some(other.job) == place.waits_for && other.state != State::Ended;
             if self.places.iter().any(waits) {
                 continue;
             }

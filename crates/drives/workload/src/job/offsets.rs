@@ -303,7 +303,9 @@ impl Offsets {
             Generator::EachOnce(each) => each.next()?,
             Generator::Map(map) => map.next_free(random.below(count))?,
             Generator::Uniform => random.below(count),
-            Generator::Zipf(zipf, scattered) => scattered.of(zipf.sample(random) - 1).min(count - 1),
+            Generator::Zipf(zipf, scattered) => {
+                scattered.of(zipf.sample(random) - 1).min(count - 1)
+            }
             Generator::Pareto(power, scattered) => {
                 let rank = (scattered.count() - 1) as f64 * random.unit().powf(*power);
                 scattered.of((rank as u64).min(scattered.count() - 1)).min(count - 1)
@@ -312,7 +314,8 @@ impl Offsets {
                 let ranks = scattered.count();
                 let sum: u128 = (0..12).map(|_| u128::from(random.up_to(ranks))).sum();
                 let mean = sum.div_ceil(12) as i128;
-                let off = i128::from(random.below((*deviation).max(1))) - i128::from(*deviation / 2);
+                let off =
+                    i128::from(random.below((*deviation).max(1))) - i128::from(*deviation / 2);
                 let rank = (mean + off).rem_euclid(i128::from(ranks));
                 scattered.of(rank as u64).min(count - 1)
             }
@@ -487,7 +490,10 @@ mod tests {
 
     #[test]
     fn a_map_of_several_sizes_covers_each_byte_once() {
-        let split = super::super::values::bssplit("4k/50:16k/50", super::super::values::Units { base: 1024 });
+        let split = super::super::values::bssplit(
+            "4k/50:16k/50",
+            super::super::values::Units { base: 1024 },
+        );
         let job = Job {
             bssplit: std::array::from_fn(|_| Some(split.clone().unwrap())),
             norandommap: false,

@@ -144,7 +144,8 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
             job.lfsr = choice(value, &generators)?;
         }
         Key::PercentageRandom => {
-            let percent = |word: &str| self::within(word, units, 0, 100).map(|percent| percent as u8);
+            let percent =
+                |word: &str| self::within(word, units, 0, 100).map(|percent| percent as u8);
             job.percentage_random = each(value, ',', percent, job.percentage_random)?;
         }
         Key::RandSeed => job.randseed = number()?,
@@ -240,7 +241,9 @@ fn direction(job: &mut Job, value: &str, units: Units) -> Result<(), String> {
         "randtrim" => (Direction::Trim, true),
         "randrw" => (Direction::Mixed, true),
         "trimwrite" | "randtrimwrite" => {
-            return Err(format!("fio has `{word}`, sim has not: use a job of trims and one of writes"))
+            return Err(format!(
+                "fio has `{word}`, sim has not: use a job of trims and one of writes"
+            ))
         }
         _ => {
             return Err(format!(
@@ -287,7 +290,9 @@ fn splits<T: Clone>(
 fn distribution(word: &str, units: Units) -> Result<Distribution, String> {
     let (kind, value) = word.split_once(':').unwrap_or((word, ""));
     if value.contains(',') {
-        return Err("fio has values for reads, writes and trims, sim has not: use a job for each".into());
+        return Err(
+            "fio has values for reads, writes and trims, sim has not: use a job for each".into()
+        );
     }
     let real = |fallback: f64| match value {
         "" => Ok(fallback),
@@ -309,11 +314,17 @@ fn distribution(word: &str, units: Units) -> Result<Distribution, String> {
         },
         "normal" => match real(0.0)? {
             deviation if (0.0..100.0).contains(&deviation) => Distribution::Normal(deviation),
-            deviation => return Err(format!("deviation is {deviation}, but must be from 0 to 100")),
+            deviation => {
+                return Err(format!("deviation is {deviation}, but must be from 0 to 100"))
+            }
         },
         "zoned" => Distribution::Zoned(zones(value)?),
         "zoned_abs" => Distribution::ZonedBytes(absolute_zones(value, units)?),
-        _ => return Err(format!("`{kind}` is none of random, zipf, pareto, normal, zoned, zoned_abs")),
+        _ => {
+            return Err(format!(
+                "`{kind}` is none of random, zipf, pareto, normal, zoned, zoned_abs"
+            ))
+        }
     })
 }
 

@@ -332,8 +332,7 @@ impl Thread {
         let drawn = usize::from(self.random.below(100) >= self.rwmixread);
         if drawn != self.mix {
             let share = if drawn == 0 { self.rwmixread } else { 100 - self.rwmixread };
-            self.mix_until =
-                (u128::from(self.issued[self.mix]) * u128::from(share) / 100) as u64;
+            self.mix_until = (u128::from(self.issued[self.mix]) * u128::from(share) / 100) as u64;
         }
         self.mix = drawn;
     }

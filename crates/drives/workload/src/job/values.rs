@@ -95,10 +95,14 @@ pub fn digits(word: &str) -> Result<u64, String> {
 fn split<'a>(word: &'a str, what: &str) -> Result<(&'a str, String), String> {
     let word = word.trim();
     if word.starts_with('(') {
-        return Err(format!("`{word}`: fio has expressions in parentheses, sim has not: write the number"));
+        return Err(format!(
+            "`{word}`: fio has expressions in parentheses, sim has not: write the number"
+        ));
     }
     if let Some(name) = KEYWORDS.iter().find(|name| word.contains(*name)) {
-        return Err(format!("`{word}`: fio puts a figure of its host for {name}, sim has none: write the number"));
+        return Err(format!(
+            "`{word}`: fio puts a figure of its host for {name}, sim has none: write the number"
+        ));
     }
     let digit = |c: char| c.is_ascii_digit();
     let end = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
@@ -136,12 +140,10 @@ pub fn bytes(word: &str, units: Units) -> Result<u64, String> {
         ("", None) if unit.is_empty() || unit == "b" => 1,
         ("" | "b" | "i", Some((_, power))) => units.base.pow(*power),
         ("ib", Some((_, power))) => (if units.base == 1000 { 1024u64 } else { 1000 }).pow(*power),
-        _ => {
-            return Err(format!(
-                "`{}`: unknown unit `{unit}`; there are b, k, m, g, t, p, and kib, mib, gib, tib, pib",
-                word.trim()
-            ))
-        }
+        _ => return Err(format!(
+            "`{}`: unknown unit `{unit}`; there are b, k, m, g, t, p, and kib, mib, gib, tib, pib",
+            word.trim()
+        )),
     };
     times(word, number, factor)
 }

@@ -2,20 +2,13 @@
 
 use super::{neutral, refused, simulated, FioOption, Key};
 
-const VERIFY: &str =
-    "data are not checked here: run fio in a guest";
-const PLACEMENT: &str =
-    "streams and placement are not simulated by jobs: run fio in a guest";
-const OTHER: &str =
-    "the engine that it belongs to is not simulated";
-const PRIORITY: &str =
-    "priorities of single I/Os are not simulated here: use prioclass and prio";
-const FUA: &str =
-    "forced unit access is not simulated by jobs: use fsync=1";
-const PROCESSORS: &str =
-    "Processors and memory of a host are not simulated";
-const PASS: &str =
-    "How I/Os reach the kernel is not simulated: `--path` is what that takes";
+const VERIFY: &str = "data are not checked here: run fio in a guest";
+const PLACEMENT: &str = "streams and placement are not simulated by jobs: run fio in a guest";
+const OTHER: &str = "the engine that it belongs to is not simulated";
+const PRIORITY: &str = "priorities of single I/Os are not simulated here: use prioclass and prio";
+const FUA: &str = "forced unit access is not simulated by jobs: use fsync=1";
+const PROCESSORS: &str = "Processors and memory of a host are not simulated";
+const PASS: &str = "How I/Os reach the kernel is not simulated: `--path` is what that takes";
 
 /// Options of fio's engines (`fio --enghelp=ENGINE` and its HOWTO).
 pub const OPTIONS: &[FioOption] = &[
@@ -86,7 +79,11 @@ pub const OPTIONS: &[FioOption] = &[
     neutral(&["cpuload"], PROCESSORS),
     neutral(&["cpuchunks"], PROCESSORS),
     neutral(&["cpumode"], PROCESSORS),
-    simulated(&["exit_on_io_done"], Key::ExitOnIoDone, "of a `cpuio` job: it ends when all others have"),
+    simulated(
+        &["exit_on_io_done"],
+        Key::ExitOnIoDone,
+        "of a `cpuio` job: it ends when all others have",
+    ),
     refused(&["cont"], &[], OTHER),
     refused(&["chunk_size", "chunck_size"], &[], OTHER),
     refused(&["object_class"], &[], OTHER),

@@ -2,30 +2,18 @@
 
 use super::{neutral, refused, simulated, FioOption, Key};
 
-const RESULTS: &str =
-    "Results are those of `stasis sim`";
-const ZONES: &str =
-    "zones are not simulated here: run fio in a guest on a zoned drive";
-const REPLAY: &str =
-    "replay a trace with --trace";
-const VERIFY: &str =
-    "data are not checked here: run fio in a guest";
-const ONE: &str =
-    "there is one drive: a job per region, with offset and size";
-const LATENCY: &str =
-    "queue depths and rates are constant here";
-const PLACEMENT: &str =
-    "streams and placement are not simulated by jobs: run fio in a guest";
-const FILES: &str =
-    "Files of a file system are not simulated: the drive is one file";
-const HOST: &str =
-    "fio's own processes are not simulated";
-const BUFFERS: &str =
-    "I/Os have no data";
-const CHECKS: &str =
-    "Only with `verify`, of which no more is simulated than what changes no I/O";
-const PROCESSORS: &str =
-    "Processors and memory of a host are not simulated";
+const RESULTS: &str = "Results are those of `stasis sim`";
+const ZONES: &str = "zones are not simulated here: run fio in a guest on a zoned drive";
+const REPLAY: &str = "replay a trace with --trace";
+const VERIFY: &str = "data are not checked here: run fio in a guest";
+const ONE: &str = "there is one drive: a job per region, with offset and size";
+const LATENCY: &str = "queue depths and rates are constant here";
+const PLACEMENT: &str = "streams and placement are not simulated by jobs: run fio in a guest";
+const FILES: &str = "Files of a file system are not simulated: the drive is one file";
+const HOST: &str = "fio's own processes are not simulated";
+const BUFFERS: &str = "I/Os have no data";
+const CHECKS: &str = "Only with `verify`, of which no more is simulated than what changes no I/O";
+const PROCESSORS: &str = "Processors and memory of a host are not simulated";
 
 /// Options of fio itself (fio 3.33 to 3.41, `fio --cmdhelp=all` and its HOWTO).
 pub const OPTIONS: &[FioOption] = &[

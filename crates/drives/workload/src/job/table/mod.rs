@@ -227,11 +227,7 @@ fn names(option: &FioOption) -> String {
     option.names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-const fn simulated(
-    names: &'static [&'static str],
-    key: Key,
-    meaning: &'static str,
-) -> FioOption {
+const fn simulated(names: &'static [&'static str], key: Key, meaning: &'static str) -> FioOption {
     FioOption { names, verdict: Verdict::Simulated(key, meaning) }
 }
 
