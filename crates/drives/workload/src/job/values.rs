@@ -140,10 +140,12 @@ pub fn bytes(word: &str, units: Units) -> Result<u64, String> {
         ("", None) if unit.is_empty() || unit == "b" => 1,
         ("" | "b" | "i", Some((_, power))) => units.base.pow(*power),
         ("ib", Some((_, power))) => (if units.base == 1000 { 1024u64 } else { 1000 }).pow(*power),
-        _ => return Err(format!(
+        _ => {
+            return Err(format!(
             "`{}`: unknown unit `{unit}`; there are b, k, m, g, t, p, and kib, mib, gib, tib, pib",
             word.trim()
-        )),
+        ))
+        }
     };
     times(word, number, factor)
 }
