@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
-    Command, Fate, Health, Operation, PowerLoss, Status, VendorCommand, VendorError,
+    Command, Fate, Health, Operation, PowerLoss, Status, VendorCommand, VendorError, SECTOR,
 };
 use stasis_clock::Nanos;
 use stasis_media::{Finished, Medium, MediumError};
@@ -105,6 +105,19 @@ impl Drive {
         }
     }
 
+    /// What was read wrong is what a copy has written. The medium's own copy was right.
+    fn damage_copy(&mut self, copy: &Command, seed: u64) {
+        let Some(bit) = seed.checked_rem(copy.length.saturating_mul(8)) else { return };
+        let at = copy.offset + bit / 8;
+        let sector = at / SECTOR * SECTOR;
+        let read = Command::new(Operation::Read, sector, SECTOR);
+        let (status, mut data) = self.instant(read, vec![0; SECTOR as usize]);
+        if status == Status::Ok {
+            flip(&mut data, 8 * (at - sector) + bit % 8);
+            self.instant(Command { operation: Operation::Write, ..read }, data);
+        }
+    }
+
     fn complete(&mut self, slot: Slot, Completion { at, fate, .. }: Completion) -> Done {
         let Slot { tag, queue, command, submit, order, outcome } = slot;
         let failure = command.operation.failure();
@@ -113,8 +126,10 @@ impl Drive {
                 Fate::Done => (Status::Ok, data),
                 Fate::Failed(status) => (status, data),
                 Fate::Corrupted { seed } => {
-                    if command.operation == Operation::Read {
-                        flip(&mut data, seed);
+                    match command.operation {
+                        Operation::Read => flip(&mut data, seed),
+                        Operation::Copy => self.damage_copy(&command, seed),
+                        _ => {}
                     }
                     (Status::Ok, data)
                 }

@@ -13,6 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Operation, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Drive, Layer, Submission};
+use stasis_flash::{FaultKind, FaultSpec, Spec, Ssd};
 use stasis_media::{Execution, FaultPlan, Faults, Medium, MediumSpec, OpenOptions, Ram};
 
 const CAPACITY: usize = 1 << 20;
@@ -217,4 +218,39 @@ fn a_caller_that_asks_late_still_learns_the_right_times() {
         done.iter().map(|done| (done.tag, done.at)).collect::<Vec<_>>()
     };
     assert_eq!(times(true), times(false));
+}
+
+#[test]
+fn a_copy_of_what_is_read_wrong_is_wrong() {
+    let faults =
+        [FaultSpec { offset: 8192, length: Some(4096), ..FaultSpec::new(FaultKind::Corrupt) }];
+    let spec = Spec {
+        channels: 1,
+        luns: 1,
+        planes: 1,
+        pages: 16,
+        over_provisioning: 0.3,
+        faults: faults.into(),
+        ..Spec::default()
+    };
+    let capacity = 8 << 20;
+    let model = Box::new(Ssd::new(&spec, capacity, 1).unwrap());
+    let mut drive = Drive::new(0, "d".into(), model, Box::new(Ram::new(capacity)));
+    let mut now = 0;
+    let mut ask = |command: Command, data: Vec<u8>| {
+        drive.submit(now, Submission { tag: 1, queue: 1, command, data });
+        let mut done = Vec::new();
+        while done.is_empty() {
+            now = drive.next_event().unwrap();
+            drive.advance(now, &mut done);
+        }
+        assert_eq!(done[0].status, Status::Ok);
+        std::mem::take(&mut done[0].data)
+    };
+    ask(Command::new(Operation::Write, 8192, 4096), vec![0x55; 4096]);
+    let copy = Command { source: 8192, ..Command::new(Operation::Copy, 65536, 4096) };
+    ask(copy, Vec::new());
+    let read = ask(Command::new(Operation::Read, 65536, 4096), vec![0; 4096]);
+    let wrong: u32 = read.iter().map(|byte| (byte ^ 0x55).count_ones()).sum();
+    assert_eq!(wrong, 1, "one bit, for good");
 }

@@ -23,7 +23,7 @@ pub mod statistics;
 pub mod vendor;
 mod watch;
 
-pub use spec::{Spec, SpecError};
+pub use spec::{FaultKind, FaultSpec, Spec, SpecError};
 pub use ssd::Ssd;
 pub use statistics::Statistics;
 

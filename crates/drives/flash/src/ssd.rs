@@ -166,8 +166,9 @@ impl Ssd {
     fn settle(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some(id) = self.context.finished.pop() {
             let open = &mut self.context.requests[id as usize];
-            if let (Some(to), Fate::Done) = (open.copy_to.take(), open.fate) {
-                // What was read is now written.
+            let read = !matches!(open.fate, Fate::Failed(_));
+            if let (Some(to), true) = (open.copy_to.take(), read) {
+                // What was read, rightly or not, is now written.
                 open.request = Request { operation: Operation::Write, offset: to, ..open.request };
                 open.pieces = 1;
                 let request = open.request;

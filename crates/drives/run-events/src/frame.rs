@@ -67,6 +67,7 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
         }
         RunEvent::Results(bytes) => frames(b'r', bytes, LIMIT),
         RunEvent::Trace(bytes) => frames(b'd', bytes, LIMIT),
+        RunEvent::DriveStates(bytes) => frames(b'k', bytes, LIMIT),
         RunEvent::Outcome(outcome) => {
             let json = serde_json::to_vec(outcome).expect("an outcome is plain data");
             frames(b'e', &json, LIMIT);
@@ -167,6 +168,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
         }
         b'r' => RunEvent::Results(payload.to_vec()),
         b'd' => RunEvent::Trace(payload.to_vec()),
+        b'k' => RunEvent::DriveStates(payload.to_vec()),
         b'e' => RunEvent::Outcome(
             serde_json::from_slice(payload).map_err(|_| FrameError::Payload("outcome"))?,
         ),
@@ -236,6 +238,7 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Output),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Results),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Trace),
+            prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::DriveStates),
             any::<u64>().prop_map(RunEvent::Progress),
             prop::collection::vec(record, 0..9).prop_map(RunEvent::Ios),
             ".*".prop_map(RunEvent::Failed),

@@ -46,6 +46,9 @@ pub enum RunEvent {
     Results(Vec<u8>),
     /// A piece of the trace of what the drives were asked, where there is one.
     Trace(Vec<u8>),
+    /// A piece of what the drives keep when their power is off, as JSON; told whole before the
+    /// run is over.
+    DriveStates(Vec<u8>),
     /// The run is over.
     Outcome(Box<Outcome>),
     /// The run could not start or go on: a message for the user.

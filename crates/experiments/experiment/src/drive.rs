@@ -48,6 +48,20 @@ pub enum Doorbells {
     Lazy,
 }
 
+/// What a drive begins with, beside the bytes on its medium: the state of zones and chunks, how
+/// namespaces are formatted, placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateSpec {
+    /// What the last run on its medium left.
+    #[default]
+    Keep,
+    /// The same, also where that run was cut off: then what it was before that run.
+    Last,
+    /// Nothing: it is new, whatever is on the medium.
+    New,
+}
+
 /// A drive: when its commands complete, and where its bytes live.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -106,6 +120,9 @@ pub struct DriveSpec {
     /// Its geometry, if it is an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
     #[serde(default, with = "ocssd_option", alias = "physical")]
     pub ocssd: Option<OcssdSpec>,
+    /// Whether it goes on from what an earlier run left of it beside its bytes.
+    #[serde(default)]
+    pub state: StateSpec,
 }
 
 fn older_names(schema: &mut Schema) {

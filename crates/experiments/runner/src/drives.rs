@@ -174,6 +174,7 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     Ok(match drive.interface {
         Interface::Nvme => Controller::Nvme(
             crate::controller::of(drive, layer.capacity(), layer.discard_zeroes())?,
+            drive.state.clone(),
             drive.model.link().unwrap_or_default(),
         ),
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {

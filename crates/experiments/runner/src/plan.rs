@@ -159,6 +159,9 @@ pub struct PlannedDrive {
     pub zones: Option<ZonesSpec>,
     /// Its geometry, if it is an Open-Channel drive.
     pub ocssd: Option<OcssdSpec>,
+    /// What it has kept while its power was off, if anything.
+    #[serde(default)]
+    pub state: Option<Box<stasis_nvme::KeptState>>,
     /// Which of the requests that wait it gets next, if it is shared.
     pub scheduler: Option<SchedulerSpec>,
     /// Where on a shared drive it lies; then that one's model counts, and its

@@ -17,6 +17,7 @@ use stasis_media::{Medium, MediumSpec};
 use crate::attended::Attended;
 use crate::engine::RunError;
 use crate::event::SharedObserver;
+use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
 use crate::plan::{
     device_names, last_device, parameters, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
@@ -63,6 +64,8 @@ pub struct Prepared<'a> {
     root: Option<Lower>,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn Medium>>,
+    /// What each of the machines' drives keeps, where its medium does.
+    keeps: Vec<Option<Keep>>,
     /// What a traced run works on, gone at its end.
     copies: Vec<WorkingCopy>,
     /// What the trace has of each drive beside its commands.
@@ -87,15 +90,17 @@ impl<'a> RunSetup<'a> {
         let (kind, root) = self.guest.lower()?.unzip();
         let (mut media, mut copies, mut traced) = (Vec::new(), Vec::new(), Vec::new());
         let (mut top, mut owners) = (Vec::new(), MediumOwners::new(self.base));
+        let (mut kept, mut keeps) = (Vec::new(), Vec::new());
         for (index, spec) in experiment.drives.iter().enumerate() {
             let vcpus = experiment.machine.vcpus;
-            let (drive, held) = self.drive(index, spec, vcpus, &mut owners)?;
+            let (drive, held, keep) = self.drive(index, spec, vcpus, &mut owners)?;
             let (drive, traced_drive) = self
                 .traced_drive(index, drive, held.capacity, &mut copies)
                 .with_context(|| format!("drive {}", spec.name.as_deref().unwrap_or_default()))?;
             top.push((drive, held.capacity));
             media.push(held.medium);
             traced.push(traced_drive);
+            kept.push(keep);
         }
         let sharing = Sharing::new(experiment, self.base, top);
         let workloads = sharing.workloads()?;
@@ -106,13 +111,15 @@ impl<'a> RunSetup<'a> {
                 drives.iter().zip(&experiment.drives).map(|(drive, spec)| show(drive, spec)),
             );
             machines.push(self.machine(&experiment.machine, drives, kind));
+            keeps = kept;
         }
         let mut number = experiment.drives.len();
         for machine in experiment.machine.several() {
             let mut drives = Vec::new();
             for spec in &machine.drives {
-                let (drive, held) = self.drive(number, spec, machine.vcpus, &mut owners)?;
+                let (drive, held, keep) = self.drive(number, spec, machine.vcpus, &mut owners)?;
                 number += 1;
+                keeps.push(keep);
                 media.push(held.medium);
                 shown.push(show(&drive, spec));
                 drives.push(drive);
@@ -124,6 +131,7 @@ impl<'a> RunSetup<'a> {
                 let of = || format!("disk {name}");
                 let image = image.with_context(of)?;
                 let drive = sharing.disk(machine, disk, serial, image.as_ref()).with_context(of)?;
+                keeps.push(None);
                 shown.push(sharing.show(&drive, disk));
                 drives.push(drive);
                 for warning in image.iter().flat_map(|image| &image.warnings) {
@@ -151,7 +159,7 @@ impl<'a> RunSetup<'a> {
             workloads,
         };
         let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
-        Ok(Prepared { setup: self, plan, shown, root, media, copies, traced, wall_limit })
+        Ok(Prepared { setup: self, plan, shown, root, media, keeps, copies, traced, wall_limit })
     }
 
     /// The same drive, on a copy of its medium where it is traced.
@@ -246,7 +254,7 @@ impl<'a> RunSetup<'a> {
         spec: &DriveSpec,
         vcpus: u32,
         owners: &mut MediumOwners,
-    ) -> Result<(PlannedDrive, OpenMedium)> {
+    ) -> Result<(PlannedDrive, OpenMedium, Option<Keep>)> {
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
         let of = || format!("drive {name}");
         owners.add(&spec.medium, of()).with_context(of)?;
@@ -259,10 +267,11 @@ impl<'a> RunSetup<'a> {
         spec: &DriveSpec,
         name: &str,
         vcpus: u32,
-    ) -> Result<(PlannedDrive, OpenMedium)> {
+    ) -> Result<(PlannedDrive, OpenMedium, Option<Keep>)> {
         let mut model = spec.model.clone();
         model.resolve(self.base)?;
         let place = spec.medium.or_size(model.capacity(), self.base);
+        let before = Before::look(&place, self.base)?;
         let held = OpenMedium::open(&place, self.trace.is_none(), self.base)?;
         let OpenMedium { medium, capacity, links, warnings } = &held;
         let capacity = *capacity;
@@ -279,7 +288,7 @@ impl<'a> RunSetup<'a> {
             );
         }
         let queues = spec.queues.unwrap_or(vcpus.min(64) as u16);
-        let drive = PlannedDrive {
+        let mut drive = PlannedDrive {
             name: name.to_owned(),
             number: u16::try_from(index)?,
             serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
@@ -297,16 +306,28 @@ impl<'a> RunSetup<'a> {
             placement: spec.placement,
             zones: spec.zones.clone(),
             ocssd: spec.ocssd.clone(),
+            state: None,
             scheduler: spec.scheduler.clone(),
             on: None,
         };
         if let MediumSpec::Qcow2 { settings, .. } = &spec.medium {
             check_order(settings, &drive, medium.capacity())?;
         }
+        let config = crate::controller::of(&drive, capacity, medium.discard_zeroes())?;
         if spec.interface == Interface::Nvme {
-            crate::controller::of(&drive, medium.capacity(), medium.discard_zeroes())?.check()?;
+            config.check()?;
         }
-        Ok((drive, held))
+        let keep = match before {
+            Some(before) => Keep::of(before, spec, &drive, &config)?,
+            None => None,
+        };
+        if let Some(keep) = &keep {
+            for note in &keep.notes {
+                self.observer.warning(note)?;
+            }
+            drive.state = Some(Box::new(keep.state.clone()));
+        }
+        Ok((drive, held, keep))
     }
 }
 
@@ -363,6 +384,16 @@ impl Prepared<'_> {
     pub fn paths(&self) -> Vec<Option<PathBuf>> {
         let drives = self.plan.machines.iter().flat_map(|machine| &machine.drives);
         drives.map(|drive| drive.medium.path().map(Path::to_owned)).collect()
+    }
+
+    /// What each of the machines' drives keeps of a run that is no trace, where its medium does.
+    pub fn take_keeps(&mut self) -> Vec<Option<Keep>> {
+        let keeps = std::mem::take(&mut self.keeps);
+        // A trace leaves the media as they were.
+        if self.setup.trace.is_some() {
+            return Vec::new();
+        }
+        keeps
     }
 
     /// The names of several machines; none where there is only one.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Context, Result};
 use stasis_clock::Nanos;
 use stasis_crash::{Frame, TraceWriter};
+use stasis_nvme::KeptState;
 use stasis_report::{ResultsFolder, ResultsWriter};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
@@ -34,6 +35,8 @@ pub struct Relay<'a> {
     results: Vec<Option<File>>,
     /// Where what the drives are asked goes.
     pub trace: Option<TraceWriter<BufWriter<File>>>,
+    /// What the drives keep, as JSON.
+    states: Vec<u8>,
     /// How the run ended, once it has.
     outcome: Option<Outcome>,
     /// Why it could not go on, if so.
@@ -91,6 +94,7 @@ impl<'a> Relay<'a> {
             machines: machines.into_iter().map(Speaker::new).collect(),
             from: 0,
             trace: None,
+            states: Vec::new(),
             outcome: None,
             failed: None,
             stage: Stage::Preparing,
@@ -104,6 +108,20 @@ impl<'a> Relay<'a> {
     /// The observer of the run.
     pub fn observer(&self) -> &'a SharedObserver<'a> {
         self.observer
+    }
+
+    /// Whether the machine has begun, so that drives may have changed.
+    pub fn has_begun(&self) -> bool {
+        self.stage >= Stage::Booting
+    }
+
+    /// What each of the machines' drives keeps; empty where the machine ended without saying.
+    pub fn take_states(&mut self) -> Result<Vec<Option<KeptState>>> {
+        let bytes = std::mem::take(&mut self.states);
+        if bytes.is_empty() {
+            return Ok(Vec::new());
+        }
+        serde_json::from_slice(&bytes).context("the machine told no right states of its drives")
     }
 
     /// Ends the trace, unpacks the results, and says what is known of the run, which the
@@ -282,6 +300,7 @@ impl EventSink for Relay<'_> {
                     file.write_all(&bytes)?;
                 }
             }
+            RunEvent::DriveStates(bytes) => self.states.extend_from_slice(&bytes),
             RunEvent::Outcome(outcome) => self.outcome = Some(*outcome),
             RunEvent::Failed(message) => self.failed = Some(message),
         }

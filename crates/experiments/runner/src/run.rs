@@ -19,6 +19,7 @@ use stasis_run_events::{Ending, Outcome, Stage};
 use crate::attended::Attended;
 use crate::engine::{self, RunError};
 use crate::event::{Observer, SharedObserver};
+use crate::keep::Keep;
 use crate::prepare::{check_drives, RunSetup};
 use crate::provenance::Provenance;
 use crate::relay::Relay;
@@ -134,7 +135,8 @@ impl<'a> Runner<'a> {
             timeline: self.timeline,
             observer: &observer,
         };
-        let prepared = setup.prepare()?;
+        let mut prepared = setup.prepare()?;
+        let keeps = prepared.take_keeps();
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
         writer.of_guest(quantum.unwrap_or_default());
@@ -149,7 +151,11 @@ impl<'a> Runner<'a> {
                 .and_then(|file| TraceWriter::new(BufWriter::new(file), &prepared.trace_header()));
             relay.trace = Some(begun.with_context(|| format!("cannot write {}", path.display()))?);
         }
+        for keep in keeps.iter().flatten() {
+            keep.begin()?;
+        }
         let result = prepared.run(&mut relay, &self.stop);
+        let kept = keep(&keeps, &mut relay);
         let ended = relay.end(result)?;
         let mut outcome = match ended.outcome {
             Ok(outcome) => outcome,
@@ -169,6 +175,7 @@ impl<'a> Runner<'a> {
         }
         let extra = self.extra(&guest, provenance)?;
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
+        kept?;
         let status = stasis_report::exit_status(&outcome.ending);
         let status = u8::try_from(status).unwrap_or(1);
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
@@ -221,6 +228,20 @@ impl<'a> Runner<'a> {
         extra.insert("guest_recipe".into(), serde_json::to_value(&guest.recipe)?);
         Ok(extra)
     }
+}
+
+/// Writes what drives keep. Where the machine ended without saying, their files go on saying that
+/// they are in use.
+fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>) -> Result<()> {
+    if !relay.has_begun() {
+        return keeps.iter().flatten().try_for_each(Keep::revert);
+    }
+    for (keep, state) in keeps.iter().zip(relay.take_states()?) {
+        if let (Some(keep), Some(state)) = (keep, state) {
+            keep.end(state)?;
+        }
+    }
+    Ok(())
 }
 
 /// How the agent ends its message about a command that is in no folder of `PATH`.

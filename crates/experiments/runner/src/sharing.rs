@@ -97,6 +97,7 @@ impl<'a> Sharing<'a> {
             placement: PlacementSpec::None,
             zones: None,
             ocssd: None,
+            state: None,
             on: Some(on),
             medium: own.unwrap_or_else(|| drive.planned.medium.clone()),
             links: image.map(|image| image.links.clone()).unwrap_or_default(),

@@ -8,8 +8,12 @@ use crate::units;
 const CODES: &[(&str, u16, &str)] = &[
     ("nvme", 0x280, "Write Fault"),
     ("nvme", 0x281, "Unrecovered Read Error"),
+    COMPARE_FAILURE,
     ("virtio-blk", 1, "VIRTIO_BLK_S_IOERR"),
 ];
+
+/// A comparison whose data differ: the drive has done what it was asked.
+const COMPARE_FAILURE: (&str, u16, &str) = ("nvme", 0x285, "Compare Failure");
 
 /// What is to be said of a drive's failed I/Os; none where all ended well.
 pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
@@ -31,6 +35,11 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
     };
     let why = match &first.cause {
         Some(cause) => format!("{}: {cause}", drive.medium),
+        None if (drive.interface.as_str(), first.code)
+            == (COMPARE_FAILURE.0, COMPARE_FAILURE.1) =>
+        {
+            "What a Compare was given differs from what the drive holds".into()
+        }
         None => format!("The model {} let them fail", drive.model),
     };
     Some(format!(
@@ -91,6 +100,9 @@ mod tests {
         );
         drive.first_error.as_mut().unwrap().cause = Some("write: the disk is full".into());
         assert!(failed(&drive).unwrap().contains("file:x.img: write: the disk is full. The guest"));
+        let said = failed(&summary("nvme", 0x285)).unwrap();
+        assert!(!said.contains("fixed:1us") && said.contains("differs from"), "{said}");
+        assert!(said.contains("Compare Failure (0x285)"), "{said}");
         assert!(failed(&summary("virtio-blk", 1)).unwrap().contains("VIRTIO_BLK_S_IOERR (0x1)"));
         assert!(failed(&summary("nvme", 0x2c0)).unwrap().contains("the status 0x2c0 of"));
     }

@@ -248,6 +248,11 @@ impl Controller {
         }
     }
 
+    /// Tells how the drive is, where no guest is there any more to be warned.
+    pub fn note_health(&mut self, health: Health) {
+        self.io.condition.set_health(health);
+    }
+
     /// The next vendor specific command for the drive.
     pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
         self.vendor.pop()

@@ -5,6 +5,8 @@ use stasis_drive::{Layer, Submission};
 use stasis_qcow2::CreateOptions;
 
 use super::*;
+use stasis_nvme::{KeptState, KeptZones, ZoneState};
+
 use crate::drives::Drives;
 
 const EXPERIMENT: &str = r#"
@@ -160,4 +162,137 @@ fn two_on_one_file_are_refused_by_name() {
         let error = format!("{error:#}");
         assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
     }
+}
+
+const ZONED: &str = r#"
+command = ["true"]
+[[drive]]
+model  = "fixed:1us"
+medium = { file = "zoned.img", size = "16MiB" }
+zones  = { size = "1MiB" }
+"#;
+
+/// What the only drive of an experiment keeps, and what it begins with.
+fn keep_of(text: &str, folder: &Path) -> Result<Keep> {
+    let keep = prepare(text, folder, |mut prepared| {
+        let keep = prepared.take_keeps().remove(0).unwrap();
+        let begins = prepared.plan.machines[0].drives[0].state.as_deref();
+        assert_eq!(begins, Some(&keep.state), "what the machine gets");
+        keep
+    });
+    keep
+}
+
+fn refusal(text: &str, folder: &Path) -> String {
+    format!("{:#}", keep_of(text, folder).map(|keep| keep.state).unwrap_err())
+}
+
+#[test]
+fn a_zoned_drive_goes_on_where_its_last_run_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, file) = (folder.path().join("zoned.img"), folder.path().join("zoned.img.state"));
+    let keep = keep_of(ZONED, folder.path()).unwrap();
+    assert!(keep.state.is_as_made() && !file.exists(), "nothing is written before it runs");
+    keep.begin().unwrap();
+    keep.revert().unwrap();
+    assert!(!file.exists(), "the machine did not begin");
+    keep.begin().unwrap();
+    let text = refusal(ZONED, folder.path());
+    assert!(text.contains("zoned.img.state: the last run on this drive was cut off"), "{text}");
+    let last = format!("{ZONED}state = \"last\"");
+    assert!(keep_of(&last, folder.path()).unwrap().state.is_as_made());
+    // It has written, and ended.
+    let mut state = keep.state.clone();
+    let written = KeptZones::one(3, ZoneState::ImplicitlyOpen, 7);
+    state.namespaces[0].zones = vec![written];
+    let write = |at: u64, byte: u8| {
+        let image = std::fs::File::options().write(true).open(&image).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&image, &[byte; 4096], at).unwrap();
+    };
+    write(3 << 20, 1);
+    keep.end(state.clone()).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions();
+    assert_eq!(mode(&file), mode(&image));
+    assert_eq!(keep_of(ZONED, folder.path()).unwrap().state, state);
+    // A revert leaves the file as it was.
+    let before = std::fs::read(&file).unwrap();
+    let keep = keep_of(ZONED, folder.path()).unwrap();
+    keep.begin().unwrap();
+    assert_ne!(std::fs::read(&file).unwrap(), before);
+    keep.revert().unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    // Another drive, and another medium.
+    for (from, to, says) in [
+        ("1MiB", "2MiB", "with zones of 1MiB, and now is to have zones of 2MiB"),
+        ("zones  = { size = \"1MiB\" }", "", "zones of 1MiB, and now is to have no zones"),
+        ("zones  = { size = \"1MiB\" }", "interface = \"virtio-blk\"", "an NVMe drive with zones"),
+        (
+            "\"fixed:1us\"",
+            "{ kind = \"flash\", channels = 1, luns = 1, planes = 1, pages = 64, \
+             over_provisioning = 0.3 }",
+            "a flash model does not keep",
+        ),
+    ] {
+        let text = refusal(&ZONED.replace(from, to), folder.path());
+        assert!(text.contains(says), "{text}");
+    }
+    write(0, 2);
+    let text = refusal(ZONED, folder.path());
+    assert!(text.contains("has changed since the run that left this state"), "{text}");
+    let new = format!("{ZONED}state = \"new\"");
+    assert!(keep_of(&new, folder.path()).unwrap().state.is_as_made());
+    std::fs::write(&file, "{}").unwrap();
+    let text = refusal(ZONED, folder.path());
+    assert!(text.contains("is no state of a drive"), "{text}");
+    // The medium has data, and nothing says which zones are written.
+    std::fs::remove_file(&file).unwrap();
+    let text = refusal(ZONED, folder.path());
+    assert!(text.contains("zoned.img holds data, and nothing says"), "{text}");
+}
+
+#[test]
+fn a_plain_drive_has_a_state_file_only_for_what_its_bytes_do_not_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = ZONED.replace("zones  = { size = \"1MiB\" }", "");
+    let file = folder.path().join("zoned.img.state");
+    let keep = keep_of(&plain, folder.path()).unwrap();
+    keep.begin().unwrap();
+    keep.end(keep.state.clone()).unwrap();
+    assert!(!file.exists());
+    let mut formatted = keep.state.clone();
+    formatted.namespaces[0].block_size = 4096;
+    keep.end(formatted.clone()).unwrap();
+    // Whoever changes the bytes of such a drive changes nothing of its state.
+    let image = folder.path().join("zoned.img");
+    std::fs::write(&image, vec![5; 16 << 20]).unwrap();
+    let keep = keep_of(&plain, folder.path()).unwrap();
+    assert_eq!(keep.state, formatted);
+    let text = refusal(&format!("{plain}zones = {{ size = \"1MiB\" }}"), folder.path());
+    assert!(text.contains("no zones, and now is to have zones of 1MiB"), "{text}");
+    keep.end(KeptState {
+        namespaces: keep
+            .state
+            .namespaces
+            .iter()
+            .map(|one| stasis_nvme::KeptNamespace::as_made(&one.made))
+            .collect(),
+        ..keep.state.clone()
+    })
+    .unwrap();
+    assert!(!file.exists(), "formatted back");
+}
+
+#[test]
+fn an_image_keeps_zones_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CreateOptions { size: Some(16 << 20), ..CreateOptions::default() };
+    stasis_qcow2::create(&folder.path().join("zoned.qcow2"), &options).unwrap();
+    let text = ZONED.replace("{ file = \"zoned.img\", size = \"16MiB\" }", "\"qcow2:zoned.qcow2\"");
+    let keep = keep_of(&text, folder.path()).unwrap();
+    let mut state = keep.state.clone();
+    state.namespaces[0].zones = vec![KeptZones::one(0, ZoneState::Full, 256)];
+    keep.end(state.clone()).unwrap();
+    assert_eq!(keep_of(&text, folder.path()).unwrap().state, state);
+    std::fs::remove_file(folder.path().join("zoned.qcow2.state")).unwrap();
+    assert!(keep_of(&text, folder.path()).unwrap().state.is_as_made(), "it has no data");
 }

@@ -37,6 +37,19 @@ impl DriveDevice {
         either!(self, device => device.drive_mut())
     }
 
+    /// What the drive keeps beside its bytes if its power is off from now on; a virtio drive
+    /// nothing.
+    pub fn kept_state(&mut self) -> Option<stasis_nvme::KeptState> {
+        match self {
+            Self::Nvme(device) => {
+                // What its counters say of the medium is of now.
+                let health = device.drive().health();
+                Some(device.controller.kept_state_with(health))
+            }
+            Self::Virtio(_) => None,
+        }
+    }
+
     /// Whether a write to `offset` says that there are commands.
     pub fn is_doorbell(&self, offset: u64) -> bool {
         match self {

@@ -1,6 +1,6 @@
 //! An NVMe controller on the PCI bus.
 
-use stasis_block::{Refused, Status};
+use stasis_block::{Health, Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
 use stasis_nvme::{Memory, OutOfMemoryRange, Request, VendorRequest};
@@ -52,6 +52,12 @@ impl NvmeController {
         Function::new(identity)
             .with_bar(0, stasis_nvme::Controller::bar_size(), false)
             .with_msix(queue_pairs + 1)
+    }
+
+    /// What the drive keeps if its power is off from now on, when it says `health` of itself.
+    pub fn kept_state_with(&mut self, health: Health) -> stasis_nvme::KeptState {
+        self.controller.note_health(health);
+        self.controller.kept_state()
     }
 
     /// Its function has been reset.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
 use stasis_block::{splitmix, Link};
-use stasis_nvme::ShadowPolicy;
+use stasis_nvme::{KeptState, ShadowPolicy};
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::{NotifyPolicy, PciDevice};
 
@@ -275,10 +275,11 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
     let DriveConfig { drive, controller } = config;
     let name = drive.name().to_owned();
     Ok(match controller {
-        Controller::Nvme(config, link) => {
+        Controller::Nvme(config, state, link) => {
             let function = NvmeController::function(config.queue_pairs);
             let lazy = config.shadow == ShadowPolicy::Lazy;
-            let controller = stasis_nvme::Controller::new(config)
+            let state = state.map_or_else(|| KeptState::as_made(&config), |state| *state);
+            let controller = stasis_nvme::Controller::with_state(config, &state)
                 .map_err(|error| Error::Drive(name, error.into()))?;
             let device = Attached::new(NvmeController::new(controller), drive, lazy);
             (DriveDevice::Nvme(Box::new(device)), function, Some(link))

@@ -22,8 +22,8 @@ pub struct DriveConfig {
 /// What the guest sees a drive as.
 #[derive(Debug, Clone)]
 pub enum Controller {
-    /// An NVMe controller, and its link of PCI Express.
-    Nvme(stasis_nvme::Config, Link),
+    /// An NVMe controller, what it has kept while its power was off, and its link of PCI Express.
+    Nvme(stasis_nvme::Config, Option<Box<stasis_nvme::KeptState>>, Link),
     /// A virtio block device.
     Virtio(stasis_virtio::Config),
 }

@@ -36,6 +36,11 @@ impl Run<'_> {
                 self.timeline.emit_from(machine.number, RunEvent::Console(text.into_bytes()))?;
             }
         }
+        let drives =
+            self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
+        let states: Vec<_> = drives.map(|drive| drive.kept_state()).collect();
+        let states = serde_json::to_vec(&states).expect("states are plain data");
+        self.timeline.emit(RunEvent::DriveStates(states))?;
         let now = self.timeline.clock.now_ns();
         let drives = self.machines.iter().flat_map(|machine| &machine.drives[..machine.own]);
         let inside = drives.map(|drive| drive.drive().inside(now)).collect();

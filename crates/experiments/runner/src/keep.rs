@@ -1,0 +1,313 @@
+//! What drives keep between runs beside their bytes: zones, formats and placement, in a state
+//! file beside each medium that keeps.
+//!
+//! The file is written whole or not at all. Where contents mean something only together with the
+//! state (zones, chunks), the file says while a run goes on that it is in use: if the run is cut
+//! off, the next one does not take old pointers for new ones.
+
+mod medium;
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+use serde::{Deserialize, Serialize};
+use stasis_experiment::{DriveSpec, Interface, StateSpec};
+use stasis_media::MediumSpec;
+use stasis_nvme::{Config, KeptState};
+
+use crate::plan::PlannedDrive;
+
+/// What a state file's name ends with, behind its medium's.
+const EXTENSION: &str = "state";
+/// The form of the file; another one is refused.
+const FORM: &str = "stasis drive state 1";
+/// Longest state file that is read (bytes): a million zones, none like its neighbours.
+const LONGEST: u64 = 256 << 20;
+/// The model whose inside is not kept.
+const FLASH: &str = "flash";
+
+/// A state file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateFile {
+    /// [`FORM`].
+    form: String,
+    /// Whether a run has begun to change the drive and has not ended.
+    in_use: bool,
+    /// The medium's contents, by a sample, as the last run left them.
+    medium: String,
+    /// What the drive keeps.
+    state: KeptState,
+}
+
+/// The medium of a drive before a run touches it.
+#[derive(Debug)]
+pub struct Before {
+    /// Where the state is, of a medium that keeps one.
+    file: Option<PathBuf>,
+    /// The medium's file or device.
+    medium: PathBuf,
+    /// Whether it was there already.
+    existed: bool,
+    /// What the state file says.
+    found: Option<StateFile>,
+    /// The sample of the medium, where there is a state file.
+    sample: String,
+    /// Whether the medium has data, where it is an image in qcow2 without a state file.
+    image_holds_data: bool,
+    /// Whether the state file is kept apart from the medium, which another one may have replaced.
+    apart: bool,
+}
+
+impl Before {
+    /// Looks at the medium of a drive; `None` where it is gone at the end of the run.
+    pub fn look(medium: &MediumSpec, base: &Path) -> Result<Option<Self>> {
+        let Some(path) = medium.path() else { return Ok(None) };
+        let path = base.join(path);
+        let file = match medium {
+            MediumSpec::Device { .. } => medium::of_device(&path),
+            _ => Some(medium::beside(&path)),
+        };
+        let existed = fs::metadata(&path).is_ok();
+        let found = match &file {
+            Some(file) if existed => read(file)?,
+            _ => None,
+        };
+        let sample = match &found {
+            Some(_) => medium::sample(&path)?,
+            None => String::new(),
+        };
+        let image_holds_data = match medium {
+            MediumSpec::Qcow2 { .. } if found.is_none() => {
+                let image = stasis_qcow2::find(&path)?;
+                image.links.len() > 1 || image.report.allocated > 0
+            }
+            _ => false,
+        };
+        let apart = matches!(medium, MediumSpec::Device { .. });
+        Ok(Some(Self { file, medium: path, existed, found, sample, image_holds_data, apart }))
+    }
+}
+
+impl Before {
+    /// Whether there is data where the drive's zones or chunks begin.
+    fn holds_data(&self, config: &Config, drive: &PlannedDrive) -> Result<bool> {
+        match drive.medium {
+            MediumSpec::Qcow2 { .. } => Ok(self.image_holds_data),
+            _ => medium::holds_data(&self.medium, config),
+        }
+    }
+
+    /// Whether a drive can go on from what was found.
+    fn check(&self, found: &StateFile, spec: &DriveSpec, config: &Config) -> Result<()> {
+        // All of it, and not only whether it fits.
+        if let Err(error) = stasis_nvme::Controller::with_state(config.clone(), &found.state) {
+            bail!("{error}: make the drive as it was, or {BEGIN_NEW}");
+        }
+        let governs = found.state.governs_contents();
+        if spec.state == StateSpec::Last || !governs && !self.apart {
+            return Ok(());
+        }
+        if found.in_use {
+            bail!(
+                "the last run on this drive was cut off, so where its zones or chunks end is not \
+                 known: take them as they were before that run with `state = \"last\"`, or \
+                 {BEGIN_NEW}"
+            );
+        }
+        if self.sample != found.medium {
+            bail!(
+                "{} has changed since the run that left this state: restore it, or {BEGIN_NEW}",
+                self.medium.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What a drive keeps, from before a run to its end.
+#[derive(Debug)]
+pub struct Keep {
+    /// The state file; none where there is no place for one.
+    file: Option<PathBuf>,
+    medium: PathBuf,
+    /// The file as it was before the run.
+    before: Option<StateFile>,
+    /// What the drive begins with.
+    pub state: KeptState,
+    /// What the user should know before the run.
+    pub notes: Vec<String>,
+}
+
+impl Keep {
+    /// What `drive` begins with, on the medium that was looked at; `config`: its controller.
+    ///
+    /// # Errors
+    /// Another kind of drive has written the medium, or its state is not known.
+    pub fn of(
+        before: Before,
+        spec: &DriveSpec,
+        drive: &PlannedDrive,
+        config: &Config,
+    ) -> Result<Option<Self>> {
+        let of_file =
+            || before.file.as_ref().map_or(String::new(), |file| file.display().to_string());
+        let found = before.found.as_ref().filter(|_| spec.state != StateSpec::New);
+        if spec.interface != Interface::Nvme {
+            if found.is_some_and(|found| found.state.governs_contents()) {
+                bail!(
+                    "{}: an NVMe drive with zones or chunks has written the medium: take \
+                     interface = \"nvme\" with the same, or {BEGIN_NEW}",
+                    of_file()
+                );
+            }
+            return Ok(None);
+        }
+        let mut notes = Vec::new();
+        let state = match found {
+            None => {
+                let state = KeptState::as_made(config);
+                let is_new = !before.existed || spec.state == StateSpec::New;
+                if state.governs_contents() && !is_new && before.holds_data(config, drive)? {
+                    bail!(
+                        "{} holds data, and nothing says where the drive's zones or chunks end: \
+                         another kind of drive has written it. Take a new medium, or {BEGIN_NEW}",
+                        before.medium.display()
+                    );
+                }
+                state
+            }
+            Some(found) => {
+                before.check(found, spec, config).with_context(of_file)?;
+                if found.state.fdp.is_some() && found.state.placement != config.placement {
+                    notes.push(format!(
+                        "drive {}: its placement is another one than in the last run: reclaim \
+                         units and what FDP counts begin anew",
+                        drive.name
+                    ));
+                }
+                found.state.clone()
+            }
+        };
+        if drive.model.kind().name() == FLASH {
+            if state.governs_contents() && !state.is_as_made() {
+                bail!(
+                    "{}: zones or chunks hold data, but a flash model does not keep what its \
+                     blocks hold: take another model, or {BEGIN_NEW}",
+                    of_file()
+                );
+            }
+            notes.push(format!(
+                "drive {}: its medium keeps bytes, but the flash model begins as `precondition` \
+                 says: mapping, wear and bad blocks of earlier runs are not kept",
+                drive.name
+            ));
+        }
+        if before.file.is_none() && state.governs_contents() {
+            notes.push(format!(
+                "drive {}: there is no place for its state (HOME and XDG_STATE_HOME are not set): \
+                 zones or chunks are lost at the end of the run",
+                drive.name
+            ));
+        }
+        let Before { file, medium, found, .. } = before;
+        Ok(Some(Self { file, medium, before: found, state, notes }))
+    }
+
+    /// The machine is about to change the drive.
+    pub fn begin(&self) -> Result<()> {
+        if !self.state.governs_contents() {
+            return Ok(());
+        }
+        let Some(file) = &self.file else { return Ok(()) };
+        write(
+            file,
+            &self.medium,
+            &StateFile {
+                form: FORM.into(),
+                in_use: true,
+                medium: String::new(),
+                state: self.state.clone(),
+            },
+        )
+    }
+
+    /// The machine has not begun.
+    pub fn revert(&self) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        match &self.before {
+            Some(before) => write(file, &self.medium, before),
+            None => remove(file),
+        }
+    }
+
+    /// The machine has ended, and left the drive in `state`.
+    pub fn end(&self, state: KeptState) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        // What a new drive is needs no file.
+        if state.is_as_made() && !state.governs_contents() {
+            return remove(file);
+        }
+        let medium = medium::sample(&self.medium)?;
+        write(file, &self.medium, &StateFile { form: FORM.into(), in_use: false, medium, state })
+    }
+}
+
+/// How a drive begins without what was kept.
+const BEGIN_NEW: &str = "begin anew with `state = \"new\"` (`--drive ...,state=new`)";
+
+fn read(file: &Path) -> Result<Option<StateFile>> {
+    let unreadable = || format!("cannot read {}", file.display());
+    let length = match fs::metadata(file) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(unreadable),
+    };
+    let damaged = |why: &str| {
+        anyhow::anyhow!(
+            "{} is no state of a drive that this program can read ({why}): delete it to begin anew",
+            file.display()
+        )
+    };
+    if length > LONGEST {
+        return Err(damaged(&format!("it has {length} bytes")));
+    }
+    let bytes = fs::read(file).with_context(unreadable)?;
+    let state: StateFile =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+    if state.form != FORM {
+        return Err(damaged(&format!("its form is {:?}", state.form)));
+    }
+    Ok(Some(state))
+}
+
+/// Writes the file whole, or leaves the old one; with the medium's permissions.
+fn write(file: &Path, medium: &Path, state: &StateFile) -> Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let written = (|| -> std::io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let mut new = tempfile::NamedTempFile::new_in(folder)?;
+        let mut text = serde_json::to_vec(state)?;
+        text.push(b'\n');
+        new.write_all(&text)?;
+        let of_medium = fs::metadata(medium)?;
+        if of_medium.is_file() {
+            new.as_file().set_permissions(of_medium.permissions())?;
+        }
+        new.as_file().sync_all()?;
+        new.persist(file)?;
+        File::open(folder)?.sync_all()
+    })();
+    written.with_context(|| format!("cannot write the drive's state to {}", file.display()))
+}
+
+fn remove(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot delete {}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
