@@ -1,40 +1,38 @@
-"""The columns of ``ios.csv`` and ``ios.parquet``, with their units."""
+"""The columns of ``ios.csv`` and ``ios.parquet``, with their units, as ``stasis schema results`` describes them."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 
+#: ``results.json`` is the program's own description; a test of the program compares the two.
+SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "results.json").read_text())
+
 _WORD = pa.dictionary(pa.int32(), pa.string())
+_TYPES: dict[str, pa.DataType] = {
+    "word": _WORD,
+    "uint64": pa.uint64(),
+    "uint16": pa.uint16(),
+    "bool": pa.bool_(),
+}
 
-#: Name, type, unit and meaning of each column: types are those of ios.parquet (docs/reference/results.md).
-COLUMNS: list[tuple[str, pa.DataType, str, str]] = [
-    ("drive", _WORD, "", "the drive's name"),
-    ("phase", _WORD, "", "boot until the command begins, then command"),
-    ("operation", _WORD, "", "read, write, flush, discard, write-zeroes, ..."),
-    ("lba", pa.uint64(), "512 B", "where it begins"),
-    ("bytes", pa.uint64(), "B", "its length"),
-    ("queue", pa.uint16(), "", "the queue that it came by"),
-    ("submit_ns", pa.uint64(), "ns", "virtual time when it was taken from its queue"),
-    ("target_ns", pa.uint64(), "ns", "virtual time when the model wanted it done"),
-    ("delivered_ns", pa.uint64(), "ns", "virtual time when the guest could see it done"),
-    ("status", _WORD, "", "ok, error or refused"),
-    ("fua", pa.bool_(), "", "whether it is durable before it is acknowledged"),
-    ("stream", pa.uint16(), "", "stream or placement identifier, 0 for none"),
-    ("priority", pa.uint16(), "", "I/O priority as Linux numbers it"),
-    ("source_lba", pa.uint64(), "512 B", "where a copy takes its contents from"),
-    ("order", pa.uint64(), "", "its number among the submissions to its drive"),
-    ("code", pa.uint16(), "", "what the guest was told: of NVMe the status code type and code"),
-]
-
-TYPES: dict[str, pa.DataType] = {name: kind for name, kind, _, _ in COLUMNS}
+TYPES: dict[str, pa.DataType] = {column["name"]: _TYPES[column["type"]] for column in SCHEMA["columns"]}
 
 #: Columns of few different words.
-WORDS: list[str] = [name for name, kind, _, _ in COLUMNS if kind == _WORD]
+WORDS: list[str] = [name for name, kind in TYPES.items() if kind == _WORD]
+
+#: Fields of a summary that depend on the wall clock, the machine or the build.
+INCIDENTAL_FIELDS: frozenset[str] = frozenset(SCHEMA["incidental_fields"])
 
 
 def with_units(table: pa.Table) -> pa.Table:
-    """The same columns, whose metadata has what is known of them."""
-    known = {name: {"unit": unit, "description": what} for name, _, unit, what in COLUMNS}
+    """The same columns, whose metadata has the unit and the meaning of each."""
+    known = {
+        column["name"]: {"unit": column["unit"], "description": column["meaning"]} for column in SCHEMA["columns"]
+    }
     fields = [
         # What the file says of a column counts more than what is known here.
         each.with_metadata({**known.get(each.name, {}), **_texts(each.metadata)})

@@ -109,7 +109,7 @@ enum Command {
     Models(ModelsArguments),
     /// Make a model of what fio or blkparse measured on a real drive
     Calibrate(CalibrateArguments),
-    /// Print the JSON Schema of experiment files, or of storage functions, for editors
+    /// Print the JSON Schema of experiment files or storage functions, or the columns of results
     #[command(after_help = commands::schema::HELP)]
     Schema {
         /// What the files say

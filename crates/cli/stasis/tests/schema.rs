@@ -322,6 +322,38 @@ fn every_key_has_a_description() {
     assert!(without.is_empty(), "{}", without.join("\n"));
 }
 
+/// The Python package carries what the program says of results.
+#[test]
+fn the_python_package_has_the_columns_of_results() {
+    let path = root().join("python/src/stasis/results.json");
+    let kept: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let told = "python/src/stasis/results.json is not what `stasis schema results` prints";
+    assert_eq!(kept, schema_of("results"), "{told}");
+}
+
+/// The reference says of each column what the program says of it.
+#[test]
+fn the_reference_has_the_columns_of_results() {
+    let page = std::fs::read_to_string(root().join("docs/reference/results.md")).unwrap();
+    let section = page.split("\n## `ios.csv`\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows: Vec<_> = section.lines().filter(|line| line.starts_with("| `")).collect();
+    let schema = schema_of("results");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let row = |column: &Value| {
+        let [name, kind, unit, meaning] =
+            ["name", "type", "unit", "meaning"].map(|key| text(&column[key]));
+        format!("| `{name}` | {kind} | {unit} | {meaning} |")
+    };
+    let columns: Vec<_> = schema["columns"].as_array().unwrap().iter().map(row).collect();
+    assert_eq!(rows, columns, "the table should be:\n{}", columns.join("\n"));
+    let repeat = page.split("\n### Repeatability\n").nth(1).unwrap();
+    let repeat = repeat.split("\n#").next().unwrap();
+    for field in schema["incidental_fields"].as_array().unwrap() {
+        assert!(repeat.contains(&format!("`{}`", text(field))), "{field} is not among the fields");
+    }
+}
+
 /// The keys in the first column of the tables below a heading.
 fn documented(page: &str, heading: &str) -> BTreeSet<String> {
     let key = Regex::new("`(?:\\[\\[[a-z]+\\.)?([a-z][a-z-]*)(?:\\]\\])?`").unwrap();

@@ -62,7 +62,7 @@ impl Operation {
     ];
 
     /// The operation's name as results and configurations spell it.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",

@@ -7,7 +7,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Health, PowerLoss, Refused, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
-use stasis_run_events::IoRecord;
+use stasis_run_events::{IoRecord, IoStatus};
 
 use crate::Statistics;
 
@@ -131,24 +131,17 @@ pub trait Layer {
     /// The record of a command that the guest saw completed at `delivered`
     /// (ns). `boot`: before the experiment's command began.
     fn record(&self, done: &Done, delivered: Nanos, boot: bool) -> IoRecord {
+        let failed = done.status != Status::Ok;
         IoRecord {
             drive: self.index(),
             queue: done.queue,
-            operation: done.command.operation,
-            failed: done.status != Status::Ok,
-            refused: false,
-            code: 0,
+            status: if failed { IoStatus::Error } else { IoStatus::Ok },
             boot,
-            fua: done.command.fua,
-            stream: done.command.stream,
-            priority: done.command.priority,
-            offset: done.command.offset,
-            bytes: done.command.length,
-            source: done.command.source,
             order: done.order,
             submit: done.submit,
             target: done.at,
             delivered,
+            ..IoRecord::of(&done.command)
         }
     }
 
@@ -166,6 +159,6 @@ pub trait Layer {
             order: self.statistics().completed() + self.in_flight() as u64,
             at: now,
         };
-        IoRecord { refused: true, code, ..self.record(&done, now, boot) }
+        IoRecord { status: IoStatus::Refused, code, ..self.record(&done, now, boot) }
     }
 }

@@ -186,7 +186,7 @@ fn the_guest_stands_still_while_the_medium_is_late() {
             assert_eq!(done.len(), tag as usize + 1, "completed, however late the medium was");
         }
         let record = drive.record(&done[2], 26, true);
-        assert_eq!((record.drive, record.queue, record.boot, record.failed), (3, 7, true, false));
+        assert_eq!((record.drive, record.queue, record.boot, record.failed()), (3, 7, true, false));
         assert_eq!((record.submit, record.target, record.delivered), (20, done[2].at, 26));
         assert_eq!((record.offset, record.bytes), (0, 512));
         drive.frozen()

@@ -180,40 +180,23 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Kind, BLOCK, COLUMN_COUNT};
     use proptest::prelude::*;
     use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
-    use stasis_block::Operation;
 
     fn entries() -> impl Strategy<Value = RunEvent> {
-        let record = (any::<[u16; 5]>(), 0u8..8, any::<[bool; 4]>(), any::<[u64; 7]>()).prop_map(
-            |(
-                [drive, queue, stream, priority, code],
-                operation,
-                [failed, boot, fua, refused],
-                numbers,
-            )| {
-                let [offset, bytes, source, order, submit, target, delivered] = numbers;
-                IoRecord {
-                    drive,
-                    queue,
-                    operation: Operation::from_number(operation).unwrap(),
-                    failed,
-                    refused,
-                    code,
-                    boot,
-                    fua,
-                    stream,
-                    priority,
-                    offset,
-                    bytes,
-                    source,
-                    order,
-                    submit,
-                    target,
-                    delivered,
-                }
-            },
-        );
+        // Any value that a column can have; of a long number what any scale lets pass.
+        let record = any::<[u64; COLUMN_COUNT]>().prop_map(|mut numbers| {
+            for (column, number) in IoRecord::COLUMNS.iter().zip(&mut numbers) {
+                *number %= match column.kind {
+                    Kind::Word(words) => words.len() as u64,
+                    Kind::Flag => 2,
+                    Kind::Drive | Kind::Short | Kind::Code => 1 << 16,
+                    Kind::Long => u64::MAX / BLOCK,
+                };
+            }
+            IoRecord::from_numbers(&numbers).unwrap()
+        });
         let span = (any::<[u32; 3]>(), any::<u16>(), any::<[u64; 4]>(), any::<[u8; 3]>()).prop_map(
             |([track, block, page], lane, [begin, end, number, bytes], [what, step, cause])| Span {
                 lane,

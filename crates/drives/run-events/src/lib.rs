@@ -10,12 +10,13 @@ mod frame;
 mod outcome;
 mod record;
 mod span;
+pub mod text;
 
 pub use frame::{encode, Decoder, FrameError};
 pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
-pub use record::IoRecord;
+pub use record::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 
 use stasis_block::timeline::{Span, Track};
 use stasis_clock::Nanos;

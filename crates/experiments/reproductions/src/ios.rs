@@ -49,14 +49,16 @@ fn latencies(ios: &[Io], operation: &str) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stasis_report::{CSV_HEADER, IOS_FILE};
+    use stasis_report::IOS_FILE;
+    use stasis_run_events::text::heading;
 
     #[test]
     fn rows_of_the_operation_and_the_command_count() {
         let folder = tempfile::tempdir().unwrap();
         let rows = format!(
-            "{CSV_HEADER}\n\"a,b\",boot,read,0,512,1,0,5,9,ok,0,0,0,0,0,0x0\na,command,read,8,512,1,10,20,30,ok,0,0,0,0,0,0x0\n\
-             a,command,write,8,512,1,10,20,50,ok,0,0,0,0,0,0x0\n\"x,y\",command,read,8,512,1,11,20,40,ok,0,0,0,0,0,0x0\n"
+            "{}\n\"a,b\",boot,read,0,512,1,0,5,9,ok,0,0,0,0,0,0x0\na,command,read,8,512,1,10,20,30,ok,0,0,0,0,0,0x0\n\
+             a,command,write,8,512,1,10,20,50,ok,0,0,0,0,0,0x0\n\"x,y\",command,read,8,512,1,11,20,40,ok,0,0,0,0,0,0x0\n",
+            heading()
         );
         std::fs::write(folder.path().join(IOS_FILE), rows).unwrap();
         let ios = read(folder.path()).unwrap();
@@ -64,7 +66,7 @@ mod tests {
         assert_eq!(latencies(&ios, "write"), [40.0]);
         let drives: Vec<_> = ios.iter().map(|io| (io.drive.as_str(), io.bytes)).collect();
         assert_eq!(drives, [("a", 512), ("a", 512), ("x,y", 512)]);
-        let broken = format!("{CSV_HEADER}\na,command,read,8,512,1,x,20,30,ok,0,0,0,0,0,0x0\n");
+        let broken = format!("{}\na,command,read,8,512,1,x,20,30,ok,0,0,0,0,0,0x0\n", heading());
         std::fs::write(folder.path().join(IOS_FILE), broken).unwrap();
         let error = format!("{:#}", read(folder.path()).unwrap_err());
         assert!(error.contains("line 2"), "{error}");

@@ -22,7 +22,7 @@ use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
 use stasis_models::{BuildContext, ModelSpec};
 use stasis_report::{Drive, Ios, ResultsFolder, ResultsWriter, Summary};
-use stasis_run_events::{Ending, IoRecord, Outcome};
+use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
 use stasis_terminal::progress::Steps;
@@ -341,24 +341,16 @@ fn go<W: Workload>(
 /// What is recorded of an I/O: without a guest, it is delivered at its target.
 fn record(finished: &Finished) -> IoRecord {
     let Finished { io, order, submit, at, fate } = *finished;
+    let failed = matches!(fate, Fate::Failed(_));
     IoRecord {
-        drive: 0,
         queue: io.thread,
-        operation: io.command.operation,
-        failed: matches!(fate, Fate::Failed(_)),
-        refused: false,
-        code: 0,
+        status: if failed { IoStatus::Error } else { IoStatus::Ok },
         boot: io.early,
-        fua: io.command.fua,
-        stream: io.command.stream,
-        priority: io.command.priority,
-        offset: io.command.offset,
-        bytes: io.command.length,
-        source: io.command.source,
         order,
         submit,
         target: at,
         delivered: at,
+        ..IoRecord::of(&io.command)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stasis_block::{Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::Done;
-use stasis_run_events::IoRecord;
+use stasis_run_events::{IoRecord, IoStatus};
 
 use crate::compensation::LatencyCompensation;
 use crate::io_records::IoRecordSender;
@@ -87,7 +87,7 @@ impl Backend {
             order: 0,
             at: now,
         };
-        let record = IoRecord { refused: true, code, ..Counted::from(&done).0 };
+        let record = IoRecord { status: IoStatus::Refused, code, ..Counted::from(&done).0 };
         self.counts.add(&record);
         if let Some(records) = &self.record {
             records.put(record);
@@ -156,24 +156,16 @@ pub(crate) struct Counted(IoRecord);
 impl From<&Done> for Counted {
     fn from(done: &Done) -> Self {
         let Done { command, status, queue, submit, order, at, .. } = *done;
+        let failed = status != Status::Ok;
         Self(IoRecord {
-            drive: 0,
             queue,
-            operation: command.operation,
-            failed: status != Status::Ok,
-            refused: false,
-            code: u16::from(status != Status::Ok),
-            boot: false,
-            fua: command.fua,
-            stream: command.stream,
-            priority: command.priority,
-            offset: command.offset,
-            bytes: command.length,
-            source: command.source,
+            status: if failed { IoStatus::Error } else { IoStatus::Ok },
+            code: failed.into(),
             order,
             submit,
             target: at,
             delivered: at,
+            ..IoRecord::of(&command)
         })
     }
 }

@@ -35,8 +35,8 @@ pub struct Counts {
 
 impl Counts {
     pub(crate) fn add(&mut self, record: &IoRecord) {
-        self.failed += u64::from(record.failed);
-        let bytes = if record.failed { 0 } else { record.bytes };
+        self.failed += u64::from(record.failed());
+        let bytes = if record.failed() { 0 } else { record.bytes };
         match record.operation {
             Operation::Read => {
                 self.reads += 1;

@@ -72,7 +72,7 @@ fn latencies(path: &Path) -> Result<Latencies, ReportError> {
     let mut found: BTreeMap<(u16, &'static str), Vec<u64>> = BTreeMap::new();
     for record in kept.by_ref() {
         let record = record?;
-        if record.boot || record.failed || record.refused {
+        if record.boot || record.failed() {
             continue;
         }
         let latency = record.delivered.saturating_sub(record.submit);

@@ -52,8 +52,8 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
 mod tests {
     use super::*;
     use crate::statistics::DriveStatistics;
-    use stasis_block::Operation;
-    use stasis_run_events::IoRecord;
+    use stasis_block::{Command, Operation};
+    use stasis_run_events::{IoRecord, IoStatus};
 
     fn summary(interface: &str, code: u16) -> DriveSummary {
         let [name, model, medium] = ["d", "fixed:1us", "file:x.img"].map(str::to_owned);
@@ -66,23 +66,12 @@ mod tests {
         };
         let mut statistics = DriveStatistics::new(drive, 10);
         statistics.record(&IoRecord {
-            drive: 0,
             queue: 1,
-            operation: Operation::Write,
-            failed: code != 0,
-            refused: false,
+            status: if code == 0 { IoStatus::Ok } else { IoStatus::Error },
             code,
-            boot: false,
-            fua: false,
-            stream: 0,
-            priority: 0,
-            offset: 0,
-            bytes: 4096,
-            source: 0,
-            order: 0,
-            submit: 0,
             target: 1,
             delivered: 1,
+            ..IoRecord::of(&Command::new(Operation::Write, 0, 4096))
         });
         statistics.sort();
         statistics.summary()

@@ -55,7 +55,7 @@ impl Jobs {
 
     /// Takes an I/O; its queue is its thread's number.
     pub(crate) fn record(&mut self, record: &IoRecord) {
-        if record.boot || record.refused {
+        if record.boot || record.refused() {
             return;
         }
         if let Some(place) = self.of_thread.get(usize::from(record.queue)) {

@@ -53,7 +53,7 @@ pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
 pub use inputs::keep_inputs;
-pub use ios::{Ios, IosAsCsv, KeptIos, HEADER as CSV_HEADER};
+pub use ios::{Ios, IosAsCsv, KeptIos};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use provenance::section as provenance;

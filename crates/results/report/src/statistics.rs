@@ -33,7 +33,7 @@ impl OperationStatistics {
     pub(crate) fn record(&mut self, record: &IoRecord) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(record.bytes);
-        self.errors += u64::from(record.failed);
+        self.errors += u64::from(record.failed());
         let latency = record.delivered.saturating_sub(record.submit);
         self.target.record(record.target.saturating_sub(record.submit));
         self.delivered.record(latency);
@@ -82,11 +82,11 @@ impl DriveStatistics {
     pub(crate) fn record(&mut self, record: &IoRecord) {
         if record.boot {
             self.boot_ios += 1;
-        } else if record.refused {
+        } else if record.refused() {
             // Nothing of it is a drive's: no latency, no bytes.
             self.refused += 1;
         } else {
-            if record.failed && self.first_error.is_none() {
+            if record.failed() && self.first_error.is_none() {
                 let operation = record.operation.name().to_owned();
                 self.first_error = Some(FirstError { operation, code: record.code, cause: None });
             }

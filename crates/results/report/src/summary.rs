@@ -25,6 +25,7 @@ pub const INCIDENTAL_FIELDS: &[&str] = &[
     "qemu",
     "host_kernel",
     "command_line",
+    "command_wall_seconds",
 ];
 
 /// A summary without [`INCIDENTAL_FIELDS`], wherever in it they stand.

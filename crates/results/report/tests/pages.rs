@@ -5,7 +5,7 @@ mod browser;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use stasis_block::Operation;
+use stasis_block::{Command, Operation};
 use stasis_report::{Drive, ResultsWriter, REPORT_FILE};
 use stasis_run_events::{Ending, Exits, IoRecord, Outcome};
 
@@ -36,24 +36,15 @@ fn outcome() -> Outcome {
 fn record(index: u64) -> IoRecord {
     let submit = BEGIN + index * 9_000;
     let latency = 20_000 + index * 7_919 % 100_003 * (1 + 20 * u64::from(index.is_multiple_of(97)));
+    let operation = if index.is_multiple_of(3) { Operation::Write } else { Operation::Read };
+    let offset = index * 7_919 % (1 << 24) * 4096;
     IoRecord {
-        drive: 0,
         queue: 1,
-        operation: if index.is_multiple_of(3) { Operation::Write } else { Operation::Read },
-        failed: false,
-        refused: false,
-        code: 0,
-        boot: false,
-        fua: false,
-        stream: 0,
-        priority: 0,
-        offset: index * 7_919 % (1 << 24) * 4096,
-        bytes: 4096 << (index % 3),
-        source: 0,
         order: index,
         submit,
         target: submit + latency,
         delivered: submit + latency + index % 11,
+        ..IoRecord::of(&Command::new(operation, offset, 4096 << (index % 3)))
     }
 }
 

@@ -9,13 +9,14 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use proptest::prelude::*;
 use serde_json::{json, Map, Value};
-use stasis_block::Operation;
+use stasis_block::{Command, Operation};
 use stasis_report::{
     comparable, text_summary, Drive, Ios, KeptIos, ReportError, ResultsFolder, ResultsWriter,
-    Summary, CSV_HEADER,
+    Summary,
 };
 use stasis_run_events::{
-    Ending, Exits, IoRecord, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
+    Ending, Exits, IoRecord, IoStatus, MachineOutcome, Outcome, Overshoot, ProcessorOutcome,
+    Processors,
 };
 
 const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "write-zeroes"];
@@ -49,24 +50,20 @@ fn outcome(wall_ns: u64) -> Outcome {
 
 fn record(index: u64) -> IoRecord {
     let submit = 2_000_000_000 + index * 110_000;
+    let operation = if index.is_multiple_of(3) { Operation::Write } else { Operation::Read };
+    let failed = index % 1000 == 999;
     IoRecord {
         drive: (index % 2) as u16,
         queue: 1,
-        operation: if index.is_multiple_of(3) { Operation::Write } else { Operation::Read },
-        failed: index % 1000 == 999,
-        refused: false,
-        code: if index % 1000 == 999 { 0x281 } else { 0 },
+        status: if failed { IoStatus::Error } else { IoStatus::Ok },
+        code: if failed { 0x281 } else { 0 },
         boot: index < 10,
         fua: index % 5 == 4,
-        stream: 0,
-        priority: 0,
-        offset: index * 4096,
-        bytes: 4096,
-        source: 0,
         order: index / 2,
         submit,
         target: submit + 100_000 + index % 7,
         delivered: submit + 100_000 + index % 11,
+        ..IoRecord::of(&Command::new(operation, index * 4096, 4096))
     }
 }
 
@@ -184,8 +181,13 @@ proptest! {
                 let drive = drive % names.len() as u16;
                 let operation = Operation::from_number(operation).unwrap();
                 let [offset, source] = [offset, source].map(|byte| byte / 512 * 512);
+                let status = match (refused, failed) {
+                    (true, _) => IoStatus::Refused,
+                    (_, true) => IoStatus::Error,
+                    _ => IoStatus::Ok,
+                };
                 IoRecord {
-                    drive, queue, operation, failed, refused, code, boot, fua, stream, priority, offset, bytes, source, order,
+                    drive, queue, operation, status, code, boot, fua, stream, priority, offset, bytes, source, order,
                     submit, target, delivered,
                 }
             })
@@ -194,7 +196,7 @@ proptest! {
         // Read before the end: the file must already be whole.
         let mut reader = csv::Reader::from_path(folder.path().join("ios.csv")).unwrap();
         let header: Vec<_> = reader.headers().unwrap().iter().map(str::to_owned).collect();
-        prop_assert_eq!(header.join(","), stasis_report::CSV_HEADER);
+        prop_assert_eq!(header.join(","), stasis_run_events::text::heading());
         let mut rows = reader.records();
         for record in &records {
             let row = rows.next().unwrap().unwrap();
@@ -206,8 +208,12 @@ proptest! {
                 record.offset / 512, record.bytes, record.queue.into(),
                 record.submit, record.target, record.delivered,
             ]);
-            let status = if record.failed { "error" } else { "ok" };
-            prop_assert_eq!(&row[9], if record.refused { "refused" } else { status });
+            let status = match record.status {
+                IoStatus::Ok => "ok",
+                IoStatus::Error => "error",
+                IoStatus::Refused => "refused",
+            };
+            prop_assert_eq!(&row[9], status);
             prop_assert_eq!(&row[15], format!("{:#x}", record.code));
             let numbers: Vec<u64> = (10..15).map(|column| row[column].parse().unwrap()).collect();
             prop_assert_eq!(numbers, vec![
@@ -491,7 +497,7 @@ fn rows_by_column_are_the_same_rows() {
     assert_eq!((&units["submit_ns"], &units["lba"]), (&"ns".into(), &"512 B".into()));
     let columns = metadata.file_metadata().schema_descr().columns();
     let names: Vec<_> = columns.iter().map(|column| column.name()).collect();
-    assert_eq!(names.join(","), CSV_HEADER);
+    assert_eq!(names.join(","), stasis_run_events::text::heading());
 
     let mut reader = csv::Reader::from_path(folder.path().join("csv/ios.csv")).unwrap();
     let rows = rows_of_parquet(&path);
@@ -539,7 +545,11 @@ fn a_parquet_file_of_no_ios_can_be_read() {
 #[test]
 fn what_is_kept_is_read_back_from_each_format() {
     let records: Vec<_> = (0..70_000)
-        .map(|index| IoRecord { refused: index % 5000 == 999, source: 512, ..record(index) })
+        .map(|index| {
+            let refused = index % 5000 == 999;
+            let status = if refused { IoStatus::Refused } else { record(index).status };
+            IoRecord { status, source: 512, ..record(index) }
+        })
         .collect();
     for ios in [Ios::Csv, Ios::Zst, Ios::Parquet] {
         let folder = tempfile::tempdir().unwrap();

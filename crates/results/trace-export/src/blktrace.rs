@@ -63,7 +63,7 @@ pub fn blktrace(ios: &[IoRecord], device: u8, out: &mut dyn Write) -> io::Result
     let mut events = Vec::with_capacity(ios.len() * 3);
     for (io, record) in ios.iter().enumerate() {
         // A trace's length is 32 bits; a controller's own refusal reached no drive.
-        if record.refused || u32::try_from(record.bytes).is_err() {
+        if record.refused() || u32::try_from(record.bytes).is_err() {
             exported.left_out += 1;
             continue;
         }
@@ -88,7 +88,7 @@ fn encoded(record: &IoRecord, event: &Event, sequence: u32, device: u32) -> [u8;
         1 => (ISSUE, ISSUED),
         _ => (COMPLETE, COMPLETED),
     };
-    let error = if event.order.1 == 2 && record.failed { EIO } else { 0 };
+    let error = if event.order.1 == 2 && record.failed() { EIO } else { 0 };
     // The length is checked before.
     let bytes = u32::try_from(record.bytes).unwrap_or(u32::MAX);
     let has_range = !matches!(record.operation, Operation::Flush | Operation::Barrier);

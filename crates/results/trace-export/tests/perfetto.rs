@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
-use stasis_block::Operation;
+use stasis_block::{Command, Operation};
 use stasis_report::{KeptSpans, ResultsWriter, Summary};
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{counters, perfetto, Counter, Inside};
@@ -115,23 +115,12 @@ fn read(bytes: &[u8]) -> Trace {
 
 fn io(order: u64, submit: u64, delivered: u64) -> IoRecord {
     IoRecord {
-        drive: 0,
         queue: 1,
-        operation: Operation::Read,
-        failed: false,
-        refused: false,
-        code: 0,
-        boot: false,
-        fua: false,
-        stream: 0,
-        priority: 0,
-        offset: 4096,
-        bytes: 512,
-        source: 0,
         order,
         submit,
         target: delivered,
         delivered,
+        ..IoRecord::of(&Command::new(Operation::Read, 4096, 512))
     }
 }
 

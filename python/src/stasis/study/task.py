@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
+from .._columns import INCIDENTAL_FIELDS
 from ..errors import ProgramError, ResultsError, StasisError, StudyError
 from .digests import digest_of
 from .guests import bring_guest
@@ -273,13 +274,6 @@ def _kept(task: Task, results: Path) -> list[str]:
     return kept
 
 
-#: Fields of ``summary.json`` that do not repeat (docs/reference/results.md), and of `COMPLETE`.
-SURROUNDINGS = (
-    "wall_seconds", "boot_wall_seconds", "engine_wall_seconds", "frozen_seconds", "stasis_version",
-    "stasis_commit", "started_at", "qemu", "host_kernel", "command_line", "command_wall_seconds",
-)  # fmt: skip
-
-
 def _repeats(path: Path) -> bytes:
     content = path.read_bytes()
     return repeating(path.name, content)
@@ -290,4 +284,4 @@ def repeating(name: str, content: bytes) -> bytes:
     if Path(name).name not in ("summary.json", COMPLETE):
         return content
     values = json.loads(content)
-    return json.dumps({key: value for key, value in values.items() if key not in SURROUNDINGS}).encode()
+    return json.dumps({key: value for key, value in values.items() if key not in INCIDENTAL_FIELDS}).encode()

@@ -1,10 +1,13 @@
-//! `stasis schema`: what the files of experiments and of storage functions can say, for editors.
+//! `stasis schema`: the keys of experiments and of storage functions, for editors, and the columns
+//! of results.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use serde_json::{json, Value};
 use stasis_experiment::Experiment;
+use stasis_run_events::{IoRecord, Kind};
 use stasis_storage_function::Definition;
 
 /// Which files a schema is of.
@@ -15,6 +18,8 @@ pub enum Files {
     Experiment,
     /// Definitions of storage functions
     Function,
+    /// The columns of a run's I/Os, and the fields of its summary that do not repeat
+    Results,
 }
 
 /// What `--help` says below the options.
@@ -33,13 +38,37 @@ A storage function's definition has a schema of its own. taplo checks without an
 Examples:
   stasis schema > ~/.config/stasis.schema.json
   stasis schema function > ~/.config/stasis-function.schema.json
+  stasis schema results
   taplo check --schema file://$HOME/.config/stasis.schema.json experiment.toml";
+
+/// The type of a column as Parquet and Arrow name it; words are in few different values.
+fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Drive | Kind::Word(_) => "word",
+        Kind::Long => "uint64",
+        Kind::Short | Kind::Code => "uint16",
+        Kind::Flag => "bool",
+    }
+}
+
+fn results() -> Value {
+    let columns = IoRecord::COLUMNS.map(|column| {
+        json!({
+            "name": column.name,
+            "type": type_of(column.kind),
+            "unit": column.unit,
+            "meaning": column.meaning.trim(),
+        })
+    });
+    json!({ "columns": columns, "incidental_fields": stasis_report::INCIDENTAL_FIELDS })
+}
 
 /// Prints the schema.
 pub fn main(of: Files) -> Result<ExitCode> {
     let (mut schema, title) = match of {
         Files::Experiment => (stasis_config::schema::<Experiment>(), "An experiment of Stasis"),
         Files::Function => (stasis_config::schema::<Definition>(), "A storage function of Stasis"),
+        Files::Results => (results(), "The results of Stasis"),
     };
     schema["title"] = title.into();
     let text = serde_json::to_string_pretty(&schema)?;

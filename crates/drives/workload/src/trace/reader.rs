@@ -6,10 +6,10 @@ use std::io::{BufRead, Read};
 
 use stasis_block::blkparse::{self, SECTOR};
 use stasis_block::{Command, Operation};
+use stasis_run_events::text::Heading;
 
 use super::binary::{Binary, Event};
 use super::csv::Spread;
-use super::ios::Columns;
 use super::{binary, csv, ios, msr, LeftOut, Parsed, Position, Reason, Record};
 use crate::TraceError;
 
@@ -61,7 +61,7 @@ enum State {
     /// The first line's timestamp.
     Msr(Option<u64>),
     /// The columns, and what waits to come in order.
-    Ios(Option<Columns>, BinaryHeap<Reverse<Waiting>>, u64),
+    Ios(Option<Heading>, BinaryHeap<Reverse<Waiting>>, u64),
     /// The first line's timestamp.
     Alibaba(Option<u64>),
     /// The same, and what waits for its second to be over.
@@ -283,10 +283,10 @@ impl<R: BufRead> Reader<R> {
             State::Tencent(first, _) => csv::tencent(line.trim(), first),
             State::Blktrace(_) => return Ok(None),
             State::Ios(columns @ None, ..) => {
-                *columns = Some(Columns::new(line).map_err(bad)?);
+                *columns = Some(ios::columns(line).map_err(bad)?);
                 return Ok(None);
             }
-            State::Ios(Some(columns), ..) => columns.parse(line),
+            State::Ios(Some(columns), ..) => ios::parse(columns, line),
         };
         let (drive, mut record) = match parsed.map_err(bad)? {
             Parsed::Nothing => return Ok(None),

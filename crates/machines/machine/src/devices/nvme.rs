@@ -4,7 +4,7 @@ use stasis_block::{Health, Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
 use stasis_nvme::{Memory, OutOfMemoryRange, Request, VendorRequest};
-use stasis_run_events::IoRecord;
+use stasis_run_events::{IoRecord, IoStatus};
 
 use super::attached::DriveController;
 use crate::memory::GuestMemory;
@@ -121,7 +121,9 @@ impl DriveController for NvmeController {
         }
         io.code = self.controller.complete(memory, done.tag, done.status, done.data);
         // A comparison can fail where the drive has not.
-        io.failed |= io.code != 0;
+        if io.code != 0 {
+            io.status = IoStatus::Error;
+        }
     }
 
     fn pop_interrupt(&mut self) -> Option<u16> {

@@ -78,7 +78,7 @@ impl DriveController for VirtioController {
     ) {
         // Status 1 is the device's for whatever the drive could not do
         // (VIRTIO_BLK_S_IOERR).
-        io.code = io.failed.into();
+        io.code = io.failed().into();
         self.device.complete(memory, done.tag, done.status, done.data);
     }
 

@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, Error, Read, Result};
 
+use stasis_run_events::text;
+
 use super::csv::{append, quoted};
-use super::{KeptIos, HEADER};
+use super::KeptIos;
 
 /// Bytes of text that are made at once, about.
 const PIECE: usize = 64 << 10;
@@ -28,7 +30,7 @@ impl std::fmt::Debug for IosAsCsv {
 impl KeptIos {
     /// The I/Os as `ios.csv` has them, for what reads that.
     pub fn into_csv(self) -> IosAsCsv {
-        let text = format!("{HEADER}\n").into_bytes();
+        let text = format!("{}\n", text::heading()).into_bytes();
         IosAsCsv { kept: self, names: Vec::new(), text, read: 0, numbers: itoa::Buffer::new() }
     }
 }

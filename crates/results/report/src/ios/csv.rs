@@ -4,21 +4,11 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use stasis_run_events::IoRecord;
+use stasis_run_events::{text, IoRecord, Kind};
 use zstd::stream::write::Encoder;
 
-use super::{Footer, Rows, BLOCK};
+use super::{Footer, Rows};
 use crate::{Drive, ReportError};
-
-/// The columns of `ios.csv`. Times are in ns: virtual since the machine was
-/// created, or a server's since it began; `lba` and `source_lba` (of a copy)
-/// count blocks of 512 bytes; `phase` is `boot` until the command begins, then
-/// `command`; `status` is `ok`, `error`, or `refused` where the controller ended the
-/// command itself; `fua` is 0 or 1; `stream` and
-/// `priority` are 0 for none; `order` is the I/O's number among the submissions
-/// to its drive; `code` is [`IoRecord::code`] in hexadecimal.
-pub const HEADER: &str = "drive,phase,operation,lba,bytes,queue,submit_ns,target_ns,delivered_ns,\
-                          status,fua,stream,priority,source_lba,order,code";
 
 /// Rows are handed to the system in pieces of about this size (bytes).
 const PIECE: usize = 256 << 10;
@@ -53,7 +43,7 @@ impl IoCsv {
             Sink::Plain(file)
         };
         let mut buffer = Vec::with_capacity(PIECE + 4096);
-        buffer.extend_from_slice(HEADER.as_bytes());
+        buffer.extend_from_slice(text::heading().as_bytes());
         buffer.push(b'\n');
         let names = Vec::new();
         let mut csv = Self { path, sink, names, buffer, numbers: itoa::Buffer::new() };
@@ -115,33 +105,21 @@ pub(super) fn append(
     numbers: &mut itoa::Buffer,
     out: &mut Vec<u8>,
 ) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(if record.boot { b",boot," } else { b",command," });
-    out.extend_from_slice(record.operation.name().as_bytes());
-    for field in [
-        record.offset / BLOCK,
-        record.bytes,
-        u64::from(record.queue),
-        record.submit,
-        record.target,
-        record.delivered,
-    ] {
-        out.push(b',');
-        out.extend_from_slice(numbers.format(field).as_bytes());
+    for (index, (column, number)) in IoRecord::COLUMNS.iter().zip(record.numbers()).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        match column.kind {
+            Kind::Drive => out.extend_from_slice(name),
+            Kind::Word(words) => out.extend_from_slice(words[number as usize].as_bytes()),
+            // Writing to a vector does not fail.
+            Kind::Code => drop(write!(out, "{number:#x}")),
+            Kind::Long | Kind::Short | Kind::Flag => {
+                out.extend_from_slice(numbers.format(number).as_bytes());
+            }
+        }
     }
-    out.extend_from_slice(match (record.refused, record.failed) {
-        (true, _) => b",refused".as_slice(),
-        (_, true) => b",error",
-        _ => b",ok",
-    });
-    let IoRecord { fua, stream, priority, source, order, .. } = *record;
-    let last = [fua.into(), stream.into(), priority.into(), source / BLOCK, order];
-    for field in last {
-        out.push(b',');
-        out.extend_from_slice(numbers.format(field).as_bytes());
-    }
-    // Writing to a vector does not fail.
-    let _ = writeln!(out, ",{:#x}", record.code);
+    out.push(b'\n');
 }
 
 /// A field as RFC 4180, section 2, rules 5 to 7 want it.

@@ -12,11 +12,7 @@ use crate::folder::ResultsFolder;
 use crate::{Drive, ReportError};
 
 pub use as_csv::IosAsCsv;
-pub use csv::HEADER;
 pub use read::KeptIos;
-
-/// Bytes of an LBA.
-const BLOCK: u64 = 512;
 
 /// How a run's I/Os are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,51 +7,52 @@
 use std::path::PathBuf;
 
 use parquet::data_type::ByteArray;
-use stasis_block::Operation;
-use stasis_run_events::IoRecord;
+use stasis_run_events::{IoRecord, Kind, COLUMN_COUNT};
 
-use super::{Footer, Rows, BLOCK};
-use crate::columnar::{self, Cell, Column, ColumnFile, Kind};
+use super::{Footer, Rows};
+use crate::columnar::{self, Cell, Column, ColumnFile};
 use crate::{Drive, ReportError};
 
-/// Each column of `ios.csv`, with the type that it has here and its unit.
-pub(super) const COLUMNS: &[Column] = &[
-    Column::new("drive", Kind::Word, ""),
-    Column::new("phase", Kind::Word, ""),
-    Column::new("operation", Kind::Word, ""),
-    Column::new("lba", Kind::Long, "512 B").differences(),
-    Column::new("bytes", Kind::Long, "B"),
-    Column::new("queue", Kind::Short, ""),
-    Column::new("submit_ns", Kind::Long, "ns").differences(),
-    Column::new("target_ns", Kind::Long, "ns").differences(),
-    Column::new("delivered_ns", Kind::Long, "ns").differences(),
-    Column::new("status", Kind::Word, ""),
-    Column::new("fua", Kind::Flag, ""),
-    Column::new("stream", Kind::Short, ""),
-    Column::new("priority", Kind::Short, ""),
-    Column::new("source_lba", Kind::Long, "512 B"),
-    Column::new("order", Kind::Long, "").differences(),
-    Column::new("code", Kind::Short, ""),
-];
+/// The columns of [`IoRecord`], with the types that they have here.
+pub(super) static COLUMNS: [Column; COLUMN_COUNT] = {
+    let mut columns = [Column::new("", columnar::Kind::Word, ""); COLUMN_COUNT];
+    let mut index = 0;
+    while index < COLUMN_COUNT {
+        let column = IoRecord::COLUMNS[index];
+        let kind = match column.kind {
+            Kind::Drive | Kind::Word(_) => columnar::Kind::Word,
+            Kind::Long => columnar::Kind::Long,
+            Kind::Short | Kind::Code => columnar::Kind::Short,
+            Kind::Flag => columnar::Kind::Flag,
+        };
+        columns[index] = Column::new(column.name, kind, column.unit);
+        if column.differs {
+            columns[index] = columns[index].differences();
+        }
+        index += 1;
+    }
+    columns
+};
 
 /// The file, with the words that its rows refer to.
 pub(super) struct IoParquet {
     file: ColumnFile,
     drives: Vec<ByteArray>,
-    phases: [ByteArray; 2],
-    operations: Vec<ByteArray>,
-    statuses: [ByteArray; 3],
+    /// The words of each column, by their index; empty for a column that is none of words.
+    words: Vec<Vec<ByteArray>>,
 }
 
 impl IoParquet {
     /// A file of no drives yet.
     pub(super) fn create(path: PathBuf) -> Result<Self, ReportError> {
+        let words = IoRecord::COLUMNS.iter().map(|column| match column.kind {
+            Kind::Word(words) => words.iter().map(|&word| ByteArray::from(word)).collect(),
+            _ => Vec::new(),
+        });
         Ok(Self {
-            file: ColumnFile::create(path, "ios", COLUMNS)?,
+            file: ColumnFile::create(path, "ios", &COLUMNS)?,
             drives: Vec::new(),
-            phases: ["boot", "command"].map(ByteArray::from),
-            operations: Operation::ALL.iter().map(|one| ByteArray::from(one.name())).collect(),
-            statuses: ["ok", "error", "refused"].map(ByteArray::from),
+            words: words.collect(),
         })
     }
 }
@@ -66,30 +67,18 @@ impl Rows for IoParquet {
         let Some(drive) = self.drives.get(usize::from(record.drive)) else {
             return Err(ReportError::NoSuchDrive { index: record.drive, drives });
         };
-        let status = match (record.refused, record.failed) {
-            (true, _) => 2,
-            (_, true) => 1,
-            _ => 0,
-        };
-        self.file.push(&[
-            Cell::Word(drive),
-            Cell::Word(&self.phases[usize::from(!record.boot)]),
-            // They are in the order of their numbers.
-            Cell::Word(&self.operations[record.operation as usize]),
-            Cell::Long(record.offset / BLOCK),
-            Cell::Long(record.bytes),
-            Cell::Short(record.queue),
-            Cell::Long(record.submit),
-            Cell::Long(record.target),
-            Cell::Long(record.delivered),
-            Cell::Word(&self.statuses[status]),
-            Cell::Flag(record.fua),
-            Cell::Short(record.stream),
-            Cell::Short(record.priority),
-            Cell::Long(record.source / BLOCK),
-            Cell::Long(record.order),
-            Cell::Short(record.code),
-        ])
+        let mut cells = [Cell::Missing; COLUMN_COUNT];
+        let columns = IoRecord::COLUMNS.iter().zip(&self.words).zip(record.numbers());
+        for (cell, ((column, words), number)) in cells.iter_mut().zip(columns) {
+            *cell = match column.kind {
+                Kind::Drive => Cell::Word(drive),
+                Kind::Word(_) => Cell::Word(&words[number as usize]),
+                Kind::Long => Cell::Long(number),
+                Kind::Short | Kind::Code => Cell::Short(number as u16),
+                Kind::Flag => Cell::Flag(number != 0),
+            };
+        }
+        self.file.push(&cells)
     }
 
     /// A group is written when it is full.
@@ -106,30 +95,20 @@ impl Rows for IoParquet {
 pub(super) fn record(
     rows: &columnar::Rows,
     row: usize,
-    drive: impl FnOnce(&str) -> Option<u16>,
+    mut drive: impl FnMut(&str) -> Option<u16>,
 ) -> Option<IoRecord> {
-    let word = |column| rows.word(column, row);
-    let long = |column| rows.long(column, row);
-    let short = |column| rows.short(column, row);
-    let bytes = |column| long(column)?.checked_mul(BLOCK);
-    let (refused, failed) = super::read::status(word(9)?)?;
-    Some(IoRecord {
-        drive: drive(word(0)?)?,
-        boot: super::read::boot(word(1)?)?,
-        operation: super::read::operation(word(2)?)?,
-        offset: bytes(3)?,
-        bytes: long(4)?,
-        queue: short(5)?,
-        submit: long(6)?,
-        target: long(7)?,
-        delivered: long(8)?,
-        refused,
-        failed,
-        fua: rows.flag(10, row)?,
-        stream: short(11)?,
-        priority: short(12)?,
-        source: bytes(13)?,
-        order: long(14)?,
-        code: short(15)?,
-    })
+    let mut numbers = [0; COLUMN_COUNT];
+    for (place, (column, number)) in IoRecord::COLUMNS.iter().zip(&mut numbers).enumerate() {
+        *number = match column.kind {
+            Kind::Drive => drive(rows.word(place, row)?)?.into(),
+            Kind::Word(words) => {
+                let found = rows.word(place, row)?;
+                words.iter().position(|word| *word == found)? as u64
+            }
+            Kind::Long => rows.long(place, row)?,
+            Kind::Short | Kind::Code => rows.short(place, row)?.into(),
+            Kind::Flag => rows.flag(place, row)?.into(),
+        };
+    }
+    IoRecord::from_numbers(&numbers).ok()
 }

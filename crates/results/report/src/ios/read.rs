@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use stasis_block::Operation;
+use stasis_run_events::text::{self, Heading};
 use stasis_run_events::IoRecord;
 
 use super::parquet::{record, COLUMNS};
-use super::BLOCK;
 use crate::columnar::Groups;
 use crate::{ReportError, IOS_FILES};
 
@@ -23,7 +22,7 @@ pub struct KeptIos {
 }
 
 enum Rows {
-    Csv(csv::Reader<Box<dyn Read>>, csv::StringRecord),
+    Csv(csv::Reader<Box<dyn Read>>, csv::StringRecord, Heading),
     /// The file, and the next one of the rows that have been read from it.
     Parquet(Box<Groups>, usize),
 }
@@ -45,9 +44,10 @@ impl KeptIos {
         let file = File::open(&path).map_err(ReportError::read(&path))?;
         let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
         let rows = if is("parquet") {
-            let groups = Groups::open(file, crate::PARQUET_IOS_FILE, COLUMNS).map_err(|error| {
-                ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
-            })?;
+            let groups =
+                Groups::open(file, crate::PARQUET_IOS_FILE, &COLUMNS).map_err(|error| {
+                    ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
+                })?;
             Rows::Parquet(Box::new(groups), 0)
         } else {
             let input: Box<dyn Read> = if is("zst") {
@@ -58,13 +58,16 @@ impl KeptIos {
             let mut reader = csv::Reader::from_reader(input);
             let found =
                 reader.headers().map_err(|error| ReportError::damaged(&path, error.to_string()))?;
-            if !found.iter().eq(super::HEADER.split(',')) {
+            let heading = text::heading();
+            if !found.iter().eq(heading.split(',')) {
                 return Err(ReportError::damaged(
                     &path,
                     "its columns are not those of ios.csv".into(),
                 ));
             }
-            Rows::Csv(reader, csv::StringRecord::new())
+            let heading = Heading::new(&heading)
+                .map_err(|error| ReportError::damaged(&path, error.to_string()))?;
+            Rows::Csv(reader, csv::StringRecord::new(), heading)
         };
         Ok(Self { path, drives: Vec::new(), rows, line: 1 })
     }
@@ -89,15 +92,20 @@ impl KeptIos {
 
     fn row(&mut self) -> Result<Option<IoRecord>, ReportError> {
         self.line += 1;
-        let record = match &mut self.rows {
-            Rows::Csv(reader, row) => {
-                if !reader
-                    .read_record(row)
-                    .map_err(|e| ReportError::damaged(&self.path, e.to_string()))?
-                {
+        let bad = |problem: String| {
+            ReportError::damaged(&self.path, format!("line {}: {problem}", self.line))
+        };
+        match &mut self.rows {
+            Rows::Csv(reader, row, heading) => {
+                let more = reader.read_record(row);
+                if !more.map_err(|e| ReportError::damaged(&self.path, e.to_string()))? {
                     return Ok(None);
                 }
-                from_csv(row, &mut self.drives)
+                let name = row.get(0).unwrap_or_default();
+                let drive = Self::drive(&mut self.drives, name)
+                    .ok_or_else(|| bad("there are too many drives".into()))?;
+                let record = heading.read(drive, |place| row.get(place));
+                record.map(Some).map_err(|error| bad(error.to_string()))
             }
             Rows::Parquet(groups, next) => {
                 if *next >= groups.rows().len() {
@@ -111,11 +119,10 @@ impl KeptIos {
                 }
                 let row = *next;
                 *next += 1;
-                record(groups.rows(), row, |name| Self::drive(&mut self.drives, name))
+                let found = record(groups.rows(), row, |name| Self::drive(&mut self.drives, name));
+                found.map(Some).ok_or_else(|| bad("it is not a row of ios.csv".into()))
             }
-        };
-        let message = || format!("line {}: it is not a row of ios.csv", self.line);
-        record.map(Some).ok_or_else(|| ReportError::damaged(&self.path, message()))
+        }
     }
 }
 
@@ -132,54 +139,4 @@ fn within(folder: &Path) -> Result<PathBuf, ReportError> {
     found.ok_or_else(|| {
         ReportError::damaged(folder, format!("it has none of {}", IOS_FILES.join(", ")))
     })
-}
-
-fn from_csv(row: &csv::StringRecord, drives: &mut Vec<String>) -> Option<IoRecord> {
-    let word = |place: usize| row.get(place);
-    let number = |place| word(place)?.parse::<u64>().ok();
-    let short = |place| u16::try_from(number(place)?).ok();
-    let bytes = |place| number(place)?.checked_mul(BLOCK);
-    let (refused, failed) = status(word(9)?)?;
-    Some(IoRecord {
-        drive: KeptIos::drive(drives, word(0)?)?,
-        boot: boot(word(1)?)?,
-        operation: operation(word(2)?)?,
-        offset: bytes(3)?,
-        bytes: number(4)?,
-        queue: short(5)?,
-        submit: number(6)?,
-        target: number(7)?,
-        delivered: number(8)?,
-        refused,
-        failed,
-        fua: number(10)? != 0,
-        stream: short(11)?,
-        priority: short(12)?,
-        source: bytes(13)?,
-        order: number(14)?,
-        code: u16::from_str_radix(word(15)?.strip_prefix("0x")?, 16).ok()?,
-    })
-}
-
-pub(super) fn boot(word: &str) -> Option<bool> {
-    match word {
-        "boot" => Some(true),
-        "command" => Some(false),
-        _ => None,
-    }
-}
-
-pub(super) fn operation(word: &str) -> Option<Operation> {
-    Operation::ALL.into_iter().find(|operation| operation.name() == word)
-}
-
-/// Whether it was refused, and whether it failed. Of a refused one the file does not say
-/// the latter.
-pub(super) fn status(word: &str) -> Option<(bool, bool)> {
-    match word {
-        "ok" => Some((false, false)),
-        "error" => Some((false, true)),
-        "refused" => Some((true, true)),
-        _ => None,
-    }
 }

@@ -5,12 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-use stasis_run_events::IoRecord;
+use stasis_run_events::{IoRecord, Kind, COLUMN_COUNT};
 
 use super::packets::{Note, Trace};
-
-/// Bytes of an LBA.
-const BLOCK: u64 = 512;
 
 /// A slice's edge, in the order in which edges are written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,21 +43,17 @@ pub(super) fn write(drive: &str, ios: &[IoRecord], trace: &mut Trace<'_>) -> io:
 }
 
 fn begin(track: u64, record: &IoRecord, trace: &mut Trace<'_>) -> io::Result<()> {
-    let phase = if record.boot { "boot" } else { "command" };
-    let status = match (record.refused, record.failed) {
-        (true, _) => "refused",
-        (_, true) => "error",
-        _ => "ok",
-    };
-    let notes = [
-        Note::Text("status", status),
-        Note::Number("lba", record.offset / BLOCK),
-        Note::Number("bytes", record.bytes),
-        Note::Number("queue", record.queue.into()),
-        Note::Number("order", record.order),
-        Note::Number("target_ns", record.target),
-        Note::Number("delivered_ns", record.delivered),
-    ];
+    let mut notes = Vec::with_capacity(COLUMN_COUNT);
+    let mut phase = "";
+    for (column, number) in IoRecord::COLUMNS.iter().zip(record.numbers()) {
+        match (column.name, column.kind) {
+            // The track, the slice and its begin have these.
+            ("drive" | "operation" | "submit_ns", _) => {}
+            ("phase", Kind::Word(words)) => phase = words[number as usize],
+            (name, Kind::Word(words)) => notes.push(Note::Text(name, words[number as usize])),
+            (name, _) => notes.push(Note::Number(name, number)),
+        }
+    }
     trace.begin((track, record.submit), (phase, record.operation.name()), &notes)
 }
 
