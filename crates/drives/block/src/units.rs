@@ -49,8 +49,10 @@ const DURATIONS: Units = &[
 ];
 const DURATIONS_WRITTEN: usize = 6;
 
-/// Decimals that are written at most.
+/// Into how many parts a unit is divided at most where it is written, unless a duration's is a
+/// power of ten of ns, of which all are.
 const DECIMALS: u128 = 1_000;
+const SECOND: u64 = 1_000_000_000;
 
 /// Decimals that are read at most: more than any that is written.
 const FRACTION_DIGITS: usize = 18;
@@ -156,12 +158,19 @@ pub fn parse_duration(word: &str) -> Result<Nanos, UnitError> {
 
 /// Writes a size in the largest unit that holds it exactly.
 pub fn format_size(bytes: u64) -> String {
-    format(bytes, &SIZES[..SIZES_WRITTEN])
+    format(bytes, &SIZES[..SIZES_WRITTEN], |_| DECIMALS)
 }
 
-/// Writes a duration in the largest unit that holds it exactly.
+/// Writes a duration in the largest unit that it has one of: `437.907614ms`. In minutes and hours
+/// only with few decimals, as 60 divides few numbers.
 pub fn format_duration(duration: Nanos) -> String {
-    format(duration, &DURATIONS[..DURATIONS_WRITTEN])
+    format(duration, &DURATIONS[..DURATIONS_WRITTEN], |factor| {
+        if factor > SECOND {
+            DECIMALS
+        } else {
+            u128::from(factor)
+        }
+    })
 }
 
 fn parse(word: &str, kind: &Kind) -> Result<u64, UnitError> {
@@ -209,13 +218,16 @@ fn parse(word: &str, kind: &Kind) -> Result<u64, UnitError> {
     u64::try_from(value).map_err(|_| too_large())
 }
 
-fn format(value: u64, units: &[(&'static str, u64)]) -> String {
+/// `parts`: into how many parts, a power of ten, a unit of that length is divided at most.
+fn format(value: u64, units: &[(&'static str, u64)], parts: impl Fn(u64) -> u128) -> String {
     for &(unit, factor) in units {
-        let scaled = u128::from(value) * DECIMALS;
+        let parts = parts(factor);
+        let scaled = u128::from(value) * parts;
         if value >= factor && scaled.is_multiple_of(u128::from(factor)) {
-            let thousandths = scaled / u128::from(factor);
-            let (whole, part) = (thousandths / DECIMALS, thousandths % DECIMALS);
-            let fraction = if part == 0 { String::new() } else { format!(".{part:03}") };
+            let scaled = scaled / u128::from(factor);
+            let (whole, part) = (scaled / parts, scaled % parts);
+            let digits = parts.ilog10() as usize;
+            let fraction = if part == 0 { String::new() } else { format!(".{part:0digits$}") };
             let fraction = fraction.trim_end_matches('0');
             return format!("{whole}{fraction}{unit}");
         }

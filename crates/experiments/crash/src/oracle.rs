@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use stasis_block::units::format_duration;
 use stasis_block::Operation;
 use stasis_clock::Nanos;
 
@@ -147,14 +148,15 @@ impl<'a> Oracle<'a> {
 
     fn lost(&self, index: usize, place: u32) -> Violation {
         let Request { command, submit, end, .. } = self.request(place);
-        let end = end.map_or(String::new(), |(at, ..)| format!(", acknowledged at {at} ns"));
+        let end = end
+            .map_or(String::new(), |(at, ..)| format!(", acknowledged at {}", format_duration(at)));
         let write = format!(
-            "{}{} of {} bytes at {:#x}, submitted at {} ns{end}",
+            "{}{} of {} bytes at {:#x}, submitted at {}{end}",
             command.operation.name(),
             if command.fua { " (FUA)" } else { "" },
             command.length,
             command.offset,
-            submit.0,
+            format_duration(submit.0),
         );
         Violation::Lost { sector: self.sectors[index].0, write }
     }

@@ -78,7 +78,12 @@ fn values_are_written_in_the_unit_that_fits() {
     assert_eq!(format_duration(0), "0ns");
     assert_eq!(format_duration(100_000), "100us");
     assert_eq!(format_duration(1_500_000), "1.5ms");
-    assert_eq!(format_duration(1_234_567), "1234.567us");
+    assert_eq!(format_duration(1_234_567), "1.234567ms");
+    assert_eq!(format_duration(437_907_614), "437.907614ms");
+    assert_eq!(format_duration(5_000_000_001), "5.000000001s");
+    assert_eq!(format_duration(90 * 60_000_000_000), "1.5h");
+    assert_eq!(format_duration(61_000_000_000), "61s");
+    assert_eq!(format_duration(999), "999ns");
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
