@@ -13,6 +13,7 @@ use stasis_terminal::FAILURE;
 
 fn main() -> ExitCode {
     stasis_runner::enter();
+    stasis_runner::self_check::provide(stasis_precision::first_check);
     match cli::main() {
         Ok(code) => code,
         Err(error) => {

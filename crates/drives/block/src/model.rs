@@ -135,8 +135,12 @@ pub trait Model: Send {
         Err(VendorError::Opcode)
     }
 
-    /// What the drive did inside until `now`, as JSON for results; `None` where
-    /// a model has no inside.
+    /// What is measured begins at `now`: [`Model::inside`] counts from here on. What the model
+    /// computes does not change.
+    fn start(&mut self, _now: Nanos) {}
+
+    /// What the drive did inside from [`Model::start`] until `now`, as JSON for results; `None`
+    /// where a model has no inside.
     fn inside(&self, _now: Nanos) -> Option<String> {
         None
     }

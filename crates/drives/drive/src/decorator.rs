@@ -91,6 +91,10 @@ pub trait Decorator {
         self.lower_mut().urge(sectors);
     }
 
+    fn start(&mut self, now: Nanos) {
+        self.lower_mut().start(now);
+    }
+
     fn inside(&self, now: Nanos) -> Option<String> {
         self.lower().inside(now)
     }
@@ -175,6 +179,10 @@ impl<D: Decorator> Layer for D {
 
     fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
         Decorator::urge(self, sectors);
+    }
+
+    fn start(&mut self, now: Nanos) {
+        Decorator::start(self, now);
     }
 
     fn inside(&self, now: Nanos) -> Option<String> {

@@ -287,6 +287,10 @@ impl Layer for Drive {
 
     fn urge(&mut self, _: &mut dyn Iterator<Item = u64>) {}
 
+    fn start(&mut self, now: Nanos) {
+        self.model.start(now);
+    }
+
     fn inside(&self, now: Nanos) -> Option<String> {
         self.model.inside(now)
     }

@@ -117,7 +117,10 @@ pub trait Layer {
     /// sectors of 512 bytes. Only a shared drive can do so as well.
     fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>);
 
-    /// What happened inside until `now` (ns), as JSON.
+    /// What is measured begins at `now` (ns): [`Layer::inside`] counts from here on.
+    fn start(&mut self, now: Nanos);
+
+    /// What happened inside from [`Layer::start`] until `now` (ns), as JSON.
     fn inside(&self, now: Nanos) -> Option<String>;
 
     /// Keeps from now on what happens inside for [`Layer::take_spans`], and announces the tracks

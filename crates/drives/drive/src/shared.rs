@@ -168,10 +168,11 @@ impl Shared {
         Ok(())
     }
 
-    /// The workloads begin; the first call counts.
+    /// The workloads begin, and what the drive does inside is counted from here on; called once.
     pub fn start(&self, now: Nanos) {
         let mut inner = self.0.borrow_mut();
         inner.catch_up(now);
+        inner.scheduled.start(now);
         inner.loads.iter_mut().for_each(|load| load.start(now));
     }
 

@@ -17,7 +17,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
-use crate::statistics::{Inside, Sizes};
+use crate::statistics::{Inside, Sizes, Statistics};
 use crate::watch::Watch;
 use crate::{ftl, vendor};
 
@@ -38,6 +38,8 @@ pub struct Ssd {
     leaving: VecDeque<Completion>,
     in_flight: usize,
     now: Nanos,
+    /// What was counted before what is measured began.
+    before: Statistics,
 }
 
 impl Ssd {
@@ -91,6 +93,7 @@ impl Ssd {
             leaving: VecDeque::with_capacity(IN_FLIGHT),
             in_flight: 0,
             now: 0,
+            before: Statistics::default(),
         })
     }
 
@@ -109,7 +112,7 @@ impl Ssd {
         self.ftl.as_ref()
     }
 
-    /// What it did inside until `now`.
+    /// What it did inside from its start until `now`.
     pub fn report(&self, now: Nanos) -> Inside {
         let (context, ftl) = (&self.context, &self.ftl);
         let (health, more) = (ftl.health(context), ftl.report(context));
@@ -118,7 +121,8 @@ impl Ssd {
             unit: self.unit,
             asked_over_provisioning: self.asked_over_provisioning,
         };
-        context.inside(now, sizes, health, more)
+        let counted = context.statistics.since(&self.before);
+        context.inside(now, &counted, sizes, health, more)
     }
 
     /// The time that it was advanced to.
@@ -318,6 +322,10 @@ impl Model for Ssd {
 
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         vendor::carry_out(self, now, command)
+    }
+
+    fn start(&mut self, _: Nanos) {
+        self.before = self.context.statistics.clone();
     }
 
     fn inside(&self, now: Nanos) -> Option<String> {

@@ -51,6 +51,35 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// What was counted after `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        for (ops, before) in since.ops.iter_mut().flatten().zip(before.ops.iter().flatten()) {
+            *ops -= before;
+        }
+        for (sums, before) in since.latency.iter_mut().zip(&before.latency) {
+            let Breakdown { queue, register, cell, channel, gc } = before.times;
+            sums.count -= before.count;
+            sums.latency = sums.latency.wrapping_sub(before.latency);
+            sums.times.queue -= queue;
+            sums.times.register -= register;
+            sums.times.cell -= cell;
+            sums.times.channel -= channel;
+            sums.times.gc -= gc;
+        }
+        since.read_units -= before.read_units;
+        since.unwritten_units -= before.unwritten_units;
+        since.pages -= before.pages;
+        since.host_bytes -= before.host_bytes;
+        since.host_units -= before.host_units;
+        since.programmed_units -= before.programmed_units;
+        since.map_units -= before.map_units;
+        since.moved_units -= before.moved_units;
+        since.collections -= before.collections;
+        since.collecting -= before.collecting;
+        since
+    }
+
     pub(crate) fn count(&mut self, op: &Op) {
         self.ops[op.kind as usize][op.priority as usize] += 1;
     }

@@ -42,6 +42,27 @@ pub struct Counters {
     pub lag_longest: Nanos,
 }
 
+impl Counters {
+    /// What was counted after `before`; what is a maximum stays.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            guest_flushes: self.guest_flushes - before.guest_flushes,
+            guest_durable: self.guest_durable - before.guest_durable,
+            host_flushes: self.host_flushes - before.host_flushes,
+            host_barriers: self.host_barriers - before.host_barriers,
+            lag_flushes: self.lag_flushes - before.lag_flushes,
+            lag_waits: self.lag_waits - before.lag_waits,
+            host_reads: self.host_reads - before.host_reads,
+            host_writes: self.host_writes - before.host_writes,
+            host_write_bytes: self.host_write_bytes - before.host_write_bytes,
+            table_write_bytes: self.table_write_bytes - before.table_write_bytes,
+            lag_most_flushes: self.lag_most_flushes,
+            lag_most_bytes: self.lag_most_bytes,
+            lag_longest: self.lag_longest,
+        }
+    }
+}
+
 /// What a crash can undo, and when that has to end.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {

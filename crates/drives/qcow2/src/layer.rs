@@ -35,6 +35,8 @@ pub struct Image {
     lower_done: Vec<Done>,
     in_flight: Arc<std::sync::atomic::AtomicUsize>,
     statistics: Statistics,
+    // Its counters when what is measured began.
+    before: Counters,
     // Commands submitted so far.
     submitted: u64,
     urgent: Urgent,
@@ -62,6 +64,7 @@ impl Image {
             lower_done: Vec::new(),
             in_flight: Arc::default(),
             statistics: Statistics::default(),
+            before: Counters::default(),
             submitted: 0,
             urgent: Urgent::default(),
             closed: !writable,
@@ -330,8 +333,13 @@ impl Layer for Image {
         self.urgent.expect(sectors);
     }
 
+    fn start(&mut self, now: Nanos) {
+        self.before = self.counters();
+        self.lower.start(now);
+    }
+
     fn inside(&self, now: Nanos) -> Option<String> {
-        let counters = serde_json::to_string(&self.counters()).ok()?;
+        let counters = serde_json::to_string(&self.counters().since(&self.before)).ok()?;
         let below = self.lower.inside(now).unwrap_or_else(|| "null".into());
         Some(format!("{{\"image\":{counters},\"below\":{below}}}"))
     }

@@ -145,6 +145,16 @@ pub struct Processors {
     pub call: Overshoot,
     /// How far one was ahead of another at most (ns of virtual time).
     pub clock_skew_max_ns: Nanos,
+    /// How far the clock that they share was ahead of the mean of their times at most (ns).
+    #[serde(default)]
+    pub clock_lead_max_ns: Nanos,
+    /// On how many of the host's threads they were in guest mode at once.
+    #[serde(default)]
+    pub threads: u32,
+    /// How far apart they were allowed to be (ns): the experiment's quantum, or more where slices
+    /// end late.
+    #[serde(default)]
+    pub quantum_ns: Nanos,
     /// How long each of the steps of [`ProcessorOutcome::shares`] is (ns).
     pub step_ns: Nanos,
     /// Each of them.

@@ -125,8 +125,9 @@ pub struct MachineSpec {
     /// How far one busy processor may be ahead of another (ns of virtual time).
     #[serde(with = "units::duration", alias = "slice")]
     pub quantum: Nanos,
-    /// On how many of the host's threads the processors are in guest mode at once; by
-    /// default on one for each core. Under `exact` they run in turn, on one.
+    /// On how many of the host's threads the processors are in guest mode at once. By default on
+    /// one, in turn, as always under `exact`. With several, a run is quicker, and the guest's clock
+    /// stands still for up to a quantum on a processor that is behind.
     pub threads: Option<u32>,
     /// Whether time may be set back for a drive faster than the guest.
     pub rewind: bool,

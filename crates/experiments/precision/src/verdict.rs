@@ -1,7 +1,6 @@
 //! What follows for an experiment from what was measured.
 
 use serde::Serialize;
-use stasis_experiment::MachineSpec;
 use stasis_report::{units, Column, Table};
 
 use crate::clock::Clocks;
@@ -43,10 +42,7 @@ impl Verdict {
         loaded: Option<&Precision>,
         clocks: Option<&Clocks>,
     ) -> Self {
-        // On several threads of the host each processor's clock is its own, less than a quantum
-        // from the others' (docs/explanation/processors.md).
-        let quantum = MachineSpec::default().quantum;
-        if let Some(clocks) = clocks.filter(|clocks| clocks.worst_ns >= quantum) {
+        if let Some(clocks) = clocks.filter(|clocks| clocks.backwards > 0) {
             return Self::Unusable {
                 text: format!(
                     "clocks of the guest's processors went back {} times, by {} at most: \
@@ -96,12 +92,7 @@ impl Verdict {
         });
         match clocks {
             None => text.push_str(". Clocks of several processors were not compared"),
-            Some(Clocks { backwards: 0, .. }) => {}
-            Some(Clocks { worst_ns, .. }) => text.push_str(&format!(
-                ". Clocks of several processors differ by up to {}, less than a quantum: \
-                 set `threads = 1` where programs compare them",
-                units::duration(*worst_ns as f64)
-            )),
+            Some(_) => {}
         }
         Self::Good { text, quiet_from_ns, loaded_from_ns }
     }
@@ -250,13 +241,6 @@ mod tests {
     }
 
     #[test]
-    fn clocks_less_than_a_quantum_apart_are_told() {
-        let verdict = Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(1000)));
-        assert!(matches!(verdict, Verdict::Good { .. }), "{verdict:?}");
-        assert!(verdict.text().contains("differ by up to 17 µs"), "{verdict:?}");
-    }
-
-    #[test]
     fn what_is_always_on_time_is_exact() {
         let verdict = Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(0)));
         assert!(matches!(verdict, Verdict::Exact { .. }), "{verdict:?}");
@@ -290,7 +274,7 @@ mod tests {
     fn late_drives_and_clocks_that_go_back_are_not_to_be_trusted() {
         for verdict in [
             Verdict::of(Some(&late(20_000)), Some(&late(0)), Some(&clocks(0))),
-            Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(2000))),
+            Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(1))),
             Verdict::of(None, Some(&late(0)), Some(&clocks(0))),
         ] {
             assert!(!verdict.is_usable(), "{verdict:?}");

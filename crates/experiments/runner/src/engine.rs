@@ -1,11 +1,15 @@
 //! Where a machine runs: on this host's KVM, or inside a software host.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Result};
 use stasis_experiment::Engine;
 use stasis_qemu_vm::probe::{self, KvmState};
 use stasis_run_events::{Ending, Outcome};
+
+use crate::self_check::{self, Answer, Keeper};
 
 /// Why a run has no outcome of its own.
 #[derive(Debug)]
@@ -22,18 +26,41 @@ impl<E: Into<anyhow::Error>> From<E> for RunError {
     }
 }
 
-/// Makes `auto` a choice; the others are taken at their word.
+/// Makes `auto` a choice; the others are taken at their word. KVM that has not been checked is,
+/// where a check was provided ([`self_check::provide`]).
+///
+/// # Errors
+/// Where KVM is asked for and cannot be had.
 pub fn choose(engine: Engine) -> Result<Engine> {
-    match engine {
-        Engine::Auto => Ok(match probe::probe() {
-            KvmState::Usable => Engine::Kvm,
-            _ => Engine::Exact,
-        }),
-        Engine::Kvm => match probe::probe() {
-            KvmState::Usable => Ok(Engine::Kvm),
-            state => bail!("--engine kvm: {state}; --engine exact needs no KVM"),
-        },
-        other => Ok(other),
+    Ok(choose_checked(engine, &Arc::default())?.0)
+}
+
+/// The same, and the line that the user is told, if there is one. `stop` ends the check.
+pub(crate) fn choose_checked(
+    engine: Engine,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Engine, Option<String>)> {
+    if !matches!(engine, Engine::Auto | Engine::Kvm) {
+        return Ok((engine, None));
+    }
+    let state = usable(engine)?;
+    let provided = self_check::provided();
+    let mut check = provided.map(|check| move || check(stop));
+    let check = check.as_mut().map(|check| check as &mut dyn FnMut() -> Result<Answer>);
+    Ok(self_check::decide(engine, &state, Keeper::here().as_ref(), check))
+}
+
+/// What KVM is like here.
+///
+/// # Errors
+/// Where `engine` is KVM, and that cannot be had.
+pub(crate) fn usable(engine: Engine) -> Result<KvmState> {
+    match probe::probe() {
+        KvmState::Usable => Ok(KvmState::Usable),
+        state if engine == Engine::Kvm => {
+            bail!("--engine kvm: {state}; --engine exact needs no KVM")
+        }
+        state => Ok(state),
     }
 }
 

@@ -38,7 +38,7 @@ fn execute(inside: &mut Inside, job: &[u8]) -> Result<RunEvent> {
             drive.medium = MediumSpec::Device { path, direct: true };
         }
     }
-    let stop = Stop { flag: inside.stop_flag(), poll: inside.stop_poll(), wall_limit: None };
+    let stop = Stop { flag: inside.stop_flag(), poll: inside.stop_poll(), deadline: None };
     let mut events = inside.event_sink();
     let mut outcome = local::run(plan, &mut Items(inside), &mut events, stop)?;
     if outcome.ending == Ending::Cancelled && inside.stop_reason() == Some(StopReason::WallLimit) {

@@ -185,9 +185,8 @@ pub fn run(
     let quantum = first.quantum;
     let threads = match (plan.repeatable, first.threads) {
         (true, _) => 1,
-        (false, Some(threads)) => threads as usize,
-        // As many as there are cores; more than there are processors do no harm.
-        (false, None) => std::thread::available_parallelism().map_or(1, usize::from),
+        // In turn: only then do the processors read one clock.
+        (false, threads) => threads.unwrap_or(1) as usize,
     };
     let mut events = Drained { stream: stream.clone().unwrap_or_default(), events };
     let outcome = stasis_machine::run(

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 use stasis_channel::{Job, RootDevice};
@@ -70,7 +70,6 @@ pub struct Prepared<'a> {
     copies: Vec<WorkingCopy>,
     /// What the trace has of each drive beside its commands.
     traced: Vec<TracedDrive>,
-    wall_limit: Option<Duration>,
 }
 
 impl<'a> RunSetup<'a> {
@@ -158,8 +157,7 @@ impl<'a> RunSetup<'a> {
             shared: sharing.into_drives(),
             workloads,
         };
-        let wall_limit = experiment.wall_limit.map(Duration::from_nanos);
-        Ok(Prepared { setup: self, plan, shown, root, media, keeps, copies, traced, wall_limit })
+        Ok(Prepared { setup: self, plan, shown, root, media, keeps, copies, traced })
     }
 
     /// The same drive, on a copy of its medium where it is traced.
@@ -408,15 +406,20 @@ impl Prepared<'_> {
         trace::header(&experiment.command, experiment.seed, self.traced.clone(), self.plan.fault)
     }
 
-    /// Runs it to its end.
-    pub fn run(self, relay: &mut Relay<'_>, stop: &Arc<AtomicBool>) -> Result<(), RunError> {
-        let Self { setup, plan, root, media, wall_limit, copies, .. } = self;
+    /// Runs it to its end, or until `deadline`.
+    pub fn run(
+        self,
+        relay: &mut Relay<'_>,
+        stop: &Arc<AtomicBool>,
+        deadline: Option<Instant>,
+    ) -> Result<(), RunError> {
+        let Self { setup, plan, root, media, copies, .. } = self;
         let outcome = match setup.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
-                on_kvm(&setup, plan, root, wall_limit, relay, stop)
+                on_kvm(&setup, plan, root, deadline, relay, stop)
             }
-            _ => software_host::run(&setup, plan, root, wall_limit, relay, stop),
+            _ => software_host::run(&setup, plan, root, deadline, relay, stop),
         };
         drop(copies);
         outcome
@@ -429,7 +432,7 @@ fn on_kvm(
     setup: &RunSetup<'_>,
     plan: RunPlan,
     root: Option<Lower>,
-    wall_limit: Option<Duration>,
+    deadline: Option<Instant>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
@@ -443,7 +446,7 @@ fn on_kvm(
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
     let mut files = local::Files::new(setup.guest, commands, keyboard, source);
-    let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, wall_limit };
+    let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, deadline };
     let outcome = local::run(plan, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;
     Ok(())
@@ -455,7 +458,7 @@ fn on_kvm(
     _: &RunSetup<'_>,
     _: RunPlan,
     _: Option<Lower>,
-    _: Option<Duration>,
+    _: Option<Instant>,
     _: &mut Relay<'_>,
     _: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {

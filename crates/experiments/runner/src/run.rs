@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::TraceWriter;
@@ -38,6 +38,7 @@ pub struct Runner<'a> {
     timeline: bool,
     trace: Option<&'a TraceOptions>,
     terminal: Option<&'a Attended>,
+    checked: bool,
 }
 
 /// A run that has ended, one way or another.
@@ -68,7 +69,13 @@ impl<'a> Runner<'a> {
             timeline: false,
             trace: None,
             terminal: None,
+            checked: true,
         }
+    }
+
+    /// A run that is itself part of KVM's check ([`crate::self_check`]): none goes before it.
+    pub fn unchecked(self) -> Self {
+        Self { checked: false, ..self }
     }
 
     /// Where the experiment's relative paths start.
@@ -120,8 +127,21 @@ impl<'a> Runner<'a> {
         ResultsFolder::check(&folder, &input::paths(experiment, self.base))?;
         let input = input::pack(&experiment.guest, self.base)?;
         check_drives(experiment, self.base)?;
-        let engine = engine::choose(experiment.engine)?;
+        let engine = match (self.checked, experiment.engine) {
+            (false, Engine::Kvm) => {
+                engine::usable(Engine::Kvm)?;
+                Engine::Kvm
+            }
+            (_, engine) => {
+                let (engine, line) = engine::choose_checked(engine, &self.stop)?;
+                line.map_or(Ok(()), |line| observer.warning(&line))?;
+                engine
+            }
+        };
         let guest = self.guest(&observer)?;
+        // A guest's building, which happens once, is no part of the limit.
+        let limit = experiment.wall_limit.map(Duration::from_nanos);
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let provenance = Provenance::begin(engine != Engine::Kvm);
         let claimed = self.claim(&folder)?;
         let setup = RunSetup {
@@ -154,19 +174,22 @@ impl<'a> Runner<'a> {
         for keep in keeps.iter().flatten() {
             keep.begin()?;
         }
-        let result = prepared.run(&mut relay, &self.stop);
+        let result = prepared.run(&mut relay, &self.stop, deadline);
         let kept = keep(&keeps, &mut relay);
         let ended = relay.end(result)?;
         let mut outcome = match ended.outcome {
             Ok(outcome) => outcome,
-            // Stopped or out of time, and no answer: what is known is kept.
-            Err(RunError::Ended(ending)) if ended.stage >= Stage::Booting => {
+            // Stopped or out of time before the machine was there, or no answer: what is known is kept.
+            Err(RunError::Ended(ending)) => {
                 engine::unfinished(ending, ended.virtual_ns, begun.elapsed())
             }
-            Err(RunError::Ended(_)) => bail!("stopped before the guest booted"),
-            Err(RunError::Failed(error)) => return Err(error),
+            Err(RunError::Failed(error)) => {
+                // The I/Os up to here can be read; a writer that fails as well adds nothing to why.
+                let _ = ended.writer.abandon();
+                return Err(error);
+            }
         };
-        let message = describe(&outcome, experiment, &ended.words);
+        let message = describe(&outcome, experiment, ended.stage, &ended.words);
         for (error, path) in outcome.medium_errors.iter_mut().zip(&paths) {
             // The reason that there mostly is, which a software host does not hear of.
             if let (Some(error), Some(full)) = (error, path.as_deref().and_then(free_space::full)) {
@@ -248,7 +271,16 @@ fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>) -> Result<()> {
 const NOT_FOUND: &str = "command not found in the guest";
 
 /// What the user should know of an end that is not the command's own.
-fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<String> {
+fn describe(
+    outcome: &Outcome,
+    experiment: &Experiment,
+    stage: Stage,
+    words: &str,
+) -> Option<String> {
+    let before = match stage {
+        Stage::Preparing | Stage::Calibrating | Stage::Booting => " before the command began",
+        _ => "",
+    };
     let limit = |limit: Option<u64>| units::format_duration(limit.unwrap_or(0));
     let console = |text: &str| {
         if words.is_empty() {
@@ -280,8 +312,12 @@ fn describe(outcome: &Outcome, experiment: &Experiment, words: &str) -> Option<S
             format!("the limit of {} of virtual time was reached", limit(experiment.virtual_limit))
         }
         Ending::WallLimit => {
-            format!("the limit of {} of wall-clock time was reached", limit(experiment.wall_limit))
+            format!(
+                "the limit of {} of wall-clock time was reached{before}",
+                limit(experiment.wall_limit)
+            )
         }
-        Ending::Cancelled => "stopped; the results so far are kept".into(),
+        Ending::Cancelled if before.is_empty() => "stopped; the results so far are kept".into(),
+        Ending::Cancelled => format!("stopped{before}"),
     })
 }

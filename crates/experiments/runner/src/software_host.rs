@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -116,7 +116,7 @@ pub fn run(
     setup: &RunSetup,
     mut plan: RunPlan,
     root: Option<Lower>,
-    wall_limit: Option<Duration>,
+    deadline: Option<Instant>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
@@ -158,7 +158,7 @@ pub fn run(
     let source = root.map(|root| -> stasis_emulated_host::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
-    let control = Control { stop: Arc::clone(stop), wall_limit, keyboard, source };
+    let control = Control { stop: Arc::clone(stop), deadline, keyboard, source };
     let observer = relay.observer();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // Who cannot hear of a step cannot hear of what follows, and ends the run then.
@@ -171,7 +171,7 @@ pub fn run(
     match outcome {
         Ok(()) => Ok(()),
         Err(stasis_emulated_host::Error::Stopped) => Err(RunError::Ended(Ending::Cancelled)),
-        Err(stasis_emulated_host::Error::WallLimit(_)) => Err(RunError::Ended(Ending::WallLimit)),
+        Err(stasis_emulated_host::Error::WallLimit) => Err(RunError::Ended(Ending::WallLimit)),
         Err(error) => Err(RunError::Failed(error.into())),
     }
 }

@@ -140,7 +140,8 @@ fn outer() -> Result<(), Box<dyn std::error::Error>> {
     println!("outside, kvm: {:?} after {:?}", probe::probe(), start.elapsed());
     println!("{:?}", stasis_emulated_host::requirements(&host));
     let start = Instant::now();
-    let control = Control { wall_limit: Some(Duration::from_secs(20)), ..Control::default() };
+    let control =
+        Control { deadline: Some(Instant::now() + Duration::from_secs(20)), ..Control::default() };
     let mut progress = |step: &str, _| println!("{:7.3} {step}", start.elapsed().as_secs_f64());
     run(&host, &Job::new(job.as_bytes()), &mut Printer(start), &control, &mut progress)?;
     println!("{:7.3} end", start.elapsed().as_secs_f64());

@@ -134,8 +134,8 @@ pub enum Error {
     #[error("stopped")]
     Stopped,
     /// The wall-clock limit came before the job had ended.
-    #[error("the wall-clock limit of {0} s was reached")]
-    WallLimit(u64),
+    #[error("the limit of wall-clock time was reached")]
+    WallLimit,
     /// The inner side's event stream is damaged.
     #[error("from the software host: {0}")]
     Frame(#[from] stasis_run_events::FrameError),

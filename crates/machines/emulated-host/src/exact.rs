@@ -50,7 +50,7 @@ impl Start<'_> {
         for last in [false, true] {
             let kept = match store.get(self.key()?, |folder| self.boot(folder, stopped, progress)) {
                 Ok(kept) => kept,
-                Err(error @ (Error::Stopped | Error::WallLimit(_))) => return Err(error),
+                Err(error @ (Error::Stopped | Error::WallLimit)) => return Err(error),
                 // A guest that does not come up says more where it runs on its own.
                 Err(_) => return Ok(None),
             };

@@ -4,9 +4,9 @@ use crate::executable::check_static;
 use crate::Error;
 use stasis_channel::SharedKeyboard;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 /// How the software host keeps time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -175,12 +175,24 @@ pub struct Control {
     /// Set to ask the inner side to stop. If it has not ended 3 s later, the
     /// host is killed.
     pub stop: Arc<AtomicBool>,
-    /// Longest wall-clock time of the job, from the moment it was handed over.
-    pub wall_limit: Option<Duration>,
+    /// When the wall-clock time is over that the start and the job may take.
+    pub deadline: Option<Instant>,
     /// The terminal of the person who watches the job, if it asks for one.
     pub keyboard: Option<SharedKeyboard>,
     /// What [`crate::inside::Inside::source`] reads.
     pub source: Option<Source>,
+}
+
+impl Control {
+    /// Whether the wall-clock time is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Whether it is to end: by its user, or because its time is over.
+    pub(crate) fn ends(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.is_over()
+    }
 }
 
 #[cfg(test)]

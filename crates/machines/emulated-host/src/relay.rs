@@ -110,12 +110,11 @@ pub(crate) fn pump(
     control: &Control,
     mut take: impl FnMut(Sent) -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    let start = Instant::now();
     let mut packets = Packets::default();
     let mut piece = vec![0; 1 << 16];
     let mut asked: Option<(u8, Instant)> = None;
-    let ended = |why: u8| match control.wall_limit {
-        Some(limit) if why == items::LIMIT_BYTE => Error::WallLimit(limit.as_secs()),
+    let ended = |why: u8| match why {
+        items::LIMIT_BYTE => Error::WallLimit,
         _ => Error::Stopped,
     };
     loop {
@@ -162,12 +161,11 @@ pub(crate) fn pump(
                 }
             }
         }
-        let limit = control.wall_limit.filter(|limit| start.elapsed() > *limit);
         match asked {
             None => {
                 let why = if control.stop.load(Ordering::Relaxed) {
                     items::STOP_BYTE
-                } else if limit.is_some() {
+                } else if control.is_over() {
                     items::LIMIT_BYTE
                 } else {
                     continue;

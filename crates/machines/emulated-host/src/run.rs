@@ -24,9 +24,14 @@ pub fn run(
     progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<(), Error> {
     let files = Files::new(host, job)?;
-    let (machine, told) = ready(host, job, &files, control, progress)?;
+    let ready = ready(host, job, &files, control, progress).map_err(|error| match error {
+        // The start hears of its limit as of a stop.
+        Error::Stopped if !control.stop.load(Ordering::Relaxed) => Error::WallLimit,
+        error => error,
+    });
+    let (machine, told) = ready?;
     let result = relay(machine, &told, events, control);
-    if result.is_ok() {
+    if matches!(result, Ok(()) | Err(Error::Stopped | Error::WallLimit)) {
         files.remove_log(host);
     }
     result
@@ -95,7 +100,7 @@ fn ready(
     host.check()?;
     // Before anything is downloaded that would be of no use without it.
     find_qemu().ok_or(Error::QemuMissing)?;
-    let stopped = || control.stop.load(Ordering::Relaxed);
+    let stopped = || control.ends();
     if host.mode == Mode::Exact {
         let start = Start { host, job, files: &files.job, log: &files.log, control };
         if let Some(kept) = start.kept(&stopped, progress)? {

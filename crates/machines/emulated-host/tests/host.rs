@@ -220,7 +220,8 @@ impl EventSink for Collector {
 fn run_job(host: &Host, job: &str) -> (Result<(), Error>, Collector) {
     let mut events = Collector::default();
     // A software host that hangs is to fail the test, not to hold it up.
-    let control = Control { wall_limit: Some(Duration::from_secs(180)), ..Control::default() };
+    let control =
+        Control { deadline: Some(Instant::now() + Duration::from_secs(180)), ..Control::default() };
     let result = run(host, &Job::new(job), &mut events, &control, &mut |_, _| {});
     (result, events)
 }
@@ -315,7 +316,11 @@ fn ends(cache: &Path) {
 
 fn stops(cache: &Path) {
     let ask = |job: &str, limit: Option<Duration>| {
-        let control = Control { stop: Arc::default(), wall_limit: limit, ..Control::default() };
+        let control = Control {
+            stop: Arc::default(),
+            deadline: limit.map(|limit| Instant::now() + limit),
+            ..Control::default()
+        };
         let mut events = Collector::default();
         if limit.is_none() {
             // The first output is at once the request to stop.
@@ -402,7 +407,7 @@ fn exact(cache: &Path) {
     takes_drives(in_exact(cache));
     let control = Control {
         stop: Arc::default(),
-        wall_limit: Some(Duration::from_secs(1)),
+        deadline: Some(Instant::now() + Duration::from_secs(1)),
         ..Control::default()
     };
     let mut events = Collector::default();

@@ -7,14 +7,22 @@
 
 use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 
-use crate::{pvclock, pveoi};
+use crate::pvclock::Reads;
+use crate::pveoi;
 
-/// Makes the CPUID leaves of processor `index` of `count`.
+/// Makes the CPUID leaves of processor `index` of `count`, which read the time as `reads` says.
 ///
 /// `random` leaves RDRAND and RDSEED visible: they draw from outside.
 /// `counted` says that time is counted in instructions: features that only pay
 /// where string instructions are quick are hidden then.
-pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool, counted: bool) -> CpuId {
+pub fn filter(
+    supported: &CpuId,
+    index: u32,
+    count: u32,
+    reads: Reads,
+    random: bool,
+    counted: bool,
+) -> CpuId {
     let mut cpuid = supported.clone();
     // Without INVPCID, Linux flushes global pages by writing CR4 twice, which
     // KVM emulates at some 10,000 ticks each, unseen by this program. Without
@@ -66,7 +74,7 @@ pub fn filter(supported: &CpuId, index: u32, count: u32, random: bool, counted: 
             (0x4000_0001, _) => {
                 // Of KVM's own features those that this program makes: the others
                 // want an APIC in the kernel.
-                let clock = if count > 1 { pvclock::FEATURES } else { 0 };
+                let clock = if count > 1 { reads.features() } else { 0 };
                 entry.eax = pveoi::FEATURE | clock;
                 entry.edx = 0;
             }

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::freeze::Costs;
 use crate::kvm::KvmEngine;
 use crate::memory::GuestMemory;
+use crate::pvclock::Reads;
 use crate::vcpu::Vcpu;
 
 /// A range of guest memory: its guest-physical address, its length, and its
@@ -16,7 +17,7 @@ pub type Processors = Vec<Vec<Box<dyn Vcpu>>>;
 
 /// An engine while machines are made.
 pub trait Engine {
-    /// Adds a machine with `count` processors; `random` lets it draw random
+    /// Adds a machine with `count` processors, which read the time as `reads` says; `random` lets it draw random
     /// numbers from outside.
     ///
     /// # Safety
@@ -26,6 +27,7 @@ pub trait Engine {
         &mut self,
         regions: &[Region],
         count: u32,
+        reads: Reads,
         random: bool,
     ) -> Result<(), Error>;
 

@@ -11,6 +11,17 @@
 //! was ahead of it became idle), the clock goes slower until the mean has
 //! caught up.
 //!
+//! Where a processor's TSC is known to the tick (`exact`) that is all. Under KVM the cost of an
+//! entry and of an exit is an estimate, so the guest can read its TSC a little before the slice's
+//! calculated beginning and after its calculated end. There the line begins at the earliest tick
+//! that can be read and ends at the latest, which are known for certain
+//! (`Clock::unsure_entry`, `Clock::unsure_exit`).
+//!
+//! Where several processors run at once, no line can hold for all: each shows its own local time, and
+//! the guest is told that it does ([`FEATURES_OWN`], no `TSC_STABLE`). Linux then keeps the last
+//! value over all processors, and reads the clock in the kernel only (`pvclock_clocksource_read` in
+//! arch/x86/kernel/pvclock.c, `kvm_setup_vsyscall_timeinfo` in arch/x86/kernel/kvmclock.c).
+//!
 //! Pure: local times in, pages out. Layout of the pages and meaning of the
 //! registers: Linux, Documentation/virt/kvm/x86/msr.rst (MSR_KVM_WALL_CLOCK_NEW,
 //! MSR_KVM_SYSTEM_TIME_NEW) and cpuid.rst.
@@ -25,9 +36,10 @@ pub const WALL_CLOCK: u32 = 0x4b56_4d00;
 pub const SYSTEM_TIME: u32 = 0x4b56_4d01;
 /// Both.
 pub const MSRS: RangeInclusive<u32> = WALL_CLOCK..=SYSTEM_TIME;
-/// Bits of CPUID leaf 0x4000_0001, EAX: the clock at these MSRs, and that it is
-/// one clock for all processors.
-pub const FEATURES: u32 = 1 << 3 | 1 << 24;
+/// Bit of CPUID leaf 0x4000_0001, EAX: the clock at these MSRs, each processor's own.
+const FEATURES_OWN: u32 = 1 << 3;
+/// It, and that it is one clock for all processors (KVM_FEATURE_CLOCKSOURCE_STABLE_BIT).
+const FEATURES_ONE: u32 = FEATURES_OWN | 1 << 24;
 
 /// Length of a page's used part.
 pub const LENGTH: usize = 32;
@@ -45,9 +57,26 @@ pub enum Reads {
     /// The mean of its busy processors' times, which never goes back: where they run
     /// in turn on the host.
     Mean,
-    /// The reading processor's own time: where several run at once on the host. Read on
-    /// two processors it can go back, by as much as these are apart.
+    /// The reading processor's own time: where several run at once on the host. The guest keeps
+    /// the last value over all of them, so its clock stands still where one is behind.
     Own,
+}
+
+impl Reads {
+    /// The bits of CPUID leaf 0x4000_0001, EAX, that tell a guest of it.
+    pub fn features(self) -> u32 {
+        match self {
+            Self::Mean => FEATURES_ONE,
+            Self::Own => FEATURES_OWN,
+        }
+    }
+
+    fn flags(self) -> u8 {
+        match self {
+            Self::Mean => TSC_STABLE,
+            Self::Own => 0,
+        }
+    }
 }
 
 /// A machine's clock.
@@ -63,6 +92,10 @@ pub struct PvClock {
     slope: u64,
     /// What the pages of the present slice say.
     shown: Shown,
+    /// By how many ticks before its calculated beginning the present slice can read the TSC.
+    before: u64,
+    /// How far it was ahead of the mean when the present slice began (ticks).
+    lead: u64,
 }
 
 /// The line on which a guest reads the time: `ns` at the slice's beginning.
@@ -123,6 +156,8 @@ impl PvClock {
             reading: 0,
             slope: 0,
             shown: Shown::default(),
+            before: 0,
+            lead: 0,
         }
     }
 
@@ -146,7 +181,14 @@ impl PvClock {
         self.pages[index] = (value & 1 != 0).then_some(value & !3);
         let address = self.pages[index].filter(|_| self.reads == Reads::Own)?;
         let (multiplier, shift) = scale.multiplier(ONE as u64);
-        Some((address, page(2, 0, Shown { multiplier, shift, ..Shown::default() })))
+        let shown = Shown { multiplier, shift, ..Shown::default() };
+        Some((address, page(2, 0, shown, self.reads.flags())))
+    }
+
+    /// How far it was ahead of the mean of the busy processors' times when the present slice
+    /// began (ticks).
+    pub fn lead(&self) -> u64 {
+        self.lead
     }
 
     /// What is read now (ticks).
@@ -166,19 +208,24 @@ impl PvClock {
     }
 
     /// Begins a slice of a processor of which it is known that it does not go
-    /// on for more than `ticks`; `busy` includes it.
-    pub fn begin(&mut self, ticks: u64, busy: Busy) {
+    /// on for more than `ticks`, and that it reads no TSC more than `before` ticks before;
+    /// `busy` includes it.
+    pub fn begin(&mut self, ticks: u64, before: u64, busy: Busy) {
         let count = u128::from(busy.count.max(1));
         let mean = (busy.sum << FRACTION) / count;
+        self.before = before;
+        self.lead = (self.reading.saturating_sub(mean) >> FRACTION) as u64;
         self.reading = self.reading.max(mean);
         // Where the mean will be if the slice goes to its end.
         let end = mean + (u128::from(ticks) << FRACTION) / count;
         let way = end.saturating_sub(self.reading);
-        self.slope = (way / u128::from(ticks.max(1))).min(ONE) as u64;
+        let ticks = u128::from(ticks) + u128::from(before);
+        self.slope = (way / ticks.max(1)).min(ONE) as u64;
     }
 
     /// The slice has ended after `ticks`, or before: nothing later was read.
     pub fn end(&mut self, ticks: u64) {
+        let ticks = ticks.saturating_add(self.before);
         self.reading += u128::from(ticks) * u128::from(self.slope);
         // What was read is rounded in its own way: it does not go back for that.
         self.shown = Shown { ns: self.shown.after(ticks), ..Shown::default() };
@@ -194,11 +241,13 @@ impl PvClock {
         scale: Scale,
     ) -> impl Iterator<Item = (u64, [u8; LENGTH])> {
         self.version = self.version.wrapping_add(2);
+        // The line begins where the TSC can be read first.
+        let tsc = tsc.saturating_sub(self.before);
         let (multiplier, shift) = scale.multiplier(self.slope);
         let margin = MARGIN.min(tsc).min(self.now());
         let ns = scale.to_ns(self.now()).max(self.shown.ns);
         self.shown = Shown { ns, margin, multiplier, shift };
-        let page = page(self.version, tsc - margin, self.shown);
+        let page = page(self.version, tsc - margin, self.shown, self.reads.flags());
         let own = self.pages[index];
         let first = self.pages[0].filter(|_| index != 0);
         own.into_iter().chain(first).map(move |address| (address, page))
@@ -206,14 +255,14 @@ impl PvClock {
 }
 
 /// A page on which `shown` begins at `tsc`.
-fn page(version: u32, tsc: u64, shown: Shown) -> [u8; LENGTH] {
+fn page(version: u32, tsc: u64, shown: Shown, flags: u8) -> [u8; LENGTH] {
     let mut page = [0; LENGTH];
     page[0..4].copy_from_slice(&version.to_le_bytes());
     page[8..16].copy_from_slice(&tsc.to_le_bytes());
     page[16..24].copy_from_slice(&shown.at_margin().to_le_bytes());
     page[24..28].copy_from_slice(&shown.multiplier.to_le_bytes());
     page[28] = shown.shift;
-    page[29] = TSC_STABLE;
+    page[29] = flags;
     page
 }
 
@@ -245,7 +294,7 @@ mod tests {
         let scale = Scale::new(5_000_000);
         let mut clock = PvClock::new(2, Reads::Mean);
         assert_eq!(clock.set_page(1, 0x1001, scale), None);
-        clock.begin(50_000, Busy { count: 1, sum: 10_000 });
+        clock.begin(50_000, 0, Busy { count: 1, sum: 10_000 });
         let pages: Vec<_> = clock.pages(1, 10_000, scale).collect();
         assert_eq!(pages.len(), 1, "the first processor has none");
         let (address, page) = pages[0];
@@ -262,6 +311,21 @@ mod tests {
         assert!(!own.is_used());
     }
 
+    /// Two clocks that are each a processor's own are not told as one: Linux compares them then.
+    #[test]
+    fn only_one_clock_for_all_is_told_as_stable() {
+        const STABLE_FEATURE: u32 = 1 << 24;
+        let scale = Scale::new(1_000_000);
+        let mut own = PvClock::new(2, Reads::Own);
+        let (_, page) = own.set_page(0, 0x1001, scale).unwrap();
+        assert_eq!((page[29], Reads::Own.features()), (0, 1 << 3));
+        let mut mean = PvClock::new(2, Reads::Mean);
+        mean.set_page(0, 0x1001, scale);
+        mean.begin(1, 0, Busy { count: 1, sum: 0 });
+        let (_, page) = mean.pages(0, 0, scale).next().unwrap();
+        assert_eq!((page[29], Reads::Mean.features()), (TSC_STABLE, 1 << 3 | STABLE_FEATURE));
+    }
+
     proptest! {
         /// Processors in any order, with slices that end early, that become idle
         /// and busy again: what is read never goes back, is never behind the
@@ -272,11 +336,13 @@ mod tests {
             khz in prop_oneof![Just(5_000_000u64), 600_000u64..9_000_000],
             steps in prop::collection::vec((0usize..9, 1u64..20_000, 0u64..20_000, any::<bool>()), 1..200),
             // Of how many ticks it is not known whether the guest ran them, and how many it did.
-            doubt in 0u64..500,
-            unseen in 0.0..=1.0f64,
+            unsure in (0u64..500, 0u64..500),
+            unseen in (0.0..=1.0f64, 0.0..=1.0f64),
         ) {
             const QUANTUM: u64 = 20_000;
             let scale = Scale::new(khz);
+            let (before, doubt) = unsure;
+            let part = |whole: u64, part: f64| (whole as f64 * part) as u64;
             let mut clock = PvClock::new(count, Reads::Mean);
             for index in 0..count {
                 clock.set_page(index, (index as u64 + 1) << 12 | 1, scale);
@@ -300,12 +366,12 @@ mod tests {
                     count: busy.iter().filter(|&&b| b).count() as u32,
                     sum: (0..count).filter(|&i| busy[i]).map(|i| u128::from(local[i])).sum(),
                 };
-                let before = of(&local, &busy);
-                clock.begin(plan, before);
+                let at_entry = of(&local, &busy);
+                clock.begin(plan, before, at_entry);
                 let mut seen = last;
                 for (_, page) in clock.pages(index, local[index], scale) {
-                    let begin = read(&page, local[index]);
-                    let end = read(&page, local[index] + ran + (doubt as f64 * unseen) as u64);
+                    let begin = read(&page, local[index].saturating_sub(part(before, unseen.0)));
+                    let end = read(&page, local[index] + ran + part(doubt, unseen.1));
                     prop_assert!(begin >= last && end >= begin, "{last} {begin} {end}");
                     seen = end;
                 }
@@ -313,16 +379,17 @@ mod tests {
                 clock.end(ran + doubt);
                 local[index] += ran;
                 busy[index] = !halts;
-                let mean = (before.sum / u128::from(before.count)) as u64;
+                let mean = (at_entry.sum / u128::from(at_entry.count)) as u64;
                 prop_assert!(clock.now() + 1 >= mean);
-                prop_assert!(clock.now() <= mean + QUANTUM + doubt, "{} and {mean}", clock.now());
+                let most = mean + QUANTUM + before + doubt;
+                prop_assert!(clock.now() <= most, "{} and {mean}", clock.now());
             }
         }
 
         #[test]
         fn alone_it_is_the_processors_own(local in 0u64..1 << 50, ticks in 1u64..1 << 24) {
             let mut clock = PvClock::new(4, Reads::Mean);
-            clock.begin(ticks, Busy { count: 1, sum: u128::from(local) });
+            clock.begin(ticks, 0, Busy { count: 1, sum: u128::from(local) });
             clock.end(ticks);
             prop_assert_eq!(clock.now(), local + ticks);
         }

@@ -18,6 +18,8 @@ pub struct Statistics {
     pub reported: Instant,
     /// Turns of the machine's loop, for what is looked at only now and then.
     pub turns: u32,
+    /// Virtual time (ticks) at the last of these looks.
+    pub looked: u64,
     /// Whether the command runs.
     pub running: bool,
     /// Virtual time when the command began (ns).
@@ -33,11 +35,24 @@ pub struct Statistics {
     /// Slices, and how far ahead of the others one ended at most (ticks).
     slices: u64,
     ahead: u64,
+    /// How far the clock of several processors was ahead of their mean at most (ticks).
+    lead: u64,
+    /// On how many threads processors are in guest mode at once, and the quantum (ticks).
+    pub turns_on: TurnsOn,
     utilization: Utilization,
     boot_wall: Duration,
     started_wall: Instant,
     started_frozen: Duration,
     finished: Option<Finished>,
+}
+
+/// How the processors' turns are arranged.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TurnsOn {
+    /// On how many of the host's threads they are in guest mode at once.
+    pub threads: u32,
+    /// How far apart they may be (ticks): what was asked for, or more where slices end late.
+    pub quantum: u64,
 }
 
 #[derive(Debug)]
@@ -51,6 +66,7 @@ struct Finished {
     end: u64,
     slices: u64,
     ahead: u64,
+    lead: u64,
     calls: Overshoot,
 }
 
@@ -61,6 +77,7 @@ impl Statistics {
             born,
             reported: born,
             turns: 0,
+            looked: 0,
             running: false,
             started_virtual: 0,
             skipped: 0,
@@ -69,6 +86,8 @@ impl Statistics {
             calls: Histogram::default(),
             slices: 0,
             ahead: 0,
+            lead: 0,
+            turns_on: TurnsOn::default(),
             utilization: Utilization::new(processors, 0),
             boot_wall: Duration::ZERO,
             started_wall: born,
@@ -82,7 +101,8 @@ impl Statistics {
         self.running = true;
         self.started_virtual = clock.now_ns();
         self.utilization = Utilization::new(processors, clock.now());
-        (self.slices, self.ahead, self.calls) = (0, 0, Histogram::default());
+        (self.slices, self.ahead, self.lead) = (0, 0, 0);
+        self.calls = Histogram::default();
         self.started_wall = Instant::now();
         self.boot_wall = self.started_wall - self.born;
         self.started_frozen = frozen;
@@ -101,6 +121,11 @@ impl Statistics {
         }
     }
 
+    /// A slice began with the clock of several processors so far ahead of their mean (ticks).
+    pub fn lead(&mut self, ticks: u64) {
+        self.lead = self.lead.max(ticks);
+    }
+
     /// The command has ended, or the run has without it; the first call counts.
     pub fn finish(&mut self, clock: &Clock, frozen: Duration) {
         if self.finished.is_none() {
@@ -114,6 +139,7 @@ impl Statistics {
                 end: clock.now(),
                 slices: self.slices,
                 ahead: self.ahead,
+                lead: self.lead,
                 calls: self.calls.summary(),
             });
         }
@@ -145,6 +171,9 @@ impl Statistics {
             slices: finished.slices,
             call: finished.calls,
             clock_skew_max_ns: scale.to_ns(finished.ahead),
+            clock_lead_max_ns: scale.to_ns(finished.lead),
+            threads: self.turns_on.threads,
+            quantum_ns: scale.to_ns(self.turns_on.quantum),
             step_ns: scale.to_ns(utilization.width()),
             each: processors.iter().enumerate().map(processor).collect(),
         };

@@ -186,6 +186,17 @@ impl ResultsWriter {
         spans.iter().try_for_each(|span| file.row(span))
     }
 
+    /// Ends the files of a run that has failed, so that what they have can be read.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn abandon(mut self) -> Result<(), ReportError> {
+        match self.rows.take() {
+            Some(rows) => rows.finish(&Footer::new()),
+            None => Ok(()),
+        }
+    }
+
     /// Writes `summary.json` and `report.html`, and returns the summary.
     ///
     /// `wall` is the wall-clock time of the command by this machine's clock.

@@ -90,6 +90,16 @@ pub struct Summary {
     /// How far one processor was ahead of another at most, in virtual time.
     #[serde(default)]
     pub clock_skew_max_ns: u64,
+    /// How far the clock that the processors share was ahead of the mean of their times at most.
+    #[serde(default)]
+    pub clock_lead_max_ns: u64,
+    /// On how many of the host's threads processors were in guest mode at once.
+    #[serde(default)]
+    pub threads: u32,
+    /// How far apart processors were allowed to be: the experiment's quantum, or more where
+    /// slices end late.
+    #[serde(default)]
+    pub quantum_ns: u64,
     /// How long an interrupt from one processor to another took.
     #[serde(default)]
     pub processor_call_ns: Overshoot,
@@ -270,6 +280,9 @@ impl Summary {
             tsc_khz: outcome.tsc_khz,
             slices: outcome.processors.slices,
             clock_skew_max_ns: outcome.processors.clock_skew_max_ns,
+            clock_lead_max_ns: outcome.processors.clock_lead_max_ns,
+            threads: outcome.processors.threads,
+            quantum_ns: outcome.processors.quantum_ns,
             processor_call_ns: outcome.processors.call,
             processors: processors(outcome),
             drives,
@@ -314,6 +327,9 @@ const OWN_FIELDS: &[&str] = &[
     "tsc_khz",
     "slices",
     "clock_skew_max_ns",
+    "clock_lead_max_ns",
+    "threads",
+    "quantum_ns",
     "processor_call_ns",
     "processors",
     "drives",

@@ -16,6 +16,7 @@ use stasis_guest_image as guest_image;
 use stasis_precision::Measured;
 use stasis_qemu_vm::probe::{self, KvmState};
 use stasis_runner::free_space::free_space;
+use stasis_runner::self_check::{Answer, Keeper};
 use stasis_runner::{program, software_host};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
@@ -93,6 +94,8 @@ pub struct DoctorArguments {
 /// What was found, before anything is concluded.
 struct Findings {
     kvm: KvmState,
+    /// What a check of KVM has shown, where one is kept.
+    kvm_check: Option<Answer>,
     soft: Requirements,
     /// How the software host's boot went, where it was tried.
     boot: Option<Result<(), String>>,
@@ -145,6 +148,7 @@ fn gather() -> Result<Findings> {
         stasis_emulated_host::boot(&host, &Control::default(), &mut progress)
     });
     Ok(Findings {
+        kvm_check: Keeper::here().and_then(|keeper| keeper.kept()),
         kvm,
         soft,
         boot: boot.map(|result| result.map_err(|error| error.to_string())),
@@ -173,7 +177,18 @@ fn examine(found: Findings) -> Report {
     let mut install = BTreeSet::new();
     let kvm_works = found.kvm == KvmState::Usable;
     let (engine, reason) = match (&found.kvm, &found.soft.qemu) {
-        (KvmState::Usable, _) => (Some("kvm"), "KVM runs 64-bit guests".to_owned()),
+        (KvmState::Usable, qemu) => match &found.kvm_check {
+            None => (Some("kvm"), "KVM runs 64-bit guests; the first run checks it".to_owned()),
+            Some(Answer { usable: true, text }) => {
+                (Some("kvm"), format!("KVM runs 64-bit guests; its check: {text}"))
+            }
+            Some(Answer { usable: false, text }) => {
+                if qemu.is_none() {
+                    install.extend(&found.soft.install);
+                }
+                (Some("exact"), format!("KVM failed its check: {text}"))
+            }
+        },
         (state, Some(_)) => {
             let why = format!("{state}; the software host needs none, and runs repeat in it");
             (Some("exact"), why)
@@ -296,6 +311,7 @@ mod tests {
     fn found() -> Findings {
         Findings {
             kvm: KvmState::NoDevice,
+            kvm_check: None,
             soft: Requirements {
                 qemu: Some(("/usr/bin/qemu-system-x86_64".into(), "7.2.18".into())),
                 kernel: None,
@@ -340,6 +356,16 @@ mod tests {
         let report = examine(found);
         assert_eq!((report.engine, report.install.len()), (Some("kvm"), 0));
         assert!(report.problems.is_empty());
+    }
+
+    #[test]
+    fn kvm_that_failed_its_check_is_not_auto() {
+        let mut found = found();
+        found.kvm = KvmState::Usable;
+        found.kvm_check = Some(Answer { usable: false, text: "clocks went back".into() });
+        let report = examine(found);
+        assert_eq!(report.engine, Some("exact"));
+        assert!(report.text().contains("auto is exact: KVM failed its check: clocks went back"));
     }
 
     #[test]

@@ -80,14 +80,64 @@ fn a_guest_that_takes_too_long() {
         "--engine=exact",
         "-q",
         "--wall-limit=15s",
-        DRIVE,
         "--",
         "sh",
         "-c",
         "while :; do :; done",
     ]);
     run.expect(124).says(&["15s of wall-clock time"]);
+    assert!(run.wall < Duration::from_secs(19), "took {:?}", run.wall);
+    let summary = bench.json("results/summary.json");
+    assert_eq!(summary["ending"], "wall-limit");
+    // What is known by then is told, without a drive's events too.
+    assert!(summary["virtual_seconds"].as_f64().unwrap() > 0.1, "{summary}");
+    assert!(summary["exits"].as_u64().unwrap() > 0, "{summary}");
+    assert!(summary["tsc_khz"].as_u64().unwrap() > 0, "{summary}");
+}
+
+#[test]
+fn a_limit_before_the_boot_ends_the_run_in_its_own_way() {
+    let bench = Bench::new();
+    let words = ["--engine=exact", "-q", "--ios=parquet", "--wall-limit=1ms", DRIVE, "--", "true"];
+    bench.run(&words).expect(124).says(&["1ms of wall-clock time", "before the command began"]);
     assert_eq!(bench.json("results/summary.json")["ending"], "wall-limit");
+    let ios = std::fs::read(bench.path("results/ios.parquet")).unwrap();
+    assert!(ios.starts_with(b"PAR1") && ios.ends_with(b"PAR1") && ios.len() > 8, "{ios:?}");
+}
+
+/// A machine that nobody waits for stands still when the others' commands have ended.
+#[test]
+fn what_a_machine_gets_that_nobody_waits_for_ends_with_the_others() {
+    let bench = Bench::new();
+    let machine = |name: &str, wait: bool, command: &str| {
+        format!(
+            "[[machine]]\nname = '{name}'\nwait = {wait}\ncommand = ['sh', '-c', '{command}']\n\
+             [[machine.disk]]\non = 'shared'\nsize = '32MiB'\n"
+        )
+    };
+    let file = format!(
+        "engine = 'exact'\n[[drive]]\nname = 'shared'\nmodel = 'fixed:1ms'\n\
+         medium = {{ ram = '128MiB' }}\n{}{}",
+        machine("short", true, "dd if=/dev/vda of=/dev/null bs=4k count=50 iflag=direct"),
+        machine("endless", false, "dd if=/dev/vda of=/dev/null bs=4k iflag=direct"),
+    );
+    std::fs::write(bench.path("two.toml"), file).unwrap();
+    bench.run(&["-q", "two.toml"]).expect(0);
+    let summary = bench.json("results/summary.json");
+    let drives = summary["drives"].as_array().unwrap();
+    let reads = |at: usize| drives[at]["read"]["count"].as_f64().unwrap();
+    // They take turns on a drive of one I/O at a time, or go at once: the endless one has no more
+    // than some I/Os of its own start and of those that it has in flight.
+    assert_eq!(reads(0), 50.0);
+    assert!(reads(1) <= 60.0, "{drives:?}");
+    let got: Vec<f64> = summary["shared"][0]["tenants"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tenant| tenant["requests"].as_f64().unwrap())
+        .collect();
+    let ratio = got[1] / got[0];
+    assert!((0.5..1.5).contains(&ratio), "{got:?}");
 }
 
 #[test]

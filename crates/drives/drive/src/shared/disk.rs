@@ -186,6 +186,9 @@ impl Layer for VirtualDisk {
         self.urgent.expect(sectors);
     }
 
+    // The drive's, whose start is told once for all who share it (`Shared::start`).
+    fn start(&mut self, _: Nanos) {}
+
     fn inside(&self, _now: Nanos) -> Option<String> {
         // The drive's, which is told once for all who share it.
         None

@@ -124,6 +124,10 @@ impl Layer for Probe {
         self.note("urge");
     }
 
+    fn start(&mut self, _: Nanos) {
+        self.note("start");
+    }
+
     fn inside(&self, _: Nanos) -> Option<String> {
         self.note("inside");
         Some("{}".into())
@@ -174,6 +178,8 @@ pub fn every_method_reaches_the_layer_below(layer: &mut dyn Layer, asked: &Asked
     reached("instant");
     layer.watch(&mut Tracks::default());
     reached("watch");
+    layer.start(1);
+    reached("start");
     layer.take_spans(&mut Spans::default());
     reached("take_spans");
 }

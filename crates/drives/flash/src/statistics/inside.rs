@@ -7,7 +7,7 @@ use stasis_block::{Health, Operation};
 use stasis_clock::Nanos;
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
-use super::Sums;
+use super::{Statistics, Sums};
 use crate::ftl::Context;
 
 /// Levels of wear that results tell apart.
@@ -162,30 +162,41 @@ pub struct Inside {
 impl Context {
     /// Bytes of the pages that were programmed, whoever they were for.
     pub fn media_bytes(&self) -> u64 {
-        self.statistics.pages * u64::from(self.array.geometry().page_size)
+        self.media_bytes_of(&self.statistics)
+    }
+
+    fn media_bytes_of(&self, counted: &Statistics) -> u64 {
+        counted.pages * u64::from(self.array.geometry().page_size)
     }
 
     /// Media bytes for each byte that the host wrote; 1 if it wrote none.
     pub fn write_amplification(&self) -> f64 {
-        match self.statistics.host_bytes {
+        self.write_amplification_of(&self.statistics)
+    }
+
+    fn write_amplification_of(&self, counted: &Statistics) -> f64 {
+        match counted.host_bytes {
             0 => 1.0,
-            host => self.media_bytes() as f64 / host as f64,
+            host => self.media_bytes_of(counted) as f64 / host as f64,
         }
     }
+
+    /// The inside at `at`, with what was counted since the start.
     pub(crate) fn inside(
         &self,
         at: Nanos,
+        counted: &Statistics,
         sizes: Sizes,
         health: Health,
         ftl: serde_json::Value,
     ) -> Inside {
-        let (array, counted) = (&self.array, &self.statistics);
+        let array = &self.array;
         let geometry = array.geometry();
         let flash = geometry.total_pages() * u64::from(geometry.page_size);
         let beyond = flash as f64 / sizes.capacity.max(1) as f64 - 1.0;
         let unit = u64::from(sizes.unit);
         let units = counted.programmed_units + counted.map_units + counted.moved_units;
-        let (host_bytes, media_bytes) = (counted.host_bytes, self.media_bytes());
+        let (host_bytes, media_bytes) = (counted.host_bytes, self.media_bytes_of(counted));
         let kinds = [
             ("read", OpKind::Read),
             ("program", OpKind::Program),
@@ -199,7 +210,7 @@ impl Context {
         let done = Operation::ALL.iter().zip(&counted.latency).filter(|(_, sums)| sums.count > 0);
         Inside {
             at,
-            write_amplification: millionths(self.write_amplification()),
+            write_amplification: millionths(self.write_amplification_of(counted)),
             host_bytes,
             media_bytes,
             unit: sizes.unit,

@@ -10,6 +10,7 @@ use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 use stasis_bare::svm::Leaf;
 
 use crate::cpuid::filter;
+use crate::pvclock::Reads;
 
 /// `AuthenticAMD` in EBX, EDX, ECX.
 const VENDOR: [u32; 3] = [0x6874_7541, 0x6974_6e65, 0x444d_4163];
@@ -90,9 +91,9 @@ fn base() -> Vec<kvm_cpuid_entry2> {
 }
 
 /// What processor `index` of `count` answers.
-pub fn leaves(index: u32, count: u32) -> Vec<Leaf> {
+pub fn leaves(index: u32, count: u32, reads: Reads) -> Vec<Leaf> {
     let Ok(base) = CpuId::from_entries(&base()) else { return Vec::new() };
-    let filtered = filter(&base, index, count, false, true);
+    let filtered = filter(&base, index, count, reads, false, true);
     let leaf = |entry: &kvm_cpuid_entry2| Leaf {
         function: entry.function,
         index: (entry.flags & INDEXED != 0).then_some(entry.index),
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn nothing_is_offered_that_would_bring_in_time_or_chance() {
-        let leaves = leaves(1, 4);
+        let leaves = leaves(1, 4, Reads::Mean);
         let of = |function| leaves.iter().find(|leaf| leaf.function == function).unwrap().values;
         assert_eq!(of(1)[1] >> 24, 1); // its APIC's number
         assert_ne!(of(1)[2] & bits(&[21, 24, 31]), 0);

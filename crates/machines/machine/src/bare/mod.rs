@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::freeze::{Clock, Costs};
 use crate::layout;
 use crate::memory::GuestMemory;
+use crate::pvclock::Reads;
 use crate::vcpu::{Registers, SliceEnd, Vcpu};
 
 /// QEMU's TSC, in kHz: one tick for each instruction, a nanosecond each.
@@ -44,6 +45,7 @@ impl Engine for BareEngine {
         &mut self,
         regions: &[Region],
         count: u32,
+        reads: Reads,
         _random: bool,
     ) -> Result<(), Error> {
         let mut nested = Nested::new();
@@ -53,7 +55,7 @@ impl Engine for BareEngine {
         let nested = Arc::new(nested);
         let costs = self.costs;
         let one = |index| {
-            let leaves = cpuid::leaves(index, count);
+            let leaves = cpuid::leaves(index, count, reads);
             let vcpu = svm::Vcpu::new(index, leaves);
             Box::new(Processor { vcpu, nested: Arc::clone(&nested), costs }) as Box<dyn Vcpu>
         };

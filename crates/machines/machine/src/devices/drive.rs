@@ -103,6 +103,11 @@ impl DriveDevice {
         either!(self, device => device.advance(memory, now, boot, record));
     }
 
+    /// The command begins at `now`: what happens inside is counted from here on.
+    pub fn start(&mut self, now: Nanos) {
+        self.drive_mut().start(now);
+    }
+
     /// The guest begins or ends to need help at its drives.
     pub fn help(&mut self, now: Nanos, on: bool) {
         self.drive_mut().help(now, on);

@@ -12,6 +12,8 @@ pub struct Clock {
     offset: u64,
     /// Virtual time at the last entry: an exit is never before it.
     entered: u64,
+    /// Before which tick of its TSC the guest had left, for certain, at the last exit.
+    left_before: u64,
     /// The costs that are taken off.
     pub costs: Costs,
 }
@@ -19,7 +21,7 @@ pub struct Clock {
 impl Clock {
     /// A clock at zero.
     pub fn new(scale: Scale) -> Self {
-        Self { now: 0, scale, offset: 0, entered: 0, costs: Costs::default() }
+        Self { now: 0, scale, offset: 0, entered: 0, left_before: 0, costs: Costs::default() }
     }
 
     /// Virtual time in ticks.
@@ -65,9 +67,21 @@ impl Clock {
     /// Virtual time of an exit by `path` that was seen at `host` (host TSC).
     #[inline]
     pub fn leave(&mut self, path: ExitPath, host: u64) {
-        let at =
-            host.wrapping_add(self.offset).wrapping_sub(self.costs.leave[path as usize] as u64);
+        self.left_before = host.wrapping_add(self.offset);
+        let at = self.left_before.wrapping_sub(self.costs.leave[path as usize] as u64);
         self.now = at.max(self.entered);
+    }
+
+    /// By how many ticks before virtual time the guest can read its TSC after an entry: the entry's
+    /// cost is an estimate, and it takes no less than nothing.
+    pub fn unsure_entry(&self, injecting: bool) -> u64 {
+        let inject = if injecting { self.costs.inject } else { 0 };
+        u64::try_from(self.costs.enter + inject).unwrap_or(0)
+    }
+
+    /// By how many ticks after virtual time the guest can have read its TSC before the last exit.
+    pub fn unsure_exit(&self) -> u64 {
+        self.left_before.saturating_sub(self.now)
     }
 
     /// No later than `due` (host TSC) plus what slices end late by: where a

@@ -20,6 +20,7 @@ use crate::engine::{Engine, Processors, Region};
 use crate::error::Error;
 use crate::freeze::Costs;
 use crate::memory::GuestMemory;
+use crate::pvclock::Reads;
 use crate::{boot, cpuid, layout, pvclock, pveoi};
 
 use kick::Kick;
@@ -55,6 +56,7 @@ impl Engine for KvmEngine {
         &mut self,
         regions: &[Region],
         count: u32,
+        reads: Reads,
         random: bool,
     ) -> Result<(), Error> {
         let vm = self.kvm.create_vm().map_err(Error::kvm("create a virtual machine"))?;
@@ -76,7 +78,7 @@ impl Engine for KvmEngine {
             .map_err(Error::kvm("read the supported CPUID"))?;
         let mut vcpus = Vec::new();
         for index in 0..count {
-            let cpuid = cpuid::filter(&supported, index, count, random, false);
+            let cpuid = cpuid::filter(&supported, index, count, reads, random, false);
             vcpus.push(Vcpu::new(&vm, index, &cpuid)?);
         }
         self.machines.push((Arc::new(vm), vcpus));

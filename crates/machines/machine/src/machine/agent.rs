@@ -109,6 +109,7 @@ impl Run<'_> {
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
                 machine.started = Some(now);
+                machine.drives.iter_mut().for_each(|drive| drive.start(now));
                 if !self.timeline.statistics.running {
                     let frozen = self.frozen();
                     self.timeline.statistics.start(
@@ -144,7 +145,13 @@ impl Run<'_> {
         if self.machines.iter().any(|machine| machine.waited && machine.ended.is_none()) {
             return Ok(());
         }
+        // Nobody waits for the others: they stand still, so that what they got is what they got until now.
+        for machine in self.machines.iter_mut().filter(|machine| !machine.waited) {
+            machine.finished = true;
+        }
         // What follows is the agents' own work, not the commands'.
+        let now = self.timeline.clock.now_ns();
+        self.shares = self.shared.iter().map(|shared| shared.report(now)).collect();
         let frozen = self.frozen();
         self.timeline.statistics.finish(&self.timeline.clock, frozen);
         self.timeline.emit(RunEvent::Stage(Stage::Collecting))

@@ -28,7 +28,7 @@ use crate::freeze::{Clock, Scale};
 use crate::memory::GuestMemory;
 use crate::pci::{Bus, Function, Identity, SLOTS};
 use crate::pvclock::{PvClock, Reads};
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, TurnsOn};
 use crate::vcpu::{Processor, VcpuSlot};
 use crate::vcpu_pool::VcpuPool;
 use crate::{acpi, layout, PROCESSORS_LIMIT};
@@ -58,6 +58,9 @@ impl<'j> Run<'j> {
         }
         events.event(RunEvent::Stage(Stage::Preparing)).map_err(Error::EventSink)?;
         let mut engine = engine::open()?;
+        let all: usize = config.machines.iter().map(|machine| machine.vcpus as usize).sum();
+        let threads = config.threads.clamp(1, all.max(1));
+        let reads = if threads > 1 { Reads::Own } else { Reads::Mean };
         let (mut machines, mut kernels, mut processors) = (Vec::new(), Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
             let vcpus = machine.vcpus;
@@ -65,7 +68,8 @@ impl<'j> Run<'j> {
             kernels.push((vcpus, machine.command_line, machine.seed));
             let root = (config.root_length, &mut *config.fill_root);
             let rewind = machine.rewind.take();
-            let made = Machine::new(&mut *engine, machine, number as u16, root, config.threads)?;
+            // All machines' processors are in one pool.
+            let made = Machine::new(&mut *engine, machine, number as u16, root, reads)?;
             machines.push((made, rewind));
         }
         let Some((one, _)) = machines.first() else {
@@ -114,21 +118,24 @@ impl<'j> Run<'j> {
             Some(timeline) => Some(Box::new(watch(&mut machines, timeline, scale, events)?)),
             None => None,
         };
+        let quantum = scale.to_ticks(config.quantum).max(LATENESS_IN_QUANTUM * lateness).max(1);
+        let mut statistics = Statistics::new(born, processors.len());
+        statistics.turns_on = TurnsOn { threads: threads as u32, quantum };
         let timeline = Timeline {
             clock,
-            quantum: scale.to_ticks(config.quantum).max(LATENESS_IN_QUANTUM * lateness).max(1),
+            quantum,
             lateness,
             preparing: machines.len(),
             events,
             from: several.then_some(0),
             records: Vec::with_capacity(BATCH),
             recorded_bytes: 0,
-            statistics: Statistics::new(born, processors.len()),
+            statistics,
             watch,
             typing: Typing::new(config.keyboard),
         };
-        let pool = match config.threads.min(processors.len()) {
-            0 | 1 => None,
+        let pool = match threads {
+            1 => None,
             threads => Some(VcpuPool::new(threads, processors.len()).map_err(Error::Threads)?),
         };
         Ok(Self {
@@ -139,6 +146,7 @@ impl<'j> Run<'j> {
             thread_slices: Vec::new(),
             machines,
             shared: config.shared,
+            shares: Vec::new(),
             processors,
             current: 0,
             instant: 0,
@@ -192,7 +200,7 @@ impl Machine {
         config: MachineConfig<'_>,
         number: u16,
         (root_length, fill_root): Root,
-        threads: usize,
+        reads: Reads,
     ) -> Result<Self, Error> {
         let mut memory = GuestMemory::new(config.memory, root_length)
             .map_err(|error| Error::Memory(config.memory >> 20, error))?;
@@ -218,7 +226,7 @@ impl Machine {
         regions.push((mailbox, channel.mailbox().len() as u64, channel.mailbox().host_address()));
         // SAFETY: the mappings live as long as the machine, longer than its
         // processors (field order), and cover these lengths.
-        unsafe { engine.add_machine(&regions, config.vcpus, config.random)? };
+        unsafe { engine.add_machine(&regions, config.vcpus, reads, config.random)? };
         let (mut drives, own) = (Vec::new(), config.drives.len());
         for drive in config.drives.into_iter().chain(config.root) {
             let (device, function, link) = plug(drive)?;
@@ -242,10 +250,7 @@ impl Machine {
             io_apic: IoApic::new(config.vcpus),
             cmos: Cmos::default(),
             rewind: None,
-            clock: PvClock::new(
-                config.vcpus as usize,
-                if threads > 1 { Reads::Own } else { Reads::Mean },
-            ),
+            clock: PvClock::new(config.vcpus as usize, reads),
             number,
             name: config.name,
             waited: config.waited,

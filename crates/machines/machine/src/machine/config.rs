@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use stasis_block::Link;
 use stasis_channel::Job;
@@ -109,8 +109,8 @@ pub struct Stop {
     /// Called now and then where no other thread can set the flag: the bare
     /// machine.
     pub poll: Option<Box<dyn Fn()>>,
-    /// Most wall-clock time for everything.
-    pub wall_limit: Option<Duration>,
+    /// When the wall-clock time for everything is over.
+    pub deadline: Option<Instant>,
 }
 
 /// The declared processor speed.

@@ -36,6 +36,8 @@ pub use config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
 };
 
+/// After so many ticks of virtual time the user and the limits are looked at, whatever the turns.
+const LOOKED_AFTER: u64 = 10_000_000;
 /// How often progress is told.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -54,6 +56,8 @@ struct Run<'j> {
     timeline: Timeline<'j>,
     machines: Vec<Machine>,
     shared: Vec<Shared>,
+    /// What everybody had got of those when the last command that is waited for ended.
+    shares: Vec<String>,
     /// Every processor: its machine, and its number there.
     processors: Vec<(usize, usize)>,
     /// The place of the processor that ran last.
@@ -135,14 +139,18 @@ impl Run<'_> {
                 return Ok(Some(Ending::VirtualLimit));
             }
         }
-        // The wall clock costs a call; every so many turns is often enough.
+        // The wall clock costs a call: every so many turns is often enough, or after so much of
+        // virtual time, as a turn of a guest that only computes takes long.
         timeline.statistics.turns = timeline.statistics.turns.wrapping_add(1);
-        if timeline.statistics.turns.is_multiple_of(64) {
+        let now = timeline.clock.now();
+        let long = now.saturating_sub(timeline.statistics.looked) >= LOOKED_AFTER;
+        if long || timeline.statistics.turns.is_multiple_of(64) {
+            timeline.statistics.looked = now;
             if let Some(poll) = &self.stop.poll {
                 poll();
             }
             let now = Instant::now();
-            if self.stop.wall_limit.is_some_and(|limit| now - timeline.statistics.born >= limit) {
+            if self.stop.deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(Some(Ending::WallLimit));
             }
             if now - timeline.statistics.reported >= PROGRESS {

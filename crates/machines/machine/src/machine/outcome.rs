@@ -63,7 +63,10 @@ impl Run<'_> {
             self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
         outcome.medium_errors =
             drives.map(|drive| drive.drive_mut().take_error().map(|error| error.cause())).collect();
-        outcome.shared = self.shared.iter().map(|shared| shared.report(now)).collect();
+        outcome.shared = match self.shares.is_empty() {
+            true => self.shared.iter().map(|shared| shared.report(now)).collect(),
+            false => self.shares,
+        };
         Ok(outcome)
     }
 }

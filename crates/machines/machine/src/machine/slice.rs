@@ -66,7 +66,8 @@ impl Machine {
         let processor = &mut self.processors[index];
         processor.eoi.offer(&processor.apic, &self.memory);
         if self.processors.len() > 1 && self.clock.reads() == Reads::Mean {
-            self.show_clock(timeline, index, until - now);
+            self.show_clock(timeline, index, until - now, injecting);
+            timeline.statistics.lead(self.clock.lead());
         }
         Ok(Some(Begun { slice, entered: now, injecting }))
     }
@@ -87,15 +88,16 @@ impl Machine {
             exits.total += 1;
             timeline.statistics.overshoot.add(timeline.clock.scale().to_ns(over));
         }
-        let late = match exit {
+        let is_late = match exit {
             Exit::Interrupted => overshoot.is_some_and(|over| over > 0),
             _ => timeline.clock.now() > until,
         };
         let (left, ran) = (timeline.clock.now(), timeline.clock.now() - entered);
         // One that ended late did not end as the calibrated ones do: a little more may have been read.
-        self.clock.end(ran + if late { timeline.lateness } else { 0 });
+        let late = if is_late { timeline.lateness } else { 0 };
+        self.clock.end(ran + late.max(timeline.clock.unsure_exit()));
         let processor = &mut self.processors[index];
-        (processor.time, processor.late) = (left, late);
+        (processor.time, processor.late) = (left, is_late);
         processor.eoi.take(&mut processor.apic, &self.memory);
         let ahead = left.saturating_sub(others.unwrap_or(left));
         timeline.statistics.slice(place, (entered, left), ahead);

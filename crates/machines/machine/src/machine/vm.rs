@@ -171,8 +171,14 @@ impl Machine {
 
     /// Writes what processor `index` reads as the time in a slice of at most
     /// `ticks`, which begins now.
-    pub(super) fn show_clock(&mut self, timeline: &Timeline, index: usize, ticks: u64) {
-        self.clock.begin(ticks, self.busy());
+    pub(super) fn show_clock(
+        &mut self,
+        timeline: &Timeline,
+        index: usize,
+        ticks: u64,
+        injecting: bool,
+    ) {
+        self.clock.begin(ticks, timeline.clock.unsure_entry(injecting), self.busy());
         for (address, page) in self.clock.pages(index, timeline.clock.now(), timeline.clock.scale())
         {
             // Not in memory: the guest has no clock there.

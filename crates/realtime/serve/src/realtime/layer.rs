@@ -164,6 +164,12 @@ impl Layer for RealTime {
 
     fn urge(&mut self, _: &mut dyn Iterator<Item = u64>) {}
 
+    fn start(&mut self, now: Nanos) {
+        if let Some(model) = &mut self.model {
+            model.start(now);
+        }
+    }
+
     fn inside(&self, now: Nanos) -> Option<String> {
         self.model.as_ref().and_then(|model| model.inside(now))
     }

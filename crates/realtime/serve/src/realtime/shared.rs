@@ -120,6 +120,10 @@ impl Layer for SharedLayer {
         self.shared.lock().urge(sectors);
     }
 
+    fn start(&mut self, now: Nanos) {
+        self.shared.lock().start(now);
+    }
+
     fn inside(&self, now: Nanos) -> Option<String> {
         self.shared.lock().inside(now)
     }
