@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -27,6 +28,9 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stdout", "/proc/self/fd/1"),
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
+
+/// Where programs put their locks.
+const LOCKS: &str = "/run/lock";
 
 /// Mounts what is needed to find devices.
 pub(crate) fn mount_kernel_files() -> Result<(), AgentError> {
@@ -79,6 +83,10 @@ pub(crate) fn enter(
         folder(place)?;
         new("tmpfs", place, safe, mode)?;
     }
+    // /var/lock leads here, for everybody (Filesystem Hierarchy Standard 3.0, 5.9).
+    folder(LOCKS)?;
+    std::fs::set_permissions(LOCKS, Permissions::from_mode(0o1777))
+        .map_err(|e| AgentError::new("set the rights of", LOCKS, e))?;
     for (place, target) in LINKS {
         symlink(target, place).map_err(|e| AgentError::new("make the link", place, e))?;
     }
