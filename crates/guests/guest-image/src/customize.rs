@@ -14,6 +14,20 @@ pub(crate) fn hook(kernel: &str, more: &[String], started: u64) -> String {
     format!("kernel={kernel}\nmore={more}\nstarted={started}\n{script}")
 }
 
+/// A hook that sees whether the release has `packages` and `kernel`, before any is fetched.
+/// `kernel`: the package's name, or nothing for one of the user's own.
+pub(crate) fn look_up(packages: &[String], kernel: &str) -> String {
+    let script = include_str!("setup.sh");
+    let (packages, kernel) = (quote(&packages.join(" ")), quote(kernel));
+    format!("packages={packages}\nkernel={kernel}\n{script}")
+}
+
+/// A hook that makes the folders of `EXCLUDED` files that packages' own scripts expect, such as
+/// update-alternatives with its links to manual pages, before the packages are installed.
+pub(crate) fn folders(names: &[String]) -> String {
+    format!("cd \"$1\" && mkdir -p {}", names.join(" "))
+}
+
 /// A hook that copies `from` in the new root to `to` on this machine.
 pub(crate) fn download(from: &str, to: &Path) -> String {
     format!("download {from} {}", quote(&to.display().to_string()))

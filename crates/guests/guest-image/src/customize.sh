@@ -83,7 +83,9 @@ tar -cf "$work/kernel.tar" -C "$work/tree" boot -C "$root/lib" "modules/$release
 rm -rf "$work/tree"
 
 echo "stasis: tidying" >&2
-rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/* "$root"/var/log/*
+rm -rf "$root"/var/lib/apt/lists/*
+# Folders stay: they are those of packages, with the owners that their programs need.
+find "$root/var/cache" "$root/var/log" ! -type d -delete
 # udevd keeps the rules for storage: the others are for hardware that is not there, or (60-block) have it read
 # a drive whenever a program has written to it, or would start something (arrays, NVMe over fabrics, units of systemd).
 rules=$(dpkg-query --admindir="$root/var/lib/dpkg" --listfiles udev | sed -n 's|^.*/rules.d/\(.*\.rules\)$|\1|p')
@@ -99,7 +101,9 @@ done
 rm -rf "$root"/lib/udev/hwdb.*
 mkdir -p "$root/results"
 echo stasis >"$root/etc/hostname"
-printf '127.0.0.1 localhost\n127.0.1.1 stasis\n' >"$root/etc/hosts"
+printf '127.0.0.1 localhost\n127.0.1.1 stasis\n::1 localhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"
+# Tools that look for what is mounted (mkfs.nilfs2) know no other place.
+ln -sf ../proc/self/mounts "$root/etc/mtab"
 : >"$root/etc/resolv.conf"
 : >"$root/etc/machine-id"
 

@@ -33,10 +33,13 @@ const ADMINISTRATION: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// What only readers need.
 const EXCLUDED: [&str; 7] = ["man", "doc", "info", "locale", "lintian", "bug", "gtk-doc"];
 
+/// Sections of the manual (man(1)), whose folders packages expect.
+const MANUAL: std::ops::RangeInclusive<u8> = 1..=8;
+
 /// How long the parts of a build take, as the share that is done when a line
 /// of the log that starts with the text appears.
 const MILESTONES: [(&str, &str, f64); 9] = [
-    ("I: running apt-get update", "fetching the package lists", 0.02),
+    ("stasis: looking the packages up", "looking the packages up", 0.04),
     ("I: downloading packages", "downloading packages", 0.15),
     ("I: extracting archives", "extracting packages", 0.40),
     ("I: installing essential packages", "installing packages", 0.45),
@@ -60,6 +63,7 @@ pub(crate) fn run(
     progress(Progress { step: started, fraction: 0.0 });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let hook = customize::hook(&recipe.kernel, &recipe.modules, now);
+    let package = if own_kernel::is_path(&recipe.kernel) { "" } else { &recipe.kernel };
     let mut command = Command::new("mmdebstrap");
     command
         .args(["--variant=essential", "--architectures=amd64", "--format=null"])
@@ -68,6 +72,8 @@ pub(crate) fn run(
         .arg("--include=usr-is-merged")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
         .args(EXCLUDED.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")))
+        .arg(format!("--setup-hook={}", customize::look_up(&recipe.packages, package)))
+        .arg(format!("--essential-hook={}", customize::folders(&excluded_folders())))
         .args(own_kernel(recipe, work)?)
         .arg(format!("--customize-hook={hook}"));
     for name in [KERNEL_ARCHIVE, ROOT_IMAGE, DATE] {
@@ -85,6 +91,12 @@ pub(crate) fn run(
         .stderr(Stdio::piped());
     follow(command, log, progress)?;
     store::remove(&work.join(OWN_KERNEL))
+}
+
+/// The folders that stay although what packages put there does not.
+fn excluded_folders() -> Vec<String> {
+    let sections = MANUAL.map(|section| format!("usr/share/man/man{section}"));
+    EXCLUDED.map(|folder| format!("usr/share/{folder}")).into_iter().chain(sections).collect()
 }
 
 /// The words that bring a kernel of the user's own into the new root, before the hook.

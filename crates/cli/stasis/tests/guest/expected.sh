@@ -6,6 +6,10 @@ told id "$(readlink -f /dev/disk/by-id/nvme-Stasis_NVMe_drive_NUMBER1)"
 told uuid "$(readlink -f /dev/disk/by-uuid/57a51500-0000-4000-8000-00000000abcd)"
 told virtio "$(readlink -f /dev/disk/by-id/virtio-NUMBER2)"
 told config "$(grep -x CONFIG_BLK_DEV_NVME=. "/boot/config-$(uname -r)")"
+told mtab "$(findmnt --tab-file /etc/mtab --noheadings --output TARGET /results)"
+# Folders that scripts of packages write to, though what readers need is left out.
+told folders "$(ls -d /usr/share/man/man1 /usr/share/man/man8 /usr/share/doc /var/log/apt /var/cache/apt /run/lock | wc -l)"
+told locked "$(touch /var/lock/one && stat --format=%a /run/lock /tmp /dev/shm | tr '\n' ' ')"
 told column "$(printf 'a b\n' | column -t -o -)"
 told hexdump "$(printf 'AB' | hexdump -e '"%x"')"
 # A partition that comes is found.
