@@ -109,7 +109,7 @@ pub struct MachineArguments {
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Seed of everything random [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = stasis_block::units::parse_seed)]
     pub seed: Option<u64>,
     /// Where the machine runs: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]

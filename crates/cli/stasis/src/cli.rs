@@ -187,7 +187,11 @@ fn description() -> clap::Command {
 
 /// Does what the command line says.
 pub fn main() -> Result<ExitCode> {
-    let matches = description().get_matches();
+    let matches = description().try_get_matches().unwrap_or_else(|error| {
+        let words: Vec<_> =
+            std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        crate::separator::explained(error, &mut description(), &words).exit()
+    });
     let Cli { command, quiet } =
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if quiet {

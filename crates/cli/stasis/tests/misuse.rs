@@ -40,6 +40,17 @@ const fn usage(words: &'static [&'static str], says: &'static [&'static str]) ->
 }
 
 const CASES: &[Case] = &[
+    // Words.
+    usage(&["run", "--seed", "-1", "--", "true"], &["`-1` is no seed", "from 0 to"]),
+    usage(&["run", "--seed=-1", "--", "true"], &["`-1` is no seed"]),
+    usage(&["sim", "null", "--seed", "-1"], &["`-1` is no seed"]),
+    usage(&["crash-test", "x.toml", "--seed", "-1"], &["`-1` is no seed"]),
+    usage(
+        &["run", "--vcpus", "2", "fio", "job.fio", "--direct=1"],
+        &["goes after `--`: stasis run --vcpus 2 -- fio job.fio --direct=1"],
+    ),
+    usage(&["run", "ls", "-l"], &["stasis run -- ls -l"]),
+    usage(&["shell", "bash", "-c", "echo a"], &["stasis shell -- bash -c 'echo a'"]),
     // Drives in words.
     refused(
         &["run", "--drive=modle=null,medium=ram:64MiB", "--", "true"],

@@ -156,6 +156,15 @@ pub fn parse_duration(word: &str) -> Result<Nanos, UnitError> {
     parse(word, &DURATION)
 }
 
+/// Reads a seed.
+///
+/// # Errors
+/// A sentence with the word and what it must be.
+pub fn parse_seed(word: &str) -> Result<u64, String> {
+    word.parse()
+        .map_err(|_| format!("`{word}` is no seed, which is a whole number from 0 to {}", u64::MAX))
+}
+
 /// Writes a size in the largest unit that holds it exactly.
 pub fn format_size(bytes: u64) -> String {
     format(bytes, &SIZES[..SIZES_WRITTEN], |_| DECIMALS)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-use stasis_block::units;
+use stasis_block::{units, DRIVES_LIMIT};
 use stasis_clock::Nanos;
 use stasis_config::{guess, listed};
 
@@ -284,6 +284,17 @@ impl Experiment {
                         one of yours (root): install what the experiment needs there"
                     .into(),
             );
+        }
+        for machine in self.machine.all() {
+            let shared = self.machine.several().is_empty();
+            let own = if shared { self.drives.len() } else { machine.drives.len() };
+            let count = own + machine.disks.len();
+            if count > DRIVES_LIMIT {
+                let name = machine.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
+                return Err(format!(
+                    "{name}{count} drives, but a machine has {DRIVES_LIMIT} at most"
+                ));
+            }
         }
         if self.machine.several().is_empty() {
             self.machine.check()?;

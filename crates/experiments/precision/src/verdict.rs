@@ -90,9 +90,8 @@ impl Verdict {
             (Some(_), None) => "; while the host is busy, none: keep it idle during a run".into(),
             (None, None) => "; a busy host was not measured".into(),
         });
-        match clocks {
-            None => text.push_str(". Clocks of several processors were not compared"),
-            Some(_) => {}
+        if clocks.is_none() {
+            text.push_str(". Clocks of several processors were not compared");
         }
         Self::Good { text, quiet_from_ns, loaded_from_ns }
     }

@@ -25,17 +25,13 @@ pub fn run(inside: &mut Inside, job: Vec<u8>) {
 fn execute(inside: &mut Inside, job: &[u8]) -> Result<RunEvent> {
     let InnerJob { mut plan, passed } =
         serde_json::from_slice(job).context("cannot read the job")?;
-    for (drive, place) in plan.media_mut().zip(passed) {
-        if let Some(index) = place {
-            for (depth, link) in drive.links.iter_mut().enumerate() {
-                link.path =
-                    inside.drive_path(index + depth).context("a passed drive is missing")?;
-            }
-            if !drive.links.is_empty() {
-                continue;
-            }
-            let path = inside.drive_path(index).context("a passed drive is missing")?;
-            drive.medium = MediumSpec::Device { path, direct: true };
+    for (drive, places) in plan.media_mut().zip(passed) {
+        let path = |index| inside.drive_path(index).context("a passed drive is missing");
+        for (link, &index) in drive.links.iter_mut().zip(&places) {
+            link.path = path(index)?;
+        }
+        if let (true, Some(&index)) = (drive.links.is_empty(), places.first()) {
+            drive.medium = MediumSpec::Device { path: path(index)?, direct: true };
         }
     }
     let stop = Stop { flag: inside.stop_flag(), poll: inside.stop_poll(), deadline: None };

@@ -40,15 +40,16 @@ pub fn cache() -> Option<PathBuf> {
 pub struct InnerJob {
     /// The machine.
     pub plan: RunPlan,
-    /// Which passed drive holds each of the run's media.
-    pub passed: Vec<Option<usize>>,
+    /// Which passed drives hold each of the run's media: one for each file of an image's chain,
+    /// none where it is in RAM.
+    pub passed: Vec<Vec<usize>>,
 }
 
 /// The media of a run as the software host gets them.
 struct Passed {
     drives: Vec<PassedDrive>,
-    /// For each medium, the first of its drives; none where it is in RAM.
-    places: Vec<Option<usize>>,
+    /// As [`InnerJob::passed`].
+    places: Vec<Vec<usize>>,
     /// Bytes of those in RAM.
     ram: u64,
 }
@@ -57,32 +58,38 @@ impl Passed {
     fn of(plan: &RunPlan) -> Result<Self> {
         let mut passed = Self { drives: Vec::new(), places: Vec::new(), ram: 0 };
         for drive in plan.media() {
-            let first = passed.drives.len();
             let place = match &drive.medium {
                 MediumSpec::Ram { size } => {
                     passed.ram += size;
-                    None
+                    Vec::new()
                 }
                 MediumSpec::Qcow2 { .. } => {
                     // A device inside does not grow.
                     stasis_qcow2::make_room(&drive.links)
                         .context("cannot make room in an image")?;
-                    for (depth, link) in drive.links.iter().enumerate() {
-                        let read_only = depth > 0;
-                        passed.drives.push(PassedDrive { path: link.path.clone(), read_only });
-                    }
-                    Some(first)
+                    let links = drive.links.iter().enumerate();
+                    links.map(|(depth, link)| passed.place(&link.path, depth > 0)).collect()
                 }
                 MediumSpec::File { path, .. }
                 | MediumSpec::Ordered { path, .. }
                 | MediumSpec::Device { path, .. } => {
-                    passed.drives.push(PassedDrive { path: path.clone(), read_only: false });
-                    Some(first)
+                    vec![passed.place(path, false)]
                 }
             };
             passed.places.push(place);
         }
         Ok(passed)
+    }
+
+    /// The place of a file. One that is only read, such as a backing file of several images, is
+    /// passed once.
+    fn place(&mut self, path: &Path, read_only: bool) -> usize {
+        let drive = PassedDrive { path: path.to_owned(), read_only };
+        let there = self.drives.iter().position(|other| read_only && *other == drive);
+        there.unwrap_or_else(|| {
+            self.drives.push(drive);
+            self.drives.len() - 1
+        })
     }
 }
 
@@ -173,5 +180,25 @@ pub fn run(
         Err(stasis_emulated_host::Error::Stopped) => Err(RunError::Ended(Ending::Cancelled)),
         Err(stasis_emulated_host::Error::WallLimit) => Err(RunError::Ended(Ending::WallLimit)),
         Err(error) => Err(RunError::Failed(error.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backing_file_of_several_images_is_passed_once() {
+        let mut passed = Passed { drives: Vec::new(), places: Vec::new(), ram: 0 };
+        let place =
+            |passed: &mut Passed, name: &str, read_only| passed.place(Path::new(name), read_only);
+        for number in 0..6 {
+            let own = place(&mut passed, &format!("{number}.qcow2"), false);
+            assert_eq!(own, if number == 0 { 0 } else { number + 1 });
+            assert_eq!(place(&mut passed, "base.qcow2", true), 1);
+        }
+        assert_eq!(passed.drives.len(), 7);
+        // What is written to is never another's.
+        assert_eq!((place(&mut passed, "raw", false), place(&mut passed, "raw", false)), (7, 8));
     }
 }

@@ -62,7 +62,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "512")]
     pub block_size: String,
     /// Seed of everything random, or several: 1,2,10-19
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true)]
     pub seed: Seeds,
     /// How many simulations are under way at a time [default: one for each processor]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]

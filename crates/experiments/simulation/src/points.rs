@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{bail, Result};
+use stasis_block::units;
 
 use crate::model;
 use crate::Arguments;
@@ -21,9 +22,10 @@ impl FromStr for Seeds {
     type Err = String;
 
     fn from_str(words: &str) -> Result<Self, String> {
-        let number = |word: &str| {
-            word.parse::<u64>().map_err(|error| format!("`{word}` is no seed: {error}"))
-        };
+        if words.starts_with('-') {
+            units::parse_seed(words)?;
+        }
+        let number = units::parse_seed;
         let mut seeds = Vec::new();
         for word in words.split(',') {
             let (first, last) = match word.split_once('-') {

@@ -42,6 +42,8 @@ struct Line {
     text: String,
     fraction: Option<f64>,
     began: Instant,
+    /// The time left as it was told last.
+    told: Option<Duration>,
     shown: Shown,
 }
 
@@ -62,17 +64,22 @@ impl Line {
         } else {
             Shown::Plain { _ends: plain_lines() }
         };
-        let mut line = Self { text: String::new(), fraction: None, began: Instant::now(), shown };
+        let mut line =
+            Self { text: String::new(), fraction: None, began: Instant::now(), told: None, shown };
         line.show(text, fraction);
         line
     }
 
     fn show(&mut self, text: &str, fraction: Option<f64>) {
         text.clone_into(&mut self.text);
+        if fraction < self.fraction {
+            // Something else has begun.
+            self.told = None;
+        }
         self.fraction = fraction;
-        let Shown::Bar(bar) = &self.shown else { return };
         // One clock: the time left where that is known.
         let left = self.left().map(|left| format!("{left} left"));
+        let Shown::Bar(bar) = &self.shown else { return };
         let template = match (fraction, &left) {
             (Some(_), Some(_)) => "{spinner} {msg} [{bar:30}] {percent} % {prefix}",
             (Some(_), None) => "{spinner} {msg} [{bar:30}] {percent} %",
@@ -89,19 +96,24 @@ impl Line {
         }
     }
 
-    /// How long the rest will take, at the speed until now.
-    fn left(&self) -> Option<String> {
+    /// How long the rest will take, at the speed until now. Never more than was told before: parts
+    /// of a work are not equally quick, and a time that rises helps nobody.
+    fn left(&mut self) -> Option<String> {
         let (fraction, passed) = (self.fraction?, self.began.elapsed());
         if passed < SURE || fraction < 0.01 {
             return None;
         }
-        Some(rounded(passed.mul_f64((1.0 - fraction).max(0.0) / fraction)))
+        let left = passed.mul_f64((1.0 - fraction).max(0.0) / fraction);
+        let left = self.told.map_or(left, |told| told.min(left));
+        self.told = Some(left);
+        Some(rounded(left))
     }
 
     /// The line for what is no terminal.
-    fn plain(&self) -> String {
+    fn plain(&mut self) -> String {
+        let left = self.left();
         let text = &self.text;
-        match (self.fraction, self.left()) {
+        match (self.fraction, left) {
             (Some(fraction), Some(left)) => {
                 format!("progress: {text}, {:.0} %, {left} left", fraction * 100.0)
             }
@@ -146,7 +158,7 @@ fn plain_lines() -> Sender<()> {
     std::thread::spawn(move || {
         while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
             // The line may have ended just now.
-            let text = line().as_ref().map(Line::plain);
+            let text = line().as_mut().map(Line::plain);
             if let Some(text) = text {
                 eprintln!("{text}");
             }
@@ -234,7 +246,21 @@ mod tests {
     fn at(text: &str, fraction: Option<f64>, seconds: u64) -> Line {
         let (_ends, _) = channel();
         let began = Instant::now() - Duration::from_secs(seconds);
-        Line { text: text.into(), fraction, began, shown: Shown::Plain { _ends } }
+        Line { text: text.into(), fraction, began, told: None, shown: Shown::Plain { _ends } }
+    }
+
+    #[test]
+    fn the_time_left_never_rises() {
+        let mut line = at("installing", Some(0.5), 60);
+        assert_eq!(line.left().unwrap(), "1 min 0 s");
+        // A slow part: half is done still, a minute later.
+        line.began -= Duration::from_secs(60);
+        assert_eq!(line.left().unwrap(), "1 min 0 s");
+        line.show("installing", Some(0.9));
+        assert_eq!(line.left().unwrap(), "13 s");
+        // Another work has a time of its own.
+        line.show("checking", Some(0.25));
+        assert_eq!(line.left().unwrap(), "6 min 0 s");
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub enum Error {
         available: u64,
     },
     /// Too many passed drives.
-    #[error("{given} drives on files or devices: the software host takes at most {most}")]
+    #[error("the drives are on {given} files and devices, and the software host takes at most {most}: an image counts with its backing files, a backing file of several images once. Put a drive on RAM, or convert an image into one without backing files")]
     Drives {
         /// How many were given.
         given: usize,

@@ -60,12 +60,31 @@ pub fn text_summary(summary: &Summary) -> String {
             "Commands that drives refused: {what} (their I/Os have the status `refused`).\n"
         ));
     }
+    for name in faster_than_the_guest(summary) {
+        out.push_str(&format!(
+            "drive {name}: half of its I/Os take 0 ns, as its model is what an application measured and the \
+             guest's own software takes that long already (--rewind takes off the rest).\n"
+        ));
+    }
     let failed = summary.drives.iter().filter_map(crate::failed::failed);
     for text in failed.chain(summary.drives.iter().flat_map(crate::flash_page::remarks)) {
         out.push_str(&text);
         out.push('\n');
     }
     out
+}
+
+/// Drives whose model is what an application measured, and that complete half of their reads or
+/// writes at once: the guest's path, which is taken off, is as long.
+fn faster_than_the_guest(summary: &Summary) -> impl Iterator<Item = &str> {
+    let measured = summary.drives.iter().filter(|drive| {
+        let parameters = &drive.parameters;
+        parameters["kind"] == "profile" && parameters["profile"]["observed"] != "device"
+    });
+    let at_once = measured.filter(|drive| {
+        [&drive.read, &drive.write].iter().any(|used| used.count > 0 && used.target_ns.p50 == 0)
+    });
+    at_once.map(|drive| drive.name.as_str())
 }
 
 /// Mean, p50, p99 and p99.9 of so many I/Os' latencies, as texts. A percentile that so few

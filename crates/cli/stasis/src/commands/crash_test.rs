@@ -54,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", conflicts_with = "states")]
     state: Option<u64>,
     /// Seed of the power cuts
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = stasis_block::units::parse_seed)]
     seed: u64,
     /// Use the trace of an earlier test, in this folder, instead of a run
     #[arg(long, alias = "record", value_name = "DIR", conflicts_with_all = ["fault", "engine"])]

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
-use stasis_block::{splitmix, Link};
+use stasis_block::{splitmix, Link, DRIVES_LIMIT};
 use stasis_nvme::{KeptState, ShadowPolicy};
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::{NotifyPolicy, PciDevice};
@@ -181,7 +181,8 @@ fn check(config: &MachineConfig) -> Result<(), String> {
             config.vcpus
         ));
     }
-    let most = SLOTS - 2 - usize::from(config.root.is_some());
+    const { assert!(DRIVES_LIMIT == SLOTS - 2) };
+    let most = DRIVES_LIMIT - usize::from(config.root.is_some());
     if config.drives.len() > most {
         return Err(format!(
             "{} drives asked for, but a machine has at most {most}",
