@@ -7,6 +7,9 @@ pub const ERROR_LOG_ENTRIES: usize = 64;
 /// Size of an entry of the error log in bytes.
 const ERROR_ENTRY: usize = 64;
 
+/// The command of an error that no command has.
+pub const NO_COMMAND: CommandId = CommandId { sq: 0xffff, cid: 0xffff };
+
 /// The last failures, oldest first in a ring.
 #[derive(Debug)]
 pub struct ErrorLog {
@@ -21,12 +24,13 @@ impl Default for ErrorLog {
 }
 
 impl ErrorLog {
-    /// Adds the failure number `count`, over the oldest entry if need be.
+    /// Adds the failure number `count`, over the oldest entry if need be: the status field of
+    /// the command's completion with its phase.
     pub fn add(
         &mut self,
         count: u64,
         id: CommandId,
-        status: u16,
+        (status, phase): (u16, bool),
         parameter: u16,
         nsid: u32,
         lba: u64,
@@ -35,7 +39,7 @@ impl ErrorLog {
         entry[0..8].copy_from_slice(&count.to_le_bytes());
         entry[8..10].copy_from_slice(&id.sq.to_le_bytes());
         entry[10..12].copy_from_slice(&id.cid.to_le_bytes());
-        entry[12..14].copy_from_slice(&(status << 1).to_le_bytes());
+        entry[12..14].copy_from_slice(&(status << 1 | u16::from(phase)).to_le_bytes());
         entry[14..16].copy_from_slice(&parameter.to_le_bytes());
         entry[16..24].copy_from_slice(&lba.to_le_bytes());
         entry[24..28].copy_from_slice(&nsid.to_le_bytes());

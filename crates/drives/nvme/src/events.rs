@@ -65,6 +65,11 @@ impl Event {
         Self { kind: EventType::Error, information, log: log_page::ERROR_INFORMATION, nsid: 0 }
     }
 
+    /// Whether it is an error that no command has.
+    pub fn is_error(&self) -> bool {
+        self.kind == EventType::Error
+    }
+
     /// Zone Descriptor Changed (ZNS 1.1 section 4.1.1): zones of a namespace have changed by
     /// themselves.
     pub fn zones_changed(nsid: u32) -> Self {

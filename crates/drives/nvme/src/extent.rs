@@ -21,7 +21,8 @@ impl Extent {
     pub fn new(namespace: &Namespace, lba: u64, blocks: u64, at: u16) -> Result<Self, Failure> {
         let end = lba.checked_add(blocks);
         if end.is_none_or(|end| end > namespace.blocks) {
-            return Err(StatusCode::LbaOutOfRange.at(at));
+            let outside = lba.max(namespace.blocks);
+            return Err(StatusCode::LbaOutOfRange.at(at).of_block(outside));
         }
         // No overflow: a namespace has less than 2^63 bytes.
         let size = u64::from(namespace.block_size);

@@ -5,14 +5,15 @@ use stasis_clock::Nanos;
 
 use crate::command::{CommandId, CompletionEntry};
 use crate::config::Config;
-use crate::error_log::ErrorLog;
+use crate::error_log::{ErrorLog, NO_COMMAND};
 use crate::events::{Event, Events};
 use crate::interrupts::Interrupts;
+use crate::queue::CompletionQueue;
 use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
 use crate::shadow::Shadow;
 use crate::statistics::Statistics;
-use crate::status::{Failure, MORE};
+use crate::status::{Failure, MORE, NO_LOCATION};
 use crate::{Memory, OutOfMemoryRange};
 
 /// The host's side of a controller.
@@ -88,8 +89,15 @@ impl Host {
         let field = failure.status.field() | MORE;
         self.statistics.error_log_entries += 1;
         let count = self.statistics.error_log_entries;
-        self.errors.add(count, id, field, failure.location, nsid, lba);
+        let phase = self.next_phase(id.sq);
+        self.errors.add(count, id, (field, phase), failure.location, nsid, lba);
         field
+    }
+
+    /// The phase of the next completion of a command of submission queue `sq`.
+    fn next_phase(&self, sq: u16) -> bool {
+        let cq = self.queues.submission(sq).and_then(|sq| self.queues.completion(sq.cq));
+        cq.is_some_and(CompletionQueue::next_phase)
     }
 
     /// Posts a completion, or holds it until its queue has room.
@@ -157,8 +165,14 @@ impl Host {
         false
     }
 
-    /// Something happened: tells the guest now or when it asks.
+    /// Something happened: tells the guest now or when it asks. An error that no command has is
+    /// logged.
     pub fn event(&mut self, memory: &dyn Memory, event: Event) {
+        if event.is_error() {
+            self.statistics.error_log_entries += 1;
+            let count = self.statistics.error_log_entries;
+            self.errors.add(count, NO_COMMAND, (0, false), NO_LOCATION, 0, 0);
+        }
         self.events.add(event);
         self.post_events(memory);
     }

@@ -36,6 +36,18 @@ impl Intervals {
         !range.is_empty() && before.is_some_and(|(_, &end)| end > range.start)
     }
 
+    /// The first of `range` that is in it.
+    pub fn first_in(&self, range: &Range<u64>) -> Option<u64> {
+        if range.is_empty() {
+            return None;
+        }
+        let at_start = self.ends.range(..=range.start).next_back();
+        if at_start.is_some_and(|(_, &end)| end > range.start) {
+            return Some(range.start);
+        }
+        self.ends.range(range.clone()).next().map(|(&start, _)| start)
+    }
+
     /// Puts `range` in; whether there was room.
     pub fn insert(&mut self, range: Range<u64>) -> bool {
         if self.is_full() {
@@ -99,6 +111,8 @@ mod tests {
                 } else {
                     intervals.remove(range);
                 }
+                let first = (3..SPACE).find(|&at| reference[at as usize]);
+                prop_assert_eq!(intervals.first_in(&(3..SPACE)), first);
                 for at in 0..SPACE {
                     let there = reference[at as usize];
                     prop_assert_eq!(intervals.overlaps(&(at..at + 1)), there);

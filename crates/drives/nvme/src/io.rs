@@ -16,6 +16,7 @@ use crate::placement::PlacementState;
 use crate::registered::Registered;
 use crate::slots::{Owner, Purpose, Slot, Slots};
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::write_cache::WriteCache;
 use crate::Memory;
 
 /// Most requests that one command becomes.
@@ -40,6 +41,7 @@ pub struct Io {
     pub placement: PlacementState,
     pub features: Features,
     pub condition: Condition,
+    pub cache: WriteCache,
     /// Virtual time as last told (ns).
     pub now: Nanos,
 }
@@ -63,6 +65,7 @@ impl Io {
             placement: PlacementState::new(&config),
             features: Features::new(&config),
             condition: Condition::default(),
+            cache: WriteCache::default(),
             now: 0,
             config,
         }
@@ -190,9 +193,20 @@ impl Io {
     /// Whether a write is durable when it is acknowledged: because it asks so,
     /// or because the guest has turned the volatile write cache off.
     pub fn is_forced(&self, command: &SubmissionEntry, operation: Operation) -> bool {
-        let cached = self.config.volatile_write_cache && self.features.write_cache;
+        let cached = self.has_write_cache();
         let reads = matches!(operation, Operation::Read | Operation::Verify);
         command.cdw12 & FUA != 0 || !reads && !cached
+    }
+
+    /// Whether there is a volatile write cache, and it is on.
+    pub fn has_write_cache(&self) -> bool {
+        self.config.volatile_write_cache && self.features.write_cache
+    }
+
+    /// Whether a flush has no effect: the volatile write cache is off, and nothing is left in it
+    /// (section 6.8).
+    pub fn flushes_nothing(&self) -> bool {
+        !self.has_write_cache() && self.cache.is_clean()
     }
 
     /// Hands a flush to the drive.
@@ -209,6 +223,7 @@ impl Io {
     /// Hands a request with its data, or room for it, to the drive.
     pub fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) {
         let namespace = slot.nsid;
+        let slot = Slot { covers: self.cache.sent(&command, &self.slots), ..slot };
         if slot.purpose != Purpose::Format {
             self.namespaces.enter(namespace, command.operation, command.offset, command.length);
         }

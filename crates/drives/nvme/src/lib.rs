@@ -60,6 +60,7 @@ mod slots;
 mod statistics;
 mod status;
 mod vendor;
+mod write_cache;
 mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy, VENDOR_ID};

@@ -91,6 +91,17 @@ impl Namespaces {
         Some(&self.state(nsid)?.identity)
     }
 
+    /// The logical block that holds byte `offset`.
+    pub fn lba_of(&self, nsid: u32, offset: u64) -> u64 {
+        let Some(state) = self.state(nsid) else { return 0 };
+        let block = offset / u64::from(state.namespace.block_size);
+        // Addresses of chunks have holes.
+        state.chunks.as_ref().map_or(block, |chunks| {
+            let (chunk, sector) = chunks.of_linear(block);
+            chunks.start(chunk) + u64::from(sector)
+        })
+    }
+
     /// Its size in bytes; 0 if there is no such namespace.
     pub fn capacity(&self, nsid: u32) -> u64 {
         self.state(nsid).map_or(0, |state| state.capacity)
@@ -145,8 +156,9 @@ impl Namespaces {
     /// it.
     pub fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let Some(state) = self.state(nsid) else { return Ok(()) };
-        if !state.marks.is_empty() && state.marks.overlaps(&extent.range()) {
-            return Err(StatusCode::UnrecoveredReadError.into());
+        if let Some(first) = state.marks.first_in(&extent.range()) {
+            let lba = first / u64::from(state.namespace.block_size);
+            return Err(Failure::from(StatusCode::UnrecoveredReadError).of_block(lba));
         }
         state.check_zones(Operation::Read, extent)
     }
@@ -156,7 +168,7 @@ impl Namespaces {
     pub fn check_clearing(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let marks = self.state(nsid).map(|state| &state.marks).filter(|marks| marks.is_full());
         if marks.is_some_and(|marks| marks.overlaps(&extent.range())) {
-            return Err(StatusCode::WriteFault.into());
+            return Err(Failure::from(StatusCode::WriteFault).of_block(extent.lba));
         }
         Ok(())
     }

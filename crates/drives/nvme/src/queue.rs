@@ -67,6 +67,12 @@ impl CompletionQueue {
         next(self.tail, self.size) == self.head
     }
 
+    /// The phase of the completion that comes behind all that are held.
+    pub fn next_phase(&self) -> bool {
+        let laps = (usize::from(self.tail) + self.held.len()) / usize::from(self.size.max(1));
+        self.phase ^ (laps % 2 == 1)
+    }
+
     /// Writes `entry` at the tail. The caller has checked that there is room.
     pub fn put(
         &mut self,

@@ -6,6 +6,7 @@ use stasis_memory::{Request, Requests, Segment};
 
 use crate::command::CommandId;
 use crate::status::StatusCode;
+use crate::write_cache::Covers;
 
 /// To whom a request's completion matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct Slot {
     pub bytes: usize,
     /// Where in guest memory a read's data goes.
     pub segments: Vec<Segment>,
+    /// What it has to do with the volatile write cache.
+    pub covers: Covers,
 }
 
 impl Slot {
@@ -78,6 +81,7 @@ impl Slot {
             length: command.length,
             bytes: 0,
             segments: Vec::new(),
+            covers: Covers::Nothing,
         }
     }
 
@@ -171,6 +175,19 @@ impl Slots {
             self.groups.get_mut(index)?.failed |= mask;
         }
         self.part_done(index, mask.trailing_zeros(), failure)
+    }
+
+    /// The namespace of a command that waits for requests.
+    pub fn namespace_of(&self, command: CommandId) -> Option<u32> {
+        let of_group = |group: usize| self.groups.get(group).and_then(|group| group.command);
+        let belongs = |slot: &&Slot| match slot.owner {
+            Owner::Command(id) | Owner::Append(id) => id == command,
+            Owner::Part { group, .. } | Owner::Elements { group, .. } => {
+                of_group(group) == Some(command)
+            }
+            Owner::Orphan | Owner::Shutdown | Owner::Format => false,
+        };
+        self.requests.iter().find(belongs).map(|slot| slot.nsid)
     }
 
     /// Makes orphans of what belongs to the commands that `which` picks, and

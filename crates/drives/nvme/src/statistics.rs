@@ -1,34 +1,40 @@
 //! What the SMART / Health Information log counts (NVMe 1.4 section 5.14.1.2).
+//!
+//! Power is on from the making of a controller to its end: [`POWER_CYCLES`]. No reset is a power
+//! cycle, nor an unsafe shutdown, which is a loss of power without a shutdown before.
 
 use stasis_block::Operation;
 use stasis_clock::Nanos;
 
+/// Power Cycles: the one in which the controller was made.
+pub const POWER_CYCLES: u128 = 1;
+/// Unsafe Shutdowns: power is not lost while the controller is there.
+pub const UNSAFE_SHUTDOWNS: u128 = 0;
+
 /// Counts since the controller was made; a reset leaves them alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes that completed reads gave to the guest.
+    /// Bytes that completed reads gave to the guest, and that comparisons read.
     pub bytes_read: u128,
     /// Bytes that completed writes took from the guest.
     pub bytes_written: u128,
-    /// Completed reads.
+    /// Completed reads and comparisons.
     pub read_commands: u128,
     /// Completed writes.
     pub write_commands: u128,
-    /// Commands that failed for an error of the medium.
+    /// Requests whose data the medium could not give back: a write that failed has lost none.
     pub media_errors: u128,
     /// Entries ever made in the error log.
     pub error_log_entries: u64,
-    /// Times that the controller was enabled first or after a shutdown.
-    pub power_cycles: u64,
-    /// Resets without a shutdown before.
-    pub unsafe_shutdowns: u64,
     /// Virtual time with at least one request in flight (ns), as exact as the
     /// carrier calls [`crate::Controller::set_time`].
     pub busy: Nanos,
     /// Virtual time since the controller was made (ns).
     pub powered_on: Nanos,
-    /// Virtual time above the warning temperature (ns).
+    /// Virtual time from the warning temperature up to the critical one (ns).
     pub too_warm: Nanos,
+    /// Virtual time from the critical temperature up (ns).
+    pub too_hot: Nanos,
 }
 
 impl Statistics {

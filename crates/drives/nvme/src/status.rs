@@ -82,7 +82,7 @@ impl StatusCode {
     /// The failure of this code, for the reason of byte `location` of the
     /// submission queue entry.
     pub fn at(self, location: u16) -> Failure {
-        Failure { status: self, location }
+        Failure { status: self, location, lba: None }
     }
 }
 
@@ -93,14 +93,23 @@ pub struct Failure {
     pub status: StatusCode,
     /// Parameter Error Location of the error log (section 5.14.1.1).
     pub location: u16,
+    /// LBA of the error log: the first block that is concerned, where one is.
+    pub lba: Option<u64>,
+}
+
+impl Failure {
+    /// The same, of the block `lba`.
+    pub fn of_block(self, lba: u64) -> Self {
+        Self { lba: Some(lba), ..self }
+    }
 }
 
 /// Parameter Error Location where no one parameter is at fault.
-const NO_LOCATION: u16 = 0xffff;
+pub const NO_LOCATION: u16 = 0xffff;
 
 impl From<StatusCode> for Failure {
     fn from(status: StatusCode) -> Self {
-        Self { status, location: NO_LOCATION }
+        Self { status, location: NO_LOCATION, lba: None }
     }
 }
 

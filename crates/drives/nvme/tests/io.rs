@@ -331,6 +331,7 @@ fn requests_say_what_the_command_asked() {
     assert!(command(&mut driver, zeroes).4);
     assert!(!command(&mut driver, Sqe::io(READ, 1, 8, DATA, 0)).4);
     // A flush of all namespaces completes with the last.
+    assert_eq!(driver.set_feature(6, 1).status, 0);
     driver.submit(1, Sqe { opcode: 0, nsid: u32::MAX, ..Default::default() });
     for nsid in [1, 2] {
         assert!(driver.next(1).is_none());
@@ -357,7 +358,7 @@ fn errors_of_the_medium_reach_the_guest() {
     assert_eq!(driver.ram.get(DATA, 512), [9; 512], "no data with an error");
     let log = driver.log(1, 64);
     assert_eq!((log[16], log[24]), (77, 1), "block and namespace");
-    assert_eq!(driver.controller.statistics().media_errors, 2);
+    assert_eq!(driver.controller.statistics().media_errors, 1, "a failed write lost no data");
     // A drive that gives back too little.
     driver.submit(1, Sqe::io(READ, 0, 1, DATA, 0));
     let request = driver.controller.pop_request().unwrap();

@@ -17,9 +17,10 @@ fn abort(
     let wanted = CommandId { sq: command.cdw10 as u16, cid: (command.cdw10 >> 16) as u16 };
     let mut found = wanted.sq == 0
         && (admin.host.events.withdraw(wanted.cid) || admin.vendor.withdraw(wanted.cid));
+    let nsid = admin.io.slots.namespace_of(wanted).unwrap_or(0);
     admin.io.slots.abandon(|id| id == wanted, |_| found = true);
     if found {
-        admin.host.post_failure(memory, wanted, StatusCode::AbortRequested.into(), 0, 0);
+        admin.host.post_failure(memory, wanted, StatusCode::AbortRequested.into(), nsid, 0);
         admin.go_on_formatting(memory);
     }
     // Dword 0 of the completion: bit 0 is set if nothing was aborted.

@@ -3,6 +3,7 @@
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::features::{notices, Features};
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
+use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
@@ -138,6 +139,13 @@ fn set_features(
         return Err(StatusCode::FeatureNotNamespaceSpecific.at(location::NSID));
     }
     set_feature(admin, memory, command, identifier)?;
+    if identifier == feature::VOLATILE_WRITE_CACHE && !admin.io.has_write_cache() {
+        // What is in the cache does not stay there.
+        if !admin.io.flushes_nothing() && admin.io.slots.requests.has_room(1) {
+            admin.io.request_flush(0, 1, Owner::Command(command.id()));
+            return Ok(Outcome::Pending);
+        }
+    }
     // All queues are given, whatever was asked for.
     let told = if identifier == feature::NUMBER_OF_QUEUES { current } else { 0 };
     Ok(Outcome::Done(told))

@@ -5,9 +5,9 @@ use crate::condition::SPARE_THRESHOLD;
 use crate::events::EventType;
 use crate::log_page as page;
 use crate::ocssd::chunk_information;
-use crate::placement::placement_page;
+use crate::placement::{endurance_group_warnings, placement_page};
 use crate::registered::Registered;
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, POWER_CYCLES, UNSAFE_SHUTDOWNS};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{zoned, Memory};
 
@@ -41,7 +41,9 @@ fn get_log_page(
     let identifier = command.cdw10 as u8;
     let log = match identifier {
         page::ERROR_INFORMATION => admin.host.errors.to_page(),
-        page::HEALTH => health_page(admin),
+        // LPA says that it is of the controller only.
+        page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => health_page(admin),
+        page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
         page::FIRMWARE_SLOTS => firmware_page(admin),
         page::CHANGED_NAMESPACES => admin.host.events.changed_namespaces_page(),
         page::COMMANDS_AND_EFFECTS => commands_page(admin, (command.cdw14 >> 24) as u8)?,
@@ -109,6 +111,7 @@ fn health_page(admin: &Admin) -> Vec<u8> {
     log[3] = admin.io.condition.health().available_spare;
     log[4] = SPARE_THRESHOLD;
     log[5] = admin.io.condition.health().percentage_used;
+    log[6] = endurance_group_warnings(admin.io);
     let minutes = u128::from(admin.host.statistics.busy / NANOS_PER_MINUTE);
     let hours = u128::from(admin.host.statistics.powered_on / (60 * NANOS_PER_MINUTE));
     let counts = [
@@ -117,17 +120,19 @@ fn health_page(admin: &Admin) -> Vec<u8> {
         (64, admin.host.statistics.read_commands),
         (80, admin.host.statistics.write_commands),
         (96, minutes),
-        (112, admin.host.statistics.power_cycles.into()),
+        (112, POWER_CYCLES),
         (128, hours),
-        (144, admin.host.statistics.unsafe_shutdowns.into()),
+        (144, UNSAFE_SHUTDOWNS),
         (160, admin.host.statistics.media_errors),
         (176, admin.host.statistics.error_log_entries.into()),
     ];
     for (at, count) in counts {
         log[at..at + 16].copy_from_slice(&count.to_le_bytes());
     }
-    let warm = u32::try_from(admin.host.statistics.too_warm / NANOS_PER_MINUTE);
-    log[192..196].copy_from_slice(&warm.unwrap_or(u32::MAX).to_le_bytes());
+    let minutes = |time: u64| u32::try_from(time / NANOS_PER_MINUTE).unwrap_or(u32::MAX);
+    let Statistics { too_warm, too_hot, .. } = admin.host.statistics;
+    log[192..196].copy_from_slice(&minutes(too_warm).to_le_bytes());
+    log[196..200].copy_from_slice(&minutes(too_hot).to_le_bytes());
     log
 }
 

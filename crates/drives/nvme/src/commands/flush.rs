@@ -1,4 +1,5 @@
-//! Flush (NVMe 1.4 section 6.8), of one namespace or of all.
+//! Flush (NVMe 1.4 section 6.8), of one namespace or of all. Without a volatile write cache, or with
+//! one that is off, it has no effect and asks the drive nothing.
 
 use stasis_block::Operation;
 
@@ -25,12 +26,18 @@ fn flush(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result
         for nsid in 1..=count {
             io.namespace(nsid)?;
         }
+        if io.flushes_nothing() {
+            return Ok(Outcome::Done(0));
+        }
         let group = io.slots.insert_group(id, count, false);
         for nsid in 1..=count {
             io.request_flush(command.sq, nsid, Owner::Part { group, part: nsid - 1 });
         }
     } else {
         io.namespace(command.nsid)?;
+        if io.flushes_nothing() {
+            return Ok(Outcome::Done(0));
+        }
         io.request_flush(command.sq, command.nsid, Owner::Command(id));
     }
     Ok(Outcome::Pending)

@@ -47,13 +47,25 @@ impl Controller {
             }
             Status::WriteError => Some(StatusCode::WriteFault),
         };
-        self.host.statistics.media_errors += u128::from(failure.is_some());
+        self.host.statistics.media_errors += u128::from(status == Status::ReadError);
+        // The first block that is known to be concerned: of a copy that could not write, the
+        // destination's.
+        let mut place = slot.lba;
+        if status == Status::WriteError && slot.operation == Operation::Copy {
+            place = self.io.namespaces.lba_of(slot.nsid, slot.offset);
+        }
         if failure.is_none() {
             // The drive has done it, whether anybody waits for it or not.
             self.io.namespaces.clear_marks(&slot);
+            self.io.cache.done(&slot);
             if slot.is_awaited() {
-                failure = self.use_data(memory, &slot, data);
-                if failure.is_none() {
+                let used = self.use_data(memory, &slot, data);
+                if let Some((code, offset)) = used {
+                    failure = Some(code);
+                    place = self.io.namespaces.lba_of(slot.nsid, slot.offset + offset);
+                }
+                // A comparison that finds a difference has been carried out.
+                if matches!(failure, None | Some(StatusCode::CompareFailure)) {
                     self.host.statistics.count(slot.operation, slot.bytes);
                 }
             }
@@ -84,7 +96,7 @@ impl Controller {
         match failure {
             None => self.host.post(memory, command, 0, result),
             Some(status) => {
-                let field = self.host.log_failure(command, status.into(), nsid, lba);
+                let field = self.host.log_failure(command, status.into(), nsid, place);
                 self.host.post(memory, command, field, result);
             }
         }
@@ -92,25 +104,33 @@ impl Controller {
     }
 
     /// What is to be done with a request's data now that it is there. A drive
-    /// that gave back less than was asked of it has failed the command.
-    fn use_data(&mut self, memory: &dyn Memory, slot: &Slot, data: &[u8]) -> Option<StatusCode> {
+    /// that gave back less than was asked of it has failed the command. With a failure, the
+    /// first byte of the request that it concerns.
+    fn use_data(
+        &mut self,
+        memory: &dyn Memory,
+        slot: &Slot,
+        data: &[u8],
+    ) -> Option<(StatusCode, u64)> {
         if slot.operation != Operation::Read {
             return None;
         }
         if data.len() != slot.bytes {
-            return Some(StatusCode::UnrecoveredReadError);
+            return Some((StatusCode::UnrecoveredReadError, data.len() as u64));
         }
         match slot.purpose {
             Purpose::Deliver | Purpose::Format => {
                 let sent = stasis_memory::scatter(memory, &slot.segments, data);
-                sent.err().map(|_| StatusCode::DataTransferError)
+                sent.err().map(|_| (StatusCode::DataTransferError, 0))
             }
             Purpose::Compare => {
                 let mut wanted = self.io.buffers.take(slot.bytes);
                 let failure = match stasis_memory::gather(memory, &slot.segments, &mut wanted) {
-                    Err(_) => Some(StatusCode::DataTransferError),
-                    Ok(()) if wanted != data => Some(StatusCode::CompareFailure),
-                    Ok(()) => None,
+                    Err(_) => Some((StatusCode::DataTransferError, 0)),
+                    Ok(()) => {
+                        let differs = wanted.iter().zip(data).position(|(one, other)| one != other);
+                        differs.map(|at| (StatusCode::CompareFailure, at as u64))
+                    }
                 };
                 self.io.buffers.give(wanted);
                 failure

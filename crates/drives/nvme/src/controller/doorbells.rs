@@ -98,7 +98,8 @@ impl Controller {
                 }
                 Err(failure) => {
                     self.log_refused(&command, failure.status);
-                    self.host.post_failure(memory, id, failure, command.nsid, 0);
+                    let lba = failure.lba.unwrap_or(0);
+                    self.host.post_failure(memory, id, failure, command.nsid, lba);
                 }
             }
         }

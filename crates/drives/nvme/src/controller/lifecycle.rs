@@ -55,15 +55,10 @@ impl Controller {
         self.host.queues.create_completion(ADMIN, CompletionQueue::new(acq, cq_size, Some(ADMIN)));
         self.host.queues.create_submission(ADMIN, SubmissionQueue::new(asq, sq_size, ADMIN));
         self.host.registers.csts |= reg::CSTS_RDY;
-        self.host.statistics.power_cycles += u64::from(self.shut_down);
-        self.shut_down = false;
     }
 
     /// Drops everything but the admin queue registers (section 7.3.2).
     fn reset(&mut self) {
-        if !self.shut_down && self.host.registers.csts & reg::CSTS_RDY != 0 {
-            self.host.statistics.unsafe_shutdowns += 1;
-        }
         self.host.reset();
         self.io.reset();
         self.formatting.reset();
@@ -74,7 +69,6 @@ impl Controller {
     fn shut_down(&mut self) {
         self.host.registers.csts =
             self.host.registers.csts & !reg::CSTS_SHST | reg::CSTS_SHST_OCCURRING;
-        self.shut_down = true;
         let cached =
             self.io.config.volatile_write_cache && self.host.registers.csts & reg::CSTS_RDY != 0;
         // A host that asks again and again still makes one flush of each.

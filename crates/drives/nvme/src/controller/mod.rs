@@ -9,7 +9,7 @@ mod lifecycle;
 use stasis_block::{Health, Refused, Status, Tag, VendorError};
 use stasis_clock::Nanos;
 
-use crate::condition::WARNING_TEMPERATURE;
+use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, ConfigError};
 use crate::formatting::Formatting;
 use crate::host::Host;
@@ -34,7 +34,6 @@ pub struct Controller {
     formatting: Formatting,
     vendor: Vendor,
     chunk_notifications: Notifications,
-    shut_down: bool,
 }
 
 impl Controller {
@@ -50,7 +49,6 @@ impl Controller {
             formatting: Formatting::default(),
             vendor: Vendor::default(),
             chunk_notifications: Notifications::default(),
-            shut_down: true,
         })
     }
 
@@ -200,8 +198,10 @@ impl Controller {
         if !self.io.slots.requests.is_empty() {
             self.host.statistics.busy += passed;
         }
-        if self.io.condition.temperature() >= WARNING_TEMPERATURE {
-            self.host.statistics.too_warm += passed;
+        match self.io.condition.temperature() {
+            CRITICAL_TEMPERATURE.. => self.host.statistics.too_hot += passed,
+            WARNING_TEMPERATURE.. => self.host.statistics.too_warm += passed,
+            _ => {}
         }
         self.host.interrupts.release(now);
     }

@@ -73,12 +73,21 @@ pub fn kept_fdp(io: &Io) -> Option<KeptFdp> {
     Some(fdp.kept(media_written(io, fdp), media_erased(io, fdp)))
 }
 
+/// Critical warnings of the endurance group: spare capacity and read-only media of those that
+/// hold; none without a group.
+pub fn endurance_group_warnings(io: &Io) -> u8 {
+    match io.placement {
+        PlacementState::Fdp(_) => io.features.critical_warning(&io.condition) & 0b1101,
+        _ => 0,
+    }
+}
+
 /// Endurance Group Information.
 fn endurance_page(io: &Io, statistics: &Statistics) -> Vec<u8> {
     // Data is counted in thousands of millions of bytes, rounded up.
     const UNIT: u128 = 1_000_000_000;
     let mut log = vec![0; 512];
-    log[0] = io.features.critical_warning(&io.condition) & 0b1101;
+    log[0] = endurance_group_warnings(io);
     log[3] = io.condition.health().available_spare;
     log[4] = SPARE_THRESHOLD;
     log[5] = io.condition.health().percentage_used;

@@ -14,5 +14,5 @@ pub use directives::{DIRECTIVE_RECEIVE, DIRECTIVE_SEND};
 pub use fdp::ENDURANCE_GROUP;
 pub use fdp_commands::{IO_MANAGEMENT_RECEIVE, IO_MANAGEMENT_SEND};
 pub use fdp_features::{feature, get_placement_feature, set_placement_feature};
-pub use fdp_logs::{kept_fdp, placement_page};
+pub use fdp_logs::{endurance_group_warnings, kept_fdp, placement_page};
 pub use state::PlacementState;

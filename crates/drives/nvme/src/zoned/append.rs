@@ -42,7 +42,7 @@ fn zone_append(
         return Err(StatusCode::InvalidField.at(location::CDW12 + 3));
     }
     let lba = set.check_append(set.index(first), blocks);
-    let lba = lba.map_err(|status| status.at(location::CDW10))?;
+    let lba = lba.map_err(|status| status.at(location::CDW10).of_block(first))?;
     let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
     io.check_length(&extent)?;
     io.namespaces.check_clearing(command.nsid, &extent)?;

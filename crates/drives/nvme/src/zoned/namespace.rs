@@ -43,7 +43,7 @@ impl ZonedNamespace {
             // Contents that go away leave the zone and its pointer alone.
             _ => Ok(()),
         };
-        checked.map_err(|status| status.at(location::CDW10))
+        checked.map_err(|status| status.at(location::CDW10).of_block(lba))
     }
 
     /// An access that the zones have allowed goes to the drive: to `length`
