@@ -31,6 +31,8 @@ pub struct Ssd {
     unit: u32,
     controller: Nanos,
     link: Link,
+    // The write buffer's memory.
+    memory: Link,
     faults: LogicalFaults,
     // Commands on their way to the translation layer.
     arriving: VecDeque<(Nanos, RequestId)>,
@@ -88,6 +90,7 @@ impl Ssd {
             unit: spec.mapping_unit as u32,
             controller: spec.controller,
             link: Link::new(spec.link),
+            memory: Link::new(spec.buffer_rate),
             faults: LogicalFaults::new(&spec.faults, capacity, seed),
             arriving: VecDeque::with_capacity(IN_FLIGHT),
             leaving: VecDeque::with_capacity(IN_FLIGHT),
@@ -236,6 +239,7 @@ impl Ssd {
         self.context.finished.clear();
         self.in_flight = 0;
         self.link.reset();
+        self.memory.reset();
         let mut cut = PowerCut { dropped: &dropped, lost: Vec::new() };
         self.ftl.power_cut(now, &mut cut, &mut self.context);
         cut.lost
@@ -263,7 +267,8 @@ impl Model for Ssd {
         self.in_flight += 1;
         self.ftl.expect(&request);
         let received = if operation == Operation::Write {
-            self.link.receive(now, request.length)
+            let received = self.link.receive(now, request.length);
+            self.memory.receive(received, request.length)
         } else {
             now
         };

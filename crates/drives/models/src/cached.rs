@@ -6,7 +6,9 @@
 //! and its own cost has passed; a write with FUA likewise, for itself and what
 //! is before it. What is overwritten in the cache is written out twice.
 
-use stasis_block::{CacheKind, Command, Model, Operation, PowerLoss, Random, TimePerByte, SECTOR};
+use stasis_block::{
+    CacheKind, Command, Model, Operation, PowerLoss, Random, Status, TimePerByte, SECTOR,
+};
 use stasis_clock::Nanos;
 
 use crate::latency::{Independent, Latency};
@@ -83,6 +85,10 @@ impl<L: Latency> Latency for Cached<L> {
         };
         self.ended_at = self.ended_at.max(end);
         end - now
+    }
+
+    fn refuses(&self, command: &Command) -> Option<Status> {
+        self.inner.refuses(command)
     }
 }
 

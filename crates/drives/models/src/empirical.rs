@@ -1,10 +1,11 @@
 //! A model that draws from a measured profile.
 
-use stasis_block::{Command, Operation, Random};
+use stasis_block::{Command, Operation, Random, Status};
 use stasis_clock::Nanos;
 
 use crate::distribution::Distribution;
 use crate::latency::Latency;
+use crate::pipeline::Pipeline;
 use crate::profile::{Block, Observed, Profile};
 use crate::span::Span;
 
@@ -16,6 +17,9 @@ const NS_PER_S: f64 = 1e9;
 pub struct Empirical {
     operations: [Source; Operation::ALL.len()],
     curves: Vec<Curve>,
+    // Of each operation; none where the drive is not bounded.
+    limits: Option<[Limit; Operation::ALL.len()]>,
+    pipeline: Pipeline,
     // Subtracted from what an application saw (ns).
     path: f64,
     random: Random,
@@ -26,6 +30,43 @@ pub struct Empirical {
 enum Source {
     Span(Span),
     Curve(usize),
+    /// There are no figures.
+    Refused(Status),
+}
+
+/// How long commands of one operation hold the drive's pipeline.
+#[derive(Debug, Clone, Default)]
+struct Limit {
+    ns_per_byte: f64,
+    // (bytes, ns) by block size, ascending.
+    slots: Vec<(f64, f64)>,
+}
+
+impl Limit {
+    fn new(profile: &Profile, operation: Operation) -> Self {
+        let bandwidth = profile.bandwidth.get(&operation);
+        let blocks = profile.operations.get(&operation).into_iter().flatten();
+        Self {
+            ns_per_byte: bandwidth.map_or(0.0, |&bandwidth| NS_PER_S / bandwidth as f64),
+            slots: blocks
+                .filter_map(|block| Some((block.block_size as f64, NS_PER_S / block.rate? as f64)))
+                .collect(),
+        }
+    }
+
+    fn slot(&self, length: f64) -> Nanos {
+        let after = self.slots.partition_point(|(size, _)| *size < length);
+        let by_rate = match (after.checked_sub(1).map(|i| self.slots[i]), self.slots.get(after)) {
+            (Some((size0, ns0)), Some((size1, ns1))) => {
+                ns0 + (ns1 - ns0) * (length - size0) / (size1 - size0)
+            }
+            (None, Some((_, ns))) => *ns,
+            // Beyond the largest, as many bytes a second.
+            (Some((size, ns)), None) => ns * length / size.max(1.0),
+            (None, None) => 0.0,
+        };
+        by_rate.max(self.ns_per_byte * length).round() as Nanos
+    }
 }
 
 /// The distributions of one operation by block size, ascending.
@@ -41,15 +82,16 @@ impl Empirical {
     /// `path` (ns) is what the guest's own software adds to each command; it is
     /// subtracted from times that were observed by an application. `costs[o]`
     /// takes the place of the profile's figures for operation `o`. A verify
-    /// without figures takes as long as a read, any other operation as long as a
-    /// write, a write as long as a read, a read as long as a write.
+    /// without figures takes as long as a read; a discard, write-zeroes, copy or flush as long as a
+    /// write. A read or a write without figures is refused, and so is what takes its time from
+    /// it; a flush of a drive without writes takes no time.
     pub fn new(
         profile: &Profile,
         path: Nanos,
         costs: [Option<Span>; Operation::ALL.len()],
         seed: u64,
     ) -> Self {
-        use Operation::{Read, Verify, Write};
+        use Operation::{Read, Write};
         let mut curves = Vec::new();
         let mut curve_of = [None; Operation::ALL.len()];
         for (&operation, blocks) in &profile.operations {
@@ -60,22 +102,52 @@ impl Empirical {
             let own = |o: Operation| {
                 costs[o as usize].map(Source::Span).or(curve_of[o as usize].map(Source::Curve))
             };
-            let next = if operation == Verify { own(Read) } else { None };
-            let nearest = own(operation).or(next).or(own(Write)).or(own(Read));
-            nearest.unwrap_or(Source::Span(Span::default()))
+            let (next, without) = match operation {
+                Operation::Read | Operation::Verify => (Read, Source::Refused(Status::ReadError)),
+                Operation::Flush | Operation::Barrier => (Write, Source::Span(Span::default())),
+                _ => (Write, Source::Refused(Status::WriteError)),
+            };
+            own(operation).or(own(next)).unwrap_or(without)
         };
         let path = match profile.observed {
             Observed::Device => 0.0,
             Observed::Application => path as f64,
         };
         let operations = Operation::ALL.map(source);
-        Self { operations, curves, path, random: Random::new(seed) }
+        let limits = Some(Operation::ALL.map(|operation| Limit::new(profile, operation)));
+        let (pipeline, random) = (Pipeline::default(), Random::new(seed));
+        Self { operations, curves, limits, pipeline, path, random }
+    }
+
+    /// The same for a drive whose commands do not share a pipeline.
+    pub(crate) fn without_limits(mut self) -> Self {
+        self.limits = None;
+        self
     }
 }
 
 impl Latency for Empirical {
-    fn latency(&mut self, _now: Nanos, command: &Command) -> Nanos {
+    fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
+        let (operation, length) = (command.operation as usize, command.length as f64);
+        let slot = self.limits.as_ref().map_or(0, |limits| limits[operation].slot(length));
+        let wait = if slot > 0 { self.pipeline.enter(now, slot) } else { 0 };
+        wait.saturating_add(self.alone(command))
+    }
+
+    fn refuses(&self, command: &Command) -> Option<Status> {
         match self.operations[command.operation as usize] {
+            Source::Refused(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl Empirical {
+    /// What a command takes that waits for no other.
+    fn alone(&mut self, command: &Command) -> Nanos {
+        match self.operations[command.operation as usize] {
+            // It never gets here.
+            Source::Refused(_) => 0,
             Source::Span(span) => span.sample(&mut self.random),
             Source::Curve(curve) => {
                 let share = self.random.unit();

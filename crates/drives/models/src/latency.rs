@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use stasis_block::{Command, Completion, Model, Operation, PowerLoss, Random, Tag};
+use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Random, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
 
 use crate::span::Span;
@@ -13,6 +13,11 @@ pub trait Latency: Send {
     /// The time (ns) from `now`, when the service of `command` begins, to its
     /// completion. Calls come in the order of submission.
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos;
+
+    /// The error with which the drive refuses `command`, if it does.
+    fn refuses(&self, _command: &Command) -> Option<Status> {
+        None
+    }
 }
 
 /// Makes a [`Model`] of a [`Latency`]: commands do not wait for one another,
@@ -21,7 +26,7 @@ pub trait Latency: Send {
 #[derive(Debug)]
 pub struct Independent<L> {
     latency: L,
-    due: EventQueue<Tag>,
+    due: EventQueue<(Tag, Fate)>,
     servers: Option<Servers>,
     barrier: Option<Nanos>,
     power_loss: PowerLoss,
@@ -76,12 +81,16 @@ impl<L: Latency> Independent<L> {
 
 impl<L: Latency> Model for Independent<L> {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
+        if let Some(status) = self.latency.refuses(command) {
+            self.due.push(now, (tag, Fate::Failed(status)));
+            return;
+        }
         let start = self.servers.as_mut().map_or(now, |servers| servers.start(now));
         let end = start.saturating_add(self.latency.latency(start, command));
         if let Some(servers) = &mut self.servers {
             servers.free_at.push(Reverse(end));
         }
-        self.due.push(end, tag);
+        self.due.push(end, (tag, Fate::Done));
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -89,8 +98,8 @@ impl<L: Latency> Model for Independent<L> {
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
-        while let Some((at, tag)) = self.due.pop_due(now) {
-            done.push(Completion::done(tag, at));
+        while let Some((at, (tag, fate))) = self.due.pop_due(now) {
+            done.push(Completion { tag, at, fate });
         }
     }
 

@@ -25,6 +25,7 @@ mod empirical;
 pub mod kinds;
 mod latency;
 mod named;
+mod pipeline;
 pub mod profile;
 mod sheet;
 mod span;

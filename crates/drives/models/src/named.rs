@@ -34,6 +34,8 @@ pub struct NamedModel {
     pub source: &'static str,
     /// What the source does not say, and what is taken instead.
     pub assumptions: &'static str,
+    /// Up to where the figures hold.
+    pub ends: &'static str,
     make: fn() -> Kind,
 }
 
@@ -91,6 +93,7 @@ pub static NAMED: &[NamedModel] = &[
         year: None,
         source: "by definition",
         assumptions: "",
+        ends: "",
         make: || Kind::of(NullSpec {}),
     },
     NamedModel {
@@ -115,20 +118,30 @@ pub static NAMED: &[NamedModel] = &[
         assumptions: "writes as reads; a flush takes no time (what the module has taken is \
                       durable); between p99.99 and max evenly in the logarithm; 256 GiB, the module of \
                       the second source",
+        ends: "latencies are those of 4 KiB reads at queue depth 1; more at once is bounded by the module's bandwidths alone, and 128 KiB are longer by their transfer",
         make: dcpmm,
     },
     NamedModel {
         name: "cloudspeed-500",
         summary: "SMART Storage Systems CloudSpeed 500, SATA SSD",
-        figures: &[("read", "200-400 us"), ("write", "below 200 us")],
+        figures: &[
+            ("read", "200-400 us"),
+            ("write", "below 200 us"),
+            ("interface", "SATA 6 Gb/s"),
+            ("queue", "32 commands"),
+        ],
         capacity: sold_as(480),
         year: None,
-        source: "Bona et al., \"Freezing time\" (2020), section 5.2, Fig. 7",
+        source: "Bona et al., \"Freezing time\" (2020), section 5.2, Fig. 7; interface and queue: Serial ATA Revision 3.0 (600 MB/s, \
+                 native command queueing)",
         assumptions: "uniform; writes from 50 us on; flush, discard and write-zeroes as writes; 480 GB",
+        ends: "latencies are those of 4 KiB at queue depth 1 while nothing else runs; more at once is bounded by SATA (600 MB/s, 32 commands), because no source states the drive's own rates",
         make: || {
             Kind::of(UniformSpec(SpansSpec {
                 read: Some(micros(200, 400)),
                 write: Some(micros(50, 200)),
+                bandwidth: Some(Rate::per_second(600_000_000)),
+                parallelism: Some(32),
                 ..SpansSpec::default()
             }))
         },
@@ -148,6 +161,7 @@ pub static NAMED: &[NamedModel] = &[
         assumptions: "average seek 8.2 ms (HGST Ultrastar 7K4000 specification, table 6: the \
                       maker's class of drive); track seek and the cache's 16 pieces fitted to \
                       Fig. 6; 125 MB/s at the outer edge",
+        ends: "within 4 GB at the outer edge, where it was measured",
         make: jpt39c,
     },
     NamedModel {
@@ -167,6 +181,7 @@ pub static NAMED: &[NamedModel] = &[
         assumptions: "the peak rate is its interface's, as the disk of a single platter of the same density was seen at \
                       22 MB/s; half that at the inner edge; average seek 11.7 ms (18.8 ms less half a rotation), \
                       3 ms to the next track; the buffer for reading ahead by 1 MiB and writing",
+        ends: "one command at a time (no queue); its seeks are those of a drive of its class",
         make: mk6006gah,
     },
     NamedModel {
@@ -185,6 +200,7 @@ pub static NAMED: &[NamedModel] = &[
                  Bergmann, \"Optimizing Linux with cheap flash drives\", LWN.net (2011)",
         assumptions: "the peak rate is that of 128 KiB; writes at 9 MB/s; estimates: units of 4 MiB, two of them open, \
                       250 ms to close one; a flush takes no time",
+        ends: "one command at a time; rates beyond 128 KiB were not measured",
         make: || {
             card([950, 1_000], [18_000_000, 9_000_000], 2, 250_000)
         },
@@ -204,6 +220,7 @@ pub static NAMED: &[NamedModel] = &[
                  4,000 random reads a second for its successor)",
         assumptions: "the peak rate is that of 128 KiB; estimates: 340 us to a read's transfer, writes at 20 MB/s, units of \
                       4 MiB, eight of them open, 5 ms to close one; a flush takes no time",
+        ends: "one command at a time; rates beyond 128 KiB were not measured",
         make: || {
             card([340, 100], [85_500_000, 20_000_000], 8, 5_000)
         },
@@ -225,6 +242,7 @@ pub static NAMED: &[NamedModel] = &[
         year: Some(2017),
         source: "Intel Optane SSD DC P4800X Series product brief",
         assumptions: "the typical latency holds up to p99; flush as a write (no volatile cache)",
+        ends: "rates are those of a load of one direction; a mixed load shares them",
         make: || {
             let tail = |us| percentiles(&[(99.0, 10), (99.999, us)]);
             rated(
@@ -250,6 +268,7 @@ pub static NAMED: &[NamedModel] = &[
         year: Some(2017),
         source: "Lenovo product guide \"Intel P4500 NVMe PCIe SSDs\", table 2",
         assumptions: "flush as a write (power-loss protected)",
+        ends: "in steady state; the sheet's rates are those of a load of one direction, which a mixed load shares",
         make: || {
             rated(
                 rating(fixed(85 * MICROSECOND), 490_000, 3_200),
@@ -276,6 +295,7 @@ pub static NAMED: &[NamedModel] = &[
         source: "Intel SSD DC S4500/S4600 Series product specification",
         assumptions: "the typical latency holds up to p99; flush as a write (power-loss protected); \
                       1.92 TB",
+        ends: "in steady state; the sheet's rates are those of a load of one direction, which a mixed load shares",
         make: || {
             rated(
                 rating(percentiles(&[(99.0, 110), (99.9, 300)]), 72_000, 500),
@@ -306,6 +326,7 @@ pub static NAMED: &[NamedModel] = &[
                  (tables 5 to 7); rate and buffer: its data sheet",
         assumptions: "half of the rate at the inner edge; three quarters of the buffer for writes, \
                       reading ahead up to 2 MiB",
+        ends: "a single drive in good order: no retries, no remapped sectors",
         make: ultrastar_hc310,
     },
     flash::FLASH[0],
@@ -364,7 +385,8 @@ fn dcpmm() -> Kind {
     let mut profile = Profile::new("dcpmm", FREEZING_TIME, Observed::Application);
     profile.interpolation = Interpolation::Log;
     let block = Block { block_size: 4096, percentiles: TABLE_2.to_vec(), ..Block::default() };
-    profile.operations.insert(Operation::Read, vec![block]);
+    profile.operations.insert(Operation::Read, vec![block.clone()]);
+    profile.operations.insert(Operation::Write, vec![block]);
     // A sixth of what six modules reach.
     profile.bandwidth.insert(Operation::Read, 39_400_000_000 / 6);
     profile.bandwidth.insert(Operation::Write, 13_900_000_000 / 6);

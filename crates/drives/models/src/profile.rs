@@ -30,6 +30,11 @@
 //!   Beyond the largest they grow by `bandwidth` (bytes/s) if it is given for the
 //!   operation, else along the last two block sizes, else not at all; below the
 //!   smallest they stay.
+//! - What bounds several commands at once: `depth` in service, `rate` of a block size
+//!   (commands/s), `bandwidth` (bytes/s). Commands of all operations share one pipeline.
+//! - An operation without figures is refused: a profile without `write` is of a drive
+//!   that can only be read. Without figures of their own a verify is a read, and a discard, a
+//!   write-zeroes or a flush a write.
 //! - `interpolation` between percentiles or samples: `linear` or `log`.
 
 use std::collections::BTreeMap;
@@ -78,7 +83,13 @@ pub struct Profile {
     pub interpolation: Interpolation,
     /// Latencies per operation, by block size.
     pub operations: BTreeMap<Operation, Vec<Block>>,
-    /// Bytes/s beyond the largest block size.
+    /// Commands that were in flight at most while it was measured. A drive of the profile has no
+    /// more in service at once; any number if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub depth: Option<u32>,
+    /// The most that the drive transfers (bytes/s), and what a command takes for each byte beyond the
+    /// largest block size.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bandwidth: BTreeMap<Operation, u64>,
 }
@@ -95,6 +106,9 @@ pub struct Block {
     /// In ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Nanos>,
+    /// Commands/s of this size at most, with several in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
 }
 
 /// Why a text is no profile.
@@ -135,6 +149,7 @@ impl Profile {
             observed,
             interpolation: Interpolation::Linear,
             operations: BTreeMap::new(),
+            depth: None,
             bandwidth: BTreeMap::new(),
         }
     }
@@ -180,6 +195,9 @@ impl Profile {
                 block.check(&format!("{place}, block_size {}", block.block_size))?;
             }
         }
+        if self.depth == Some(0) {
+            return Err(bad("depth".into(), "must be 1 or more"));
+        }
         for (operation, &bandwidth) in &self.bandwidth {
             if bandwidth == 0 {
                 let place = format!("bandwidth.{}", operation.name());
@@ -194,6 +212,9 @@ impl Block {
     fn check(&mut self, place: &str) -> Result<(), ProfileError> {
         if self.percentiles.is_empty() == self.samples.is_empty() {
             return Err(bad(place.into(), "needs either `percentiles` or `samples`"));
+        }
+        if self.rate == Some(0) {
+            return Err(bad(format!("{place}, rate"), "must be more than 0 commands/s"));
         }
         self.samples.sort_unstable();
         for (i, &(percent, ns)) in self.percentiles.iter().enumerate() {

@@ -17,6 +17,8 @@ const SMALL: u64 = 4 << 10;
 const LARGE: u64 = 128 << 10;
 /// The size of a drive whose model has none (bytes).
 const ANY_SIZE: u64 = 1 << 30;
+/// The same of a flash drive: one that collects no garbage while it is driven.
+const FLASH_SIZE: u64 = 16 << 30;
 
 /// A model in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +47,8 @@ impl Sheet {
     /// [`BuildError`] if it cannot be built.
     pub fn of(spec: &ModelSpec) -> Result<Self, BuildError> {
         let filling = spec.kind().is::<stasis_flash::Spec>();
-        // A flash drive has blocks as many as its size needs: any size is as fast.
         let own = spec.capacity().filter(|_| !filling);
-        let capacity = own.unwrap_or(ANY_SIZE);
+        let capacity = own.unwrap_or(if filling { FLASH_SIZE } else { ANY_SIZE });
         let drive = |operation, length, depth| {
             let mut model = spec.build(&BuildContext { seed: 1, capacity, path: 0 })?;
             let count = match (filling, operation, depth) {

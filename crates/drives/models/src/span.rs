@@ -24,6 +24,12 @@ pub enum SpanError {
     /// One of its ends is no duration.
     #[error(transparent)]
     Duration(#[from] UnitError),
+    /// It is less than nothing.
+    #[error("`{word}` is negative: a duration is 0 or more")]
+    Negative {
+        /// What was written.
+        word: String,
+    },
     /// It ends before it begins.
     #[error("`{word}` ends before it begins: write the smaller duration first")]
     Reversed {
@@ -48,6 +54,9 @@ impl Span {
     /// # Errors
     /// [`SpanError`], which names the word.
     pub fn parse(word: &str) -> Result<Self, SpanError> {
+        if word.trim_start().starts_with('-') {
+            return Err(SpanError::Negative { word: word.into() });
+        }
         let Some((min, max)) = word.split_once('-') else {
             return Ok(Self::fixed(parse_duration(word)?));
         };
@@ -147,6 +156,8 @@ mod tests {
         assert!(reversed.contains("`4us-2us`"), "{reversed}");
         assert!(Span::parse("4us-2uss").unwrap_err().to_string().contains("`us`"));
         assert!(Span::parse("").is_err());
+        let negative = Span::parse("-5us").unwrap_err().to_string();
+        assert_eq!(negative, "`-5us` is negative: a duration is 0 or more");
     }
 
     #[test]

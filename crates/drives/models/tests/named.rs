@@ -3,9 +3,11 @@
 mod common;
 
 use common::{build, percentile, run};
-use stasis_block::Command;
 use stasis_block::Operation::{Flush, Read, Write};
-use stasis_models::{DiskSpec, ModelSpec, RatedLatency, RatedSpec, NAMED};
+use stasis_block::{Command, Fate, Operation, Status};
+use stasis_models::{
+    BuildContext, DiskSpec, ModelSpec, NamedModel, RatedLatency, RatedSpec, NAMED,
+};
 
 /// Table 2 of the publication, in ns.
 const TABLE_2: [(f64, u64); 17] = [
@@ -34,7 +36,7 @@ fn dcpmm_gives_back_table_2() {
     // added again.
     for path in [0, 1500] {
         let mut model = build("dcpmm", path);
-        let (mut latencies, _) = run(model.as_mut(), Read, 4096, (2_000_000, 1), 0);
+        let (mut latencies, _) = run(model.as_mut(), Read, 4096, (2_000_000, 1), path);
         latencies.iter_mut().for_each(|latency| *latency += path);
         for (percent, ns) in TABLE_2 {
             let seen = percentile(&mut latencies, percent);
@@ -118,6 +120,108 @@ fn rated_drives_meet_their_data_sheets() {
         }
     }
     assert!(drives >= 5, "{drives}");
+}
+
+/// What a drive's sheet says of something, as a number in the unit that follows it.
+fn figure(named: &NamedModel, what: &str, unit: &str) -> Option<f64> {
+    let (_, text) = named.figures.iter().find(|(name, _)| *name == what)?;
+    let (number, rest) = text.split_once(' ')?;
+    (rest == unit).then(|| number.parse().ok())?
+}
+
+/// The most (bytes/s) that a drive can move by its sheet, or by its interface; of a flash
+/// drive by its channels.
+fn ceiling(named: &NamedModel, operation: Operation) -> Option<f64> {
+    let sheet = match operation {
+        Read => ["sequential read", "read bandwidth", "read peak rate"],
+        _ => ["sequential write", "write bandwidth", "read peak rate"],
+    };
+    let own = sheet.into_iter().find_map(|what| figure(named, what, "MB/s"));
+    let interface = named.figures.iter().find(|(name, _)| *name == "interface");
+    let interface = interface.map(|(_, word)| match *word {
+        "SATA 3 Gb/s" => 300.0,
+        "SATA 6 Gb/s" => 600.0,
+        other => panic!("{other}"),
+    });
+    let channels = named.kind().get::<stasis_flash::Spec>().map(|spec| {
+        let bus = spec.timing.bus.map_or(0, |bus| bus.bytes_per_second());
+        f64::from(spec.channels) * bus.max(400_000_000) as f64 / 1e6
+    });
+    let most = own.or(interface).or(channels).map(|megabytes| megabytes * 1e6);
+    // Some sheets' rates of 4 KiB exceed their bandwidths a little.
+    let small =
+        figure(named, if operation == Read { "random read" } else { "random write" }, "IOPS");
+    most.map(|most| most.max(small.unwrap_or(0.0) * 4096.0))
+}
+
+/// Each named drive at queue depth 1, 32 and 128, small and large, against its sheet: never
+/// more than it states, and as much as it states at depth 1.
+#[test]
+fn no_named_drive_exceeds_its_sheet() {
+    for named in NAMED.iter().filter(|named| named.name != "null") {
+        for operation in [Read, Write] {
+            let most = ceiling(named, operation).unwrap_or_else(|| panic!("{}", named.name));
+            let rate = |length: u64, depth: u32| {
+                let count = 4_000u16;
+                let mut model = build(named.name, 0);
+                let (_, time) = run(model.as_mut(), operation, length, (count.into(), depth), 0);
+                f64::from(count) / (time as f64 / 1e9)
+            };
+            for (length, depth) in
+                [(4096, 1), (4096, 32), (131_072, 1), (131_072, 32), (131_072, 128)]
+            {
+                let moved = rate(length, depth) * length as f64;
+                // Of a write cache, what it took at first is beyond the rate.
+                let cached = named.kind().get::<DiskSpec>().map_or(0, |disk| disk.write_cache);
+                let room = if operation == Write && cached > 0 { 600e6 } else { most };
+                assert!(
+                    moved <= 1.02 * room,
+                    "{} {operation:?} of {length} at depth {depth}: {moved} for {room}",
+                    named.name
+                );
+            }
+            let name = if operation == Read { "read" } else { "write" };
+            if let Some(single) = figure(named, &format!("random {name}, queue depth 1"), "IOPS") {
+                assert!((rate(4096, 1) / single - 1.0).abs() < 0.01, "{} {name}", named.name);
+            }
+            if let Some(most) = figure(named, &format!("random {name}"), "IOPS") {
+                assert!(rate(4096, 32) <= 1.01 * most, "{} {name}", named.name);
+                assert!(rate(4096, 256) <= 1.01 * most, "{} {name}", named.name);
+            }
+        }
+    }
+}
+
+/// What a drive that was measured with reads alone does with a write, and what one that was
+/// measured one at a time does with many.
+#[test]
+fn a_profile_is_no_more_than_was_measured() {
+    let text = r#"{"format": "stasis-profile", "version": 1, "name": "x", "depth": DEPTH,
+        "operations": {"read": [{"block_size": 4096, "samples": [100000], "rate": 50000}]}}"#;
+    let model = |depth: u32, more: serde_json::Value| {
+        let profile: serde_json::Value =
+            serde_json::from_str(&text.replace("DEPTH", &depth.to_string())).unwrap();
+        let mut table = serde_json::json!({ "kind": "profile", "profile": profile });
+        table.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let spec: ModelSpec = serde_json::from_value(table).unwrap();
+        spec.build(&BuildContext { seed: 1, capacity: 1 << 30, path: 0 }).unwrap()
+    };
+    let none = || serde_json::json!({});
+    let time = |depth, flying| run(model(depth, none()).as_mut(), Read, 4096, (1_000, flying), 0).1;
+    // One at a time; four; and the highest rate that was seen.
+    assert_eq!((time(1, 1), time(1, 32)), (100_000_000, 100_000_000));
+    assert_eq!((time(4, 1), time(4, 32)), (100_000_000, 25_060_000));
+    assert!((20_000_000..20_200_000).contains(&time(128, 32)), "{}", time(128, 32));
+    let fate = |more, command: Command| {
+        let (mut model, mut done) = (model(1, more), Vec::new());
+        model.submit(0, 0, &command);
+        model.advance(model.next_event().unwrap(), &mut done);
+        (done[0].at, done[0].fate)
+    };
+    let write = Command::new(Write, 0, 4096);
+    assert_eq!(fate(none(), write), (0, Fate::Failed(Status::WriteError)));
+    assert_eq!(fate(none(), Command::flush()), (0, Fate::Done));
+    assert_eq!(fate(serde_json::json!({ "write": "20us" }), write), (20_000, Fate::Done));
 }
 
 /// An fsync of ext4 that appends: a write of data, one of the journal, a flush, the

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use stasis_block::units::{format_duration, format_size};
-use stasis_models::calibrate::{from_blkparse, from_fio};
+use stasis_block::Operation;
+use stasis_models::calibrate::{from_text, Form};
 use stasis_models::profile::{Block, Observed};
 use stasis_models::Profile;
 
@@ -17,7 +18,7 @@ use stasis_models::Profile;
 #[command(after_help = "Examples:
   fio job.fio --output-format=json+ --output=fio.json && stasis calibrate fio.json
   blkparse -i sdb > sdb.txt && stasis calibrate sdb.txt -o sdb.json
-  stasis run --drive model=profile:sdb.json,medium=ram:1GiB --file job.fio -- fio job.fio")]
+  stasis run --drive model=profile:sdb.json,medium=ram:1GiB -- fio job.fio")]
 pub struct CalibrateArguments {
     /// fio's JSON output or blkparse's text output; - reads standard input
     #[arg(value_name = "FILE")]
@@ -64,15 +65,11 @@ fn read(file: &Path) -> Result<Profile> {
         ),
         _ => anyhow::Error::new(error).context(format!("cannot read {shown}")),
     })?;
-    let profile = if is_fio(&text) { from_fio(&text) } else { from_blkparse(&text) };
-    let form = if is_fio(&text) { "fio's JSON" } else { "blkparse's text" };
-    profile.with_context(|| format!("{shown}, taken for {form}"))
-}
-
-/// Whether it is fio's output: JSON, perhaps after lines of messages. No line
-/// of blkparse's is a brace alone.
-fn is_fio(text: &str) -> bool {
-    text.trim_start().starts_with('{') || text.lines().any(|line| line.trim_end() == "{")
+    from_text(&text).with_context(|| match Form::of(&text) {
+        Form::Fio => format!("{shown}, taken for fio's JSON"),
+        Form::FioText | Form::FioTerse => format!("{shown}"),
+        Form::Blkparse => format!("{shown}, taken for blkparse's text"),
+    })
 }
 
 /// Writes a new file, or over an old one if that was asked for.
@@ -113,6 +110,22 @@ fn describe(profile: &Profile, output: &Path) -> String {
             );
         }
     }
+    if let Some(depth) = profile.depth {
+        let _ = writeln!(
+            text,
+            "At most {depth} in flight: a drive of the profile has no more in service at once, and is no faster than the \
+             fastest job."
+        );
+    }
+    for (operation, without) in [(Operation::Read, "reads"), (Operation::Write, "writes")] {
+        if !profile.operations.contains_key(&operation) {
+            let name = operation.name();
+            let _ = writeln!(
+                text,
+                "It has no {without}: a drive of the profile refuses them, unless its table gives `{name} = \"20us\"`."
+            );
+        }
+    }
     if profile.observed == Observed::Application {
         text.push_str(
             "The times are an application's: they hold the software path of the machine they were \
@@ -144,15 +157,6 @@ fn ends(block: &Block) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_form_is_told_by_the_text() {
-        assert!(is_fio("{\n  \"fio version\" : \"fio-3.33\"\n}"));
-        assert!(is_fio("fio: this is a warning\n{\n  \"jobs\" : []\n}"));
-        assert!(!is_fio(
-            "  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n"
-        ));
-    }
 
     #[test]
     fn a_file_is_not_lost_by_mistake() {

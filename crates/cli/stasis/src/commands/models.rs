@@ -9,8 +9,6 @@ use serde_json::{json, Value};
 use stasis_models::{find, Figures, ModelSpec, NamedModel, Sheet, NAMED};
 use stasis_report::{units, Column, Table};
 
-use crate::help::text::wrapped;
-
 /// Columns of a line.
 const WIDTH: usize = 100;
 
@@ -59,6 +57,7 @@ fn description(named: &NamedModel, spec: &ModelSpec) -> Result<Value> {
         "delivers": { "read": delivers(sheet.read), "write": delivers(sheet.write) },
         "source": named.source,
         "assumptions": named.assumptions,
+        "ends": named.ends,
         "model": spec,
     }))
 }
@@ -134,7 +133,11 @@ fn detail(word: &str) -> Result<String> {
         for (what, much) in named.figures {
             let _ = writeln!(text, "#   {what}: {much}");
         }
-        for (title, words) in [("source", named.source), ("assumptions", named.assumptions)] {
+        for (title, words) in [
+            ("source", named.source),
+            ("assumptions", named.assumptions),
+            ("the figures hold", named.ends),
+        ] {
             let title = if words.is_empty() { String::new() } else { format!("{title}: {words}") };
             for line in wrapped(&title, WIDTH - 2) {
                 let _ = writeln!(text, "# {line}");
@@ -146,6 +149,21 @@ fn detail(word: &str) -> Result<String> {
     let drive = SampleDrive { name, medium: "ram:1GiB", model: &spec };
     text.push_str(&toml::to_string(&Sample { drive: [drive] })?);
     Ok(text)
+}
+
+/// `text` in lines of at most `width` characters, but for longer words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -170,5 +188,12 @@ mod tests {
             assert!(text.lines().any(|line| line.starts_with(&format!("{} ", named.name))));
         }
         assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    }
+
+    #[test]
+    fn words_are_kept_when_lines_are_wrapped() {
+        assert_eq!(wrapped("one two  three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("incomprehensible x", 5), ["incomprehensible", "x"]);
+        assert!(wrapped("", 5).is_empty());
     }
 }

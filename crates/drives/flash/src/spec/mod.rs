@@ -189,6 +189,10 @@ pub struct Spec {
     /// Write buffer; 0 to write through (bytes).
     #[serde(with = "units::size")]
     pub buffer: u64,
+    /// What the buffer's memory takes of the host's writes, one after another; not a limit
+    /// if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer_rate: Option<Rate>,
     /// Whether what is in the buffer survives a power cut.
     pub plp: bool,
     /// Streams of the host that are kept apart.
@@ -250,6 +254,7 @@ impl Default for Spec {
             over_provisioning: None,
             stripe: "channel,lun,plane".into(),
             buffer: 8 << 20,
+            buffer_rate: None,
             plp: false,
             streams: 1,
             hot_cold: false,

@@ -32,6 +32,8 @@ pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
     // Flushes have no sector to tell them apart: they complete in order.
     let mut issued: HashMap<Key, VecDeque<Issue>> = HashMap::new();
     let mut samples: BTreeMap<Operation, BTreeMap<u64, Vec<Nanos>>> = BTreeMap::new();
+    // Requests under way, and the most that there were.
+    let (mut under_way, mut depth) = (0u32, 0u32);
     for (index, line) in text.lines().enumerate() {
         let bad = |problem| CalibrateError::Line { line: index + 1, problem, text: line.into() };
         let Some(event) = parse(line).map_err(bad)? else { continue };
@@ -41,16 +43,20 @@ pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
                 let waiting = issued.entry(key).or_default();
                 if event.operation != Operation::Flush {
                     // Its completion was lost.
+                    under_way -= waiting.len() as u32;
                     waiting.clear();
                 }
                 waiting.push_back((event.at, event.sectors * SECTOR));
+                under_way += 1;
+                depth = depth.max(under_way);
             }
             "R" => {
-                issued.remove(&key);
+                under_way -= issued.remove(&key).map_or(0, |waiting| waiting.len() as u32);
             }
             "C" => {
                 let waiting = issued.get_mut(&key).and_then(VecDeque::pop_front);
                 let Some((at, bytes)) = waiting else { continue };
+                under_way -= 1;
                 if event.failed {
                     continue;
                 }
@@ -64,6 +70,7 @@ pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
     }
 
     let mut profile = Profile::new("blktrace", "blkparse, D to C", Observed::Device);
+    profile.depth = Some(depth.max(1));
     for (operation, sizes) in samples {
         let enough = sizes.values().any(|samples| samples.len() >= SAMPLES_MIN);
         let kept = sizes.into_iter().filter(|(_, s)| !enough || s.len() >= SAMPLES_MIN);

@@ -26,7 +26,7 @@ const SECTIONS: [(&str, Operation); 4] = [
     ("sync", Operation::Flush),
 ];
 
-/// One kind of command as measured by all jobs.
+/// One kind of command as measured by all jobs of one depth.
 #[derive(Debug, Default)]
 struct Measured {
     // Commands per bin, by the value (ns) that fio gives the bin.
@@ -37,41 +37,104 @@ struct Measured {
     jobs: u32,
 }
 
+/// What jobs that ran at the same time did together.
+#[derive(Debug, Default, Clone, Copy)]
+struct Together {
+    // Commands in flight at most.
+    depth: u32,
+    // Commands and bytes a second.
+    rate: f64,
+    bandwidth: f64,
+}
+
+/// Options with which the block size of a job is no single one.
+const MIXED_SIZES: [&str; 4] = ["bssplit", "bsrange", "blocksize_range", "bs_unaligned"];
+
 /// Makes a profile of fio's JSON output.
 ///
-/// Jobs of one operation and mean block size are taken together if they have
-/// bins (`--output-format=json+`).
+/// The latencies of a block size are those of the jobs with the fewest commands in
+/// flight; jobs with more give its highest rate. Jobs of one operation, mean block size and depth
+/// are taken together if they have bins (`--output-format=json+`). Of several outputs one
+/// after another (`--status-interval`) the last counts.
 ///
 /// # Errors
 /// [`CalibrateError`], with the field.
 pub fn from_fio(json: &str) -> Result<Profile, CalibrateError> {
-    // Messages may precede the JSON.
+    // Messages may precede the JSON, and other forms of output follow it.
     let json = json.find('{').map_or(json, |start| &json[start..]);
-    let output: Value = serde_json::from_str(json)?;
+    let mut output = Value::Null;
+    for (number, value) in serde_json::Deserializer::from_str(json).into_iter().enumerate() {
+        match value {
+            Ok(value) => output = value,
+            Err(error) if number == 0 => return Err(error.into()),
+            Err(_) => break,
+        }
+    }
+    if output.get("client_stats").is_some() {
+        return Err(field("client_stats", "is of several machines; give the output of one fio"));
+    }
     let jobs = output.get("jobs").and_then(Value::as_array);
     let jobs = jobs.ok_or_else(|| field("jobs", "is missing: is this fio's JSON output?"))?;
+    let common = output.get("global options").and_then(Value::as_object);
 
-    let mut measured: BTreeMap<(Operation, u64), Measured> = BTreeMap::new();
+    let mut together: BTreeMap<u64, Together> = BTreeMap::new();
     for (index, job) in jobs.iter().enumerate() {
-        for (section, operation) in SECTIONS {
-            let place = format!("jobs[{index}].{section}");
-            let Some(section) = job.get(section).and_then(Value::as_object) else { continue };
+        check_job(index, job, common)?;
+        let depth = depth(job, jobs, common);
+        let group = together.entry(group(job)).or_default();
+        group.depth = group.depth.saturating_add(depth);
+        for (section, operation) in SECTIONS.map(|(name, operation)| (job.get(name), operation)) {
+            let transfers = matches!(operation, Operation::Read | Operation::Write);
+            let Some(section) = section.filter(|_| transfers) else { continue };
+            group.rate += real(section, "iops");
+            group.bandwidth += real(section, "bw_bytes");
+        }
+    }
+
+    // By operation and block size: the least depth, what was measured there, and the best rate.
+    let mut measured: BTreeMap<(Operation, u64), (u32, Measured, f64)> = BTreeMap::new();
+    let mut bandwidth: BTreeMap<Operation, f64> = BTreeMap::new();
+    for (index, job) in jobs.iter().enumerate() {
+        for (name, operation) in SECTIONS {
+            let place = format!("jobs[{index}].{name}");
+            let Some(section) = job.get(name).and_then(Value::as_object) else { continue };
             let count = number(section, "total_ios");
             if count == 0 {
                 continue;
             }
             let block_size = number(section, "io_bytes") / count;
-            measured.entry((operation, block_size)).or_default().add(section, &place)?;
+            let at_once = together.get(&group(job)).copied().unwrap_or_default();
+            let (least, measured, rate) = measured
+                .entry((operation, block_size))
+                .or_insert_with(|| (at_once.depth, Measured::default(), 0.0));
+            if at_once.depth > 1 {
+                *rate = rate.max(at_once.rate);
+            }
+            let best = bandwidth.entry(operation).or_default();
+            *best = best.max(at_once.bandwidth);
+            if at_once.depth < *least {
+                (*least, *measured) = (at_once.depth, Measured::default());
+            }
+            if at_once.depth == *least {
+                measured.add(section, &place)?;
+            }
         }
     }
 
     let version = output.get("fio version").and_then(Value::as_str).unwrap_or("fio");
     let name = jobs.first().and_then(|job| job.get("jobname")).and_then(Value::as_str);
     let mut profile = Profile::new(name.unwrap_or("fio"), version, Observed::Application);
-    for ((operation, block_size), measured) in measured {
+    profile.depth = together.values().map(|group| group.depth).max();
+    for ((operation, block_size), (_, measured, rate)) in measured {
+        let transfers = matches!(operation, Operation::Read | Operation::Write);
+        let rate = (transfers && rate >= 1.0).then_some(rate as u64);
         let percentiles = measured.into_percentiles();
-        let block = Block { block_size, percentiles, ..Block::default() };
+        let block = Block { block_size, percentiles, rate, ..Block::default() };
         profile.operations.entry(operation).or_default().push(block);
+        let bandwidth = bandwidth.get(&operation).map_or(0, |&bandwidth| bandwidth as u64);
+        if transfers && bandwidth > 0 {
+            profile.bandwidth.insert(operation, bandwidth);
+        }
     }
     if profile.operations.is_empty() {
         let hint = "run a job that reads or writes";
@@ -79,6 +142,79 @@ pub fn from_fio(json: &str) -> Result<Profile, CalibrateError> {
     }
     profile.check()?;
     Ok(profile)
+}
+
+/// Refuses what a profile would misread.
+fn check_job(
+    index: usize,
+    job: &Value,
+    common: Option<&Map<String, Value>>,
+) -> Result<(), CalibrateError> {
+    let place = |part: &str| format!("jobs[{index}].{part}");
+    if job.get("error").and_then(Value::as_i64).is_some_and(|error| error != 0) {
+        return Err(field(place("error"), "is not 0: the job failed; leave it out"));
+    }
+    if job.get("mixed").is_some_and(|mixed| real(mixed, "iops") > 0.0) {
+        let problem = "mixes reads and writes; run fio without unified_rw_reporting";
+        return Err(field(place("mixed"), problem));
+    }
+    if let Some(mixed) =
+        MIXED_SIZES.into_iter().find(|option| setting(job, common, option).is_some())
+    {
+        let problem =
+            "gives commands of several sizes, whose latencies cannot be told apart; run a \
+                       job for each block size";
+        return Err(field(place(&format!("job options.{mixed}")), problem));
+    }
+    for (name, _) in SECTIONS {
+        let Some(section) = job.get(name).filter(|section| section.get("clat").is_some()) else {
+            continue;
+        };
+        if section.get("clat_ns").is_none() {
+            let problem = "is in microseconds, as fio 2 prints it; run fio 3";
+            return Err(field(place(&format!("{name}.clat")), problem));
+        }
+    }
+    Ok(())
+}
+
+/// An option of a job, or of all.
+fn setting<'a>(
+    job: &'a Value,
+    common: Option<&'a Map<String, Value>>,
+    option: &str,
+) -> Option<&'a str> {
+    let own = job.get("job options").and_then(|options| options.get(option));
+    own.or_else(|| common?.get(option))?.as_str()
+}
+
+/// Jobs of one group run at the same time.
+fn group(job: &Value) -> u64 {
+    job.get("groupid").and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Commands that a job has in flight: `iodepth`, if fio saw more than one there, and of each of
+/// its processes where they are reported as one.
+fn depth(job: &Value, jobs: &[Value], common: Option<&Map<String, Value>>) -> u32 {
+    let levels = job.get("iodepth_level").and_then(Value::as_object);
+    let reached = |level: &str| {
+        levels.map_or(0.0, |levels| levels.get(level).and_then(Value::as_f64).unwrap_or(0.0))
+    };
+    let given = |option| setting(job, common, option).and_then(|value| value.parse().ok());
+    let depth = match levels {
+        // A few percent of the commands are a job's first and last.
+        Some(_) if reached("1") >= 95.0 => 1,
+        _ => given("iodepth").unwrap_or(1u32).max(1),
+    };
+    let alike =
+        |other: &&Value| other.get("jobname") == job.get("jobname") && group(other) == group(job);
+    let clones = jobs.iter().filter(alike).count() as u32;
+    let processes = given("numjobs").unwrap_or(1u32).max(1);
+    if clones < processes {
+        depth.saturating_mul(processes)
+    } else {
+        depth
+    }
 }
 
 impl Measured {
@@ -92,6 +228,9 @@ impl Measured {
             field(place, "has neither `bins` nor `percentile`; run fio with --output-format=json+")
         })?;
         let place = format!("{place}.{key}");
+        if times.get("bins").and_then(Value::as_object).is_some_and(Map::is_empty) {
+            return Err(field(format!("{place}.bins"), "is empty: fio kept no latencies"));
+        }
         let (min, max) = (number(times, "min"), number(times, "max"));
         self.min = if self.jobs == 0 { min } else { self.min.min(min) };
         self.max = self.max.max(max);
@@ -154,6 +293,11 @@ fn bin_edges(ns: u64) -> (f64, f64) {
     }
     let half = (1u64 << (ns.ilog2() - BIN_BITS)) as f64 / 2.0;
     (ns as f64 - half, ns as f64 + half)
+}
+
+/// A field's number, or 0.
+fn real(from: &Value, key: &str) -> f64 {
+    from.get(key).and_then(Value::as_f64).unwrap_or(0.0)
 }
 
 /// A field's count, or 0: fio leaves out what it did not measure.
@@ -232,6 +376,64 @@ mod tests {
             let error = from_fio(&output).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    /// Latencies come from the fewest commands in flight, rates from the most.
+    #[test]
+    fn depths_and_sizes_are_told_apart() {
+        let job = |name: &str, group: u32, depth: u32, processes: u32, size: u64, iops: u64| {
+            let (at, bytes) = (depth.to_string(), size * 100);
+            let level = if depth == 1 { "1" } else { &*at };
+            serde_json::json!({
+                "jobname": name, "groupid": group, "error": 0,
+                "job options": { "iodepth": at, "numjobs": processes.to_string() },
+                "iodepth_level": { level: 100.0 },
+                "read": {
+                    "io_bytes": bytes, "total_ios": 100, "iops": iops, "bw_bytes": iops * size,
+                    "clat_ns": { "min": 1000 * depth, "max": 1000 * depth, "bins": { "1000": 100 } }
+                }
+            })
+        };
+        let of = |jobs: Vec<Value>| {
+            from_fio(&serde_json::json!({ "fio version": "fio-3.39", "jobs": jobs }).to_string())
+        };
+        let several = of(vec![
+            job("deep", 0, 32, 4, 4096, 400_000),
+            job("single", 1, 1, 1, 4096, 10_000),
+            job("large", 2, 1, 1, 131_072, 5_000),
+        ]);
+        let several = several.unwrap();
+        assert_eq!(several.depth, Some(128));
+        let reads = &several.operations[&Operation::Read];
+        assert_eq!((reads[0].block_size, reads[0].rate), (4096, Some(400_000)));
+        assert_eq!(reads[0].percentiles.last(), Some(&(100.0, 1000.0)));
+        assert_eq!((reads[1].block_size, reads[1].rate), (131_072, None));
+        assert_eq!(several.bandwidth[&Operation::Read], 400_000 * 4096);
+        // Clones are listed one by one, and run at the same time.
+        let clones = of(vec![job("two", 0, 1, 2, 4096, 10_000), job("two", 0, 1, 2, 4096, 10_000)]);
+        let clones = clones.unwrap();
+        assert_eq!(clones.depth, Some(2));
+        assert_eq!(clones.operations[&Operation::Read][0].rate, Some(20_000));
+        // The last of several outputs, and text behind it.
+        let text =
+            OUTPUT.replace("\"fio-3.33\"", "\"first\"") + OUTPUT + "\na: (groupid=0, jobs=1)\n";
+        let last = from_fio(&text).unwrap();
+        assert_eq!((last.source.as_str(), last.depth), ("fio-3.33", Some(1)));
+        for (change, expected) in [
+            (serde_json::json!({ "error": 5 }), "`jobs[0].error` of fio's output: is not 0"),
+            (serde_json::json!({ "mixed": { "iops": 3.0 } }), "unified_rw_reporting"),
+            (serde_json::json!({ "job options": { "bssplit": "4k/50:8k/50" } }), "bssplit"),
+            (serde_json::json!({ "read": { "total_ios": 1, "clat": {} } }), "fio 2 prints"),
+        ] {
+            let mut changed = job("a", 0, 1, 1, 4096, 10_000);
+            changed.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            let error = of(vec![changed]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(from_fio("{\"client_stats\": []}")
+            .unwrap_err()
+            .to_string()
+            .contains("client_stats"));
     }
 
     #[test]

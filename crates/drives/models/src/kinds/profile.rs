@@ -25,6 +25,13 @@ pub struct ProfileSpec {
     /// Its content; [`ModelSpec::resolve`](crate::ModelSpec::resolve) puts it here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// What a read takes, in place of the profile's figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<Span>,
+    /// What a write takes, in place of the profile's figures. A profile without writes refuses
+    /// them where this is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<Span>,
     /// What a flush takes, in place of the profile's figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush: Option<Span>,
@@ -34,7 +41,8 @@ pub struct ProfileSpec {
     /// What a write-zeroes takes, in place of the profile's figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_zeroes: Option<Span>,
-    /// Commands in service at once; any number if not given.
+    /// Commands in service at once; as many as were in flight when the profile was measured,
+    /// if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub parallelism: Option<u32>,
@@ -49,7 +57,7 @@ pub struct ProfileSpec {
 
 impl ProfileSpec {
     fn costs(&self) -> [Option<Span>; Operation::ALL.len()] {
-        [None, None, self.flush, self.discard, self.write_zeroes, None, None, None]
+        [self.read, self.write, self.flush, self.discard, self.write_zeroes, None, None, None]
     }
 }
 
@@ -92,7 +100,12 @@ impl Parameters for ProfileSpec {
             let file = self.file.clone().unwrap_or_default();
             return Err(BuildError::Unresolved { file });
         };
-        let empirical = Empirical::new(profile, context.path, self.costs(), context.seed);
-        Ok(behind(self.cache.as_ref(), self.plp, empirical, self.parallelism, context.seed))
+        let parallelism = self.parallelism.or(profile.depth);
+        let mut empirical = Empirical::new(profile, context.path, self.costs(), context.seed);
+        if parallelism == Some(1) {
+            // One at a time is as fast as its latencies.
+            empirical = empirical.without_limits();
+        }
+        Ok(behind(self.cache.as_ref(), self.plp, empirical, parallelism, context.seed))
     }
 }

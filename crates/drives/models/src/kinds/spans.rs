@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
-use stasis_block::{Model, Operation};
+use stasis_block::{Model, Operation, Rate};
 
 use super::Parameters;
 use crate::cached::behind;
 use crate::latency::Spans;
+use crate::pipeline::Throttled;
 use crate::span::Span;
 use crate::spec::{check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem};
 
@@ -34,6 +35,9 @@ pub struct SpansSpec {
     /// What a write-zeroes takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_zeroes: Option<Span>,
+    /// The most that the drive transfers, reads and writes together; no limit if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Rate>,
     /// Commands in service at once; any number if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -93,7 +97,7 @@ impl SpansSpec {
     }
 
     fn model(&self, seed: u64) -> Box<dyn Model> {
-        let spans = Spans::new(self.spans(), seed);
+        let spans = Throttled::new(Spans::new(self.spans(), seed), self.bandwidth);
         behind(self.cache.as_ref(), self.plp, spans, self.parallelism, seed)
     }
 }

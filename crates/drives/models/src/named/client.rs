@@ -48,6 +48,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
         year: Some(2018),
         source: "Samsung 970 EVO data sheet (in its write buffer)",
         assumptions: CLIENT,
+        ends: "within its SLC cache (TurboWrite, up to 42 GB): the model keeps the rates of writes beyond it, where the drive falls to 1,200 MB/s and less",
         make: || client((15_000, 500_000, 3_400), (50_000, 450_000, 2_500), true),
     },
     NamedModel {
@@ -66,6 +67,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
         year: Some(2020),
         source: "Samsung 980 PRO data sheet (in its write buffer)",
         assumptions: CLIENT,
+        ends: "within its SLC cache (TurboWrite, up to 114 GB): the model keeps the rates of writes beyond it, where the drive falls to 2,000 MB/s and less",
         make: || client((22_000, 1_000_000, 7_000), (60_000, 1_000_000, 5_000), true),
     },
     NamedModel {
@@ -93,6 +95,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
                       rest), written out at 520 MB/s, which the drive sustains. The barrier is \
                       that of a drive with other firmware, as in the publication (none on sale has \
                       one): 20 us, a command without data",
+        ends: "reads and writes of one direction; it has no SLC cache",
         make: || {
             let (read, write) = ((10_000, 100_000, 550), (36_000, 90_000, 520));
             drive(read, write, FLUSH_850_PRO, |cache| CacheSpec {
@@ -118,6 +121,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
         year: Some(2021),
         source: "Samsung 870 EVO data sheet (in its write buffer)",
         assumptions: CLIENT,
+        ends: "within its SLC cache (TurboWrite, up to 42 GB): the model keeps the rates of random writes beyond it",
         make: || client((13_000, 98_000, 560), (36_000, 88_000, 530), false),
     },
 ];

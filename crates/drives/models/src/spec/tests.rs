@@ -71,6 +71,7 @@ fn no_key_is_forgotten() {
         barrier: Some(9),
     });
     let spans = SpansSpec {
+        bandwidth: Some(stasis_block::Rate::per_second(1_000_000)),
         latency: span,
         read: span,
         write: span,
@@ -83,7 +84,7 @@ fn no_key_is_forgotten() {
     };
     let profile = of_name::<ProfileSpec>("dcpmm", |p| {
         p.file = Some("x".into());
-        p.write_zeroes = span;
+        (p.read, p.write, p.write_zeroes) = (span, span, span);
         p.parallelism = Some(1);
         p.cache.clone_from(&cache);
         p.plp = false;

@@ -16,6 +16,7 @@ use stasis_clock::Nanos;
 pub use self::spec::{RatedLatency, RatedSpec, Rating};
 use crate::distribution::Distribution;
 use crate::latency::Latency;
+use crate::pipeline::Pipeline;
 use crate::span::Span;
 
 /// ns per second.
@@ -63,8 +64,7 @@ pub struct Rated {
     discard: Span,
     // As a write of the same length, if `None`.
     write_zeroes: Option<Span>,
-    // When the pipeline takes the next command.
-    free_at: Nanos,
+    pipeline: Pipeline,
     random: Random,
 }
 
@@ -76,7 +76,7 @@ impl Rated {
         seed: u64,
     ) -> Self {
         let random = Random::new(seed);
-        Self { read, write, flush, discard, write_zeroes, free_at: 0, random }
+        Self { read, write, flush, discard, write_zeroes, pipeline: Pipeline::default(), random }
     }
 }
 
@@ -91,18 +91,15 @@ impl Latency for Rated {
             (Operation::Discard, _) => return self.discard.sample(&mut self.random),
             (Operation::WriteZeroes, Some(span)) => return span.sample(&mut self.random),
         };
-        let start = self.free_at.max(now);
         let slot = if command.length <= RATED_LENGTH {
             // By the rate alone: some drives' rates exceed their bandwidths a little.
             direction.time_per_command
         } else {
             direction.time_per_byte.times(command.length).max(direction.time_per_command)
         };
-        self.free_at = start.saturating_add(slot);
+        let wait = self.pipeline.enter(now, slot);
         // The latency as rated holds the transfer of the rated length.
         let rest = direction.time_per_byte.times(command.length.saturating_sub(RATED_LENGTH));
-        (start - now)
-            .saturating_add(direction.latency.sample(&mut self.random))
-            .saturating_add(rest)
+        wait.saturating_add(direction.latency.sample(&mut self.random)).saturating_add(rest)
     }
 }
