@@ -95,6 +95,7 @@ conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI= 
 	@test -n "$(BLKTESTS)$(FIO)$(NVME_CLI)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, NVME_CLI=DIR (docs/development/conformance.md)" >&2; exit 2; }
 	@status=0; \
 	test -z "$(BLKTESTS)" || scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
+	test -z "$(FIO)" || PATH="$(abspath $(FIO)):$$PATH" cargo test --locked --release -p stasis-workload --test fio || status=1; \
 	test -z "$(FIO)" || scripts/conformance fio-zbd "$(FIO)" $(STASIS) || status=1; \
 	test -z "$(NVME_CLI)" || scripts/conformance nvme-cli "$(NVME_CLI)" $(STASIS) || status=1; \
 	exit $$status

@@ -121,6 +121,7 @@ const CASES: &[(&str, Agree)] = &[
     ("rw=randread size=4m random_distribution=pareto:0.3", InNumber),
     ("rw=randread size=4m random_distribution=normal:20", InNumber),
     ("rw=randread size=4m random_distribution=zoned:60/10:40/90", InNumber),
+    ("rw=randread size=4m random_distribution=zoned:50/5:30/15:20/", InNumber),
     ("rw=randread size=4m random_distribution=zoned_abs:60/1m:40/3m", InNumber),
     ("rw=randread size=8m percentage_random=30 norandommap", InNumber),
     // Flushes.
@@ -445,7 +446,10 @@ fn every_option_of_fio_has_a_verdict() {
     let engines = fio(&["--enghelp"], folder.path());
     let engines = String::from_utf8_lossy(&engines.stdout).into_owned();
     for engine in engines.lines().skip(1) {
-        all.extend(names(&format!("--enghelp={}", engine.trim())));
+        let known = [fio::SYNCHRONOUS, fio::ASYNCHRONOUS, fio::OTHER_ENGINES].concat();
+        let engine = engine.trim();
+        assert!(engine == "cpuio" || known.contains(&engine), "no verdict on the engine {engine}");
+        all.extend(names(&format!("--enghelp={engine}")));
     }
     let missing: Vec<_> =
         all.iter().filter(|name| !name.contains(' ') && fio::option(name).is_none()).collect();

@@ -141,6 +141,11 @@ impl<'a> RunSetup<'a> {
             machines.push(self.machine(machine, drives, kind));
         }
         sharing.check_overlaps(&machines, &workloads)?;
+        for load in &workloads {
+            for warning in &load.jobs()?.warnings {
+                self.observer.warning(&format!("workload {}: {warning}", load.name))?;
+            }
+        }
         let plan = RunPlan {
             machines,
             cpu_speed: self.cpu_speed(),

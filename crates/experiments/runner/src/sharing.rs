@@ -10,7 +10,7 @@ use stasis_experiment::{
 };
 use stasis_media::MediumSpec;
 use stasis_scheduler::{Kind, NoneSpec, SchedulerSpec};
-use stasis_workload::{Direction, JobFile, Load};
+use stasis_workload::{Direction, JobError, JobFile, Load};
 
 use crate::media::{absolute, check_order, OpenMedium};
 use crate::plan::{PlannedDrive, PlannedMachine, PlannedWorkload, SharedRegion};
@@ -182,7 +182,7 @@ impl<'a> Sharing<'a> {
             }
         }
         for load in workloads {
-            let jobs = JobFile::parse(&load.job, &|name| std::env::var(name).ok())?;
+            let jobs = load.jobs()?;
             let writes = jobs.jobs.iter().any(|job| job.direction != Direction::Read);
             // The files of an image are no place that the host reads, either.
             let refused = |disk: &PlannedDrive| writes || disk.is_image();
@@ -281,5 +281,15 @@ impl SharedRegion {
         let overlap = self.offset < other.offset.saturating_add(other.length)
             && other.offset < self.offset.saturating_add(self.length);
         self.drive == other.drive && overlap
+    }
+}
+
+impl PlannedWorkload {
+    /// Its jobs.
+    ///
+    /// # Errors
+    /// [`JobError`] if they are not right, which a plan's are.
+    pub fn jobs(&self) -> Result<JobFile, JobError> {
+        JobFile::parse(&self.job, &|name| std::env::var(name).ok())
     }
 }

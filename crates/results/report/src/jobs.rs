@@ -67,19 +67,21 @@ impl Jobs {
 
     /// The jobs' figures.
     pub(crate) fn summaries(&mut self) -> Vec<JobSummary> {
-        let summary = |((name, times), operations): (
-            (&String, &Option<(Nanos, Nanos)>),
-            &mut [OperationStatistics; 8],
-        )| {
+        let summary = |(place, operations): (usize, &mut [OperationStatistics; 8])| {
             let used = Operation::ALL.into_iter().zip(operations);
             let used = used.filter(|(_, statistics)| statistics.count > 0);
             let operations = used.map(|(operation, statistics)| {
                 statistics.sort();
                 (operation.name().to_owned(), statistics.summary())
             });
-            let virtual_seconds = times.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
-            JobSummary { name: name.clone(), virtual_seconds, operations: operations.collect() }
+            let virtual_seconds =
+                self.times[place].map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
+            JobSummary {
+                name: self.names[place].clone(),
+                virtual_seconds,
+                operations: operations.collect(),
+            }
         };
-        self.names.iter().zip(&self.times).zip(&mut self.statistics).map(summary).collect()
+        self.statistics.iter_mut().enumerate().map(summary).collect()
     }
 }

@@ -151,7 +151,8 @@ impl Offsets {
         let used = job.used();
         let count = used.iter().map(|&d| offsets.last_block(d)).max().unwrap_or(1).max(1);
         let scattered = || Permutation::new(count, seed);
-        let once = !job.norandommap && !(aligned && align != least);
+        // As in fio, offsets of another alignment have no map.
+        let once = !(job.norandommap || aligned && align != least);
         let bounds = offsets.blocks[used[0]].bounds();
         let one_size = bounds.0 == bounds.1
             && !job.bs_is_seq_rand
@@ -280,18 +281,13 @@ impl Offsets {
 
     fn random(&mut self, d: usize, random: &mut Random) -> Option<u64> {
         let block = match self.block(d, random) {
-            None if self.wraps_random() => {
+            None if self.wraps => {
                 self.reset();
                 self.block(d, random)
             }
             block => block,
         };
         block?.checked_mul(self.align[d])
-    }
-
-    /// Whether a map that is full begins anew within a pass.
-    fn wraps_random(&self) -> bool {
-        self.wraps
     }
 
     fn block(&mut self, d: usize, random: &mut Random) -> Option<u64> {

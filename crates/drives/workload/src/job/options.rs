@@ -218,6 +218,9 @@ fn engine(value: &str) -> Result<Engine, String> {
     }
     match value {
         "cpuio" => Ok(Engine::Processor),
+        _ if table::OTHER_ENGINES.contains(&value) => Err(format!(
+            "fio has `{value}`, sim has not: it does no I/O on blocks of a drive, or has to be run"
+        )),
         _ => Err(format!(
             "`{value}` is no engine of block I/O that sim knows; there are {}, {}, cpuio",
             table::ASYNCHRONOUS.join(", "),

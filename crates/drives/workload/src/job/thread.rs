@@ -291,7 +291,7 @@ impl Thread {
 
     /// The flush that is due after a write.
     fn flush_is_due(&self) -> bool {
-        let due = |every: u64| every > 0 && self.issued[1] % every == 0;
+        let due = |every: u64| every > 0 && self.issued[1].is_multiple_of(every);
         self.last == Some(Operation::Write) && (due(self.fsync) || due(self.fdatasync))
     }
 

@@ -253,24 +253,38 @@ pub fn bssplit(word: &str, units: Units) -> Result<Weighted<u64>, String> {
 /// `60/10:30/20:8/30:2/40`: percent of the I/Os over percent of the region.
 /// Gives the zones as (first, last) in percent.
 pub fn zones(word: &str) -> Result<Weighted<(u8, u8)>, String> {
+    let wrong = |problem: &str| format!("`{word}`: {problem}");
     let mut parts = Vec::new();
-    let mut at = 0;
     for part in word.split(':') {
         let (access, size) = part.split_once('/').ok_or(format!(
             "`{part}` is no zone: write the share of I/Os over the share of the region, such as \
              60/10"
         ))?;
-        let size = digits(size)?;
+        let size = Some(size).filter(|size| !size.is_empty()).map(digits).transpose()?;
+        parts.push((digits(access)?, size));
+    }
+    // Zones without a size share what is left, as in fio.
+    let given = parts.iter().filter_map(|part| part.1).fold(0u64, u64::saturating_add);
+    let mut open = parts.iter().filter(|part| part.1.is_none()).count() as u64;
+    let mut rest = 100u64.checked_sub(given).ok_or(wrong("the zones' sizes are above 100"))?;
+    let mut at = 0;
+    let mut placed = Vec::new();
+    for (access, size) in parts {
+        let size = size.unwrap_or_else(|| {
+            let share = rest / open.max(1);
+            (rest, open) = (rest - share, open - 1);
+            share
+        });
         if !(1..=100 - at).contains(&size) {
-            return Err(format!("`{word}`: the zones' sizes must be at least 1 and make 100"));
+            return Err(wrong("the zones' sizes must be at least 1 and make 100"));
         }
-        parts.push(((at as u8, (at + size) as u8), Some(digits(access)?)));
+        placed.push(((at as u8, (at + size) as u8), Some(access)));
         at += size;
     }
     if at != 100 {
-        return Err(format!("`{word}`: the zones' sizes make {at}, but must make 100"));
+        return Err(wrong(&format!("the zones' sizes make {at}, but must make 100")));
     }
-    weighted(parts, word)
+    weighted(placed, word)
 }
 
 /// `60/10g:40/20g`: percent of the I/Os over bytes. Gives the zones as (first, last) byte.

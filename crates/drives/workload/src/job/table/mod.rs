@@ -157,6 +157,39 @@ pub const SYNCHRONOUS: &[&str] = &[
     "dev-dax", "mtd",
 ];
 
+/// fio's engines that do no I/O on blocks of a drive.
+pub const OTHER_ENGINES: &[&str] = &[
+    "net",
+    "netsplice",
+    "rdma",
+    "exec",
+    "filecreate",
+    "filestat",
+    "filedelete",
+    "dircreate",
+    "dirstat",
+    "dirdelete",
+    "ftruncate",
+    "falloc",
+    "e4defrag",
+    "gfapi",
+    "gfapi_async",
+    "libhdfs",
+    "http",
+    "nfs",
+    "dfs",
+    "ime_psync",
+    "ime_psyncv",
+    "ime_aio",
+    "libcufile",
+    "libhipfile",
+    "librpma_apm_client",
+    "librpma_apm_server",
+    "librpma_gpspm_client",
+    "librpma_gpspm_server",
+    "external",
+];
+
 /// fio's engine where a job names none, on Linux.
 pub const ENGINE: &str = "psync";
 
