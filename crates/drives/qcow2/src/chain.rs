@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::{check, Report};
-use crate::header::{is_qcow2, Snapshot, Source};
+use stasis_qcow2_format::check::{check, Report};
+use stasis_qcow2_format::header::{is_qcow2, Snapshot, Source};
+use stasis_qcow2_format::Compression;
+
 use crate::{Header, ImageError};
 
 /// Backing files below one image at most: each read may have to ask them all.
@@ -162,6 +164,10 @@ pub(crate) fn inspect(links: Vec<Link>) -> Result<Found, ImageError> {
         let (header, report, snapshots) = examine(&link.path)?;
         if let Some(what) = report.corruptions.first() {
             return Err(ImageError::Damaged { path: link.path.clone(), what: what.clone() });
+        }
+        if header.compression != Compression::Deflate {
+            let what = "compression other than deflate".to_owned();
+            return Err(ImageError::Unsupported { path: link.path.clone(), what });
         }
         if depth > 0 && header.dirty() {
             return Err(ImageError::Dirty(link.path.clone()));

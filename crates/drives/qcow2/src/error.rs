@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use stasis_media::OpenError;
+use stasis_qcow2_format::FormatError;
 
 /// Why an image cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +106,17 @@ pub enum ImageError {
     /// A value is out of its range.
     #[error("{0}")]
     Value(String),
+}
+
+impl From<FormatError> for ImageError {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::Os { path, source } => Self::Os { path, what: "read it", source },
+            FormatError::NotQcow2(path) => Self::NotQcow2(path),
+            FormatError::Unsupported { path, what } => Self::Unsupported { path, what },
+            FormatError::Damaged { path, what } => Self::Damaged { path, what },
+        }
+    }
 }
 
 fn present(names: &[String]) -> String {

@@ -25,21 +25,17 @@
 //! points to them), lazy refcounts and their repair.
 
 mod chain;
-mod check;
 mod core;
 mod create;
 mod durability;
 mod error;
-mod header;
 mod host;
 mod job;
 mod kill_safety;
 mod layer;
-mod layout;
 mod map;
 mod open;
 mod redo_log;
-mod refcounts;
 mod repair;
 mod storage;
 mod tables;
@@ -47,19 +43,21 @@ mod tasks;
 mod zero_latency;
 
 pub use chain::{find, links, newer_below, Format, Found, Link, DEPTH_LIMIT};
-pub use check::Report;
 pub use create::{create, CreateOptions};
 pub use durability::Counters;
 pub use error::ImageError;
-pub use header::{Header, Snapshot};
 pub use layer::Image;
 pub use map::{Extent, Kind};
 pub use open::{find as open_files, find_links as open_links, grow, make_room, trim, Opening};
+pub use stasis_qcow2_format::check::Report;
+pub use stasis_qcow2_format::{Header, Snapshot};
 pub use zero_latency::ZeroLatency;
 
 pub use stasis_media::{Durability, ImageSettings as Settings};
 
 use std::path::Path;
+
+use stasis_qcow2_format::{header, layout, refcounts};
 
 /// Checks the qcow2 file at `path`, without what is below it.
 ///

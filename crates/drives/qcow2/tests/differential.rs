@@ -13,6 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::{Drive, Layer};
 use stasis_qcow2::{check, CreateOptions, Format, ZeroLatency};
+use stasis_qcow2_format::Reader;
 
 const SECTOR: u64 = 512;
 
@@ -347,6 +348,13 @@ impl Chain {
         };
         same(&qemu_contents(&self.top), &self.disk, "QEMU");
         same(&self.contents(None), &self.disk, "Stasis");
+        if !self.shape.backed {
+            let file = std::fs::File::open(&self.top).unwrap();
+            let reader = Reader::open(file.into(), &self.top).unwrap();
+            let mut found = vec![0xee; reader.size() as usize];
+            reader.read_at(&mut found, 0).unwrap();
+            same(&found, &self.disk, "the reader");
+        }
         for (name, disk) in &self.snapshots {
             same(&self.contents(Some(name)), disk, name);
         }
@@ -439,5 +447,26 @@ fn what_a_larger_disk_has_is_zero_whatever_is_below() {
         assert_same(&qemu_contents(&top), &disk, "as qemu-img reads it");
         let mut driver = Driver::new(open(&top, 1, Default::default()).unwrap());
         assert_same(&driver.read(0, 3 << 20), &disk, "as it is read here");
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    for (option, name_of_it) in [
+        ("extended_l2=on,cluster_size=16k", "extended L2 entries"),
+        ("compression_type=zstd", "compression other than deflate"),
+        ("data_file=DATA,data_file_raw=on", "an external data file"),
+    ] {
+        let folder = folder();
+        let path = name(&folder, "disk.qcow2");
+        let option = option.replace("DATA", name(&folder, "data").to_str().unwrap());
+        qemu_img(&["create", "-q", "-f", "qcow2", "-o", &option, path.to_str().unwrap(), "1M"]);
+        let before = std::fs::read(&path).unwrap();
+        for writable in [false, true] {
+            let error = open_files(&path, writable, &options()).map(drop).unwrap_err().to_string();
+            assert!(error.contains(name_of_it) && error.contains("qemu-img convert"), "{error}");
+        }
+        stasis_qcow2::grow(&path, 2 << 20).unwrap_err();
+        assert_same(&std::fs::read(&path).unwrap(), &before, &option);
     }
 }

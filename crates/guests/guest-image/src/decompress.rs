@@ -1,6 +1,6 @@
 //! The compressions of kernels and modules.
 
-use std::io::{Cursor, Read};
+use std::io::Read;
 
 /// The largest kernel or module taken, uncompressed: several times the size of
 /// any distribution's, so that a damaged length does not take all memory.
@@ -34,8 +34,10 @@ pub(crate) fn stream(bytes: &[u8]) -> Result<Option<Vec<u8>>, String> {
     } else if bytes.starts_with(magic::XZ) {
         all("xz", lzma_rust2::XzReader::new(bytes, false))?
     } else if bytes.starts_with(magic::ZSTD) {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(Cursor::new(bytes));
-        all("zstd", decoder.map_err(|e| format!("its zstd stream is damaged: {e}"))?)?
+        let decoder = zstd::Decoder::with_buffer(bytes);
+        // One frame: a kernel's size may follow.
+        let decoder = decoder.map_err(|e| format!("its zstd stream is damaged: {e}"))?;
+        all("zstd", decoder.single_frame())?
     } else if let Some(blocks) = bytes.strip_prefix(magic::LZ4_LEGACY) {
         lz4_legacy(blocks)?
     } else {

@@ -26,7 +26,7 @@ pub(crate) fn plain(span: &Span, work: &Path, limits: Limits) -> Result<Span, St
     } else if is(XZ) {
         spool("xz", lzma_rust2::XzReader::new(reader(), true), work, limits)
     } else if is(ZSTD) {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(reader());
+        let decoder = zstd::Decoder::with_buffer(reader());
         let decoder = decoder.map_err(|e| format!("its zstd stream is damaged: {e}"))?;
         spool("zstd", decoder, work, limits)
     } else if is(BZIP2) {

@@ -24,6 +24,9 @@ pub enum RootError {
         /// What is wrong or missing.
         cause: String,
     },
+    /// It is a disk image that cannot be read.
+    #[error("the root cannot be used: {0}")]
+    Image(#[from] stasis_qcow2_format::FormatError),
     /// It has more than a guest can have.
     #[error("the root {} cannot be used: {cause}", path.display())]
     TooLarge {

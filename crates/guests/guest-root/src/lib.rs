@@ -26,7 +26,6 @@ mod layer;
 mod lower;
 mod map;
 mod partitions;
-mod qcow2;
 mod sparse;
 mod tree;
 
@@ -179,7 +178,7 @@ impl Source {
         if start.get(at..at + mark.len()) == Some(mark) {
             return self.tar(&span, work, limits).map(Form::Copied);
         }
-        let source = lower::image(span).map_err(fail)?;
+        let source = lower::image(span, path)?;
         if source.length() < ext4::SUPERBLOCK + ext4::SUPERBLOCK_SIZE as u64 {
             return Err(fail("it is neither a folder, nor a tar archive, nor a disk image".into()));
         }

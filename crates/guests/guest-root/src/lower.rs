@@ -5,10 +5,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use stasis_qcow2_format::Reader;
+
 use crate::content::{ReadAt, Span};
 use crate::map::Mapped;
 use crate::partitions::SECTOR;
-use crate::{qcow2, Part, RootError};
+use crate::{Part, RootError};
 
 /// A file system's bytes, which are only read.
 #[derive(Debug, Clone)]
@@ -25,7 +27,7 @@ impl Lower {
     /// If it cannot be read, or has become shorter.
     pub fn of_image(path: &Path, part: &Part) -> Result<Self, RootError> {
         let fail = |cause: String| RootError::unusable(path, cause);
-        let source = image(open(path)?).map_err(fail)?;
+        let source = image(open(path)?, path)?;
         if part.start.checked_add(part.length).is_none_or(|end| end > source.length()) {
             return Err(fail("it is shorter than it was".into()));
         }
@@ -65,9 +67,18 @@ pub(crate) fn open(path: &Path) -> Result<Span, RootError> {
     File::open(path).and_then(Span::whole).map_err(RootError::file("read", path))
 }
 
-/// The disk in a file: as it is, or in qcow2.
-pub(crate) fn image(span: Span) -> Result<Arc<dyn ReadAt>, String> {
-    let mut start = [0; 4];
-    let is_qcow2 = span.read_at(&mut start, 0).is_ok() && start == *qcow2::MAGIC;
-    Ok(if is_qcow2 { Arc::new(qcow2::Image::open(span)?) } else { Arc::new(span) })
+/// The disk in the file at `path`: as it is, or in qcow2.
+pub(crate) fn image(span: Span, path: &Path) -> Result<Arc<dyn ReadAt>, RootError> {
+    let is_image = Reader::is_image(&span.file).map_err(RootError::file("read", path))?;
+    Ok(if is_image { Arc::new(Reader::open(span.file, path)?) } else { Arc::new(span) })
+}
+
+impl ReadAt for Reader {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        Reader::read_at(self, into, offset)
+    }
+
+    fn length(&self) -> u64 {
+        self.size()
+    }
 }

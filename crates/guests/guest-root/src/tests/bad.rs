@@ -122,7 +122,7 @@ fn images_without_a_linux() {
     bad(&squash, "SquashFS");
     let mut qcow2 = vec![0; 1 << 16];
     qcow2[..8].copy_from_slice(b"QFI\xfb\0\0\0\x09");
-    bad(&qcow2, "unknown version 9");
+    bad(&qcow2, "qcow2 version 9");
     let (_folder, path) = image(&mut read_bytes(&archive(&items())).unwrap());
     let mut unclean = fs::read(path).unwrap();
     unclean[1024 + 0x60] |= 4;

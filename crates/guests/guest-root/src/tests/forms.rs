@@ -51,6 +51,10 @@ fn compressed_archives_are_archives() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&plain).unwrap();
     assert_eq!(listing(&read_bytes(&gzip.finish().unwrap()).unwrap(), true), expected);
+    // As programs with several threads write it: one frame after the other.
+    let halves: [&[u8]; 2] = plain.split_at(plain.len() / 2).into();
+    let frames = halves.map(|half| zstd::encode_all(half, 1).unwrap()).concat();
+    assert_eq!(listing(&read_bytes(&frames).unwrap(), true), expected);
     for tool in ["xz", "zstd"] {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), &plain).unwrap();

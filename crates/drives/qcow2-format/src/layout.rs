@@ -4,7 +4,7 @@
 
 /// A field of the header: big-endian, at the same place in every version that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Field {
+pub struct Field {
     at: usize,
     length: usize,
     /// First version that has it.
@@ -15,27 +15,45 @@ const fn field(at: usize, length: usize, since: u32) -> Field {
     Field { at, length, since }
 }
 
-pub(crate) const MAGIC: Field = field(0, 4, 0);
-pub(crate) const VERSION: Field = field(4, 4, 0);
-pub(crate) const BACKING_OFFSET: Field = field(8, 8, 2);
-pub(crate) const BACKING_LENGTH: Field = field(16, 4, 2);
-pub(crate) const CLUSTER_BITS: Field = field(20, 4, 2);
-pub(crate) const SIZE: Field = field(24, 8, 2);
-pub(crate) const ENCRYPTION: Field = field(32, 4, 2);
-pub(crate) const L1_ENTRIES: Field = field(36, 4, 2);
-pub(crate) const L1_OFFSET: Field = field(40, 8, 2);
-pub(crate) const REFTABLE_OFFSET: Field = field(48, 8, 2);
-pub(crate) const REFTABLE_CLUSTERS: Field = field(56, 4, 2);
-pub(crate) const SNAPSHOTS: Field = field(60, 4, 2);
-pub(crate) const SNAPSHOTS_OFFSET: Field = field(64, 8, 2);
-pub(crate) const INCOMPATIBLE: Field = field(72, 8, 3);
-pub(crate) const COMPATIBLE: Field = field(80, 8, 3);
-pub(crate) const AUTOCLEAR: Field = field(88, 8, 3);
-pub(crate) const REFCOUNT_ORDER: Field = field(96, 4, 3);
-pub(crate) const HEADER_LENGTH: Field = field(100, 4, 3);
+/// `QFI\xfb`.
+pub const MAGIC: Field = field(0, 4, 0);
+/// 2 or 3.
+pub const VERSION: Field = field(4, 4, 0);
+/// Where the backing file's name begins (bytes); 0 without one.
+pub const BACKING_OFFSET: Field = field(8, 8, 2);
+/// Length of that name (bytes).
+pub const BACKING_LENGTH: Field = field(16, 4, 2);
+/// Binary logarithm of the cluster size.
+pub const CLUSTER_BITS: Field = field(20, 4, 2);
+/// Size of the disk (bytes).
+pub const SIZE: Field = field(24, 8, 2);
+/// Method of encryption; 0 for none.
+pub const ENCRYPTION: Field = field(32, 4, 2);
+/// Entries of the active L1 table.
+pub const L1_ENTRIES: Field = field(36, 4, 2);
+/// Where that begins (bytes).
+pub const L1_OFFSET: Field = field(40, 8, 2);
+/// Where the refcount table begins (bytes).
+pub const REFTABLE_OFFSET: Field = field(48, 8, 2);
+/// Its length (clusters).
+pub const REFTABLE_CLUSTERS: Field = field(56, 4, 2);
+/// Number of internal snapshots.
+pub const SNAPSHOTS: Field = field(60, 4, 2);
+/// Where their table begins (bytes).
+pub const SNAPSHOTS_OFFSET: Field = field(64, 8, 2);
+/// Features without which an image cannot be opened.
+pub const INCOMPATIBLE: Field = field(72, 8, 3);
+/// Features that may be ignored.
+pub const COMPATIBLE: Field = field(80, 8, 3);
+/// Features that are cleared by who does not know them.
+pub const AUTOCLEAR: Field = field(88, 8, 3);
+/// Binary logarithm of a refcount's width (bits).
+pub const REFCOUNT_ORDER: Field = field(96, 4, 3);
+/// Length of the header (bytes).
+pub const HEADER_LENGTH: Field = field(100, 4, 3);
 
 /// Bytes of the header of version 2, and the fewest of that of version 3.
-pub(crate) const LENGTH: [u32; 2] = [72, 104];
+pub const LENGTH: [u32; 2] = [72, 104];
 
 impl Field {
     fn raw(self, header: &[u8]) -> Option<u64> {
@@ -49,7 +67,7 @@ impl Field {
     }
 
     /// The field's value; 0 where the header's version has no such field.
-    pub(crate) fn get(self, header: &[u8]) -> u64 {
+    pub fn get(self, header: &[u8]) -> u64 {
         match self.exists(header) {
             true => self.raw(header).unwrap_or(0),
             false => 0,
@@ -57,14 +75,14 @@ impl Field {
     }
 
     /// The value of a field of 4 bytes.
-    pub(crate) fn get32(self, header: &[u8]) -> u32 {
+    pub fn get32(self, header: &[u8]) -> u32 {
         self.get(header) as u32
     }
 
     /// Writes the field; `false`, and nothing written, where the header's version has no
     /// such field: something else lies there.
     #[must_use]
-    pub(crate) fn set(self, header: &mut [u8], value: u64) -> bool {
+    pub fn set(self, header: &mut [u8], value: u64) -> bool {
         if !self.exists(header) {
             return false;
         }
@@ -75,7 +93,7 @@ impl Field {
 
     /// Sets or clears `bits`; `false` as [`Field::set`].
     #[must_use]
-    pub(crate) fn set_bits(self, header: &mut [u8], bits: u64, on: bool) -> bool {
+    pub fn set_bits(self, header: &mut [u8], bits: u64, on: bool) -> bool {
         let now = self.get(header);
         self.set(header, if on { now | bits } else { now & !bits })
     }

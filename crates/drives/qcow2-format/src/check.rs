@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::header::{be64, snapshots, Snapshot, Source};
-use crate::{refcounts, Header, ImageError};
+use crate::{refcounts, FormatError, Header};
 
 /// Entries of tables that are looked at before a check gives up: those of
 /// 8 TiB in clusters of 64 KiB, twice over. Snapshots that share tables could
@@ -17,9 +17,11 @@ const CLUSTERS_LIMIT: u64 = 1 << 28;
 /// Contradictions that are described; the rest are counted.
 const DESCRIBED: usize = 20;
 
-const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
+/// Bits of an entry of an L1 or L2 table that are an offset (bytes).
+pub const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
 const COPIED: u64 = 1 << 63;
-const COMPRESSED: u64 = 1 << 62;
+/// Flag of an L2 entry: the cluster is compressed.
+pub const COMPRESSED: u64 = 1 << 62;
 
 /// Formats that a backing file can have (`qemu-img --help`, QEMU 7.2); which of them can be
 /// used is another matter.
@@ -61,10 +63,10 @@ pub struct Report {
     /// Where the last used cluster ends in the file (bytes).
     pub end: u64,
     /// How often each cluster is used.
-    pub(crate) uses: Vec<u32>,
+    pub uses: Vec<u32>,
     /// The refcount blocks, by place in the refcount table: number of their
     /// cluster.
-    pub(crate) blocks: Vec<Option<u64>>,
+    pub blocks: Vec<Option<u64>>,
 }
 
 impl Report {
@@ -95,11 +97,14 @@ struct Checker<'a> {
 }
 
 /// Checks the image whose header is `header`.
-pub(crate) fn check(
+///
+/// # Errors
+/// A [`FormatError`] if it cannot be read, or is larger than what is checked.
+pub fn check(
     source: &Source,
     header: &Header,
     path: &Path,
-) -> Result<(Report, Vec<Snapshot>), ImageError> {
+) -> Result<(Report, Vec<Snapshot>), FormatError> {
     let (found, table) = snapshots(source, header, path)?;
     let mut checker = Checker {
         source,
@@ -111,7 +116,7 @@ pub(crate) fn check(
     };
     if source.length >> header.cluster_bits >= CLUSTERS_LIMIT {
         let what = "a file of more than 2^28 clusters".to_owned();
-        return Err(ImageError::Unsupported { path: path.into(), what });
+        return Err(FormatError::Unsupported { path: path.into(), what });
     }
     if let Some(format) = &header.backing_format {
         if header.backing.is_some() && !BACKING_FORMATS.contains(&format.as_str()) {
@@ -147,20 +152,18 @@ impl Checker<'_> {
         }
     }
 
-    fn spend(&mut self, entries: u64) -> Result<(), ImageError> {
-        self.budget = self.budget.checked_sub(entries).ok_or_else(|| ImageError::Damaged {
+    fn spend(&mut self, entries: u64) -> Result<(), FormatError> {
+        self.budget = self.budget.checked_sub(entries).ok_or_else(|| FormatError::Damaged {
             path: self.path.into(),
             what: "its tables are shared more often than any disk needs".into(),
         })?;
         Ok(())
     }
 
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, ImageError> {
-        self.source.bytes(offset, length).map_err(|source| ImageError::Os {
-            path: self.path.into(),
-            what: "read it",
-            source,
-        })
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, FormatError> {
+        self.source
+            .bytes(offset, length)
+            .map_err(|source| FormatError::Os { path: self.path.into(), source })
     }
 
     /// Counts a use of the cluster with `offset`; `false` if it is not in the
@@ -200,7 +203,7 @@ impl Checker<'_> {
         self.metadata[index] = true;
     }
 
-    fn blocks(&mut self) -> Result<Blocks, ImageError> {
+    fn blocks(&mut self) -> Result<Blocks, FormatError> {
         let cluster = self.header.cluster_size();
         let length = cluster * u64::from(self.header.reftable_clusters);
         let table = self.read(self.header.reftable_offset, length as usize)?;
@@ -241,7 +244,7 @@ impl Checker<'_> {
         entries: u32,
         sharing: Sharing,
         blocks: &Blocks,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), FormatError> {
         self.spend(u64::from(entries))?;
         let table = self.read(offset, 8 * entries as usize)?;
         for (index, entry) in table.chunks_exact(8).enumerate() {
@@ -293,7 +296,7 @@ impl Checker<'_> {
         l1_index: u64,
         sharing: Sharing,
         blocks: &Blocks,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), FormatError> {
         let cluster = self.header.cluster_size();
         let entries = cluster / 8;
         self.spend(entries)?;

@@ -1,7 +1,7 @@
 //! Refcounts as they lie in a refcount block: entries of 1 to 64 bits.
 
 /// The entry `index` of a block.
-pub(crate) fn get(block: &[u8], order: u32, index: u64) -> u64 {
+pub fn get(block: &[u8], order: u32, index: u64) -> u64 {
     let index = index as usize;
     match order {
         0..=2 => {
@@ -20,7 +20,7 @@ pub(crate) fn get(block: &[u8], order: u32, index: u64) -> u64 {
 }
 
 /// Sets the entry `index` of a block.
-pub(crate) fn set(block: &mut [u8], order: u32, index: u64, value: u64) {
+pub fn set(block: &mut [u8], order: u32, index: u64, value: u64) {
     let index = index as usize;
     match order {
         0..=2 => {
@@ -41,12 +41,12 @@ pub(crate) fn set(block: &mut [u8], order: u32, index: u64, value: u64) {
 }
 
 /// The largest value of an entry.
-pub(crate) fn limit(order: u32) -> u64 {
+pub fn limit(order: u32) -> u64 {
     u64::MAX >> (64 - (1u32 << order))
 }
 
 /// The larger of two blocks, entry by entry.
-pub(crate) fn larger(a: &[u8], b: &[u8], order: u32) -> Vec<u8> {
+pub fn larger(a: &[u8], b: &[u8], order: u32) -> Vec<u8> {
     let mut larger = a.to_vec();
     for index in 0..(a.len() as u64 * 8) >> order {
         let value = get(b, order, index);

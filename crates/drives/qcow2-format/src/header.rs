@@ -6,25 +6,25 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::{layout, ImageError};
+use crate::{layout, FormatError};
 
 const MAGIC: u32 = 0x5146_49fb;
 /// Longest tables that QEMU opens (block/qcow2.h: `QCOW_MAX_L1_SIZE`,
 /// `QCOW_MAX_REFTABLE_SIZE`, `QCOW_MAX_SNAPSHOTS`), in bytes and in number.
-pub(crate) const L1_LIMIT: u64 = 32 << 20;
+pub const L1_LIMIT: u64 = 32 << 20;
 const REFTABLE_LIMIT: u64 = 8 << 20;
 const SNAPSHOTS_LIMIT: u32 = 65536;
 /// Longest name of a backing file (qcow2.txt: `backing_file_size`).
 const NAME_LIMIT: u32 = 1023;
 
-/// Incompatible feature bits (qcow2.txt: bytes 72 to 79).
-pub(crate) const DIRTY: u64 = 1;
+/// Incompatible feature bit: refcounts may be stale (qcow2.txt: bytes 72 to 79).
+pub const DIRTY: u64 = 1;
 const CORRUPT: u64 = 2;
 const EXTERNAL_DATA: u64 = 4;
 const COMPRESSION_TYPE: u64 = 8;
 const EXTENDED_L2: u64 = 16;
 /// Compatible feature bit (bytes 80 to 87).
-pub(crate) const LAZY_REFCOUNTS: u64 = 1;
+pub const LAZY_REFCOUNTS: u64 = 1;
 /// Autoclear feature bit (bytes 88 to 95).
 const BITMAPS: u64 = 1;
 
@@ -61,24 +61,45 @@ pub struct Header {
     pub autoclear: u64,
     /// Binary logarithm of a refcount's width in bits.
     pub refcount_order: u32,
+    /// How compressed clusters are compressed.
+    pub compression: Compression,
+}
+
+/// How an image's compressed clusters are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As raw deflate streams (RFC 1951).
+    Deflate,
+    /// As zstd frames (RFC 8878).
+    Zstd,
 }
 
 /// Reads of a file in which everything behind the end is zero.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
-    pub(crate) file: &'a File,
-    pub(crate) length: u64,
+pub struct Source<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Its length in bytes.
+    pub length: u64,
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(file: &'a File) -> io::Result<Self> {
+    /// All of a file, or of a block device.
+    ///
+    /// # Errors
+    /// If its length cannot be found.
+    pub fn new(file: &'a File) -> io::Result<Self> {
         use std::io::{Seek, SeekFrom};
         let mut end = file;
         // Block devices have no length among their metadata.
         Ok(Self { file, length: end.seek(SeekFrom::End(0))? })
     }
 
-    pub(crate) fn read(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
+    /// Fills `into` from `offset` on.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
             match self.file.read_at(into, offset) {
                 Ok(0) => {
@@ -96,37 +117,49 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    pub(crate) fn bytes(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    /// `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn bytes(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.read(offset, &mut bytes)?;
         Ok(bytes)
     }
 }
 
-pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
+/// The big-endian number at `at`; 0 beyond the end.
+pub fn be32(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
-pub(crate) fn be64(bytes: &[u8], at: usize) -> u64 {
+/// The big-endian number at `at`; 0 beyond the end.
+pub fn be64(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
 /// Whether a file begins as a qcow2 image does.
-pub(crate) fn is_qcow2(source: &Source) -> io::Result<bool> {
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_qcow2(source: &Source) -> io::Result<bool> {
     Ok(be32(&source.bytes(0, 4)?, 0) == MAGIC)
 }
 
 impl Header {
     /// Reads and checks the header of `path`.
-    pub(crate) fn read(source: &Source, path: &Path) -> Result<Self, ImageError> {
-        let os = |source| ImageError::Os { path: path.into(), what: "read it", source };
+    ///
+    /// # Errors
+    /// A [`FormatError`] that names the field that cannot be.
+    pub fn read(source: &Source, path: &Path) -> Result<Self, FormatError> {
+        let os = |source| FormatError::Os { path: path.into(), source };
         let unsupported =
-            |what: &str| ImageError::Unsupported { path: path.into(), what: what.to_owned() };
-        let damaged = |what: String| ImageError::Damaged { path: path.into(), what };
+            |what: &str| FormatError::Unsupported { path: path.into(), what: what.to_owned() };
+        let damaged = |what: String| FormatError::Damaged { path: path.into(), what };
 
         let fixed = source.bytes(0, 112).map_err(os)?;
         if layout::MAGIC.get32(&fixed) != MAGIC {
-            return Err(ImageError::NotQcow2(path.into()));
+            return Err(FormatError::NotQcow2(path.into()));
         }
         let version = layout::VERSION.get32(&fixed);
         if !matches!(version, 2 | 3) {
@@ -159,6 +192,7 @@ impl Header {
             compatible: layout::COMPATIBLE.get(&fixed),
             autoclear: layout::AUTOCLEAR.get(&fixed),
             refcount_order,
+            compression: Compression::Deflate,
         };
         match layout::ENCRYPTION.get(&fixed) {
             0 => {}
@@ -174,10 +208,13 @@ impl Header {
         {
             return Err(damaged(format!("a header of {length} bytes")));
         }
-        if length > least && fixed[104] != 0 {
-            // The feature bit that has to go with it is not set.
-            return Err(damaged(format!("the compression type {} without its bit", fixed[104])));
-        }
+        let kind = if length > least { fixed[104] } else { 0 };
+        header.compression = match (header.incompatible & COMPRESSION_TYPE != 0, kind) {
+            (false, 0) => Compression::Deflate,
+            (true, 1) => Compression::Zstd,
+            (true, 2..) => return Err(unsupported(&format!("compression of the kind {kind}"))),
+            _ => return Err(damaged(format!("the compression type {kind} against its bit"))),
+        };
         let name = (layout::BACKING_OFFSET.get(&fixed), layout::BACKING_LENGTH.get32(&fixed));
         header.read_names(source, length, name, path)?;
         Ok(header)
@@ -185,15 +222,13 @@ impl Header {
 
     fn check_features(
         &self,
-        unsupported: &dyn Fn(&str) -> ImageError,
-        damaged: &dyn Fn(String) -> ImageError,
-    ) -> Result<(), ImageError> {
+        unsupported: &dyn Fn(&str) -> FormatError,
+        damaged: &dyn Fn(String) -> FormatError,
+    ) -> Result<(), FormatError> {
         let bits = self.incompatible;
-        for (bit, what) in [
-            (EXTERNAL_DATA, "an external data file"),
-            (COMPRESSION_TYPE, "compression other than deflate"),
-            (EXTENDED_L2, "extended L2 entries"),
-        ] {
+        for (bit, what) in
+            [(EXTERNAL_DATA, "an external data file"), (EXTENDED_L2, "extended L2 entries")]
+        {
             if bits & bit != 0 {
                 return Err(unsupported(what));
             }
@@ -201,11 +236,9 @@ impl Header {
         if bits & CORRUPT != 0 {
             return Err(damaged("it is marked as corrupt".into()));
         }
-        if bits & !DIRTY != 0 {
-            return Err(unsupported(&format!(
-                "a feature of a newer version ({:#x})",
-                bits & !DIRTY
-            )));
+        let newer = bits & !(DIRTY | COMPRESSION_TYPE);
+        if newer != 0 {
+            return Err(unsupported(&format!("a feature of a newer version ({newer:#x})")));
         }
         if !self.size.is_multiple_of(512) {
             return Err(unsupported(&format!("a disk of {} bytes, not whole sectors", self.size)));
@@ -219,8 +252,8 @@ impl Header {
     fn check_tables(
         &self,
         length: u64,
-        damaged: &dyn Fn(String) -> ImageError,
-    ) -> Result<(), ImageError> {
+        damaged: &dyn Fn(String) -> FormatError,
+    ) -> Result<(), FormatError> {
         let cluster = self.cluster_size();
         if self.size > 1 << 56 {
             return Err(damaged(format!("a disk of {} bytes", self.size)));
@@ -261,9 +294,10 @@ impl Header {
         length: u32,
         (offset, bytes): (u64, u32),
         path: &Path,
-    ) -> Result<(), ImageError> {
-        let os = |source| ImageError::Os { path: path.into(), what: "read it", source };
-        let damaged = |what: &str| ImageError::Damaged { path: path.into(), what: what.to_owned() };
+    ) -> Result<(), FormatError> {
+        let os = |source| FormatError::Os { path: path.into(), source };
+        let damaged =
+            |what: &str| FormatError::Damaged { path: path.into(), what: what.to_owned() };
         let cluster = self.cluster_size();
         if offset != 0 {
             let end = offset.checked_add(u64::from(bytes));
@@ -308,7 +342,7 @@ impl Header {
     }
 
     /// Clusters that a refcount block describes.
-    pub(crate) fn refcounts_in_block(&self) -> u64 {
+    pub fn refcounts_in_block(&self) -> u64 {
         (self.cluster_size() * 8) >> self.refcount_order
     }
 
@@ -323,7 +357,7 @@ impl Header {
     }
 
     /// Whether it has bitmaps that someone else keeps up to date.
-    pub(crate) fn bitmaps(&self) -> bool {
+    pub fn bitmaps(&self) -> bool {
         self.autoclear & BITMAPS != 0
     }
 }
@@ -337,18 +371,23 @@ pub struct Snapshot {
     pub name: String,
     /// Size of the disk then, in bytes.
     pub size: u64,
-    pub(crate) l1_offset: u64,
-    pub(crate) l1_entries: u32,
+    /// First byte of its L1 table in the file.
+    pub l1_offset: u64,
+    /// Entries of that table.
+    pub l1_entries: u32,
 }
 
 /// The internal snapshots, and how many bytes their table has.
-pub(crate) fn snapshots(
+///
+/// # Errors
+/// A [`FormatError`] if the table cannot be read, or contradicts itself.
+pub fn snapshots(
     source: &Source,
     header: &Header,
     path: &Path,
-) -> Result<(Vec<Snapshot>, u64), ImageError> {
-    let os = |source| ImageError::Os { path: path.into(), what: "read it", source };
-    let damaged = |what: &str| ImageError::Damaged { path: path.into(), what: what.to_owned() };
+) -> Result<(Vec<Snapshot>, u64), FormatError> {
+    let os = |source| FormatError::Os { path: path.into(), source };
+    let damaged = |what: &str| FormatError::Damaged { path: path.into(), what: what.to_owned() };
     let mut found = Vec::new();
     if header.snapshots == 0 {
         return Ok((found, 0));

@@ -1,0 +1,36 @@
+//! What can be wrong with an image's file.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a file cannot be read as an image.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// The file cannot be read.
+    #[error("{}: cannot read it: {source}", path.display())]
+    Os {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The file is no qcow2 image.
+    #[error("{}: this is no qcow2 image", .0.display())]
+    NotQcow2(PathBuf),
+    /// The image is of a version, or uses a feature, that is not known here.
+    #[error("{}: {what} is not supported; convert it with `qemu-img convert -O qcow2`", path.display())]
+    Unsupported {
+        /// The image.
+        path: PathBuf,
+        /// What it uses.
+        what: String,
+    },
+    /// The image contradicts itself.
+    #[error("{}: the image is damaged: {what}", path.display())]
+    Damaged {
+        /// The image.
+        path: PathBuf,
+        /// The first contradiction.
+        what: String,
+    },
+}

@@ -1,0 +1,19 @@
+//! The format of qcow2 images (QEMU, docs/interop/qcow2.txt), read in one place: the header with
+//! its layout in each version, refcounts, what the tables say of each cluster, and a reader of
+//! disks that no guest writes to.
+//!
+//! Promises:
+//! - No file makes it panic, or take more than its limits: what contradicts itself is refused
+//!   with one message.
+//! - Nothing is written. The crate `qcow2` does that, with the layout that is here.
+
+pub mod check;
+mod error;
+pub mod header;
+pub mod layout;
+mod reader;
+pub mod refcounts;
+
+pub use error::FormatError;
+pub use header::{Compression, Header, Snapshot};
+pub use reader::Reader;

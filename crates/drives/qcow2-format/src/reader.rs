@@ -1,0 +1,175 @@
+//! Disks that are only read, at once and outside of virtual time, compressed clusters included.
+//!
+//! What a guest writes to are the images of the crate `qcow2`, in layers above drives; a reader
+//! needs a file alone, and takes both kinds of compression.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::check::{COMPRESSED, OFFSET};
+use crate::header::{be64, is_qcow2, Compression, Source};
+use crate::{FormatError, Header};
+
+/// L2 tables that are kept (number), so that a large image's do not fill memory.
+const TABLES_KEPT: usize = 1024;
+/// Uncompressed clusters that are kept (bytes).
+const CLUSTERS_KEPT: usize = 32 << 20;
+/// Flag of an L2 entry: the cluster reads as zeroes (version 3).
+const ZERO: u64 = 1;
+
+/// A disk in one image, that is read.
+#[derive(Debug)]
+pub struct Reader {
+    file: Arc<File>,
+    length: u64,
+    header: Header,
+    l1: Vec<u64>,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    /// L2 tables, by their places.
+    tables: HashMap<u64, Arc<Vec<u64>>>,
+    /// Compressed clusters that were read, by their entries.
+    clusters: HashMap<u64, Arc<Vec<u8>>>,
+}
+
+impl Reader {
+    /// Whether a file begins as an image does.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_image(file: &File) -> io::Result<bool> {
+        is_qcow2(&Source::new(file)?)
+    }
+
+    /// Opens the image in `file`, which is that at `path`.
+    ///
+    /// # Errors
+    /// A [`FormatError`] that names the file: it is no image, damaged, has what is not supported,
+    /// or is the difference to a backing file.
+    pub fn open(file: Arc<File>, path: &Path) -> Result<Self, FormatError> {
+        let os = |source| FormatError::Os { path: path.into(), source };
+        let source = Source::new(&file).map_err(os)?;
+        let header = Header::read(&source, path)?;
+        if header.backing.is_some() {
+            let what = "the difference to a backing file, read alone,".to_owned();
+            return Err(FormatError::Unsupported { path: path.into(), what });
+        }
+        let l1 = source.bytes(header.l1_offset, 8 * header.l1_entries as usize).map_err(os)?;
+        let (l1, length) = (numbers(&l1), source.length);
+        Ok(Self { file, length, header, l1, cache: Mutex::default() })
+    }
+
+    /// Size of the disk in bytes.
+    pub fn size(&self) -> u64 {
+        self.header.size
+    }
+
+    /// Fills `into` with the disk's bytes from `offset` on.
+    ///
+    /// # Errors
+    /// Beyond the disk's end; if the file cannot be read; if a table or a compressed cluster is
+    /// damaged.
+    pub fn read_at(&self, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(into.len() as u64);
+        if end.is_none_or(|end| end > self.size()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let cluster = self.header.cluster_size();
+        while !into.is_empty() {
+            let left = cluster - offset % cluster;
+            let (piece, rest) = into.split_at_mut(left.min(into.len() as u64) as usize);
+            let length = piece.len() as u64;
+            self.piece(piece, offset)?;
+            into = rest;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source { file: &self.file, length: self.length }
+    }
+
+    /// Reads within one cluster.
+    fn piece(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let cluster = self.header.cluster_size();
+        let (index, inside) = (offset / cluster, offset % cluster);
+        let in_table = cluster / 8;
+        let table = self.l1.get((index / in_table) as usize).copied().unwrap_or(0) & OFFSET;
+        let entry = match table {
+            0 => 0,
+            table => self.l2(table)?[(index % in_table) as usize],
+        };
+        if entry & COMPRESSED != 0 {
+            let cluster = self.unpacked(entry)?;
+            let inside = inside as usize;
+            into.copy_from_slice(&cluster[inside..inside + into.len()]);
+        } else if entry & OFFSET == 0 || entry & ZERO != 0 {
+            into.fill(0);
+        } else {
+            self.source().read((entry & OFFSET) + inside, into)?;
+        }
+        Ok(())
+    }
+
+    fn l2(&self, at: u64) -> io::Result<Arc<Vec<u64>>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = cache.tables.get(&at) {
+            return Ok(Arc::clone(table));
+        }
+        if at >= self.length {
+            return Err(io::Error::other("an L2 table lies behind the end of the image"));
+        }
+        let bytes = self.source().bytes(at, self.header.cluster_size() as usize)?;
+        let table = Arc::new(numbers(&bytes));
+        if cache.tables.len() >= TABLES_KEPT {
+            cache.tables.clear();
+        }
+        cache.tables.insert(at, Arc::clone(&table));
+        Ok(table)
+    }
+
+    fn unpacked(&self, entry: u64) -> io::Result<Arc<Vec<u8>>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cluster) = cache.clusters.get(&entry) {
+            return Ok(Arc::clone(cluster));
+        }
+        let bits = 62 - (self.header.cluster_bits - 8);
+        let start = entry & ((1 << bits) - 1);
+        let sectors = ((entry & (COMPRESSED - 1)) >> bits) + 1;
+        // The last sector may be cut short by the file's end.
+        let length = (sectors * 512 - start % 512).min(self.length.saturating_sub(start));
+        let packed = self.source().bytes(start, length as usize)?;
+        let size = self.header.cluster_size() as usize;
+        let mut cluster = Vec::with_capacity(size);
+        match self.header.compression {
+            Compression::Zstd => {
+                let decoder = zstd::Decoder::with_buffer(&packed[..])?.single_frame();
+                decoder.take(size as u64).read_to_end(&mut cluster)?;
+            }
+            Compression::Deflate => {
+                let decoder = flate2::read::DeflateDecoder::new(&packed[..]);
+                decoder.take(size as u64).read_to_end(&mut cluster)?;
+            }
+        }
+        if cluster.len() != size {
+            return Err(io::Error::other("a compressed cluster is damaged"));
+        }
+        let cluster = Arc::new(cluster);
+        if cache.clusters.len() >= CLUSTERS_KEPT >> self.header.cluster_bits {
+            cache.clusters.clear();
+        }
+        cache.clusters.insert(entry, Arc::clone(&cluster));
+        Ok(cluster)
+    }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|bytes| be64(bytes, 0)).collect()
+}
