@@ -13,7 +13,7 @@ STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
 # What `build` builds. Tests build all at once: cargo chooses the features of dependencies
 # by what it is told to build, and would compile everything again for another choice.
 SCOPE ?= --package stasis
-unit-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
+unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace
 
 # What results and `stasis --version` say of the program.
@@ -46,6 +46,7 @@ test: ## Install what is missing and run every test
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit-test
+	@$(MAKE) --no-print-directory python-test
 	@$(MAKE) --no-print-directory system-test
 	@$(MAKE) --no-print-directory test-on
 

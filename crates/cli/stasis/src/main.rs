@@ -5,6 +5,7 @@ mod arguments;
 mod cli;
 mod commands;
 mod help;
+mod here;
 mod separator;
 
 use std::process::ExitCode;

@@ -237,6 +237,28 @@ fn doctor_boots_the_software_host_before_it_says_yes() {
     assert!(problems.contains("no such firmware") && problems.contains("status 3"), "{report}");
 }
 
+/// A machine on which nobody may make a namespace.
+#[test]
+fn doctor_says_that_no_guest_can_be_built() {
+    let folder = tempfile::tempdir().unwrap();
+    let unshare = folder.path().join("unshare");
+    let script = "#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n";
+    std::fs::write(&unshare, script).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&unshare, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .args(["doctor"])
+        .env("PATH", path)
+        .env("XDG_CACHE_HOME", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("namespace") && said.contains("Operation not permitted"), "{said}");
+    assert!(!said.contains("can run here"), "{said}");
+}
+
 #[test]
 fn doctor_without_a_way_to_run_says_what_to_install() {
     let cache = tempfile::tempdir().unwrap();
@@ -276,6 +298,33 @@ fn wrong_words_are_named_before_anything_starts() {
     let message = failure(&["run", "--engine", "exat", "--", "true"], 2);
     assert!(message.contains("did you mean `exact`?"), "{message}");
     assert!(failure(&["modles"], 2).contains("models"));
+}
+
+#[test]
+fn words_paths_begin_in_the_current_folder_whatever_the_experiments_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let beside = folder.path().join("beside");
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::write(beside.join("e.toml"), "command = ['true']\n").unwrap();
+    for name in ["only-there.txt", "only-there.json"] {
+        std::fs::write(beside.join(name), "").unwrap();
+    }
+    let profile = "model=profile:only-there.json,medium=ram:1MiB";
+    for (words, name) in [
+        (["--file", "only-there.txt"], "only-there.txt"),
+        (["--drive", profile], "only-there.json"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+            .args(["run", "beside/e.toml"])
+            .args(words)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let named = folder.path().canonicalize().unwrap().join(name);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains(&named.display().to_string()), "{said}");
+    }
 }
 
 #[test]

@@ -147,3 +147,46 @@ fn no_command_destroys_what_it_reads() {
         assert!(after.contains(file), "{}", file.0.display());
     }
 }
+
+#[test]
+fn drives_of_other_names_are_compared_where_each_is_the_only_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    simulate(folder, "fixed:100us", "one", "1");
+    let csv = stasis(
+        folder,
+        &[
+            "sim",
+            "fixed:100us",
+            "--workload",
+            "job.fio",
+            "--size",
+            "1GiB",
+            "--ios",
+            "csv",
+            "--results",
+            "csv",
+        ],
+    );
+    assert!(csv.status.success());
+    let text = std::fs::read_to_string(folder.join("csv/ios.csv")).unwrap();
+    for (name, names) in [("other", &["slow"][..]), ("two", &["slow", "fast"])] {
+        std::fs::create_dir(folder.join(name)).unwrap();
+        let mut lines = text.lines();
+        let mut out = format!("{}\n", lines.next().unwrap());
+        for (place, line) in lines.enumerate() {
+            out += &format!("{}\n", line.replace("drive0", names[place % names.len()]));
+        }
+        std::fs::write(folder.join(name).join("ios.csv"), out).unwrap();
+    }
+    let output = stasis(folder, &["compare", "one", "other"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("other: its only drive, slow, is compared with drive0 of one"), "{said}");
+    let output = stasis(folder, &["compare", "one", "two"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    for named in ["one has drive0 (read)", "two has fast (read), slow (read)", "`name`"] {
+        assert!(said.contains(named), "{named}: {said}");
+    }
+}

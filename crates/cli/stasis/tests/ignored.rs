@@ -46,3 +46,58 @@ fn ignored_tests_name_their_target() {
     }
     assert!(seen >= 10, "{seen} ignored tests");
 }
+
+/// The rows of CONTRIBUTING's table that are tests run in a workflow, or in `make test`, which `.ci/run` runs.
+#[test]
+fn what_contributing_calls_a_test_runs_in_ci() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+    let makefile = read("Makefile");
+    let test = makefile.split("\ntest: ").nth(1).unwrap().split("\n\n").next().unwrap();
+    assert!(read(".ci/run").contains("make test"));
+    let workflows = fs::read_dir(root.join(".github/workflows")).unwrap();
+    let workflows: String =
+        workflows.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    let runs = |target: &str| {
+        let in_workflow = workflows.lines().any(|line| {
+            line.split(&format!("make {target}")).skip(1).any(|rest| !rest.starts_with('-'))
+        });
+        let in_test = test.lines().any(|line| line.ends_with(&format!(" {target}")));
+        (in_workflow, in_test)
+    };
+    let page = read("CONTRIBUTING.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `make "));
+    let named = rows.filter_map(|row| row.split_once('`'));
+    let mut seen = 0;
+    for (target, about) in named {
+        let is_test = target.contains("test") || target == "conformance" || about.contains("tests");
+        let (in_workflow, in_test) = runs(target);
+        assert!(!is_test || in_workflow || in_test, "nobody runs `make {target}`");
+        seen += usize::from(is_test);
+    }
+    assert!(seen >= 7, "{seen} tests");
+    // Within minutes, and so for each change.
+    for target in ["lint", "unit-test", "python-test", "system-test", "test-on"] {
+        assert!(runs(target).1, "`make test` leaves out {target}");
+    }
+}
+
+/// Fuzz targets are found in whichever wing their crate stands.
+#[test]
+fn each_fuzz_target_has_its_folder() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let fuzz = |words: &[&str]| {
+        let output = std::process::Command::new(root.join("scripts/fuzz")).args(words).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let targets: Vec<String> = serde_json::from_str(&fuzz(&["--list"])).unwrap();
+    assert!(targets.len() >= 6, "{targets:?}");
+    for target in targets {
+        let place = root.join(fuzz(&["--place", &target]).trim());
+        let name = target.split_once('/').unwrap().1;
+        assert!(place.join("Cargo.toml").exists(), "{target}: {}", place.display());
+        assert!(place.join(format!("corpus/{name}")).is_dir(), "{target} has no corpus");
+    }
+}

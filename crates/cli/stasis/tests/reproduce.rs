@@ -1,5 +1,8 @@
-//! `stasis reproduce` as the documents have it, in its quick form.
+//! `stasis reproduce` as the documents have it, in its quick form, and its figures beside those that are recorded in
+//! `tests/recorded/PUBLICATION.json`: under `exact`, Debian 12's QEMU and kernel. STASIS_RECORD=1 records them anew.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -13,13 +16,79 @@ const PUBLICATIONS: [(&str, usize); 5] = [
     ("controller", 10),
 ];
 
+/// Those whose figures nobody has recorded yet.
+const UNRECORDED: [&str; 4] = ["femu", "barrier", "coordination", "controller"];
+
+/// How far a figure may be from the recorded one: Debian's kernels change within a release.
+const TOLERANCE: f64 = 0.05;
+
+fn recorded(publication: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
+    folder.join(format!("{publication}.json"))
+}
+
+/// The figures that depend on the experiment only, a line each.
+fn kept(figures: &[Value]) -> String {
+    let of_this_machine = |figure: &&Value| {
+        figure["measured"].is_null() || figure["what"].as_str().unwrap().contains("wall-clock")
+    };
+    let line = |figure: &Value| {
+        let [id, what, unit, measured] = ["id", "what", "unit", "measured"].map(|key| &figure[key]);
+        format!("  {{\"id\": {id}, \"what\": {what}, \"unit\": {unit}, \"measured\": {measured}}}")
+    };
+    let lines: Vec<_> = figures.iter().filter(|one| !of_this_machine(one)).map(line).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
+}
+
+/// What is recorded and is not so, or not there.
+fn differences(recorded: &[Value], figures: &[Value]) -> Vec<String> {
+    let key = |figure: &Value| (figure["id"].to_string(), figure["what"].to_string());
+    let found: BTreeMap<_, _> =
+        figures.iter().map(|one| (key(one), one["measured"].as_f64())).collect();
+    let mut wrong = Vec::new();
+    for figure in recorded {
+        let expected = figure["measured"].as_f64().expect("a figure");
+        match found.get(&key(figure)).copied().flatten() {
+            Some(now) if (now - expected).abs() <= TOLERANCE * expected.abs() => {}
+            Some(now) => wrong.push(format!("{:?}: {now}, recorded {expected}", key(figure))),
+            None => wrong.push(format!("{:?} is not measured any more", key(figure))),
+        }
+    }
+    wrong
+}
+
+#[test]
+fn recorded_figures_can_be_compared() {
+    let mut seen = 0;
+    for (name, least) in PUBLICATIONS {
+        let Ok(text) = std::fs::read_to_string(recorded(name)) else {
+            assert!(UNRECORDED.contains(&name), "{name} has no recorded figures");
+            continue;
+        };
+        assert!(!UNRECORDED.contains(&name), "{name} is recorded");
+        seen += 1;
+        let figures: Vec<Value> = serde_json::from_str(&text).unwrap();
+        assert!(figures.len() >= least, "{name}: {}", figures.len());
+        assert_eq!(kept(&figures), text, "{name} is as it would be recorded");
+        assert!(differences(&figures, &figures).is_empty());
+        // Another figure is found, and one that is gone.
+        let mut changed = figures.clone();
+        let place = figures.iter().position(|one| one["measured"].as_f64() > Some(0.0)).unwrap();
+        changed[place]["measured"] = (figures[place]["measured"].as_f64().unwrap() * 1.1).into();
+        assert_eq!(differences(&figures, &changed).len(), 1, "{name}");
+        changed.remove(place);
+        assert_eq!(differences(&figures, &changed).len(), 1, "{name}");
+    }
+    assert!(seen > 0);
+}
+
 #[test]
 #[ignore = "takes half an hour: make slow-test"]
 fn each_publication_is_repeated() {
     for (name, least) in PUBLICATIONS {
         let folder = tempfile::tempdir().unwrap();
         let status = Command::new(env!("CARGO_BIN_EXE_stasis"))
-            .args(["reproduce", name, "--quick", "--results", "r"])
+            .args(["reproduce", name, "--quick", "--engine", "exact", "--results", "r"])
             .current_dir(&folder)
             .stdin(Stdio::null())
             .status()
@@ -30,5 +99,14 @@ fn each_publication_is_repeated() {
         let measured = figures.iter().filter(|figure| !figure["measured"].is_null()).count();
         assert!(measured >= least, "{name}: {measured} of {} figures", figures.len());
         assert!(folder.path().join("r/report.html").exists(), "{name}");
+        if std::env::var_os("STASIS_RECORD").is_some() {
+            std::fs::write(recorded(name), kept(&figures)).unwrap();
+        }
+        let Ok(text) = std::fs::read_to_string(recorded(name)) else {
+            assert!(UNRECORDED.contains(&name), "{name} has no recorded figures");
+            continue;
+        };
+        let wrong = differences(&serde_json::from_str::<Vec<Value>>(&text).unwrap(), &figures);
+        assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n"));
     }
 }

@@ -9,6 +9,9 @@
 //! - [`ftl`], [`gc`], [`vendor`]: translation layers, policies of collection and
 //!   a vendor's commands, of which each is a file and a line.
 
+// A layer is the same file here and in a crate of its own (`docs/guides/ftl.md`).
+extern crate self as stasis_flash;
+
 mod buffer;
 pub mod ftl;
 pub mod gc;

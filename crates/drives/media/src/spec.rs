@@ -133,6 +133,17 @@ impl MediumSpec {
         }
     }
 
+    /// Has a relative path begin in `folder`.
+    pub fn anchor(&mut self, folder: &Path) {
+        match self {
+            Self::Ram { .. } => {}
+            Self::File { path, .. }
+            | Self::Qcow2 { path, .. }
+            | Self::Ordered { path, .. }
+            | Self::Device { path, .. } => *path = folder.join(&*path),
+        }
+    }
+
     /// The same, but a raw image that is not there yet and has no size of its
     /// own is made with `size` bytes; `base` is where relative paths start.
     #[must_use]

@@ -1,5 +1,6 @@
 //! A drive, in a `[[drive]]` table or a `--drive` word.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use schemars::{JsonSchema, Schema};
@@ -8,7 +9,7 @@ use stasis_block::units;
 use stasis_clock::Nanos;
 use stasis_config::{Key, Words};
 use stasis_media::MediumSpec;
-use stasis_models::ModelSpec;
+use stasis_models::{ModelSpec, ResolveError};
 use stasis_scheduler::SchedulerSpec;
 
 use crate::error::ExperimentError;
@@ -164,6 +165,16 @@ impl DriveSpec {
         let drive = words().read(word, "model=fixed:100us,medium=ram:1GiB");
         let drive = drive.and_then(|drive: Self| drive.check().map(|()| drive));
         drive.map_err(|message| ExperimentError::Drive { word: word.to_owned(), message })
+    }
+
+    /// Has its relative paths begin in `folder`: its medium's, and its model's, whose files are
+    /// read.
+    ///
+    /// # Errors
+    /// [`ResolveError`], which names the file that cannot be read.
+    pub fn anchor(&mut self, folder: &Path) -> Result<(), ResolveError> {
+        self.medium.anchor(folder);
+        self.model.resolve(folder)
     }
 
     /// What serde cannot say.

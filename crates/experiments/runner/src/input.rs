@@ -44,6 +44,8 @@ pub fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     // The same files make the same archive, whoever owns them and since when.
     archive.mode(tar::HeaderMode::Deterministic);
+    // A link in a folder stays one, wherever it leads.
+    archive.follow_symlinks(false);
     for word in files {
         let (source, destination) = match word.split_once(':') {
             Some((source, destination)) => (source, PathBuf::from(destination)),
@@ -56,18 +58,77 @@ pub fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
         let destination = Path::new("/root").join(destination);
         let inside = destination.strip_prefix("/").unwrap_or(&destination);
         let context = || format!("cannot copy {} into the guest", path.display());
-        if path.is_dir() {
-            archive.append_dir_all(inside, &path).with_context(context)?;
+        // What is named is copied, not a link to it.
+        let named = path.canonicalize().with_context(context)?;
+        if named.is_dir() {
+            archive.append_dir_all(inside, &named).with_context(context)?;
         } else {
-            archive.append_path_with_name(&path, inside).with_context(context)?;
+            archive.append_path_with_name(&named, inside).with_context(context)?;
         }
     }
     if let Some(path) = &guest.stdin {
         let path = base.join(path);
         let context = || format!("cannot read the standard input {}", path.display());
+        let named = path.canonicalize().with_context(context)?;
         archive
-            .append_path_with_name(&path, STDIN.trim_start_matches('/'))
+            .append_path_with_name(&named, STDIN.trim_start_matches('/'))
             .with_context(context)?;
     }
     archive.into_inner().context("cannot pack the files for the guest")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// What an archive has: a file's content, or where a link leads.
+    fn unpacked(archive: &[u8]) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        for entry in tar::Archive::new(archive).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let name = entry.path().unwrap().display().to_string();
+            let mut said = String::new();
+            match entry.link_name().unwrap() {
+                Some(target) => said = format!("-> {}", target.display()),
+                None => drop(entry.read_to_string(&mut said).unwrap()),
+            }
+            all.insert(name, said);
+        }
+        all
+    }
+
+    #[test]
+    fn links_in_a_folder_stay_links_and_what_is_named_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("sources")).unwrap();
+        std::fs::write(at("sources/file"), "content").unwrap();
+        symlink("file", at("sources/link")).unwrap();
+        symlink("gone", at("sources/dangling")).unwrap();
+        symlink("sources", at("to-folder")).unwrap();
+        symlink("sources/file", at("to-file")).unwrap();
+        let files = ["sources", "to-folder:/opt/copy", "to-file"].map(str::to_owned).to_vec();
+        let guest = GuestSpec { files, ..GuestSpec::default() };
+        let all = unpacked(&pack(&guest, folder.path()).unwrap());
+        for (name, said) in [
+            ("root/sources/file", "content"),
+            ("root/sources/link", "-> file"),
+            ("root/sources/dangling", "-> gone"),
+            ("opt/copy/dangling", "-> gone"),
+            ("root/to-file", "content"),
+        ] {
+            assert_eq!(all.get(name).map(String::as_str), Some(said), "{name}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let guest = GuestSpec { files: vec!["gone.txt".into()], ..GuestSpec::default() };
+        let error = format!("{:#}", pack(&guest, Path::new("/nowhere")).unwrap_err());
+        assert!(error.contains("/nowhere/gone.txt") && error.contains("No such file"), "{error}");
+    }
 }

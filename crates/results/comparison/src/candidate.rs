@@ -1,6 +1,6 @@
 //! What is compared: the I/Os of one run, or of several that differ in their seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +40,19 @@ impl Candidate {
     /// The drives and operations that any run has.
     pub fn subjects(&self) -> impl Iterator<Item = &(String, String)> {
         self.runs.iter().flat_map(BTreeMap::keys)
+    }
+
+    /// The names of its drives.
+    pub fn drives(&self) -> BTreeSet<String> {
+        self.subjects().map(|(drive, _)| drive.clone()).collect()
+    }
+
+    /// Calls its drives `name`; it has one.
+    pub(crate) fn rename(&mut self, name: &str) {
+        for run in &mut self.runs {
+            let old = std::mem::take(run);
+            *run = old.into_iter().map(|((_, op), all)| ((name.to_owned(), op), all)).collect();
+        }
     }
 
     /// The latencies of all runs together, rising.

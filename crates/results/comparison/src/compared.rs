@@ -88,11 +88,15 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// What only some candidates have: drive, operation, and the candidates' names.
     pub apart: Vec<(String, String, Vec<String>)>,
+    /// Candidates whose only drive has another name than the first one's only drive, with that
+    /// name: they are compared all the same, under the first one's.
+    pub renamed: Vec<(String, String)>,
 }
 
 impl Comparison {
     /// Compares candidates; none where there are fewer than two.
-    pub fn of(candidates: Vec<Candidate>) -> Option<Self> {
+    pub fn of(mut candidates: Vec<Candidate>) -> Option<Self> {
+        let renamed = one_name(&mut candidates);
         let (base, others) = candidates.split_first()?;
         if others.is_empty() {
             return None;
@@ -120,7 +124,7 @@ impl Comparison {
             let size = |one: &Difference| one.percent.abs();
             b.significant.cmp(&a.significant).then(size(b).total_cmp(&size(a)))
         });
-        Some(Self { candidates, differences, apart })
+        Some(Self { candidates, differences, apart, renamed })
     }
 
     /// The significant differences by which a candidate is slower than the first one by more
@@ -128,6 +132,28 @@ impl Comparison {
     pub fn slower_by(&self, percent: f64) -> impl Iterator<Item = &Difference> {
         self.differences.iter().filter(move |one| one.significant && one.percent > percent)
     }
+}
+
+/// Gives the only drive of each candidate the name of the first one's; nothing where one has several.
+fn one_name(candidates: &mut [Candidate]) -> Vec<(String, String)> {
+    let only: Option<Vec<String>> = candidates
+        .iter()
+        .map(|candidate| {
+            let mut drives = candidate.drives().into_iter();
+            drives.next().filter(|_| drives.next().is_none())
+        })
+        .collect();
+    let Some((first, others)) = only.as_deref().and_then(<[String]>::split_first) else {
+        return Vec::new();
+    };
+    let mut renamed = Vec::new();
+    for (candidate, drive) in candidates.iter_mut().skip(1).zip(others) {
+        if drive != first {
+            renamed.push((candidate.name.clone(), drive.clone()));
+            candidate.rename(first);
+        }
+    }
+    renamed
 }
 
 fn difference(

@@ -55,7 +55,22 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
     let comparison = Comparison::of(candidates).context("nothing to compare: name two results")?;
     if comparison.differences.is_empty() {
-        bail!("nothing to compare: the results have no drive and operation in common");
+        let drives = comparison.candidates.iter().map(|candidate| {
+            let has: Vec<_> =
+                candidate.subjects().map(|(drive, op)| format!("{drive} ({op})")).collect();
+            let has = if has.is_empty() { "no I/O".to_owned() } else { has.join(", ") };
+            format!("{} has {has}", candidate.name)
+        });
+        let drives = drives.collect::<Vec<_>>().join("; ");
+        bail!(
+            "nothing to compare: the results have no drive and operation in common: {drives}; \
+             drives of several are compared by their names, which `name` of a drive sets"
+        );
+    }
+    let base = &comparison.candidates[0];
+    let drive = base.drives().into_iter().next().unwrap_or_default();
+    for (candidate, name) in &comparison.renamed {
+        eprintln!("{candidate}: its only drive, {name}, is compared with {drive} of {}", base.name);
     }
     let mut folder = ResultsFolder::claim(&arguments.folder, &inputs)?;
     let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);

@@ -102,6 +102,8 @@ struct Findings {
     guest_built: bool,
     guest_suite: String,
     guest_tools: Vec<(&'static str, &'static str)>,
+    /// Why a guest could not be built with the tools, where it is not built.
+    obstacle: Option<String>,
     cache: PathBuf,
     cache_available: Option<u64>,
 }
@@ -147,13 +149,15 @@ fn gather() -> Result<Findings> {
         let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
         stasis_emulated_host::boot(&host, &Control::default(), &mut progress)
     });
+    let guest_built =
+        guest_image::default_cache().is_some_and(|cache| guest_image::is_built(&recipe, &cache));
     Ok(Findings {
         kvm_check: Keeper::here().and_then(|keeper| keeper.kept()),
         kvm,
         soft,
         boot: boot.map(|result| result.map_err(|error| error.to_string())),
-        guest_built: guest_image::default_cache()
-            .is_some_and(|cache| guest_image::is_built(&recipe, &cache)),
+        guest_built,
+        obstacle: if guest_built { None } else { guest_image::obstacle() },
         guest_suite: recipe.suite,
         guest_tools: guest_image::missing_tools(),
         cache_available: free_space(&cache),
@@ -206,6 +210,9 @@ fn examine(found: Findings) -> Report {
         problems
             .push(format!("the guest is not built, and to build it takes {}", tools.join(", ")));
         install.extend(found.guest_tools.iter().map(|(_, package)| package));
+    }
+    if let Some(obstacle) = found.obstacle.as_ref().filter(|_| !found.guest_built) {
+        problems.push(format!("the guest is not built, and to build it takes {obstacle}"));
     }
     if let Some(Err(error)) = &found.boot {
         problems.push(format!("a boot of the software host failed: {error}"));
@@ -323,6 +330,7 @@ mod tests {
             guest_built: false,
             guest_suite: "bookworm".into(),
             guest_tools: Vec::new(),
+            obstacle: None,
             cache: "/home/u/.cache/stasis".into(),
             cache_available: Some(20 << 30),
         }
@@ -384,8 +392,19 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_that_cannot_be_built_is_a_problem() {
+        let mut found = found();
+        found.obstacle = Some("namespaces of users, which are denied here".into());
+        let report = examine(found);
+        assert_eq!(report.problems.len(), 1);
+        let text = report.text();
+        assert!(text.contains("namespaces of users") && !text.contains("can run here"), "{text}");
+    }
+
+    #[test]
     fn a_built_guest_needs_no_tools() {
         let mut found = found();
+        found.obstacle = Some("namespaces".into());
         found.guest_built = true;
         found.guest_tools = vec![("mmdebstrap", "mmdebstrap")];
         found.cache_available = Some(1 << 20);

@@ -120,3 +120,24 @@ pub(crate) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
         }
     }
 }
+
+/// The layer of `docs/guides/ftl.md`, where the guide has it written.
+#[cfg(test)]
+#[path = "../../tests/extending/direct.rs"]
+mod direct;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layer_of_the_guide_is_registered_by_its_line() {
+        let registered =
+            Registered { name: "direct", about: "each unit in its place", build: direct::build };
+        let guide = include_str!("../../../../../docs/guides/ftl.md");
+        let line = format!("name: \"{}\", about: \"{}\"", registered.name, registered.about);
+        assert!(guide.contains(&line), "{line}");
+        let layer = (registered.build)(&Spec::default(), 1 << 30, 1).unwrap();
+        assert!(layer.power_loss() == PowerLoss::default());
+    }
+}

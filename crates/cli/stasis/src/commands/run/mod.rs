@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use anyhow::{anyhow, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
-use stasis_experiment::{DriveSpec, Experiment, ExperimentError};
+use stasis_experiment::{Experiment, ExperimentError};
 use stasis_runner::Runner;
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use crate::arguments::{MachineArguments, RunArguments};
+use crate::here::Here;
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
@@ -96,8 +97,9 @@ pub(super) fn experiment(
         }
         None => (Experiment::default(), PathBuf::from(".")),
     };
+    let here = Here::beside(&base)?;
     for word in &words.drive {
-        experiment.drives.push(DriveSpec::parse(word)?);
+        experiment.drives.push(here.drive(word)?);
     }
     experiment.machine.vcpus = words.vcpus.unwrap_or(experiment.machine.vcpus);
     if let Some(memory) = &words.memory {
@@ -111,7 +113,9 @@ pub(super) fn experiment(
         experiment.results = Some(base.join(results));
     }
     experiment.engine = words.engine.unwrap_or(experiment.engine);
-    experiment.guest.files.extend(words.guest.files);
+    for word in words.guest.files {
+        experiment.guest.files.push(here.file(word)?);
+    }
     words.guest.system.apply(&mut experiment.guest);
     more(&mut experiment);
     experiment.finish()?;

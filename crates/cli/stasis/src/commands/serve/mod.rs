@@ -22,6 +22,8 @@ use super::runtime_folder::runtime_folder;
 use actions::Later;
 use results::Results;
 
+use crate::here::Here;
+
 /// What `stasis serve` serves, and how.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -104,8 +106,9 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         }
         None => (Experiment::default(), PathBuf::new()),
     };
+    let here = Here::beside(&base)?;
     for word in &arguments.drive {
-        experiment.drives.push(DriveSpec::parse(word)?);
+        experiment.drives.push(here.drive(word)?);
     }
     experiment.name_drives()?;
     let serve = &mut experiment.serve;

@@ -1,0 +1,32 @@
+//! What mmdebstrap asks of this machine beside its tools: mounts in namespaces of its own.
+
+use std::process::{Command, Stdio};
+
+/// Why a guest cannot be built by this user on this machine, as far as can be told by trying what
+/// mmdebstrap does first: a namespace in which it may mount. `None` where that works.
+pub fn obstacle() -> Option<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = Command::new("unshare");
+    command.arg("--mount");
+    if !is_root {
+        // The kernel may give the namespace and refuse what is done in it (AppArmor on Ubuntu).
+        command.args(["--user", "--map-root-user"]);
+    }
+    let output = command
+        .args(["--", "mount", "-t", "tmpfs", "none", "/tmp"])
+        .stdin(Stdio::null())
+        .output()
+        // Without util-linux nothing can be told.
+        .ok()
+        .filter(|output| !output.status.success())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().next().unwrap_or("it says nothing").trim().to_owned();
+    Some(match is_root {
+        true => format!("mounts in a namespace of its own, which root may not make here ({said})"),
+        false => format!(
+            "namespaces of users, which are denied here ({said}): allow them (sysctl \
+             kernel.apparmor_restrict_unprivileged_userns=0, or kernel.unprivileged_userns_clone=1), or build it \
+             as root: sudo XDG_CACHE_HOME=\"$HOME/.cache\" stasis guest build"
+        ),
+    })
+}
