@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::json;
+use stasis_qcow2::{create, CreateOptions};
 use stasis_qemu_vm::qmp::Qmp;
 
 use compile::compile;
@@ -224,4 +225,37 @@ fn a_killed_vmm_loses_nothing_that_its_guest_acknowledged() {
         begun.elapsed().as_secs_f64() / kills as f64
     );
     assert!(writes as u64 >= kills, "guests wrote");
+}
+
+/// A file system is made, and fio makes every fourth write durable, one request at a time: on a
+/// disk image, of which each request is several of the file below.
+#[test]
+#[ignore = "boots a guest under QEMU: make slow-test"]
+fn a_stock_guest_syncs_on_an_image_however_its_server_looks_for_work() {
+    for (poll, durability) in [("never", "flush"), ("adaptive", "flush"), ("never", "ordered")] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let options = CreateOptions { size: Some(64 << 20), ..CreateOptions::default() };
+        create(&at("image"), &options).unwrap();
+        let job = "mkfs.ext4 -q -F /dev/vda && fio --name=w --filename=/dev/vda --rw=randwrite \
+                   --bs=4k --size=16m --number_ios=400 --fdatasync=4 && echo all is done\n";
+        std::fs::write(at("job"), job).unwrap();
+        let drive = format!("name=d,model=null,medium=qcow2:image,durability={durability}");
+        let mut server = serve(folder.path(), &["--drive", &drive, "--poll", poll]);
+        std::fs::create_dir(at("work")).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/serve-guest");
+        let mut guest = Command::new(script);
+        guest.args(["job", "-chardev", "socket,id=c,path=d.sock"]);
+        guest.args(["-device", "vhost-user-blk-pci,chardev=c,num-queues=1"]);
+        guest.env("WORK", "work").current_dir(&folder);
+        guest.stdout(std::fs::File::create(at("console")).unwrap());
+        let mut guest = Process(guest.spawn().unwrap());
+        wait("the guest ends", || guest.0.try_wait().unwrap());
+        let said = std::fs::read_to_string(at("console")).unwrap();
+        assert!(said.contains("all is done"), "{poll}, {durability}: {said}");
+        let end = Command::new("kill").arg(server.0.id().to_string()).status();
+        assert!(end.unwrap().success());
+        let ended = wait("the server ends", || server.0.try_wait().unwrap());
+        assert!(ended.success(), "{poll}, {durability}");
+    }
 }
