@@ -228,7 +228,7 @@ fn a_zoned_drive_goes_on_where_its_last_run_ended() {
         ("zones  = { size = \"1MiB\" }", "interface = \"virtio-blk\"", "an NVMe drive with zones"),
         (
             "\"fixed:1us\"",
-            "{ kind = \"flash\", channels = 1, luns = 1, planes = 1, pages = 64, \
+            "{ kind = \"flash\", channels = 1, luns = 1, planes = 1, pages = 32, \
              over_provisioning = 0.3 }",
             "a flash model does not keep",
         ),
