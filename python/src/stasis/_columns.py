@@ -30,9 +30,7 @@ INCIDENTAL_FIELDS: frozenset[str] = frozenset(SCHEMA["incidental_fields"])
 
 def with_units(table: pa.Table) -> pa.Table:
     """The same columns, whose metadata has the unit and the meaning of each."""
-    known = {
-        column["name"]: {"unit": column["unit"], "description": column["meaning"]} for column in SCHEMA["columns"]
-    }
+    known = {column["name"]: {"unit": column["unit"], "description": column["meaning"]} for column in SCHEMA["columns"]}
     fields = [
         # What the file says of a column counts more than what is known here.
         each.with_metadata({**known.get(each.name, {}), **_texts(each.metadata)})

@@ -246,9 +246,7 @@ class _Sent:
 
 
 def _needs_dask(error: ImportError) -> StudyError:
-    return StudyError(
-        f"sweeps run on Dask, which is not here ({error.name}): {STUDIES}; or give an executor"
-    )
+    return StudyError(f"sweeps run on Dask, which is not here ({error.name}): {STUDIES}; or give an executor")
 
 
 @contextlib.contextmanager
