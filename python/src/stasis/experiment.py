@@ -322,6 +322,7 @@ class Experiment(Table):
     results: Optional[Union[str, Path]] = None
     virtual_limit: Optional[str] = None
     wall_limit: Optional[str] = None
+    check_limit: Optional[str] = None
     machine: Optional[Union[Machine, list[Machine]]] = _table("Machine")
     guest: Optional[Guest] = _table("Guest")
     serve: Optional[Serve] = _table("Serve")
