@@ -21,6 +21,7 @@ from .conftest import ROOT
 VALUES: dict[str, dict[str, Any]] = {
     "Experiment": {
         "engine": "exact", "seed": 1, "check": "true", "results": "r", "virtual_limit": "1s", "wall_limit": "1min",
+        "check_limit": "5min", "strict": True,
     },
     "Machine": {
         "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "command": [], "wait": True,
@@ -39,7 +40,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "Drive": {
         "model": {"kind": "fixed", "latency": "1us"}, "medium": {"ram": "1GiB"}, "interface": "nvme", "barrier": "1us",
         "delay": "1ms", "queues": 2, "doorbells": "lazy", "block_size": 4096, "namespaces": 1, "placement": "none",
-        "scheduler": "none", "serial": "S", "path": "2us",
+        "scheduler": "none", "serial": "S", "path": "2us", "state": "keep",
     },
     "Disk": {
         "on": "d", "offset": 0, "size": "1MiB", "image": "i.qcow2", "durability": "flush", "max_lag": "1s",

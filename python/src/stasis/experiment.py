@@ -198,6 +198,7 @@ class Drive(Table):
     queues: Optional[int] = None
     doorbells: Optional[str] = None
     block_size: Optional[Size] = None
+    state: Optional[str] = None
     namespaces: Optional[int] = None
     placement: Optional[str] = None
     scheduler: Optional[Union[str, Mapping[str, Any]]] = None
@@ -323,6 +324,7 @@ class Experiment(Table):
     virtual_limit: Optional[str] = None
     wall_limit: Optional[str] = None
     check_limit: Optional[str] = None
+    strict: Optional[bool] = None
     machine: Optional[Union[Machine, list[Machine]]] = _table("Machine")
     guest: Optional[Guest] = _table("Guest")
     serve: Optional[Serve] = _table("Serve")
