@@ -61,7 +61,7 @@ enum State {
     /// The first line's timestamp.
     Msr(Option<u64>),
     /// The columns, and what waits to come in order.
-    Ios(Option<Heading>, BinaryHeap<Reverse<Waiting>>, u64),
+    Ios(Option<Box<Heading>>, BinaryHeap<Reverse<Waiting>>, u64),
     /// The first line's timestamp.
     Alibaba(Option<u64>),
     /// The same, and what waits for its second to be over.
@@ -283,7 +283,7 @@ impl<R: BufRead> Reader<R> {
             State::Tencent(first, _) => csv::tencent(line.trim(), first),
             State::Blktrace(_) => return Ok(None),
             State::Ios(columns @ None, ..) => {
-                *columns = Some(ios::columns(line).map_err(bad)?);
+                *columns = Some(Box::new(ios::columns(line).map_err(bad)?));
                 return Ok(None);
             }
             State::Ios(Some(columns), ..) => ios::parse(columns, line),
