@@ -22,7 +22,7 @@ pub struct KeptIos {
 }
 
 enum Rows {
-    Csv(csv::Reader<Box<dyn Read>>, csv::StringRecord, Heading),
+    Csv(csv::Reader<Box<dyn Read>>, csv::StringRecord, Box<Heading>),
     /// The file, and the next one of the rows that have been read from it.
     Parquet(Box<Groups>, usize),
 }
@@ -67,7 +67,7 @@ impl KeptIos {
             }
             let heading = Heading::new(&heading)
                 .map_err(|error| ReportError::damaged(&path, error.to_string()))?;
-            Rows::Csv(reader, csv::StringRecord::new(), heading)
+            Rows::Csv(reader, csv::StringRecord::new(), Box::new(heading))
         };
         Ok(Self { path, drives: Vec::new(), rows, line: 1 })
     }
