@@ -228,7 +228,7 @@ fn a_copy_of_what_is_read_wrong_is_wrong() {
         channels: 1,
         luns: 1,
         planes: 1,
-        pages: 16,
+        pages: Some(16),
         over_provisioning: 0.3,
         faults: faults.into(),
         ..Spec::default()

@@ -109,8 +109,8 @@ mod tests {
         results.file("1/ios.csv").unwrap();
         drop(results);
         run(&inner);
-        ResultsFolder::claim(&inner, &[top.clone()]).unwrap_err();
-        ResultsFolder::claim(&top, &[inner.clone()]).unwrap_err();
+        ResultsFolder::claim(&inner, std::slice::from_ref(&top)).unwrap_err();
+        ResultsFolder::claim(&top, std::slice::from_ref(&inner)).unwrap_err();
         assert!(inner.join(IOS_FILE).exists() && inner.join(LIST_FILE).exists());
     }
 }

@@ -384,6 +384,7 @@ fn several_processors_are_told_of() {
             clock_skew_max_ns: 20_400,
             step_ns: 5_000_000_000,
             each: vec![processor(0, 6_500_000_000), processor(1, 2_000_000_000)],
+            ..Processors::default()
         },
         ..outcome(1)
     };
