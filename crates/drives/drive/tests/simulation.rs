@@ -229,7 +229,7 @@ fn a_copy_of_what_is_read_wrong_is_wrong() {
         luns: 1,
         planes: 1,
         pages: Some(16),
-        over_provisioning: 0.3,
+        over_provisioning: Some(0.3),
         faults: faults.into(),
         ..Spec::default()
     };
