@@ -16,7 +16,7 @@ use crate::error::ExperimentError;
 use crate::layout::{ocssd_option, OcssdSpec, ZonesSpec};
 use crate::placement::PlacementSpec;
 
-/// What a drive looks like to the guest.
+/// Device interface through which the guest accesses the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
@@ -37,29 +37,30 @@ impl Interface {
     }
 }
 
-/// How the guest's driver announces commands.
+/// Delivery of the guest driver's doorbell writes, which announce commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doorbells {
     /// Each submission's doorbell write leaves the guest: its time is exact.
     #[default]
     Exact,
-    /// None does: a submission is seen at the guest's next exit, at most a
-    /// quantum later, and its time is that.
+    /// No doorbell write leaves the guest: a submission is noticed, and its time taken, at the
+    /// guest's next exit, at most a quantum later.
     Lazy,
 }
 
-/// What a drive begins with, beside the bytes on its medium: the state of zones and chunks, how
-/// namespaces are formatted, placement.
+/// Initial state of a drive beside the bytes on its medium: zones and chunks, the format of
+/// namespaces, placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateSpec {
-    /// What the last run on its medium left.
+    /// The state at the end of the last run on the medium. A drive with zones or chunks is refused
+    /// if that run was cut off.
     #[default]
     Keep,
-    /// The same, also where that run was cut off: then what it was before that run.
+    /// The state at the end of the last run on the medium, or before that run if it was cut off.
     Last,
-    /// Nothing: it is new, whatever is on the medium.
+    /// The state of a new drive, whatever is on the medium.
     New,
 }
 
@@ -68,29 +69,30 @@ pub enum StateSpec {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(transform = older_names)]
 pub struct DriveSpec {
-    /// Its name in the results; by default `drive0`, `drive1` and so on
+    /// Name in the results; by default `drive0`, `drive1` and so on
     #[serde(default)]
     pub name: Option<String>,
-    /// What it looks like to the guest.
+    /// Device interface to the guest.
     #[serde(default)]
     pub interface: Interface,
-    /// When its commands complete: a named model, `fixed:100us`, or a table.
+    /// Latency model, which sets when commands complete: a name, a word such as `fixed:100us`, or a
+    /// table.
     #[schemars(extend("examples" = ["fixed:100us"]))]
     pub model: ModelSpec,
-    /// Where its bytes live.
+    /// Medium that stores the drive's data.
     #[schemars(extend("examples" = ["ram:1GiB"]))]
     pub medium: MediumSpec,
-    /// What a barrier costs (ns): makes a drive offer one whose model does not.
+    /// Cost of a barrier (ns). A drive whose model has no barrier offers one if this is set.
     #[serde(default, with = "units::duration_option")]
     pub barrier: Option<Nanos>,
-    /// A real wait for each I/O on the medium (ns): plays a slow one.
+    /// Wall-clock delay added to each I/O on the medium (ns), which imitates a slow medium.
     #[serde(default, with = "units::duration")]
     pub delay: Nanos,
     /// I/O queues or queue pairs; by default one for each vCPU.
     #[serde(default)]
     #[schemars(range(min = 1, max = 64))]
     pub queues: Option<u16>,
-    /// Whether submissions leave the guest.
+    /// Whether each doorbell write leaves the guest.
     #[serde(default)]
     pub doorbells: Doorbells,
     /// Logical block size in bytes: 512 or 4096.
@@ -100,28 +102,27 @@ pub struct DriveSpec {
     #[serde(default = "default_namespaces")]
     #[schemars(range(min = 1, max = 128))]
     pub namespaces: u32,
-    /// How the guest can say which data belongs together.
+    /// Data placement that the drive offers to the guest.
     #[serde(default)]
     pub placement: PlacementSpec,
-    /// Which of the requests that wait it gets next; without one, it gets each
-    /// as it comes.
+    /// Scheduler of a shared drive, which selects the next waiting request. Without one, requests
+    /// go to the drive in order of arrival.
     #[serde(default)]
     pub scheduler: Option<SchedulerSpec>,
     /// Serial number, as the guest sees it.
     #[serde(default)]
     pub serial: Option<String>,
-    /// What the guest's own software adds to each command (ns): taken off
-    /// latencies that were measured by an application. By default what was
-    /// measured for the engine.
+    /// Time that the guest's software adds to each command (ns), subtracted from latencies that
+    /// were measured by an application. By default the value measured for the engine.
     #[serde(default, with = "units::duration_option")]
     pub path: Option<Nanos>,
-    /// Its zones, if it is of the Zoned Namespace command set.
+    /// Zones, for a drive with the Zoned Namespace command set.
     #[serde(default)]
     pub zones: Option<ZonesSpec>,
-    /// Its geometry, if it is an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
+    /// Geometry of an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
     #[serde(default, with = "ocssd_option", alias = "physical")]
     pub ocssd: Option<OcssdSpec>,
-    /// Whether it goes on from what an earlier run left of it beside its bytes.
+    /// Initial state of the drive beside its data, such as zones: kept from an earlier run, or new.
     #[serde(default)]
     pub state: StateSpec,
 }
@@ -144,7 +145,7 @@ fn words() -> &'static Words {
     WORDS.get_or_init(|| Words::new(&stasis_config::schema::<DriveSpec>(), of_medium))
 }
 
-/// `file:a.img` is a table's `file = "a.img"`, where other words say more of the medium.
+/// Turns `file:a.img` into a table's `file = "a.img"` if other words set more keys of the medium.
 fn of_medium(key: &str, word: &str) -> Option<(String, String)> {
     let (kind, value) = word.split_once(':').filter(|_| key == "medium")?;
     Some((kind.trim().to_owned(), value.trim().to_owned()))
@@ -177,7 +178,7 @@ impl DriveSpec {
         self.model.resolve(folder)
     }
 
-    /// What serde cannot say.
+    /// Checks ranges and combinations that serde does not.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !matches!(self.block_size, 512 | 4096) {
             return Err(format!("block-size is {}, but must be 512 or 4096", self.block_size));

@@ -15,7 +15,7 @@ pub enum Engine {
     Auto,
     /// This machine's KVM.
     Kvm,
-    /// The software KVM host in its fast form: time is this machine's.
+    /// The software KVM host in its fast form: time follows this machine's clock.
     Softkvm,
     /// An emulated machine with nothing but this program below the guest: one
     /// instruction is one nanosecond before the CPU speed is applied, and a

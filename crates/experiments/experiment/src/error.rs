@@ -1,10 +1,10 @@
-//! What can be wrong with an experiment.
+//! Errors in an experiment.
 
 use std::path::PathBuf;
 
 use stasis_config::{nearest, plain_type};
 
-/// What is wrong with an experiment, and where.
+/// An error in an experiment, with its place.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// The file cannot be read.
@@ -15,23 +15,23 @@ pub enum ExperimentError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file does not say what an experiment says.
+    /// The file's content is not a valid experiment.
     #[error("{path}: {message}", path = .path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Place, word, and the nearest right one.
+        /// Place, invalid word, and the nearest valid one.
         message: String,
     },
     /// A `--drive` is wrong.
     #[error("--drive {word}: {message}")]
     Drive {
-        /// What was given.
+        /// The given word.
         word: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         message: String,
     },
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("{0}")]
     Value(String),
 }

@@ -59,28 +59,29 @@ pub struct Experiment {
     pub engine: Engine,
     /// Seed of everything random: the guest's and the models'.
     pub seed: u64,
-    /// What runs in the guest.
+    /// Command that runs in the guest.
     pub command: Vec<String>,
-    /// What looks at the drives after a power cut: a shell's command.
+    /// Shell command that checks the drives after a power cut.
     pub check: Option<String>,
-    /// Longest that the check may take on one state (ns of its guest's time); by default 120 s.
+    /// Time limit of the check on one state (ns of virtual time in the guest that checks); by
+    /// default 120 s.
     #[serde(with = "units::duration_option")]
     pub check_limit: Option<Nanos>,
     /// Whether, in a crash test, a flush covers nothing that was in flight when it was submitted.
     pub strict: bool,
     /// Folder for the results.
     pub results: Option<PathBuf>,
-    /// Most virtual time of the command (ns).
+    /// Limit on the command's virtual time (ns).
     #[serde(with = "units::duration_option")]
     pub virtual_limit: Option<Nanos>,
-    /// Most wall-clock time of everything (ns).
+    /// Limit on the wall-clock time of the whole run (ns).
     #[serde(with = "units::duration_option")]
     pub wall_limit: Option<Nanos>,
     /// The machine, or several.
     pub machine: Machines,
     /// The guest's system.
     pub guest: GuestSpec,
-    /// How `stasis serve` serves the drives.
+    /// Settings of `stasis serve`.
     pub serve: ServeSpec,
     /// The drives, in order.
     #[serde(rename = "drive")]
@@ -95,21 +96,21 @@ pub struct Experiment {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(transform = older_names)]
 pub struct MachineSpec {
-    /// Its name, where there are several; by default `machine0`, ...
+    /// Name, where there are several machines; by default `machine0`, ...
     pub name: Option<String>,
-    /// What runs in it; by default what the experiment says.
+    /// Command that runs in the machine; by default the experiment's command.
     pub command: Vec<String>,
-    /// Whether the run goes on until this machine's command has ended.
+    /// Whether the run waits for the end of this machine's command.
     pub wait: bool,
-    /// The I/O scheduler that its kernel puts before each of its drives.
+    /// I/O scheduler of the guest's kernel for each of the machine's drives.
     #[schemars(extend("enum" = GUEST_SCHEDULERS))]
     pub guest_scheduler: Option<String>,
-    /// Whether its bfq tells the host's when it raises weights.
+    /// Whether the guest's bfq notifies the host's scheduler when it raises weights.
     pub coordinate: bool,
-    /// Drives of its own, where there are several machines.
+    /// Drives of this machine alone, where there are several machines.
     #[serde(rename = "drive")]
     pub drives: Vec<DriveSpec>,
-    /// Its virtual disks on shared drives.
+    /// Virtual disks of the machine on shared drives.
     #[serde(rename = "disk")]
     pub disks: Vec<DiskSpec>,
     /// Processors, 1 to 64.
@@ -122,7 +123,7 @@ pub struct MachineSpec {
     pub cpu_speed: Option<CpuSpeed>,
     /// Added to the kernel's command line.
     pub kernel_command_line: String,
-    /// How far one busy processor may be ahead of another (ns of virtual time).
+    /// Limit on how far one busy processor may be ahead of another (ns of virtual time).
     #[serde(with = "units::duration", alias = "slice")]
     pub quantum: Nanos,
     /// On how many of the host's threads the processors are in guest mode at once. By default on
@@ -167,7 +168,7 @@ impl Default for MachineSpec {
 pub struct GuestSpec {
     /// Debian packages beside the usual ones.
     pub packages: Vec<String>,
-    /// Package of the kernel, or the path of one's own: its image, its build folder or a
+    /// Package of the kernel, or the path of a custom kernel: an image, a build folder or a
     /// package's file, with `/`, `./`, `../` or `~/` in front.
     pub kernel: Option<String>,
     /// A root file system that you have, in place of one of Debian packages: a folder, a tar
@@ -190,7 +191,8 @@ impl GuestSpec {
         let root = |word: &&mut String| !word.starts_with(['/', '~']) && *word != "host";
         let words = [self.kernel.as_mut().filter(kernel), self.root.as_mut().filter(root)];
         for word in words.into_iter().flatten() {
-            // What is not UTF-8 cannot stand in an experiment; the path is then looked for as it is written.
+            // An experiment holds UTF-8 only: in a folder with another name, the path stays as it
+            // is written.
             let anchored = Path::new(".").join(folder).join(&*word);
             if let Some(text) = anchored.to_str() {
                 *word = text.to_owned();
@@ -199,14 +201,14 @@ impl GuestSpec {
     }
 }
 
-/// Longest that a check may take, where nobody says so.
+/// Default time limit of a check.
 const CHECK_LIMIT: Duration = Duration::from_secs(120);
 
-/// Least memory of a guest: its kernel and userland with room to work.
+/// Minimum memory of a guest (bytes): its kernel and userland with room to work.
 const LEAST_MEMORY: u64 = 192 << 20;
 
 impl Experiment {
-    /// Longest that the check may take on one state, in its guest's time.
+    /// Time limit of the check on one state, in virtual time of the guest that checks.
     pub fn check_limit(&self) -> Duration {
         self.check_limit.map_or(CHECK_LIMIT, Duration::from_nanos)
     }
@@ -214,7 +216,7 @@ impl Experiment {
     /// Reads an experiment file.
     ///
     /// # Errors
-    /// Names the place, the word and the nearest right one.
+    /// Returns the place, the invalid word and the nearest valid one.
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
@@ -235,10 +237,10 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Checks what only the whole can tell, and gives every drive a name.
+    /// Checks the experiment as a whole, and gives every drive a name.
     ///
     /// # Errors
-    /// Names the value and what it must be.
+    /// Returns the invalid value and its allowed values.
     pub fn finish(&mut self) -> Result<(), ExperimentError> {
         self.name_drives()?;
         self.name_all();

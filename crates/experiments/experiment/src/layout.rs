@@ -18,19 +18,19 @@ pub struct ZonesSpec {
     #[schemars(extend("x-word" = "zone-size", "examples" = ["64MiB"]))]
     #[serde(with = "units::size")]
     pub size: u64,
-    /// How much of a zone can be written, in bytes; by default all of it.
+    /// Writable capacity of a zone, in bytes; by default the zone's size.
     #[schemars(extend("x-word" = "zone-capacity"))]
     #[serde(default, with = "units::size_option")]
     pub capacity: Option<u64>,
-    /// Most open zones; by default as many as may be active.
+    /// Maximum number of open zones; by default that of active zones.
     #[schemars(extend("x-word" = "max-open-zones"))]
     #[serde(default)]
     pub max_open: Option<u32>,
-    /// Most active zones, that is open or closed; by default no limit.
+    /// Maximum number of active zones, that is open or closed ones; by default no limit.
     #[schemars(extend("x-word" = "max-active-zones"))]
     #[serde(default)]
     pub max_active: Option<u32>,
-    /// Bytes that the host can attach to a zone.
+    /// Size of a zone's descriptor extension, data that the host can attach to the zone, in bytes.
     #[serde(default, with = "units::size")]
     pub extension_size: u64,
     /// Zone random write areas.
@@ -48,10 +48,10 @@ pub struct ZrwaSpec {
     /// Size of an area in bytes.
     #[serde(with = "units::size")]
     pub size: u64,
-    /// The write pointer moves in steps of this many bytes.
+    /// Granularity of the write pointer's steps in bytes.
     #[serde(with = "units::size")]
     pub granularity: u64,
-    /// How many zones can have one at a time.
+    /// Maximum number of zones with an area at a time.
     pub count: u32,
 }
 
@@ -67,23 +67,22 @@ pub struct OcssdSpec {
     pub chunks: u32,
     /// Sectors, of the drive's block size, in each chunk.
     pub sectors: u32,
-    /// Least sectors of a write.
+    /// Minimum number of sectors of a write.
     #[serde(default = "one")]
     pub write_min: u32,
-    /// Sectors of the fastest write; by default the least.
+    /// Optimal number of sectors of a write; by default the minimum.
     #[serde(default)]
     pub write_optimal: Option<u32>,
     /// Sectors before the write pointer of an open chunk that cannot be read.
     #[serde(default)]
     pub cached: u32,
-    /// Most open chunks; by default no limit.
+    /// Maximum number of open chunks; by default no limit.
     #[serde(default)]
     pub max_open: Option<u32>,
-    /// Most open chunks of a unit; by default no limit.
+    /// Maximum number of open chunks of a unit; by default no limit.
     #[serde(default)]
     pub max_open_per_unit: Option<u32>,
-    /// Resets that a chunk endures, for its wear-level index; by default
-    /// endless.
+    /// Resets that a chunk endures, for its wear-level index; by default no limit.
     #[serde(default)]
     pub endurance: Option<u32>,
 }
@@ -96,7 +95,7 @@ impl OcssdSpec {
     /// Reads `GROUPSxUNITSxCHUNKSxSECTORS`.
     ///
     /// # Errors
-    /// What it must be.
+    /// Returns the invalid word and its required form.
     pub(crate) fn parse(word: &str) -> Result<Self, String> {
         let mut numbers = word.split('x').map(|number| number.parse::<u32>().ok());
         let mut next = || numbers.next().flatten();

@@ -1,5 +1,5 @@
-//! What an experiment is: a machine, its drives, what runs in it, and within
-//! which limits. Read from a TOML file, from command-line words, or both.
+//! Experiments: a machine, its drives, the command that runs in it, and the limits. Read from a
+//! TOML file, from command-line words, or both.
 //!
 //! Promise: everything that can be wrong in the words of an experiment is
 //! found here, before anything is started, and named with its place and the

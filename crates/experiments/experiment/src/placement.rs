@@ -1,22 +1,21 @@
-//! How a guest can say which data belongs together, as a word.
+//! Data placement of a drive, by which a guest groups data, as a word.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 
-/// What a drive offers for the placement of data: `none`, `streams:MAX`, or
-/// `fdp:HANDLESxUNIT` or `fdp:GROUPSxHANDLESxUNIT` with the size of a reclaim
-/// unit.
+/// Data placement that a drive offers to the guest: `none`, `streams:MAX`, or `fdp:HANDLESxUNIT` or
+/// `fdp:GROUPSxHANDLESxUNIT` with the size of a reclaim unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^(none|streams:[0-9]+|fdp:([0-9]+x)?[0-9]+x[0-9.]+ *[A-Za-z]*)$"))]
 pub enum PlacementSpec {
-    /// Nothing.
+    /// No data placement.
     #[default]
     None,
     /// The streams directive.
     Streams {
-        /// Most streams open at a time.
+        /// Maximum number of streams open at a time.
         max: u16,
     },
     /// Flexible Data Placement.
@@ -34,7 +33,7 @@ impl PlacementSpec {
     /// Reads a word.
     ///
     /// # Errors
-    /// Says what the word should be.
+    /// Returns the invalid word and its allowed forms.
     pub fn parse(word: &str) -> Result<Self, String> {
         let wrong =
             || format!("placement is `{word}`, but must be none, streams:16 or fdp:8x64MiB, say");

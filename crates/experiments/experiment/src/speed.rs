@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How fast the guest's processors are.
+/// Speed of the guest's processors.
 ///
 /// The TSC is declared faster (or slower) than it ticks, so every instruction
 /// takes less (or more) of the guest's time.
@@ -16,7 +16,7 @@ pub enum CpuSpeed {
     /// The TSC's declared frequency (kHz). Under `exact`, where an instruction
     /// is a tick, 5 GHz is 5 instructions a nanosecond.
     Khz(u64),
-    /// So many times the host's.
+    /// A multiple of the host's TSC frequency.
     Times(f64),
 }
 

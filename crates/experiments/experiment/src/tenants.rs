@@ -26,7 +26,7 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// Those of `[[machine]]`; none where there is only one machine.
+    /// Machines of `[[machine]]`; none where there is only one machine.
     pub fn several(&self) -> &[MachineSpec] {
         &self.many
     }
@@ -115,21 +115,21 @@ impl JsonSchema for Machines {
     }
 }
 
-/// What a tenant is to the scheduler of the drive it shares.
+/// Scheduling parameters of a tenant of a shared drive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TenantSpec {
-    /// Its share against others, 1 to 1000.
+    /// Share against other tenants, 1 to 1000.
     pub weight: Option<u32>,
-    /// Its I/O priority, such as `best-effort/4`.
+    /// I/O priority, such as `best-effort/4`.
     pub ioprio: Option<String>,
 }
 
 impl TenantSpec {
-    /// The same as a queue of the scheduler.
+    /// Returns the scheduler's queue with these parameters.
     ///
     /// # Errors
-    /// Names the value and what it must be.
+    /// Returns the invalid value and its allowed values.
     pub fn queue(&self) -> Result<QueueSpec, String> {
         if let Some(weight) = self.weight.filter(|weight| !WEIGHTS.contains(weight)) {
             return Err(weight_error("weight", weight));
@@ -170,47 +170,46 @@ fn priority(word: &str) -> Result<Priority, String> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DiskSpec {
-    /// The drive it lies on.
+    /// Name of the shared drive that holds the disk.
     pub on: String,
-    /// Where it begins there.
+    /// Offset of the disk on the shared drive, in bytes.
     #[serde(default, with = "units::size")]
     pub offset: u64,
-    /// Its size; by default what is left of the drive. An image has its own.
+    /// Size in bytes; by default the rest of the drive. The size of an image is in the image.
     #[serde(default, with = "units::size_option")]
     pub size: Option<u64>,
-    /// The image, in qcow2.
+    /// Path of an image in qcow2.
     #[serde(default)]
     pub image: Option<PathBuf>,
-    /// What a flush waits for, of an image.
+    /// Durability of an image: the condition that a flush waits for.
     #[serde(default)]
     pub durability: Option<Durability>,
-    /// How far an image may be behind in time ([`ImageSettings::max_lag`]).
+    /// Limit on an image's lag in time ([`ImageSettings::max_lag`]).
     #[serde(default, with = "units::duration_option")]
     pub max_lag: Option<Nanos>,
-    /// How far an image may be behind in bytes
-    /// ([`ImageSettings::max_lag_bytes`]).
+    /// Limit on an image's lag in bytes ([`ImageSettings::max_lag_bytes`]).
     #[serde(default, with = "units::size_option")]
     pub max_lag_bytes: Option<u64>,
-    /// Its name in the results; by default the machine's and the drive's.
+    /// Name in the results; by default made from the machine's and the drive's names.
     #[serde(default)]
     pub name: Option<String>,
-    /// What it looks like to the guest.
+    /// Device interface to the guest.
     #[serde(default = "virtio")]
     pub interface: Interface,
     /// I/O queues or queue pairs; by default one for each vCPU.
     #[serde(default)]
     pub queues: Option<u16>,
-    /// Whether submissions leave the guest.
+    /// Whether each doorbell write leaves the guest.
     #[serde(default)]
     pub doorbells: Doorbells,
     /// Serial number, as the guest sees it.
     #[serde(default)]
     pub serial: Option<String>,
-    /// Its share against others, 1 to 1000.
+    /// Share against other tenants, 1 to 1000.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub weight: Option<u32>,
-    /// Its I/O priority, such as `best-effort/4`.
+    /// I/O priority, such as `best-effort/4`.
     #[serde(default)]
     pub ioprio: Option<String>,
 }
@@ -220,10 +219,10 @@ fn virtio() -> Interface {
 }
 
 impl DiskSpec {
-    /// What it is to the scheduler.
+    /// Returns the scheduler's queue for this disk.
     ///
     /// # Errors
-    /// Names the value and what it must be.
+    /// Returns the invalid value and its allowed values.
     pub fn queue(&self) -> Result<QueueSpec, String> {
         TenantSpec { weight: self.weight, ioprio: self.ioprio.clone() }.queue()
     }
@@ -240,7 +239,7 @@ impl DiskSpec {
         Some(MediumSpec::Qcow2 { path, settings })
     }
 
-    /// What can be wrong with it alone.
+    /// Checks the disk apart from the rest of the experiment.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.queue()?;
         if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
@@ -264,35 +263,35 @@ impl DiskSpec {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WorkloadSpec {
-    /// Its name in the results; by default `workload0`, ...
+    /// Name in the results; by default `workload0`, ...
     pub name: Option<String>,
-    /// The drive; may be left out where there is only one.
+    /// Name of the drive; may be left out where there is only one.
     pub drive: Option<String>,
-    /// What it does, in a word: `5r-seq`, `1r-rand`, `2r2w-seq`.
+    /// I/O pattern in a word: `5r-seq`, `1r-rand`, `2r2w-seq`.
     pub pattern: Option<String>,
-    /// What it does, as a fio job file's text.
+    /// Text of a fio job file with the I/O to submit.
     pub job: Option<String>,
-    /// What it does: a fio job file.
+    /// Path of a fio job file with the I/O to submit.
     pub job_file: Option<PathBuf>,
-    /// Where its region begins.
+    /// Offset of the workload's region on the drive, in bytes.
     #[serde(with = "units::size")]
     pub offset: u64,
-    /// Length of its region; by default what is left of the drive.
+    /// Length of the workload's region in bytes; by default the rest of the drive.
     #[serde(with = "units::size_option")]
     pub size: Option<u64>,
-    /// The share of each of its threads against others, 1 to 1000.
+    /// Share of each of the workload's threads against others, 1 to 1000.
     pub weight: Option<u32>,
-    /// Its threads' I/O priority.
+    /// I/O priority of the workload's threads, such as `best-effort/4`.
     pub ioprio: Option<String>,
-    /// The share that all its threads have together.
+    /// Share of all the workload's threads together, 1 to 1000.
     pub group_weight: Option<u32>,
 }
 
 impl WorkloadSpec {
-    /// What each of its threads is to the scheduler.
+    /// Returns the scheduler's queue for each of the workload's threads.
     ///
     /// # Errors
-    /// Names the value and what it must be.
+    /// Returns the invalid value and its allowed values.
     pub fn queue(&self) -> Result<QueueSpec, String> {
         if let Some(weight) = self.group_weight.filter(|weight| !WEIGHTS.contains(weight)) {
             return Err(weight_error("group-weight", weight));
@@ -300,7 +299,7 @@ impl WorkloadSpec {
         TenantSpec { weight: self.weight, ioprio: self.ioprio.clone() }.queue()
     }
 
-    /// What can be wrong with it alone.
+    /// Checks the workload apart from the rest of the experiment.
     pub(crate) fn check(&self) -> Result<(), String> {
         let said = [self.pattern.is_some(), self.job.is_some(), self.job_file.is_some()];
         if said.into_iter().filter(|said| *said).count() != 1 {
@@ -313,17 +312,17 @@ impl WorkloadSpec {
     }
 }
 
-/// Bytes of a sequential reader's or writer's request: what Linux's read-ahead
-/// asks for (`VM_READAHEAD_PAGES`, 128 KiB).
+/// Bytes of a sequential reader's or writer's request: the size of Linux's read-ahead
+/// (`VM_READAHEAD_PAGES`, 128 KiB).
 const SEQUENTIAL: u64 = 128 << 10;
-/// Bytes of a random one's: a page.
+/// Bytes of a random reader's or writer's request: a page.
 const RANDOM: u64 = 4 << 10;
 
-/// The fio jobs of a word such as `2r2w-seq`: readers and writers, each with a
-/// file of its own in a region of `length` bytes, that go on for ever.
+/// The fio jobs of a word such as `2r2w-seq`: readers and writers, each with a separate file in a
+/// region of `length` bytes, without an end.
 ///
 /// # Errors
-/// Says what such words are.
+/// Returns the invalid word and examples of valid ones.
 pub fn jobs_of_pattern(word: &str, length: u64) -> Result<String, String> {
     let wrong = || {
         format!("pattern is `{word}`; write such as 1r-seq, 5r-rand or 2r2w-seq: readers, writers")
