@@ -23,13 +23,13 @@ pub struct Event<'a> {
     pub at: Nanos,
     /// `Q` queued, `D` issued to the driver, `C` completed, `R` requeued.
     pub action: &'a str,
-    /// What was asked.
+    /// Requested operation.
     pub operation: Operation,
     /// Whether it had to be durable before it was acknowledged.
     pub fua: bool,
     /// First sector.
     pub sector: u64,
-    /// How many sectors; 0 for a flush.
+    /// Length in sectors; 0 for a flush.
     pub sectors: u64,
     /// Whether it completed with an error.
     pub failed: bool,
@@ -39,7 +39,7 @@ pub struct Event<'a> {
 /// operation that drives know.
 ///
 /// # Errors
-/// What is wrong with a line that begins as an event does.
+/// The fault of a line that begins as an event does.
 pub fn parse(line: &str) -> Result<Option<Event<'_>>, &'static str> {
     let mut fields = line.split_ascii_whitespace();
     let Some(device) = fields.next().filter(|field| is_device(field)) else { return Ok(None) };

@@ -26,7 +26,7 @@ pub const DRIVES_LIMIT: usize = 30;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a command asks of a drive.
+/// Kind of a command.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -47,8 +47,8 @@ pub enum Operation {
     Copy = 5,
     /// The range is read within the drive, and nothing is transferred.
     Verify = 6,
-    /// What was submitted before becomes durable before anything that is
-    /// submitted after it, and nobody waits (eMMC 5.1, 6.6.30: cache barrier).
+    /// Orders writes without a wait: everything submitted before becomes durable before anything
+    /// submitted after it (eMMC 5.1, 6.6.30: cache barrier).
     Barrier = 7,
 }
 
@@ -79,7 +79,7 @@ impl Operation {
         }
     }
 
-    /// How a command ends where the medium refuses it.
+    /// Status of a command that the medium refuses.
     pub fn failure(self) -> Status {
         match self {
             Self::Read | Self::Verify => Status::ReadError,
@@ -96,7 +96,7 @@ impl Operation {
 /// A command as drives see it, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// What is asked.
+    /// Requested operation.
     pub operation: Operation,
     /// First byte of the range.
     pub offset: u64,
@@ -106,8 +106,8 @@ pub struct Command {
     pub fua: bool,
     /// First byte of the range that a copy takes its contents from; otherwise 0.
     pub source: u64,
-    /// Which data a write belongs with: a stream or placement identifier, as
-    /// the host numbers them; 0 for none.
+    /// Stream or placement identifier of a write, as the host numbers them: writes with the same
+    /// one belong together; 0 for none.
     pub stream: u16,
     /// I/O priority as Linux numbers it: the class in bits 15:13, real-time,
     /// best-effort, idle from 1 on, and a level within it; 0 for none
@@ -126,7 +126,7 @@ impl Command {
         Self::new(Operation::Flush, 0, 0)
     }
 
-    /// What was submitted before becomes durable before what comes after.
+    /// A barrier: writes submitted before become durable before those that come after.
     pub fn barrier() -> Self {
         Self::new(Operation::Barrier, 0, 0)
     }
@@ -137,7 +137,7 @@ impl Command {
 pub struct Refused {
     /// The queue it came by.
     pub queue: u16,
-    /// What was asked, as far as that is known: the range may lie beyond the drive, and is
+    /// The command, as far as it is known: the range may lie beyond the drive, and is
     /// empty where it stands in the command's data.
     pub command: Command,
     /// The status that the guest was told, as the interface numbers it.
@@ -147,7 +147,7 @@ pub struct Refused {
 /// Names a command while it is in flight at one drive: unique among those.
 pub type Tag = u32;
 
-/// How a command ended.
+/// Outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
     /// As asked.

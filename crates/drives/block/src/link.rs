@@ -14,15 +14,15 @@ const LANES: [u8; 7] = [1, 2, 4, 8, 12, 16, 32];
 /// The newest generation whose speed that field names.
 const GENERATIONS: u8 = 6;
 
-/// Speed and width of a link. It is what a guest is told: what a transfer
-/// takes is the model's.
+/// Speed and width of a link, as reported to the guest. The model, not the link, decides how long a
+/// transfer takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     generation: u8,
     lanes: u8,
 }
 
-/// A text that says no link.
+/// A text that does not describe a link.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no link: write it as data sheets do, `PCIe 4.0 x4`, with a generation from 1.0 to \
@@ -51,7 +51,7 @@ impl Link {
 }
 
 impl Default for Link {
-    /// What most NVMe drives of the last ten years have: PCIe 3.0 x4.
+    /// The usual link of NVMe drives of the last ten years: PCIe 3.0 x4.
     fn default() -> Self {
         Self { generation: 3, lanes: 4 }
     }
@@ -72,7 +72,7 @@ impl FromStr for Link {
             let words = words.strip_prefix("PCIe").unwrap_or(words).trim_start();
             let (revision, lanes) = words.split_once('x')?;
             let (major, minor) = revision.trim_end().split_once('.')?;
-            // The minor revision (3.1) has no speed of its own.
+            // The minor revision (3.1) has the same speed as its major one.
             minor.parse::<u8>().ok()?;
             Self::new(major.parse().ok()?, lanes.parse().ok()?)
         };

@@ -6,7 +6,7 @@ use stasis_clock::Nanos;
 use crate::timeline::{Spans, Tracks};
 use crate::{Command, PowerLoss, Status, Tag};
 
-/// How the modelled drive ended a command.
+/// Outcome of a command at the modelled drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fate {
     /// As asked.
@@ -25,11 +25,11 @@ pub enum Fate {
 /// A command that the model has completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
-    /// Which command.
+    /// Tag of the completed command.
     pub tag: Tag,
     /// When it completed (ns).
     pub at: Nanos,
-    /// How it ended.
+    /// Outcome of the command.
     pub fate: Fate,
 }
 
@@ -40,7 +40,7 @@ impl Completion {
     }
 }
 
-/// What a drive says of its own state, as SMART logs report it.
+/// State of a drive, as SMART logs report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// Spare blocks left, in percent of those the drive began with.
@@ -75,17 +75,17 @@ pub struct VendorCommand {
     pub opcode: u8,
     /// Command Dwords 10 to 15.
     pub dwords: [u32; 6],
-    /// What the host sends, or room for what it wants: filled by the drive.
+    /// Data that the host sends, or room for data that it reads: filled by the drive.
     pub data: Vec<u8>,
 }
 
 /// Why a vendor's command is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VendorError {
-    /// The drive knows no such command.
+    /// The drive does not support this command.
     #[error("the drive knows no vendor command of this opcode")]
     Opcode,
-    /// A dword or the data says something impossible.
+    /// A field of a dword or of the data has an invalid value.
     #[error("a field of the vendor command is out of its range")]
     Field,
 }
@@ -108,20 +108,20 @@ pub trait Model: Send {
     /// in the order of completion.
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>);
 
-    /// What a barrier costs ([`crate::Operation::Barrier`], ns), where the
+    /// Cost of a barrier ([`crate::Operation::Barrier`], ns), where the
     /// drive offers one. The drive around the model completes barriers: a
     /// model never sees one.
     fn barrier(&self) -> Option<Nanos> {
         None
     }
 
-    /// What a power cut can take from the drive. A model that says nothing has
-    /// a volatile cache without a limit.
+    /// Acknowledged data that a power cut can take from the drive. By default, a volatile cache
+    /// without a limit.
     fn power_loss(&self) -> PowerLoss {
         PowerLoss::default()
     }
 
-    /// What the drive's SMART log says.
+    /// Content of the drive's SMART log.
     fn health(&self) -> Health {
         Health::default()
     }
@@ -135,12 +135,12 @@ pub trait Model: Send {
         Err(VendorError::Opcode)
     }
 
-    /// What is measured begins at `now`: [`Model::inside`] counts from here on. What the model
-    /// computes does not change.
+    /// Begins the measurement at `now`: [`Model::inside`] counts from here on. The results of the
+    /// model do not change.
     fn start(&mut self, _now: Nanos) {}
 
-    /// What the drive did inside from [`Model::start`] until `now`, as JSON for results; `None`
-    /// where a model has no inside.
+    /// Internal activity of the drive from [`Model::start`] until `now`, as JSON for results;
+    /// `None` where a model has none to report.
     fn inside(&self, _now: Nanos) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a power cut can take from a drive, as the drive's model says it.
+//! Acknowledged data that a power cut can take from a drive, as the drive's model describes it.
 
 use std::fmt;
 
@@ -6,17 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::format_size;
 
-/// What a drive always writes as a whole or not at all (bytes): the smallest
-/// logical block of NVMe (NVM Command Set 1.0, LBA data size of at least 9) and
-/// of ATA.
+/// Unit that a drive always writes as a whole or not at all (bytes): the smallest logical block of
+/// NVMe (NVM Command Set 1.0, LBA data size of at least 9) and of ATA.
 pub const SECTOR: u64 = 512;
 
-/// Where a drive keeps acknowledged writes that are not on its medium yet.
+/// Place where a drive keeps acknowledged writes that are not on its medium yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
     /// In a volatile cache of which no size is known: everything acknowledged
-    /// since the last flush can be lost. What holds where a model says nothing.
+    /// since the last flush can be lost. The default of models.
     #[default]
     Unbounded,
     /// In a volatile cache of so many bytes: no more data can be lost.
@@ -27,14 +26,13 @@ pub enum CacheKind {
     None,
 }
 
-/// What a power cut can take from a drive.
+/// Acknowledged data that a power cut can take from a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PowerLoss {
-    /// Where acknowledged writes wait for the medium.
+    /// Place where acknowledged writes wait for the medium.
     pub cache: CacheKind,
-    /// What is written as a whole or not at all (bytes): a torn write is torn
-    /// where a unit begins, counted from the drive's first byte. A multiple of
-    /// [`SECTOR`].
+    /// Unit that is written as a whole or not at all (bytes): a torn write is torn at a boundary of
+    /// units, counted from the drive's first byte. A multiple of [`SECTOR`].
     pub atomic_unit: u64,
 }
 
@@ -60,8 +58,7 @@ impl PowerLoss {
         Self::new(self.cache, unit)
     }
 
-    /// The most bytes of acknowledged data that can be lost; `None` where
-    /// nothing bounds them.
+    /// Maximum of acknowledged data that can be lost (bytes); `None` where nothing bounds it.
     pub fn limit(&self) -> Option<u64> {
         match self.cache {
             CacheKind::Unbounded => None,
@@ -70,7 +67,7 @@ impl PowerLoss {
         }
     }
 
-    /// Whether what is acknowledged is safe, without a flush.
+    /// Whether acknowledged data is safe without a flush.
     pub fn keeps_acknowledged(&self) -> bool {
         matches!(self.cache, CacheKind::Protected | CacheKind::None)
     }

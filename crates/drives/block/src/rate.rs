@@ -25,7 +25,7 @@ pub enum RateError {
     /// Not a size per second.
     #[error("`{word}` is no rate: write a size per second, such as `3400MB/s`")]
     PerSecond {
-        /// What was written.
+        /// The text as written.
         word: String,
     },
     /// The size is none.

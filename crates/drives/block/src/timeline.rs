@@ -1,7 +1,7 @@
-//! What took which part of virtual time: spans on tracks, kept where somebody wants to know.
+//! Activity in virtual time: spans on tracks, kept where a caller asks for them.
 //!
 //! A track is something that does one thing at a time, such as a channel of a flash drive; a
-//! span is one thing that it did. Who makes spans announces its tracks once ([`Tracks::add`]),
+//! span is one thing that it did. A source of spans announces its tracks once ([`Tracks::add`]),
 //! and keeps its spans in a [`Spans`] until they are taken.
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use stasis_clock::Nanos;
 /// Spans that one [`Spans`] keeps at most.
 const LIMIT: usize = 1 << 16;
 
-/// What a track is.
+/// Kind of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrackKind {
@@ -22,7 +22,7 @@ pub enum TrackKind {
     Collection,
     /// When a host's scheduler serves one of those who share a drive.
     Turn,
-    /// What one of those has at the drive: from the scheduler's dispatch to the end.
+    /// One request at the drive: from the scheduler's dispatch to the end.
     Request,
     /// A virtual processor.
     Vcpu,
@@ -59,7 +59,7 @@ impl TrackKind {
 /// Something that does one thing at a time. Of [`TrackKind::Request`], each lane of it does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Track {
-    /// What it is.
+    /// Kind of the track.
     pub kind: TrackKind,
     /// The drive or machine that it is part of.
     pub owner: String,
@@ -100,7 +100,7 @@ impl Tracks {
     }
 }
 
-/// What happened.
+/// Activity of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum What {
@@ -189,7 +189,7 @@ impl From<crate::Operation> for What {
     }
 }
 
-/// Which part of a NAND operation a span is.
+/// Step of a NAND operation that a span covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Step {
@@ -273,11 +273,11 @@ impl Cause {
 pub struct Span {
     /// The track's number.
     pub track: u32,
-    /// Which lane of it, where it has several.
+    /// Lane of the track, where it has several.
     pub lane: u16,
-    /// What happened.
+    /// Activity during the span.
     pub what: What,
-    /// Which part of a NAND operation it is.
+    /// Step of a NAND operation.
     pub step: Step,
     /// On whose behalf.
     pub cause: Cause,
@@ -285,15 +285,15 @@ pub struct Span {
     pub begin: Nanos,
     /// When it ended (ns).
     pub end: Nanos,
-    /// Of a NAND operation, its number in the order of submission: the spans of one have the
-    /// same. Of a request, its number among its owner's. Of a freeze, how long it took on the
-    /// wall clock (ns), where that is told.
+    /// Of a NAND operation, its number in the order of submission: its spans have the same number.
+    /// Of a request, its number among its owner's. Of a freeze, its duration on the wall clock
+    /// (ns), where that is reported.
     pub number: u64,
     /// The block of a NAND operation or a collection.
     pub block: u32,
     /// The page of a NAND operation.
     pub page: u32,
-    /// What crosses a channel, or is asked for by a request (bytes).
+    /// Bytes that cross a channel, or that a request covers.
     pub bytes: u64,
 }
 
@@ -339,7 +339,7 @@ impl Spans {
         &self.kept
     }
 
-    /// How many there were beyond those that could be kept.
+    /// Number of spans beyond those that could be kept.
     pub fn lost(&self) -> u64 {
         self.lost
     }

@@ -49,8 +49,8 @@ const DURATIONS: Units = &[
 ];
 const DURATIONS_WRITTEN: usize = 6;
 
-/// Into how many parts a unit is divided at most where it is written, unless a duration's is a
-/// power of ten of ns, of which all are.
+/// Limit on the number of parts into which a written unit is divided, unless a duration is a power
+/// of ten of ns: all of those are allowed.
 const DECIMALS: u128 = 1_000;
 const SECOND: u64 = 1_000_000_000;
 
@@ -63,9 +63,9 @@ pub enum UnitError {
     /// The word does not begin with a number.
     #[error("`{word}` is no {kind}: write a number and a unit, such as `{example}`")]
     Number {
-        /// What was written.
+        /// The text as written.
         word: String,
-        /// What was wanted: `size` or `duration`.
+        /// Expected quantity: `size` or `duration`.
         kind: &'static str,
         /// A right one.
         example: &'static str,
@@ -73,27 +73,27 @@ pub enum UnitError {
     /// The unit is unknown.
     #[error("`{word}`: unknown unit `{unit}` of a {kind}; did you mean `{nearest}`?")]
     Unknown {
-        /// What was written.
+        /// The text as written.
         word: String,
         /// Its unit.
         unit: String,
-        /// What was wanted: `size` or `duration`.
+        /// Expected quantity: `size` or `duration`.
         kind: &'static str,
-        /// The right unit that is most like it.
+        /// The valid unit nearest to the written one.
         nearest: &'static str,
     },
     /// A duration without its unit.
     #[error("`{word}`: a {kind} needs a unit, such as `{word}us` or `{word}ms`")]
     Missing {
-        /// What was written.
+        /// The text as written.
         word: String,
-        /// What was wanted: `duration`.
+        /// Expected quantity: `duration`.
         kind: &'static str,
     },
     /// The value is not a whole number of the smallest unit.
     #[error("`{word}` is not a whole number of {smallest}")]
     Fraction {
-        /// What was written.
+        /// The text as written.
         word: String,
         /// `bytes` or `ns`.
         smallest: &'static str,
@@ -101,9 +101,9 @@ pub enum UnitError {
     /// The value does not fit 64 bits.
     #[error("`{word}` is too large for a {kind}: the largest is {largest}")]
     TooLarge {
-        /// What was written.
+        /// The text as written.
         word: String,
-        /// What was wanted: `size` or `duration`.
+        /// Expected quantity: `size` or `duration`.
         kind: &'static str,
         /// About 2^64 of the smallest unit.
         largest: &'static str,
@@ -210,7 +210,7 @@ fn parse(word: &str, kind: &Kind) -> Result<u64, UnitError> {
         || UnitError::TooLarge { word: word.into(), kind: kind.name, largest: kind.largest };
     let not_whole = || UnitError::Fraction { word: word.into(), smallest: kind.smallest };
 
-    // Trailing zeroes say nothing; the limit keeps the product below 2^128.
+    // Trailing zeroes have no effect; the limit keeps the product below 2^128.
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > FRACTION_DIGITS {
         return Err(not_whole());

@@ -86,7 +86,7 @@ impl<T> EventQueue<T> {
         Some((entry.at, entry.event))
     }
 
-    /// How many events wait.
+    /// Number of waiting events.
     pub fn len(&self) -> usize {
         self.heap.len() - self.cancelled.len()
     }

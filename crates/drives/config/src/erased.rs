@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What parameters of every type have. A trait of their own that has this one as its supertrait
-/// says what else they do.
+/// Operations common to parameters of every type. A trait with this one as its supertrait adds the
+/// operations of its subject.
 pub trait AnyParameters: Any + Debug + Send + Sync {
     /// The parameters, to be asked for their type.
     fn as_any(&self) -> &dyn Any;

@@ -1,25 +1,25 @@
-//! What can be wrong with a table, with its place.
+//! Errors in a table, with their place.
 
 use std::fmt;
 
 use serde::de::{Error, Expected, Unexpected};
 
-/// What is wrong with a table, and where in it.
+/// Error in a table, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
     // The innermost key first.
     path: Vec<String>,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: Problem,
 }
 
-/// What is wrong with a value or a key.
+/// Problem with a value or a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// A key that the table does not have.
     #[error("unknown key `{key}`; {}it is one of {}", guess(key, .keys.iter().copied()), listed(.keys.iter().copied()))]
     Unknown {
-        /// What was written.
+        /// The key as written.
         key: String,
         /// The keys that there are.
         keys: &'static [&'static str],
@@ -33,7 +33,7 @@ pub enum Problem {
     /// A word that is none of those that are possible.
     #[error("`{word}` is unknown; {}it is one of {}", guess(word, .words.iter().copied()), listed(.words.iter().copied()))]
     Word {
-        /// What was written.
+        /// The word as written.
         word: String,
         /// The words that there are.
         words: &'static [&'static str],
@@ -113,7 +113,7 @@ fn shown(found: &Unexpected) -> String {
     }
 }
 
-/// What serde's words for Rust's types are called in TOML.
+/// TOML's name for a Rust type in serde's words.
 pub fn plain_type(expected: &str) -> Option<&'static str> {
     Some(match expected {
         "a sequence" => "a list, such as [\"one\", \"two\"]",
@@ -131,7 +131,7 @@ pub fn plain_type(expected: &str) -> Option<&'static str> {
 /// Above this, two words are alike by their beginnings and letters (Jaro-Winkler).
 const ALIKE: f64 = 0.7;
 
-/// The one of `choices` that is most like `word`, if any is like it at all: by its beginning and
+/// The one of `choices` nearest to `word`, if any resembles it: by its beginning and
 /// letters, or because no more than half of it was mistyped.
 pub fn nearest<'a>(word: &str, choices: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
@@ -148,7 +148,7 @@ pub fn nearest<'a>(word: &str, choices: impl IntoIterator<Item = &'a str>) -> Op
         .map(|(_, choice)| choice)
 }
 
-/// "did you mean `...`? " with the one of `choices` that is most like `word`; empty if none is.
+/// "did you mean `...`? " with the one of `choices` nearest to `word`; empty if none resembles it.
 pub fn guess<'a>(word: &str, choices: impl IntoIterator<Item = &'a str>) -> String {
     let nearest = nearest(word, choices);
     nearest.map(|nearest| format!("did you mean `{nearest}`? ")).unwrap_or_default()

@@ -1,8 +1,8 @@
 //! Configuration: one schema, one deserializer.
 //!
 //! A type of the configuration derives serde's `Deserialize` and schemars' `JsonSchema`. Both read
-//! the same fields, attributes and comments, so what is read, what editors are told, what help lists
-//! and what an error suggests are the same keys. This crate has what the derived code needs around it:
+//! the same fields, attributes and comments, so the reader, editors, help and the suggestions of
+//! errors use the same keys. This crate has the parts around the derived code:
 //!
 //! - [`read`]: a table read into a type, with errors that name the place and the nearest right word;
 //! - [`Words`]: `KEY=VALUE,...` of a command line, read by the same `Deserialize`;

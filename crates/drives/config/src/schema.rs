@@ -65,7 +65,7 @@ pub fn older_name(schema: &mut Schema, key: &str, older: &str) {
     properties.insert(older.into(), copy.into());
 }
 
-/// A key whose word says which type the rest of its table is read into, such as `kind`.
+/// A key whose word selects the type that the rest of its table is read into, such as `kind`.
 #[derive(Debug, Clone, Copy)]
 pub struct Tag<'a> {
     /// The key.

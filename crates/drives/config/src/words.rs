@@ -20,9 +20,9 @@ const DEPTH: usize = 4;
 /// A key that can be given as a word.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
-    /// What is written before `=`.
+    /// The key, written before `=`.
     pub name: String,
-    /// What it means: the first sentence of its description.
+    /// Meaning of the key: the first sentence of its description.
     pub summary: String,
     /// An example of its value, where the schema has one.
     pub example: Option<String>,
@@ -30,7 +30,7 @@ pub struct Key {
     pub required: bool,
     // Keys from the outermost table on.
     path: Vec<String>,
-    // Its least and largest value, where the schema says so.
+    // Minimum and maximum of its value, where the schema has them.
     range: Option<(u64, u64)>,
     // Whether it is a former name of another key.
     older: bool,
@@ -48,9 +48,9 @@ pub struct Words {
 impl Words {
     /// The keys of a [`schema`](crate::schema) of a table.
     ///
-    /// `expand` is given a key and its word where other words are of the same key's table, and says
-    /// which key in that table the word stands for, and its value: `file` and `a.img` for
-    /// `medium=file:a.img` beside `medium.size=1GiB`.
+    /// `expand` receives a key and its word where the words may mean another key of the same table,
+    /// and returns the key in that table and its value: `file` and `a.img` for `medium=file:a.img`
+    /// beside `medium.size=1GiB`.
     pub fn new(schema: &Value, expand: fn(&str, &str) -> Option<(String, String)>) -> Self {
         let mut keys = Vec::new();
         collect(schema, schema, &TablePath::default(), &mut keys);
@@ -127,7 +127,7 @@ impl Words {
         all.find(|key| key.path.iter().map(String::as_str).eq(path.clone()))
     }
 
-    /// How the key at a place is written.
+    /// The key at a place, as it is written.
     fn name<'a>(&self, path: impl Iterator<Item = &'a str> + Clone) -> String {
         let dotted = || path.clone().collect::<Vec<_>>().join(".");
         self.at(path.clone()).map_or_else(dotted, |key| key.name.clone())
@@ -150,7 +150,7 @@ impl Words {
         {
             problem = format!("{begin}a number from {least} to {most}");
         }
-        // Most say by themselves what they are about.
+        // The text of most problems names the key already.
         if name.is_empty() || problem.contains(&name) {
             problem
         } else {
@@ -172,10 +172,10 @@ fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     schema
 }
 
-/// What a schema can be: itself, or the alternatives that it lists.
+/// Alternatives of a schema: itself, or those that it lists.
 fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     let schema = resolve(root, schema);
-    // What follows a table's keys are rules for them.
+    // Entries beside a table's keys are rules for them.
     if schema.get("properties").is_some() {
         return vec![schema];
     }
@@ -185,7 +185,7 @@ fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     }
 }
 
-/// Where a table is in the schema.
+/// Place of a table in the schema.
 #[derive(Default)]
 struct TablePath {
     path: Vec<String>,

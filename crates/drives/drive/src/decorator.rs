@@ -9,8 +9,8 @@ use stasis_media::MediumError;
 
 use crate::{Done, Layer, Statistics, Submission};
 
-/// A layer on another one, which is asked for whatever this one does not say itself. So
-/// nothing of a layer gets lost on the way through one that only looks or disturbs.
+/// A layer on another one, to which it forwards every method that it does not define itself. So no
+/// part of a layer gets lost on the way through one that only observes or disturbs.
 #[allow(missing_docs)] // each method is that of `Layer`
 pub trait Decorator {
     /// The layer below.

@@ -105,7 +105,8 @@ impl Drive {
         }
     }
 
-    /// What was read wrong is what a copy has written. The medium's own copy was right.
+    /// Flips a bit of a copied range: the drive read its source wrong. The medium's own copy was
+    /// right.
     fn damage_copy(&mut self, copy: &Command, seed: u64) {
         let Some(bit) = seed.checked_rem(copy.length.saturating_mul(8)) else { return };
         let at = copy.offset + bit / 8;
@@ -191,8 +192,8 @@ impl Layer for Drive {
         reason = "how long the guest stands still is told, and changes nothing"
     )]
     fn submit(&mut self, now: Nanos, submission: Submission) {
-        // What the model completes before this command must not depend on
-        // whether the caller was late to ask for it.
+        // Completions of the model before this command must not depend on whether the caller asked
+        // for them late.
         if self.model.next_event().is_some_and(|at| at <= now) {
             self.model.advance(now, &mut self.due);
         }

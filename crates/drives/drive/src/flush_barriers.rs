@@ -17,7 +17,7 @@ const OWN: Tag = Tag::MAX;
 /// barrier costs nothing. Where such a flush fails, the order is lost: every later change fails.
 pub struct FlushBarriers {
     lower: Box<dyn Layer>,
-    /// What waits, in the order of submission.
+    /// Waiting commands, in the order of submission.
     held: VecDeque<Held>,
     /// The flush that what is held waits for: this layer's own, or a caller's that came next.
     flushing: Option<Tag>,

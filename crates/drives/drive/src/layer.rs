@@ -1,5 +1,5 @@
-//! What a drive and everything that stands on one have in common: it accepts
-//! commands and completes them later.
+//! The interface common to a drive and every layer above one: it accepts commands and completes
+//! them later.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ pub struct Submission {
     pub tag: Tag,
     /// The queue it came from.
     pub queue: u16,
-    /// What is asked.
+    /// The command.
     pub command: Command,
-    /// What is written, or room for exactly what is read; otherwise empty.
+    /// Data to write, or room for exactly the data to read; otherwise empty.
     pub data: Vec<u8>,
 }
 
@@ -31,9 +31,9 @@ pub struct Done {
     pub tag: Tag,
     /// The queue it came from.
     pub queue: u16,
-    /// What was asked.
+    /// The completed command.
     pub command: Command,
-    /// How it ended.
+    /// Outcome of the command.
     pub status: Status,
     /// The buffer it was submitted with; for a read that ended well, filled.
     pub data: Vec<u8>,
@@ -65,14 +65,14 @@ pub trait Layer {
     /// discard changes nothing.
     fn discard_zeroes(&self) -> bool;
 
-    /// What a barrier costs (ns); `None` where it is not offered and ends with
+    /// Cost of a barrier (ns); `None` where it is not offered and ends with
     /// an error.
     fn barrier(&self) -> Option<Nanos>;
 
-    /// What a power cut can take from the drive at the bottom.
+    /// Acknowledged data that a power cut can take from the drive at the bottom.
     fn power_loss(&self) -> PowerLoss;
 
-    /// How many commands are in flight.
+    /// Number of commands in flight.
     fn in_flight(&self) -> usize;
 
     /// Takes a command at `now` (ns), which is not before any earlier call's.
@@ -93,14 +93,14 @@ pub trait Layer {
     /// The real time that the medium has kept the guest waiting.
     fn frozen(&self) -> Duration;
 
-    /// What it has done so far.
+    /// Counters of commands so far.
     fn statistics(&self) -> &Statistics;
 
     /// The first error of the medium since this was last asked: what the guest
     /// sees is only a status.
     fn take_error(&mut self) -> Option<MediumError>;
 
-    /// What the drive's SMART log says.
+    /// Content of the drive's SMART log.
     fn health(&self) -> Health;
 
     /// Carries out a vendor's admin command at `now` (ns).
@@ -117,10 +117,10 @@ pub trait Layer {
     /// sectors of 512 bytes. Only a shared drive can do so as well.
     fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>);
 
-    /// What is measured begins at `now` (ns): [`Layer::inside`] counts from here on.
+    /// Begins the measurement at `now` (ns): [`Layer::inside`] counts from here on.
     fn start(&mut self, now: Nanos);
 
-    /// What happened inside from [`Layer::start`] until `now` (ns), as JSON.
+    /// Internal activity from [`Layer::start`] until `now` (ns), as JSON.
     fn inside(&self, now: Nanos) -> Option<String>;
 
     /// Keeps from now on what happens inside for [`Layer::take_spans`], and announces the tracks

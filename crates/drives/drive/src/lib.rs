@@ -1,5 +1,4 @@
-//! A drive: a model that says *when* a command completes, and a medium that
-//! holds the bytes.
+//! A drive: a model that decides *when* a command completes, and a medium that holds the bytes.
 //!
 //! Promises:
 //! - Target times are the model's alone. The medium starts on a command when it
@@ -10,8 +9,8 @@
 //!   durable everything that was submitted before it.
 //! - An error of the medium is the status of its command, at the command's own
 //!   time, and of no other.
-//! - What a power cut can leave is said in one place, [`power_cut`], for every
-//!   drive by what its model says.
+//! - The effect of a power cut is defined in one place, [`power_cut`], for every drive by the
+//! description that its model gives.
 //! - Once it has seen its deepest queue, a drive allocates nothing per command.
 
 mod decorator;

@@ -16,7 +16,7 @@ use crate::{Decorator, Done, Layer, Submission};
 pub struct Tenant(QueueId);
 
 impl Tenant {
-    /// A small number of its own among the drive's tenants.
+    /// A small number, unique among the drive's tenants.
     pub(crate) fn index(self) -> usize {
         self.0 .0 as usize
     }
@@ -32,7 +32,7 @@ struct Held {
     order: u64,
     // Until it is sent.
     data: Vec<u8>,
-    // Where somebody wants to know.
+    // `None` where reports are not asked for.
     sent: Option<Sent>,
 }
 
@@ -95,7 +95,7 @@ impl Scheduled {
         self.fill(now);
     }
 
-    /// What a tenant got until `now`.
+    /// Service that a tenant received until `now`.
     pub fn tenant_statistics(&self, now: Nanos, tenant: Tenant) -> QueueStatistics {
         self.dispatcher.schedules().statistics(now, tenant.0)
     }
@@ -109,7 +109,7 @@ impl Scheduled {
         submission: Submission,
         urgent: bool,
     ) {
-        // What completes before it does not depend on when that was asked for.
+        // Earlier completions do not depend on the time of this call.
         self.catch_up(now);
         let Submission { tag, queue, command, data } = submission;
         if self.submitted.len() <= tenant.index() {
@@ -128,7 +128,7 @@ impl Scheduled {
         self.fill(now);
     }
 
-    /// Like [`Layer::advance`], and says whose each command is.
+    /// Like [`Layer::advance`], with the tenant of each command.
     pub fn advance_tenants(&mut self, now: Nanos, done: &mut Vec<(Tenant, Done)>) {
         self.catch_up(now);
         done.append(&mut self.due);
@@ -165,7 +165,7 @@ impl Scheduled {
             self.lower.submit(now, Submission { tag: slot, queue, command, data });
         }
         if let Some(turns) = &mut self.turns {
-            // What the scheduler waits for is its present tenant's next request.
+            // The scheduler waits for the next request of its present tenant.
             if self.dispatcher.in_flight() == 0 && self.dispatcher.next_event().is_none() {
                 turns.over(now);
             }

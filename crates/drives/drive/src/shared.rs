@@ -83,11 +83,11 @@ pub struct Region {
 pub struct LoadSpec {
     /// Its name in the results.
     pub name: String,
-    /// What it does.
+    /// Jobs of the workload.
     pub jobs: JobFile,
     /// Where, within the drive.
     pub region: Region,
-    /// What each of its threads is to the scheduler.
+    /// Queue of each of its threads at the scheduler.
     pub queue: QueueSpec,
     /// If its threads share what this weight gives them all.
     pub group: Option<u32>,
@@ -103,7 +103,7 @@ struct Inner {
     loads: Vec<HostLoad>,
     done: Vec<(Tenant, Done)>,
     now: Nanos,
-    // Whether somebody is told what happens inside.
+    // Whether internal activity is reported.
     watched: bool,
 }
 
@@ -197,7 +197,7 @@ impl Shared {
         inner.scheduled.watch_tenants(&tenants, tracks);
     }
 
-    /// What everybody got until `now`, as JSON.
+    /// Service of every tenant until `now`, as JSON.
     pub fn report(&self, now: Nanos) -> String {
         self.0.borrow().report(now).to_string()
     }

@@ -14,7 +14,7 @@ pub(crate) struct Slot {
     pub(crate) submit: Nanos,
     /// Its number among the submissions.
     pub(crate) order: u64,
-    /// How the medium ended it, with its buffer; `None` until then.
+    /// Outcome at the medium, with the command's buffer; `None` until then.
     pub(crate) outcome: Option<(Result<(), MediumError>, Vec<u8>)>,
 }
 

@@ -1,19 +1,19 @@
-//! What a drive has done so far.
+//! Counters of a drive.
 
 use stasis_block::{Operation, Status};
 
 /// Commands of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counter {
-    /// How many completed, failed ones included.
+    /// Completed commands, failed ones included.
     pub count: u64,
-    /// How many bytes those that succeeded covered.
+    /// Bytes that successful commands covered.
     pub bytes: u64,
-    /// How many failed.
+    /// Failed commands.
     pub failed: u64,
 }
 
-/// What a drive has done so far, by operation.
+/// Counters of a drive so far, by operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     counters: [Counter; Operation::ALL.len()],

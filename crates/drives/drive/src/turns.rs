@@ -4,8 +4,8 @@ use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_block::Command;
 use stasis_clock::Nanos;
 
-/// A turn that goes on: what the scheduler sends for one tenant until it sends something of
-/// another's, or the drive has nothing and the scheduler waits for nobody.
+/// An open turn: the requests that the scheduler sends for one tenant until it sends one of another
+/// tenant, or the drive is empty and the scheduler waits for nobody.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     tenant: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Turns {
     // Of each tenant by its number: the tracks of its turns and of its requests.
     tracks: Vec<Option<(u32, u32)>>,
     turn: Option<Turn>,
-    // Which lanes are taken.
+    // Whether each lane is taken.
     lanes: Vec<bool>,
     ended: Spans,
 }

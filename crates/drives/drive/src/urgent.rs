@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use stasis_block::{Command, Operation};
 use stasis_scheduler::SECTOR;
 
-/// Most requests that are known before they come. More than a guest has on their way
-/// between its scheduler and its driver; the oldest are forgotten first.
+/// Limit on the number of announced requests that have not come yet. It exceeds the number that a
+/// guest has on their way between its scheduler and its driver; the oldest are forgotten first.
 const MOST: usize = 64;
 
 /// The sectors at which a guest's next urgent requests begin.
@@ -20,7 +20,7 @@ impl Default for Urgent {
 }
 
 impl Urgent {
-    /// The guest says that the requests for these sectors are urgent.
+    /// Announces, for the guest, that the requests for these sectors are urgent.
     pub fn expect(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
         for sector in sectors {
             if self.0.len() == MOST {

@@ -1,4 +1,4 @@
-//! What a modelled flash SSD loses inside, against what it says that it can lose.
+//! Data that a modelled flash SSD loses inside, against the loss that it declares possible.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ impl Pair {
         let mut bytes = 0;
         for range in &lost {
             bytes += range.end - range.start;
-            // Each unit has a change that the model says can be lost.
+            // Each unit has a change that can be lost by the model's description.
             let unit = self.cache.power_loss().atomic_unit;
             for start in (range.start..range.end).step_by(unit as usize) {
                 let lossy = self.cache.unsettled().any(|(place, durable)| {

@@ -13,7 +13,7 @@ use stasis_clock::Nanos;
 use stasis_drive::{Done, Drive, FlushBarriers, IoTap, Layer, Submission, TraceSink};
 use stasis_media::{FaultPlan, Faults, Ram};
 
-/// What the layer below was asked, and what of it ended well.
+/// Commands to the layer below, and those of them that succeeded.
 #[derive(Default)]
 struct Trace {
     events: Vec<Event>,
@@ -51,7 +51,7 @@ fn run_out(layer: &mut FlushBarriers, done: &mut Vec<Done>) {
 }
 
 proptest! {
-    /// Every change has an offset of its own, by which it is known below.
+    /// Every change has a distinct offset, by which it is recognized below.
     #[test]
     fn a_flush_of_what_was_before_parts_what_a_barrier_parts(
         seed in any::<u64>(),

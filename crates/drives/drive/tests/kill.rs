@@ -32,7 +32,7 @@ fn rounds() -> impl Iterator<Item = (u64, Vec<usize>)> {
     })
 }
 
-/// Writes and flushes in rounds, and says so after each, until it is killed.
+/// Writes and flushes in rounds, and reports each, until it is killed.
 fn write_for_ever(image: &Path, direct: bool) -> ! {
     let spec = MediumSpec::File { path: image.into(), size: Some((BLOCKS * BLOCK) as u64), direct };
     let options = OpenOptions {
@@ -91,7 +91,7 @@ fn an_acknowledged_flush_survives_a_kill() {
         let mut last = acknowledged.find(|&round: &u64| round >= enough).expect("the child failed");
         std::thread::sleep(Duration::from_micros(random.next_u64() % 5000));
         child.kill().unwrap();
-        // What it still said before its end counts.
+        // Its output just before its end counts.
         last = acknowledged.last().unwrap_or(last);
         child.wait().unwrap();
 

@@ -1,4 +1,4 @@
-//! What a power cut may leave, against every medium that a drive can have.
+//! States that a power cut may leave, against every medium that a drive can have.
 
 #[path = "common/permitted.rs"]
 mod permitted;
@@ -209,7 +209,7 @@ fn with_protection_nothing_acknowledged_is_lost() {
     for cache in [CacheKind::Protected, CacheKind::None] {
         let mut drive = acknowledged(cache, 50);
         assert_eq!(drive.unsettled().count(), 0);
-        // What is in flight can be lost, and torn between units only.
+        // A change in flight can be lost, and torn between units only.
         drive.submitted(50, &Command::new(Operation::Write, 2048, 8192));
         let left: HashSet<String> =
             (0..500).map(|seed| format!("{:?}", drive.sample(Sampling::Random(seed)))).collect();
@@ -296,7 +296,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn a_sequential_zone_has_no_hole(
-        // What is asked next, how many sectors, whether it is durable, what ends then.
+        // Per step: the operation, its sectors, whether it is durable, the change that ends then.
         asked in prop::collection::vec((0..8u8, 1..4u64, any::<bool>(), any::<u8>()), 1..10),
         kind in kinds(),
         strict in any::<bool>(),

@@ -154,8 +154,8 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
     assert!(alone > 0, "no scheduler changes the order");
 }
 
-/// Who waits longer for an event than it takes changes nobody's times, and what
-/// a workload got is counted.
+/// A caller that waits for an event longer than necessary changes nobody's times, and the service
+/// of a workload is counted.
 #[test]
 fn workloads_go_on_beside_a_disk_whoever_looks_when() {
     for kind in KINDS.iter().map(|kind| kind.name) {
@@ -224,7 +224,8 @@ fn priorities_of_commands_order_those_who_share() {
     const REAL_TIME: u16 = 1 << 13;
     const IDLE: u16 = 3 << 13;
     for kind in ["bfq", "cfq", "deadline"] {
-        // How many of each disk's 200 reads are done when the first has all of its own.
+        // Number of each disk's 200 reads that are done when the first disk has completed all of
+        // its reads.
         let run = |priorities: [u16; 2]| {
             let shared = Shared::new(&spec(kind), drive());
             let mut disks: Vec<VirtualDisk> = (0..2u64)
@@ -270,7 +271,7 @@ fn a_workload_that_does_not_fit_is_refused() {
     assert!(shared.add_load(&spec).is_err());
 }
 
-/// What the guest's scheduler prefers goes before what came earlier, once.
+/// A request that the guest's scheduler prefers goes before earlier ones, once.
 #[test]
 fn a_disk_knows_which_of_its_requests_are_urgent() {
     let order = |sectors: &[u64]| {

@@ -47,7 +47,7 @@ fn overlap(a: &Command, b: &Command) -> bool {
     !reads && a.offset < b.offset + b.length && b.offset < a.offset + a.length
 }
 
-/// What a drive did: all that a guest can see.
+/// Trace of a drive: everything that a guest can see.
 type Trace = Vec<(u32, Nanos, Status, Vec<u8>)>;
 
 /// A run under way.

@@ -1,4 +1,4 @@
-//! What a shared drive says of its scheduler's turns and of its tenants' requests.
+//! Reports of a shared drive about its scheduler's turns and its tenants' requests.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn shared(kind: &str, depth: u32) -> Shared {
     shared
 }
 
-/// What a disk with up to four requests in flight sees, and what is told meanwhile.
+/// Times that a disk with up to four requests in flight sees, and the spans reported meanwhile.
 fn work(shared: &Shared, watch: bool) -> (Vec<(u64, u64)>, Vec<Track>, Vec<Span>) {
     let region = Region { offset: 0, length: PART };
     let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());

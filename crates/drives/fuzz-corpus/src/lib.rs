@@ -10,11 +10,11 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// How many inputs a test tries: `usual`, or as many as `make fuzz` asks for in
+/// Number of inputs that a test tries: `usual`, or as many as `make fuzz` asks for in
 /// `STASIS_FUZZ_CASES`.
 ///
 /// # Panics
-/// If that is no number.
+/// If that is not a number.
 pub fn cases(usual: u32) -> u32 {
     let asked = std::env::var("STASIS_FUZZ_CASES").ok();
     asked.map_or(usual, |asked| asked.parse().expect("STASIS_FUZZ_CASES is a number"))
@@ -92,7 +92,8 @@ impl Change {
     }
 }
 
-/// Inputs of at most `longest` bytes: most are those of a corpus with some changes, two of them
+/// Inputs of at most `longest` bytes: a majority are those of a corpus with some changes, two of
+/// them
 /// joined at times; the others are arbitrary.
 pub fn inputs(corpus: Vec<Vec<u8>>, longest: usize) -> impl Strategy<Value = Vec<u8>> {
     let one = prop::sample::select(corpus);

@@ -9,7 +9,7 @@ const ALIGNMENT: usize = 4096;
 /// than what an unprivileged process may lock (8 MiB, `RLIMIT_MEMLOCK`).
 const REGISTERED: usize = 32 << 10;
 const COUNT: usize = 64;
-/// Most bytes of larger buffers kept while unused.
+/// Limit on the bytes of larger buffers kept while unused.
 const KEPT: usize = 32 << 20;
 
 /// A piece of aligned memory.
@@ -84,8 +84,8 @@ impl Buffers {
         }
     }
 
-    /// Makes the buffers that the kernel knows. Where it refuses (a limit on
-    /// locked memory), they are ordinary ones.
+    /// Makes the buffers that are registered with the kernel. Where it refuses (a limit on locked
+    /// memory), they are ordinary ones.
     fn register(&mut self, ring: &IoUring) {
         let mut buffers: Vec<_> =
             (0..COUNT as u16).map(|number| Aligned::new(REGISTERED, Some(number))).collect();

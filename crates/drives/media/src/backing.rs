@@ -1,5 +1,4 @@
-//! What a file and a block device have in common: I/O in place, from any
-//! thread.
+//! I/O in place, from any thread: the part common to files and block devices.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
@@ -21,7 +20,7 @@ use crate::{MediumError, OpenError};
 /// Zeroes for ranges that the file system cannot zero by itself.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Most bytes that a copy holds in memory.
+/// Limit on the bytes of a copy held in memory.
 const COPIED_AT_ONCE: u64 = 1 << 20;
 
 /// An open, locked image or device.
@@ -223,8 +222,7 @@ impl Perform for Backing {
             Operation::Discard => self.zero(offset, length, FallocateFlags::PUNCH_HOLE, bounce),
             Operation::WriteZeroes => self.zero(offset, length, FallocateFlags::ZERO_RANGE, bounce),
             Operation::Copy => self.copy(command, bounce),
-            // That the bytes are there is all that a medium can say; order is
-            // the drive's.
+            // A medium can only confirm that the bytes are there; order is the drive's task.
             Operation::Verify | Operation::Barrier => Ok(()),
         };
         if let Err(source) = outcome {

@@ -18,7 +18,7 @@ pub enum MediumError {
         operation.name()
     )]
     OutOfRange {
-        /// What was asked.
+        /// The failed operation.
         operation: Operation,
         /// First byte of the range.
         offset: u64,
@@ -30,7 +30,7 @@ pub enum MediumError {
     /// The buffer is not as long as the range.
     #[error("{} of {length} bytes with a buffer of {buffer}", operation.name())]
     Buffer {
-        /// What was asked.
+        /// The failed operation.
         operation: Operation,
         /// The buffer's length in bytes.
         buffer: u64,
@@ -45,7 +45,7 @@ pub enum MediumError {
     Apart {
         /// First byte that is copied.
         source_offset: u64,
-        /// Where it goes.
+        /// Its offset (bytes).
         offset: u64,
         /// Bytes asked for.
         length: u64,
@@ -59,13 +59,13 @@ pub enum MediumError {
     Os {
         /// The medium's label.
         medium: Arc<str>,
-        /// What was asked.
+        /// The failed operation.
         operation: Operation,
         /// First byte of the range.
         offset: u64,
         /// Bytes asked for.
         length: u64,
-        /// What it said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// An earlier flush failed, so that no later one can be believed.
@@ -83,7 +83,7 @@ pub enum MediumError {
     /// A fault that was asked for.
     #[error("{} at {offset}: an injected fault", operation.name())]
     Injected {
-        /// What was asked.
+        /// The failed operation.
         operation: Operation,
         /// First byte of the range.
         offset: u64,
@@ -91,7 +91,7 @@ pub enum MediumError {
 }
 
 impl MediumError {
-    /// What failed and why, without the medium's name: where a machine runs within
+    /// The failure and its cause, without the medium's name: where a machine runs within
     /// another, that name is not its user's.
     pub fn cause(&self) -> String {
         match self {
@@ -113,31 +113,31 @@ pub enum SpecError {
         nearest.map(|nearest| format!("did you mean `{nearest}`? ")).unwrap_or_default()
     )]
     Kind {
-        /// What was written.
+        /// The text as written.
         word: String,
         /// Its kind.
         kind: String,
-        /// The right kind that is most like it.
+        /// The valid kind nearest to the written one.
         nearest: Option<&'static str>,
     },
     /// The kind stands without its size or path, or the other way round.
     #[error("medium `{word}`: write `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`")]
     Incomplete {
-        /// What was written.
+        /// The text as written.
         word: String,
     },
     /// The size is none.
     #[error("medium `{word}`: {source}")]
     Size {
-        /// What was written.
+        /// The text as written.
         word: String,
-        /// What is wrong with it.
+        /// The fault in the text.
         source: UnitError,
     },
     /// A table without, or with more than one of, `ram`, `file` and `device`.
     #[error("a medium needs exactly one of `ram`, `file`, `qcow2`, `ordered` and `device`, and has {found}")]
     OneKind {
-        /// What it has.
+        /// The keys found.
         found: String,
     },
     /// A key that does not go with the kind of medium.
@@ -150,7 +150,7 @@ pub enum SpecError {
     },
 }
 
-/// Which media have a key.
+/// The media that have a key.
 fn where_to(key: &str) -> &'static str {
     match key {
         "size" => ": it is that of a new raw image; write medium=file:PATH, or medium=ram:SIZE",
@@ -226,7 +226,7 @@ pub enum OpenError {
         format_size(*size), format_size(MINIMUM_CAPACITY)
     )]
     RamSize {
-        /// What was asked for, in bytes.
+        /// Requested size in bytes.
         size: u64,
     },
     /// The image ends within a block.
@@ -240,7 +240,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Its size in bytes.
         size: u64,
-        /// What it should be a multiple of, in bytes.
+        /// Required divisor of the size, in bytes.
         block: u64,
     },
     /// The image exists in another size than the medium asks for.
@@ -282,9 +282,9 @@ pub enum OpenError {
     Os {
         /// The image or device.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

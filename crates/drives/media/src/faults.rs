@@ -1,5 +1,4 @@
-//! Faults on purpose: a medium whose I/Os fail where, or as often as, a plan
-//! says.
+//! Faults on purpose: a medium whose I/Os fail at the places, or at the rate, of a plan.
 
 use std::ops::Range;
 
@@ -9,7 +8,7 @@ use stasis_block::{Command, Operation};
 
 use crate::{Finished, Medium, MediumError, Ticket};
 
-/// Which I/Os fail. They are not carried out at all.
+/// The I/Os that fail. They are not carried out at all.
 #[derive(Debug, Clone, Default)]
 pub struct FaultPlan {
     /// Reads that touch one of these ranges of bytes fail.
@@ -22,7 +21,7 @@ pub struct FaultPlan {
     pub write_rate: f64,
     /// The part of all flushes that fails.
     pub flush_rate: f64,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 

@@ -11,15 +11,15 @@ use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
 use crate::{open, Execution, Finished, Medium, MediumError, OpenError, OpenOptions, Ticket};
 
-/// Where the files begin: at multiples of this (bytes).
+/// Alignment of the files' beginnings on the drive (bytes).
 const STEP: u64 = 1 << 20;
 
 /// A file of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// How far it may grow (bytes); never less than it has.
+    /// Limit on the file's size (bytes); never less than its present size.
     pub room: u64,
     /// Whether it is written; otherwise others may read it at the same time.
     pub writable: bool,
@@ -57,7 +57,7 @@ impl HostFiles {
         Ok(Self { files: opened, capacity, early: Vec::new() })
     }
 
-    /// Where each file begins, and how far it may grow (bytes).
+    /// Beginning of each file on the drive, and the limit on its size (bytes).
     pub fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.files.iter().map(|(start, medium)| (*start, medium.capacity()))
     }

@@ -1,11 +1,11 @@
-//! How a disk image treats what is written: as experiments say it.
+//! Durability of writes to a disk image, as experiments configure it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, MILLISECOND};
 
-/// What a guest's flush waits for.
+/// Condition for the end of a guest's flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
@@ -41,18 +41,18 @@ impl Durability {
     }
 }
 
-/// How an image treats what is written.
+/// Treatment of writes to an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ImageSettings {
-    /// What a guest's flush waits for.
+    /// Condition for the end of a guest's flush.
     pub durability: Durability,
     /// With [`Durability::Ordered`]: the flushes that a crash can undo ended
     /// within this time (ns).
     #[serde(with = "units::duration")]
     pub max_lag: Nanos,
-    /// With [`Durability::Ordered`]: what was written before those flushes and
-    /// is not durable is about this much at most (bytes).
+    /// With [`Durability::Ordered`]: approximate limit on the data written before those flushes and
+    /// not yet durable (bytes).
     #[serde(with = "units::size")]
     pub max_lag_bytes: u64,
 }

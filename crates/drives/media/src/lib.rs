@@ -12,7 +12,7 @@
 //! - Under [`Execution::Synchronous`] nothing is under way when
 //!   [`Medium::submit`] returns, and I/Os happen in the order of submission.
 //! - Every I/O is checked against the medium's bounds, and fails by itself:
-//!   a medium goes on after an error.
+//! a medium remains usable after an error.
 //! - Media allocate nothing per I/O once they have seen the deepest queue (RAM
 //!   allocates where a range is written for the first time).
 //! - Two runs never share an image: files and devices are locked.

@@ -1,4 +1,4 @@
-//! What a medium does, whatever keeps its bytes.
+//! Operations of a medium, independent of the store behind it.
 
 use std::os::fd::RawFd;
 
@@ -32,9 +32,9 @@ pub enum Execution {
 /// An I/O that a medium has finished.
 #[derive(Debug)]
 pub struct Finished {
-    /// Which I/O.
+    /// Ticket of the I/O.
     pub ticket: Ticket,
-    /// How it ended. Data that was read is valid only where this is `Ok`.
+    /// Outcome of the I/O. Data that was read is valid only where this is `Ok`.
     pub result: Result<(), MediumError>,
     /// The buffer it was submitted with; for a read, filled.
     pub data: Vec<u8>,
@@ -42,7 +42,7 @@ pub struct Finished {
 
 /// A place for bytes.
 pub trait Medium: Send {
-    /// How many bytes it holds. Only [`Medium::resize`] changes it.
+    /// Capacity in bytes. Only [`Medium::resize`] changes it.
     fn capacity(&self) -> u64;
 
     /// Gives it another capacity: bytes behind the old end are zero, those behind the new end
@@ -65,7 +65,7 @@ pub trait Medium: Send {
     /// under way.
     fn wait(&mut self, done: &mut Vec<Finished>);
 
-    /// How many I/Os were submitted and not yet handed back.
+    /// Number of I/Os submitted and not yet handed back.
     fn in_flight(&self) -> usize;
 
     /// Whether [`Medium::poll`] has something to start or to hand back that no

@@ -26,7 +26,7 @@ pub struct Pieces {
     finished: Vec<Finished>,
 }
 
-/// Where a piece cannot be.
+/// Error of a piece at an impossible place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a piece of {length} bytes from {offset} on is past the medium's end, or meets another")]
 pub struct PieceError {
@@ -42,7 +42,7 @@ struct Span {
     start: u64,
     end: u64,
     medium: usize,
-    /// Where the medium itself begins.
+    /// Place where the medium itself begins.
     origin: u64,
 }
 
@@ -56,7 +56,7 @@ struct Job {
     error: Option<MediumError>,
 }
 
-/// What one medium does of an I/O.
+/// One medium's part of an I/O.
 #[derive(Debug)]
 struct Part {
     job: usize,
@@ -67,7 +67,7 @@ struct Part {
 enum Share {
     /// All of it, with its buffer.
     Whole,
-    /// What was read goes to this place of its buffer.
+    /// Data that was read goes to this place of its buffer.
     ReadTo(usize),
     /// Nothing comes back.
     Other,

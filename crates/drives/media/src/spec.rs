@@ -1,4 +1,4 @@
-//! Which medium: as configurations and command lines say it.
+//! Choice of a medium, as configurations and command lines describe it.
 
 mod table;
 
@@ -30,7 +30,7 @@ pub enum MediumSpec {
     },
     /// A raw image.
     File {
-        /// Where it is; relative to [`OpenOptions::base`].
+        /// Path of the file; relative to [`OpenOptions::base`].
         path: PathBuf,
         /// Its size in bytes. With it, a missing image is made.
         size: Option<u64>,
@@ -40,19 +40,19 @@ pub enum MediumSpec {
     /// A disk image in qcow2. It is opened by the image layer, on a medium of
     /// its files.
     Qcow2 {
-        /// Where it is; relative to [`OpenOptions::base`].
+        /// Path of the file; relative to [`OpenOptions::base`].
         path: PathBuf,
-        /// What the guest's flushes mean.
+        /// Effect of the guest's flushes.
         settings: ImageSettings,
     },
     /// A raw image in which the guest's flushes may be orders, in real time.
     /// `stasis serve` opens it.
     Ordered {
-        /// Where it is; relative to [`OpenOptions::base`].
+        /// Path of the file; relative to [`OpenOptions::base`].
         path: PathBuf,
         /// Its size in bytes. With it, a missing image is made.
         size: Option<u64>,
-        /// What the guest's flushes mean.
+        /// Effect of the guest's flushes.
         settings: ImageSettings,
     },
     /// A block device.
@@ -64,7 +64,7 @@ pub enum MediumSpec {
     },
 }
 
-/// How to open a medium.
+/// Options for opening a medium.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenOptions<'a> {
     /// When it works on its I/Os.

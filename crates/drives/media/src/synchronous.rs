@@ -15,7 +15,7 @@ pub trait Contents: Send {
     /// Carries out an I/O; `data` as in [`Medium::submit`].
     ///
     /// # Errors
-    /// What the I/O ends with.
+    /// The error of the I/O.
     fn perform(&mut self, command: &Command, data: &mut [u8]) -> Result<(), MediumError>;
 
     /// As [`Medium::discard_zeroes`].

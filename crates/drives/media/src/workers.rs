@@ -19,10 +19,10 @@ use crate::{Finished, Medium, MediumError, OpenError, Ticket};
 /// their best rate. They are started when they are first needed.
 const THREADS: usize = 32;
 
-/// How an I/O ended.
+/// Outcome of an I/O.
 pub(crate) type IoResult = Result<(), MediumError>;
 
-/// What performs I/Os, from any thread.
+/// Performer of I/Os, from any thread.
 pub(crate) trait Perform: Send + Sync + 'static {
     /// As [`Medium::capacity`].
     fn capacity(&self) -> u64;
@@ -34,7 +34,7 @@ pub(crate) trait Perform: Send + Sync + 'static {
     fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult;
 }
 
-/// Performs I/Os in threads of its own.
+/// Performs I/Os in dedicated threads.
 #[derive(Debug)]
 pub(crate) struct Workers<B: Perform> {
     shared: Arc<Shared<B>>,
@@ -79,8 +79,8 @@ fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-/// Which of the changes (writes, discards, zeroes), counted in the order of
-/// submission, have finished.
+/// The finished ones among the changes (writes, discards, zeroes), counted in the order of
+/// submission.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     // All changes before this one have finished.
@@ -291,7 +291,7 @@ mod tests {
     #[derive(Default)]
     struct OrderProbe {
         changes_finished: AtomicU64,
-        // Most I/Os that were performed at the same time.
+        // Maximum number of I/Os performed at the same time.
         together: AtomicU64,
         most: AtomicU64,
     }

@@ -21,7 +21,7 @@ struct Io {
     length: u64,
     fua: bool,
     fill: u8,
-    // How many I/Os may be under way before the next is submitted.
+    // Limit on the number of I/Os under way when the next is submitted.
     depth: usize,
 }
 
@@ -162,7 +162,7 @@ impl Medium for Keeps {
 }
 
 const PIECE: u64 = 1 << 20;
-/// Where the first piece begins: many I/Os meet both sides of it.
+/// Beginning of the first piece: many I/Os meet both sides of it.
 const BEGIN: u64 = 32 * 512;
 
 /// A file with a file and memory in it, side by side; their end is where many

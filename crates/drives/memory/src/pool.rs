@@ -7,9 +7,9 @@ const SMALLEST_SHIFT: u32 = 9;
 /// Classes of data buffers, each twice as large as the one before: the last
 /// holds 4 MiB. What is larger is not kept.
 const CLASSES: usize = 14;
-/// Most bytes of data buffers kept while unused.
+/// Limit on the bytes of data buffers kept while unused.
 const KEPT_BYTES: usize = 64 << 20;
-/// Most segments kept room for while unused, 16 bytes each.
+/// Limit on the number of segments kept while unused, 16 bytes each.
 const KEPT_SEGMENTS: usize = 1 << 20;
 
 /// Unused data buffers by size, and unused lists of segments.

@@ -2,7 +2,7 @@
 
 use slab::Slab;
 
-/// Most requests that a drive holds at a time: 64 queues of 1024 entries.
+/// Limit on the number of requests in a drive at a time: 64 queues of 1024 entries.
 const LIMIT: usize = 64 << 10;
 
 /// A request that a drive holds.

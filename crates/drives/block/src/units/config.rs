@@ -156,7 +156,7 @@ impl duration_option {
     }
 }
 
-/// What the values of `Kind` look like, for editors.
+/// Schema of the values of `Kind`, for editors.
 fn schema_of(kind: &Kind, title: &str) -> Schema {
     let mut units: Vec<&str> = kind.units.iter().map(|(unit, _)| *unit).collect();
     units.sort_by_key(|unit| std::cmp::Reverse(unit.len()));
@@ -197,7 +197,7 @@ impl JsonSchema for duration {
     }
 }
 
-// A table without the key has none: TOML knows no null.
+// A table without the key has none: TOML has no null.
 
 impl JsonSchema for size_option {
     fn inline_schema() -> bool {

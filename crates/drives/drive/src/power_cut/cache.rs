@@ -7,7 +7,7 @@ use stasis_block::{Command, Operation, PowerLoss, SECTOR};
 use super::zones::ZoneLayout;
 use super::Survival;
 
-/// How a change has ended so far.
+/// Outcome of a change so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     InFlight,
@@ -99,7 +99,7 @@ impl VolatileCache {
         Self { strict, ..self }
     }
 
-    /// What the drive's model says.
+    /// Acknowledged data that a power cut can take, as the drive's model describes it.
     pub fn power_loss(&self) -> &PowerLoss {
         &self.power_loss
     }
@@ -156,7 +156,7 @@ impl VolatileCache {
             }
             let strict = self.strict;
             for change in self.changes.iter_mut().take_while(|change| change.place < place) {
-                // What failed is as good as written: it is not waited for.
+                // A failed change counts as written: it is not waited for.
                 let covered = !strict || change.ended_before < place;
                 change.durable |= change.end != End::InFlight && covered;
             }
@@ -207,8 +207,8 @@ impl VolatileCache {
         self.power_loss.limit().map(|bytes| bytes / self.power_loss.atomic_unit)
     }
 
-    /// The units that would lack acknowledged data if of each change what `left`
-    /// says by its index, sector by sector, were there: with each change whose
+    /// The units that would lack acknowledged data if exactly the sectors of each change for which
+    /// `left` (given the change's index and the sector) is true were there: with each change whose
     /// data is lacking, the newest first.
     pub(super) fn missing(&self, left: impl Fn(usize, u64) -> bool) -> Vec<Missing> {
         // Sectors of which a newer change has decided.
@@ -217,7 +217,7 @@ impl VolatileCache {
         for (index, change) in self.changes.iter().enumerate().rev() {
             for within in 0..change.sectors {
                 let there = change.durable || left(index, within);
-                // What is in flight was promised to nobody, and zeroes take no room.
+                // A change in flight was promised to nobody, and zeroes take no room.
                 let lacking = !there && change.data && change.end == End::Acknowledged;
                 if !there && !lacking {
                     continue;

@@ -1,8 +1,8 @@
-//! What a power cut leaves of a drive.
+//! State of a drive after a power cut.
 //!
 //! A drive acknowledges a change before it is durable and writes changes to its
-//! medium in any order, within what its model says ([`stasis_block::PowerLoss`]) and what it
-//! was asked:
+//! medium in any order, within the limits of its model ([`stasis_block::PowerLoss`]) and of the
+//! commands:
 //! - a durable write (FUA) is durable when it ends; with power-loss protection,
 //!   or without a cache, so is every other change;
 //! - a flush that has ended made durable what was submitted before it and has
@@ -23,7 +23,7 @@
 //!
 //! [`VolatileCache`] follows a drive from command to command and keeps these
 //! rules; [`VolatileCache::sample`] chooses one of the states that they permit,
-//! and [`VolatileCache::permits`] says whether one is.
+//! and [`VolatileCache::permits`] tests whether a given state is one of them.
 
 mod cache;
 mod sampling;
@@ -33,7 +33,7 @@ pub use cache::VolatileCache;
 pub use sampling::Sampling;
 pub use zones::ZoneLayout;
 
-/// What is left of a change.
+/// Part of a change that survives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Survival {
     /// Nothing.
@@ -54,7 +54,7 @@ impl Survival {
         }
     }
 
-    /// What `left` says, sector by sector.
+    /// Survival by sector, from `left`.
     fn of_sectors(left: Vec<bool>) -> Self {
         if left.iter().all(|&left| left) {
             Self::Whole

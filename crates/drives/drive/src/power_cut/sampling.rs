@@ -1,4 +1,4 @@
-//! Which of what a cache can lose is lost.
+//! Choice of the changes in a cache that a power cut loses.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::cache::{Change, VolatileCache};
 use super::zones::Holes;
 use super::Survival;
 
-/// Which of the states that a power cut can leave.
+/// Choice among the states that a power cut can leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
     /// Nothing is left that can be lost; where a cache bounds it, the newest is
@@ -25,7 +25,7 @@ pub enum Sampling {
 /// Sectors of a page of 4 KiB.
 const PAGE: u64 = 8;
 
-/// What is left, by the indexes of changes.
+/// Survival of changes, by their indexes.
 pub(super) type Left = HashMap<usize, Survival>;
 
 impl VolatileCache {
@@ -148,8 +148,8 @@ impl VolatileCache {
     }
 }
 
-/// What is left of changes that can be lost each by itself, torn between units of
-/// so many sectors.
+/// Chooses the survival of changes that can be lost each by itself, torn between units of `unit`
+/// sectors.
 fn choose(own: &[(usize, &Change)], unit: u64, random: &mut Xoshiro256PlusPlus, left: &mut Left) {
     let count = own.len().max(1) as u64;
     let one = own.get((random.next_u64() % count) as usize).map(|(_, change)| change.place);
@@ -182,7 +182,7 @@ fn choose(own: &[(usize, &Change)], unit: u64, random: &mut Xoshiro256PlusPlus, 
     }
 }
 
-/// Runs of sectors, of a unit or of some 4 KiB each, as bits of a hash say.
+/// Chooses runs of sectors, each a unit or some 4 KiB long, by the bits of a hash.
 fn torn(change: &Change, seed: u64, unit: u64) -> Survival {
     let run = if seed & 1 == 0 { unit } else { (PAGE / unit).max(1) * unit };
     let skew = change.first % unit;

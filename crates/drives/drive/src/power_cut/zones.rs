@@ -56,10 +56,10 @@ impl ZoneLayout {
     }
 }
 
-/// What is mended of a choice that leaves holes in zones.
+/// Repair of a choice that leaves holes in zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holes {
-    /// What lies behind one goes.
+    /// Data behind a hole is lost.
     Cut,
     /// They are filled.
     Fill,
@@ -141,7 +141,8 @@ impl VolatileCache {
             || left.get(&index).is_some_and(|survival| survival.has(within as usize))
     }
 
-    /// Whether no zone has a hole if of each change what `there` says is left.
+    /// Whether no zone has a hole if exactly the sectors for which `there` is true are left of each
+    /// change.
     pub(super) fn has_no_hole(&self, there: impl Fn(&Change, u64) -> bool) -> bool {
         let Some(layout) = self.zones else { return true };
         self.zone_parts(&layout).into_values().all(|parts| {
@@ -163,7 +164,7 @@ impl VolatileCache {
         })
     }
 
-    /// What becomes durable with the changes that are: in a zone, everything before.
+    /// Makes changes durable that precede a durable one in the same zone.
     pub(super) fn settle_zones(&mut self) {
         let Some(layout) = self.zones else { return };
         if !self.changes().iter().any(|change| change.durable && change.sequential) {

@@ -186,11 +186,11 @@ impl Layer for VirtualDisk {
         self.urgent.expect(sectors);
     }
 
-    // The drive's, whose start is told once for all who share it (`Shared::start`).
+    // The start concerns the drive, and is signalled once for all who share it (`Shared::start`).
     fn start(&mut self, _: Nanos) {}
 
     fn inside(&self, _now: Nanos) -> Option<String> {
-        // The drive's, which is told once for all who share it.
+        // Concerns the drive, and is reported once for all who share it.
         None
     }
 

@@ -8,7 +8,7 @@ use stasis_workload::{Io, JobError, Load, Workload};
 use super::{seconds, LoadSpec, Submission};
 use crate::{Done, Tenant};
 
-/// How long each sample of the rate is (the publication's: vIrtical D3.6, 8).
+/// Duration of each sample of the rate (as published: vIrtical D3.6, 8).
 const SAMPLE: Nanos = 2 * SECOND;
 /// Samples that are kept: more than a day.
 const SAMPLES: usize = 65_536;
@@ -86,7 +86,7 @@ impl HostLoad {
         Some(started.saturating_add(self.load.next_at()?))
     }
 
-    /// What it submits now, and as whom.
+    /// The next submission that is due now, with its tenant.
     pub(super) fn take(&mut self) -> Option<(Tenant, Submission)> {
         let Io { thread, command, .. } = match self.load.take() {
             Ok(io) => io?,

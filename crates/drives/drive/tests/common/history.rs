@@ -1,4 +1,4 @@
-//! What a drive was asked, in memory, and what of it a power cut leaves.
+//! Commands to a drive, in memory, and the part of them that a power cut leaves.
 #![allow(dead_code)] // each test takes what it needs
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,8 +64,8 @@ impl History {
         &self.events
     }
 
-    /// What a power cut at `at` (ns), after everything that happens then, leaves on
-    /// `disk`.
+    /// Applies to `disk` the changes that a power cut at `at` (ns) leaves, after all events of that
+    /// instant.
     pub fn cut(&self, at: Nanos, sampling: Sampling, disk: &mut Vec<u8>) {
         let mut cache = VolatileCache::new(self.power_loss, true);
         let mut log: Vec<_> = self.log.iter().filter(|(when, ..)| *when <= at).collect();

@@ -83,7 +83,7 @@ impl Model for Lowest {
     }
 }
 
-/// What is in a [`Moody`] medium, and what of it survives a power cut.
+/// Content of a [`Moody`] medium, and the part of it that survives a power cut.
 #[derive(Debug, Clone)]
 pub struct Contents {
     pub now: Vec<u8>,

@@ -101,7 +101,7 @@ impl Permitted {
             !(flushed || safe || self.seen[place].command.fua) || self.has(medium, place)
         });
         let CacheKind::Volatile(size) = self.power_loss.cache else { return durable };
-        // What the cache must still hold, in units.
+        // Data that the cache must still hold, in units.
         let held = (0..medium.len()).filter(|&sector| {
             (medium[sector]..self.seen.len()).any(|place| {
                 let Seen { command, ended, .. } = &self.seen[place];

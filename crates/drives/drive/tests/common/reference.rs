@@ -1,4 +1,4 @@
-//! What a drive has to answer, from a plain array.
+//! Expected answers of a drive, from a plain array.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use super::{Contents, SECTOR};
 /// never in flight together.
 pub struct Reference {
     contents: Vec<u8>,
-    // What a read has to bring, what a change has overwritten.
+    // Expected data of reads, overwritten data of changes.
     before: HashMap<u32, Vec<u8>>,
     flushes: Vec<Flush>,
     durable: Option<Arc<Mutex<Contents>>>,

@@ -97,15 +97,15 @@ struct Table {
     qcow2: Option<PathBuf>,
     /// A raw image in which the guest's flushes may be orders, for `stasis serve`.
     ordered: Option<PathBuf>,
-    /// What a guest's flush waits for, of an image in qcow2 or an ordered one.
+    /// Condition for the end of a guest's flush, of an image in qcow2 or an ordered one.
     #[schemars(extend("x-word" = "durability"))]
     durability: Option<Durability>,
-    /// Where a flush is an order, the flushes that a crash can undo ended within this time.
+    /// Where a flush is an order: limit on the age of flushes that a crash can undo.
     #[serde(with = "units::duration_option")]
     #[schemars(extend("x-word" = "max-lag"))]
     max_lag: Option<Nanos>,
-    /// Where a flush is an order, how much was written before those flushes and is not durable,
-    /// about, at most.
+    /// Where a flush is an order: approximate limit on the data written before those flushes and
+    /// not yet durable.
     #[serde(with = "units::size_option")]
     max_lag_bytes: Option<u64>,
     /// Size of a raw image. With it, one that is not there is made.

@@ -201,6 +201,6 @@ fn it_gets_another_size_whole_or_not_at_all() {
     medium.resize(SIZE).unwrap();
     let read = Command::new(Operation::Read, SIZE - 4096, 4096);
     assert_eq!(run(&mut *medium, read, vec![1; 4096]), vec![0; 4096], "it is gone");
-    // What has no size of its own keeps it.
+    // A medium without a configurable size keeps its size.
     assert!(crate::Ram::new(SIZE).resize(2 * SIZE).is_err());
 }

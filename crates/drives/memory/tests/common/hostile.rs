@@ -1,8 +1,9 @@
-//! What the tests of hostile drivers share: the bytes that say what to do. The fuzz targets include
+//! Shared parts of the tests of hostile drivers: the bytes that choose the actions. The fuzz
+//! targets include
 //! it as well.
 #![allow(dead_code)] // each takes what it needs
 
-/// The bytes that say what to do; zeroes when they have run out.
+/// The bytes that choose the actions; zeroes when they have run out.
 pub struct Script<'a>(pub &'a [u8]);
 
 impl Script<'_> {
