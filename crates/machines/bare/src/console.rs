@@ -1,10 +1,10 @@
-//! What the program says on the serial port, and how it ends the machine.
+//! Output of the program on the serial port, and the ways in which it ends the machine.
 
 use crate::port;
 
 /// A QEMU debug exit (hw/misc/debugexit.c) at this port ends the machine.
 pub const EXIT_PORT: u16 = 0x501;
-/// What [`die`] writes to the exit port.
+/// The value that [`die`] writes to the exit port.
 pub const ABORTED: u8 = 0x7f;
 /// The first serial port: standard output and error.
 const SERIAL: u16 = 0x3f8;

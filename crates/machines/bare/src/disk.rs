@@ -48,7 +48,7 @@ const FLUSH: u32 = 1 << 9;
 const WRITE_ZEROES: u32 = 1 << 14;
 const VERSION_1: u32 = 1;
 
-/// What is asked of a disk (5.2.6).
+/// A request to a disk (5.2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Into the memory at this address, so many bytes.

@@ -37,7 +37,7 @@ impl From<object::Error> for ImageError {
     }
 }
 
-/// What QEMU is given of a program.
+/// A program in the form that QEMU takes.
 #[derive(Debug)]
 pub struct Image<'a> {
     /// For the machine's memory at [`IMAGE`].
@@ -108,8 +108,8 @@ struct Headers {
     count: u64,
 }
 
-/// What a program finds on its stack (System V ABI, AMD64 supplement, 3.4.1):
-/// arguments, environment, and the auxiliary vector.
+/// The words on a program's stack at its start (System V ABI, AMD64 supplement, 3.4.1): arguments,
+/// environment, and the auxiliary vector.
 fn words(image: &mut [u8], entry: u64, headers: &Headers) -> Result<u64, ImageError> {
     // <elf.h>, AT_*.
     const PHDR: u64 = 3;

@@ -2,12 +2,11 @@
 
 /// Start of the stack, which grows down to it.
 pub const STACK: u64 = 0x20_0000;
-/// What the image begins with: the words that the program starts with, at the
-/// top of its stack.
+/// The beginning of the image: the words that the program starts with, at the top of its stack.
 pub const WORDS: u64 = 0x7f_8000;
 /// Room for these words.
 pub const WORDS_LENGTH: u64 = 0x1000;
-/// What the firmware and the system calls need to know: [`Parameters`].
+/// Parameters of the firmware and the system calls: [`Parameters`].
 pub const PARAMETERS: u64 = 0x7f_9000;
 /// Page tables: the top one, and the one below it.
 pub const PAGE_TABLES: u64 = 0x7f_a000;
@@ -25,7 +24,7 @@ pub const FIRMWARE: u64 = HIGH - FIRMWARE_LENGTH;
 /// QEMU takes firmware in multiples of so many bytes.
 pub const FIRMWARE_LENGTH: u64 = 0x1_0000;
 
-/// What lies at [`PARAMETERS`].
+/// The structure at [`PARAMETERS`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters {

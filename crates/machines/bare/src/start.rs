@@ -1,4 +1,4 @@
-//! What is set up before the first guest.
+//! Set-up before the first guest.
 
 use crate::host;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -26,7 +26,7 @@ fn main() {
     assert_eq!(first, run(exits), "two runs differ");
 }
 
-/// What the program says on the bare machine.
+/// Runs the program on the bare machine, and returns its output.
 fn run(exits: u32) -> String {
     let folder = tempfile::tempdir().unwrap();
     let elf = std::fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -61,7 +61,8 @@ fn run(exits: u32) -> String {
     said
 }
 
-/// What the process has used of processors (proc(5)), in ticks of 10 ms.
+/// Processor time that the process has used (proc(5)), in seconds; the kernel counts
+/// ticks of 10 ms.
 fn processor_seconds(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

@@ -1,6 +1,5 @@
-//! What an exit of a guest costs inside the software host, in instructions
-//! (exact mode) and in wall-clock time: the figures behind the processor that
-//! `qemu.rs` asks for.
+//! Cost of a guest's exit inside the software host, in instructions (exact mode) and in wall-clock
+//! time: the figures behind the processor that `qemu.rs` asks for.
 //!
 //! ```text
 //! RUSTFLAGS="-C target-feature=+crt-static" cargo run --release \

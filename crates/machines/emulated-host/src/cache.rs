@@ -1,4 +1,4 @@
-//! What the software host keeps, for its user.
+//! Files that the software host keeps, described for its user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::Error;
 /// A kind of what is kept.
 #[derive(Debug, Clone)]
 pub struct Kind {
-    /// What it is, for a user.
+    /// Description for a user.
     pub what: &'static str,
     /// Where it is.
     pub paths: Vec<PathBuf>,
@@ -19,7 +19,7 @@ pub struct Kind {
 const MACHINES: [(&str, &str); 2] =
     [("guests", "guests that are booted"), ("machines", "software hosts that are booted")];
 
-/// What is kept in `cache`.
+/// The files kept in `cache`.
 pub fn kept(cache: &Path) -> Vec<Kind> {
     let folder = cache.join("softkvm");
     let machines = MACHINES.map(|(name, what)| {

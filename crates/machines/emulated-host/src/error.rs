@@ -19,7 +19,7 @@ pub enum Error {
     ToolMissing {
         /// The program.
         program: &'static str,
-        /// What for.
+        /// The purpose.
         purpose: &'static str,
         /// Where it comes from.
         package: &'static str,
@@ -31,7 +31,7 @@ pub enum Error {
         program: &'static str,
         /// The end of what it said.
         message: String,
-        /// What to do.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// The kernel package is not what is expected.
@@ -39,7 +39,7 @@ pub enum Error {
     Package {
         /// The package.
         package: String,
-        /// What was not found in it.
+        /// The part that was not found.
         what: String,
     },
     /// The program cannot run on the bare machine.
@@ -48,7 +48,7 @@ pub enum Error {
     /// A file could not be used.
     #[error("{what} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// On which file.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum Error {
     /// The operating system refused something that is not about a file.
     #[error("the software host: cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The reason.
         source: io::Error,
@@ -112,7 +112,7 @@ pub enum Error {
     /// The software host did not come up in time.
     #[error("the software host did not {what} within {seconds} s{detail}")]
     Timeout {
-        /// What was waited for.
+        /// The awaited event.
         what: &'static str,
         /// How long.
         seconds: u64,

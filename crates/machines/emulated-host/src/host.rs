@@ -1,4 +1,4 @@
-//! What a software host is made of, and how a run in it is bounded.
+//! The parts of a software host, and the limits of a run in it.
 
 use crate::executable::check_static;
 use crate::Error;
@@ -32,12 +32,12 @@ pub struct Input {
     pub late: bool,
 }
 
-/// What the inner side is to do.
+/// The inner side's task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
-    /// What makes the machine in which it is done.
+    /// Description of the machine in which the task is done.
     pub machine: Vec<u8>,
-    /// What is done there: looked up by [`crate::items::Later::take`].
+    /// The task there: looked up by [`crate::items::Later::take`].
     pub later: Vec<u8>,
     /// Whether the machine may be kept at the moment where the inner side looks that up,
     /// for later runs that differ in it only. It is, under [`Mode::Exact`], from the
@@ -169,7 +169,7 @@ pub(crate) fn available_memory() -> Option<u64> {
 /// Bytes that the inner side reads where it needs them: fills a buffer from an offset on.
 pub type Source = Arc<dyn Fn(&mut [u8], u64) -> std::io::Result<()> + Send + Sync>;
 
-/// What a run has of the outer world while it goes on.
+/// A run's connections to the outer world while it lasts.
 #[derive(Clone, Default)]
 pub struct Control {
     /// Set to ask the inner side to stop. If it has not ended 3 s later, the
@@ -179,7 +179,7 @@ pub struct Control {
     pub deadline: Option<Instant>,
     /// The terminal of the person who watches the job, if it asks for one.
     pub keyboard: Option<SharedKeyboard>,
-    /// What [`crate::inside::Inside::source`] reads.
+    /// The source that [`crate::inside::Inside::source`] reads.
     pub source: Option<Source>,
 }
 

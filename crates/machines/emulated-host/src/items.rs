@@ -1,4 +1,4 @@
-//! What the two sides call what passes between them.
+//! Names of the items and bytes that pass between the two sides.
 
 /// fw_cfg item that holds the job.
 pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
@@ -8,7 +8,7 @@ pub(crate) const LATER_ITEM: &str = "opt/stasis/later";
 pub(crate) const SAVE_ITEM: &str = "opt/stasis/save";
 /// fw_cfg item that holds the number of passed drives, as text.
 pub(crate) const DRIVES_ITEM: &str = "opt/stasis/drives";
-/// What the names of fw_cfg items with inputs begin with.
+/// Prefix of the names of fw_cfg items with inputs.
 pub(crate) const INPUT_PREFIX: &str = "opt/stasis/input/";
 /// Sent from outside: the user asks to stop.
 pub(crate) const STOP_BYTE: u8 = b's';

@@ -28,7 +28,7 @@ const KEPT: usize = 4;
 /// How long it is remembered that a machine was wanted once.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What a kept machine depends on.
+/// Everything that a kept machine depends on, hashed.
 pub(crate) struct Key(Sha256);
 
 impl Key {
@@ -77,7 +77,7 @@ pub(crate) struct Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if self.private {
-            // What stays goes when the next machine is made.
+            // Remains are removed when the next machine is made.
             let _ = remove(&self.folder);
             let _ = fs::remove_file(self.folder.with_extension("lock"));
         }
@@ -178,7 +178,7 @@ impl Store {
             let _exclusive = self.lock(&name, Lock::Exclusive)?;
             if !folder.is_dir() {
                 let new = self.folder.join(format!("{name}.new"));
-                // What a killed program left.
+                // Remains of a program that was killed.
                 remove(&new)?;
                 let kept = make(&new).and_then(|()| {
                     fs::rename(&new, &folder).map_err(Error::io("cannot create", &folder))
@@ -232,7 +232,7 @@ impl Store {
         }
         let name = name.strip_suffix(".new").unwrap_or(&name);
         if let Some(_lock) = self.lock_file(name).ok().filter(try_lock) {
-            // What cannot be removed is tried again when the next machine is made.
+            // If the removal fails, the making of the next machine repeats it.
             let _ = remove(path);
             if is_private(path) {
                 let _ = fs::remove_file(path.with_extension("lock"));
@@ -289,7 +289,7 @@ fn is_private(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("private-"))
 }
 
-/// What is in a folder, which need not be there.
+/// The entries of a folder, which need not exist.
 pub(crate) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }

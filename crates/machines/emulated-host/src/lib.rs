@@ -18,7 +18,7 @@
 //!
 //! The page `docs/explanation/softkvm.md` describes the technique.
 
-// What only the inner side uses.
+// The code that only the inner side uses.
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 
 mod cache;

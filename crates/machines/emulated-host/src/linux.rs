@@ -72,7 +72,7 @@ fn build(
     let state = match saved {
         Ok(state) => state,
         Err(QmpError::Closed) => {
-            // What the inner side said before it gave up, if anything.
+            // The inner side's last message before it gave up, if any.
             return Err(inner_failure(&mut qemu).unwrap_or_else(|| qemu.died()));
         }
         Err(error) => return Err(convert(error, "boot", BOOT_LIMIT, &mut qemu)),

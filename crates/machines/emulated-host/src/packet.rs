@@ -37,7 +37,7 @@ const READ_HEAD: usize = 13;
 /// Most bytes of the source that one answer has.
 pub(crate) const ANSWER: usize = 1 << 20;
 
-/// What the outer side has to do next.
+/// The outer side's next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
     /// These bytes belong to the event stream.

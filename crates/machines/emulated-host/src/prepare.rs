@@ -11,10 +11,10 @@ use std::process::Command;
 /// Debian's package of the kernel for virtual machines: it boots quicker than
 /// the general one, and has KVM.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// What a kernel's package is made of besides itself, from Linux 7 on: image,
-/// modules and lists.
+/// The parts of a kernel's package besides the package itself, from Linux 7 on: image, modules and
+/// lists.
 const PARTS: [&str; 3] = ["base", "binary", "modules"];
-/// What must be in it, and what each group of modules is for.
+/// Modules that the package must have, by purpose.
 const KVM_MODULES: [&str; 1] = ["kvm_amd"];
 const DRIVE_MODULES: [&str; 2] = ["virtio_mmio", "virtio_blk"];
 
@@ -241,7 +241,7 @@ fn read_module(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(output.stdout)
 }
 
-/// What the module's `.modinfo` says it depends on.
+/// The dependencies that the module's `.modinfo` lists.
 fn dependencies(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(start) = module.windows(KEY.len()).position(|bytes| bytes == KEY) else {

@@ -39,14 +39,14 @@ pub(crate) const EVENTS_PORT: u16 = 0xe9;
 pub(crate) const HANDSHAKE_PORT: u16 = 0xea;
 /// A write ends QEMU (hw/misc/debugexit.c), at its usual port.
 pub(crate) const EXIT_PORT: u16 = 0x501;
-/// What the inner side writes there, and the status that QEMU makes of it.
+/// The value that the inner side writes there, and the exit status that QEMU makes of it.
 pub(crate) const EXIT_VALUE: u8 = 0x20;
 const ENDED: i32 = (EXIT_VALUE as i32) << 1 | 1;
 /// A write of 1 pauses the machine at that instruction
 /// (docs/specs/pvpanic.rst), at its usual port.
 pub(crate) const PAUSE_PORT: u16 = 0x505;
 
-/// What a start is for.
+/// The purpose of a start.
 pub(crate) enum Purpose<'a> {
     /// Boot this kernel with this initramfs, sharing memory with the file
     /// `ram`, until the machine pauses itself.
@@ -209,13 +209,13 @@ fn input(input: &Input, add: &mut impl FnMut(&str, OsString)) {
     item(&format!("{}{}", crate::items::INPUT_PREFIX, input.name), &input.path, add);
 }
 
-/// What is looked up later only: what the run has beyond its machine.
+/// Adds the items that are looked up later only: the part of the run that is not its machine.
 fn late(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
     item(crate::items::LATER_ITEM, &job.later, add);
     host.inputs.iter().filter(|file| file.late).for_each(|file| input(file, add));
 }
 
-/// What makes the machine, and its drives.
+/// Adds the items that make the machine, and its drives.
 fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
     item(crate::items::JOB_ITEM, &job.machine, add);
     host.inputs.iter().filter(|file| !file.late).for_each(|file| input(file, add));
@@ -240,7 +240,7 @@ fn absolute(path: &Path) -> PathBuf {
 /// A running QEMU; dropping it kills it.
 pub(crate) struct Qemu {
     process: Process,
-    /// What the inner side writes to its event stream.
+    /// The inner side's event stream.
     pub events: File,
     /// A byte written here asks the inner side to stop.
     pub stop: UnixStream,

@@ -1,4 +1,4 @@
-//! What the inner side sends, taken until it is enough.
+//! Receives the inner side's packets until the purpose is reached.
 
 use crate::packet::{Packet, Packets, ANSWER, BULK, HANDSHAKE};
 use crate::snapshot::Machine;

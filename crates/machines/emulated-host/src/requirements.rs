@@ -1,4 +1,4 @@
-//! What the software host needs and has, for `stasis doctor`.
+//! Requirements of the software host and their state here, for `stasis doctor`.
 
 use crate::host::available_memory;
 use crate::linux;
@@ -7,7 +7,7 @@ use stasis_qemu_vm::process::find_qemu;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What is there, and what is not.
+/// The requirements that are met, and those that are not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirements {
     /// QEMU's executable and version.
@@ -18,7 +18,7 @@ pub struct Requirements {
     pub snapshot: bool,
     /// Free memory, in bytes.
     pub available_memory: Option<u64>,
-    /// What to install, as Debian's package names.
+    /// Packages to install, by their Debian names.
     pub install: Vec<&'static str>,
 }
 

@@ -70,7 +70,7 @@ pub fn boot(
     Ok(())
 }
 
-/// What a host without a job has told.
+/// Events of a host without a job.
 #[derive(Default)]
 struct BootEvents {
     ready: bool,

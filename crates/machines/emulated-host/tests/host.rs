@@ -149,7 +149,7 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
             drive.write_all_at(&second, SECTOR as u64).unwrap();
             drive.sync_all().unwrap();
             say(inside, "flushed\n".into());
-            // What follows is never flushed: the host is killed.
+            // The following write is never flushed: the host is killed.
         }
         b"later" => {
             say(inside, "before\n".into());

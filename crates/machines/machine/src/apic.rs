@@ -4,7 +4,7 @@
 //! Pure: registers in, effects out. Source: Intel SDM vol. 3A, chapter 11
 //! (APIC), table 11-1 (registers), 11.12 (x2APIC).
 
-/// What a register write asks of the machine.
+/// The effect of a register write on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing outside this APIC.
@@ -171,8 +171,9 @@ impl Apic {
         }
     }
 
-    /// What an INIT message makes of it (Intel SDM vol. 3A, 11.4.7.3 and
-    /// 11.12.5.1): as after reset, but its mode and identifier stay.
+    /// Applies an INIT message (Intel SDM vol. 3A, 11.4.7.3 and 11.12.5.1): the state is as after
+    /// reset, except for the mode and the identifier. 3A, 11.4.7.3 and 11.12.5.1): as after reset,
+    /// but its mode and identifier stay.
     pub fn initialize(&mut self) {
         *self = Self { x2apic: self.x2apic, ..Self::new(self.id) };
     }

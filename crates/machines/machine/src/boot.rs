@@ -30,7 +30,7 @@ impl From<OutOfMemoryRange> for BootError {
     }
 }
 
-/// What is booted.
+/// The kernel to boot.
 #[derive(Debug)]
 pub struct Kernel<'a> {
     /// The vmlinux file.

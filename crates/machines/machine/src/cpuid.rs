@@ -1,6 +1,5 @@
-//! What the guest's processor says of itself: the host's, less what would
-//! bring in time or randomness from outside, plus what the user-space local
-//! APIC offers.
+//! The guest's CPUID: the host's, less what would bring in time or randomness from outside, plus
+//! the features of the user-space local APIC.
 //!
 //! Leaves and bits: AMD64 Architecture Programmer's Manual vol. 3 appendix E,
 //! Intel SDM vol. 2A, CPUID.

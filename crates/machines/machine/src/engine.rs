@@ -1,4 +1,4 @@
-//! What runs guests: KVM, or the bare machine where the program is on one.
+//! The engines that run guests: KVM, or the bare machine where the program is on one.
 
 use crate::bare::BareEngine;
 use crate::error::Error;

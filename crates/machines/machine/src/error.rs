@@ -1,4 +1,4 @@
-//! What can go wrong with a machine, from its making to its end.
+//! Errors of a machine, from its making to its end.
 
 use crate::boot::BootError;
 
@@ -36,7 +36,7 @@ pub enum Error {
     /// The event stream could not be written.
     #[error("cannot write the results: {0}")]
     EventSink(#[source] std::io::Error),
-    /// What a machine is made of, or is to do, could not be read.
+    /// A part of the machine or of its task could not be read.
     #[error("cannot read what the machine needs: {0}")]
     Input(#[source] std::io::Error),
     /// The guest did what no guest can do here.

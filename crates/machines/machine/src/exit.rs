@@ -30,7 +30,7 @@ pub enum Exit {
     MmioWrite {
         /// Guest-physical address.
         address: u64,
-        /// What is stored, and how many bytes of it.
+        /// The bytes stored, and how many of them are valid.
         data: ([u8; 8], usize),
     },
     /// A load from a device's memory, to be answered.
@@ -50,7 +50,7 @@ pub enum Exit {
     },
     /// A triple fault.
     Shutdown,
-    /// What no guest can do here.
+    /// An exit that no guest can cause here.
     Unknown(String),
 }
 

@@ -16,7 +16,7 @@ const PMEM_FLOOR: u64 = 0x10_0000_0000;
 /// Big pages keep nested page faults, which take guest time unseen, rare.
 const HUGE: u64 = 2 << 20;
 
-/// What a range of guest memory is for.
+/// The use of a range of guest memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Ordinary memory.
@@ -32,7 +32,7 @@ pub struct Region {
     pub base: u64,
     /// Length in bytes.
     pub length: u64,
-    /// What it is for.
+    /// Its use.
     pub purpose: Purpose,
     mapping: Mapping,
 }

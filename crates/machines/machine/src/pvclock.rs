@@ -51,7 +51,7 @@ pub const WALL_LENGTH: usize = 12;
 const FRACTION: u32 = 32;
 const ONE: u128 = 1 << FRACTION;
 
-/// What a guest reads.
+/// The clock that a guest reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     /// The mean of its busy processors' times, which never goes back: where they run
@@ -86,11 +86,11 @@ pub struct PvClock {
     /// Where each processor's page is (guest-physical), if it has said so.
     pages: Vec<Option<u64>>,
     version: u32,
-    /// What is read now: ticks, with a fraction.
+    /// The present reading: ticks, with a fraction.
     reading: u128,
     /// How much it goes on for each tick of the running processor, as a fraction.
     slope: u64,
-    /// What the pages of the present slice say.
+    /// The contents of the pages in the present slice.
     shown: Shown,
     /// By how many ticks before its calculated beginning the present slice can read the TSC.
     before: u64,
@@ -120,7 +120,7 @@ impl Shown {
         self.ns.saturating_sub(self.scaled(self.margin))
     }
 
-    /// What is read `ticks` after the beginning.
+    /// The reading `ticks` after the beginning.
     fn after(&self, ticks: u64) -> u64 {
         self.at_margin() + self.scaled(self.margin + ticks)
     }
@@ -161,7 +161,7 @@ impl PvClock {
         }
     }
 
-    /// What a guest reads.
+    /// The clock that a guest reads.
     pub fn reads(&self) -> Reads {
         self.reads
     }
@@ -191,12 +191,12 @@ impl PvClock {
         self.lead
     }
 
-    /// What is read now (ticks).
+    /// The present reading (ticks).
     pub fn now(&self) -> u64 {
         (self.reading >> FRACTION) as u64
     }
 
-    /// What is read next, with these processors busy (ticks).
+    /// The next reading, with these processors busy (ticks).
     pub fn with(&self, busy: Busy) -> u64 {
         self.now().max(busy.mean().1)
     }
@@ -227,7 +227,7 @@ impl PvClock {
     pub fn end(&mut self, ticks: u64) {
         let ticks = ticks.saturating_add(self.before);
         self.reading += u128::from(ticks) * u128::from(self.slope);
-        // What was read is rounded in its own way: it does not go back for that.
+        // The page's reading is rounded separately: it does not go back for that.
         self.shown = Shown { ns: self.shown.after(ticks), ..Shown::default() };
     }
 
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a guest makes of a page at `tsc` (Linux, pvclock-abi.h).
+    /// The reading that a guest computes from a page at `tsc` (Linux, pvclock-abi.h).
     fn read(page: &[u8; LENGTH], tsc: u64) -> u64 {
         let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
         let multiplier = word(24) as u32;

@@ -1,4 +1,4 @@
-//! What a run is told about at its end.
+//! Statistics of a run, reported at its end.
 
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::freeze::Clock;
 use crate::pveoi::PvEoi;
 
-/// What a processor does.
+/// The state of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Waits for a start-up message.
@@ -26,7 +26,7 @@ pub struct Processor {
     pub apic: Apic,
     /// Where its guest ends interrupts without an exit.
     pub eoi: PvEoi,
-    /// What it does.
+    /// Its state.
     pub state: State,
     /// Its local time: where in virtual time it is (ticks). While it runs, its
     /// TSC shows this.
@@ -127,8 +127,9 @@ pub trait Vcpu: Send {
     /// Whether the APIC is in x2APIC mode.
     fn x2apic(&mut self) -> bool;
 
-    /// What an INIT message makes of its registers (Intel SDM vol. 3A, table
-    /// 10-1): as after reset, but for the floating point's, and its APIC's mode.
+    /// Applies an INIT message to the registers (Intel SDM vol. 3A, table 10-1): they are as after
+    /// reset, except for the floating-point registers and the APIC's mode. 3A, table 10-1): as
+    /// after reset, but for the floating point's, and its APIC's mode.
     fn initialize(&mut self) -> Result<(), Error>;
 
     /// Starts in real mode at page `page`, as a start-up message says.

@@ -88,7 +88,7 @@ pub struct VcpuPool {
     workers: Vec<Worker>,
     /// Which thread had each processor last, by place: it is quickest there.
     last: Vec<usize>,
-    /// What each thread has in this round; the first is the caller's.
+    /// Each thread's slices in this round; the first queue is the caller's.
     queues: Vec<Vec<ThreadSlice>>,
 }
 

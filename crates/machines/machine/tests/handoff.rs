@@ -3,7 +3,7 @@
 #[path = "../src/vcpu_pool/handoff.rs"]
 mod handoff;
 
-/// What it needs, from loom, which then knows what each thread may see.
+/// The services that the file needs, from loom, which then tracks what each thread may see.
 mod sync {
     pub use loom::sync::atomic::{AtomicU8, Ordering};
     pub use loom::sync::{Mutex, MutexGuard};

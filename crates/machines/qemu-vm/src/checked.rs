@@ -8,7 +8,7 @@ use stasis_channel::CheckedDisk;
 use crate::scratch::Scratch;
 use crate::{Backend, Cache, Config, Drive};
 
-/// What a drive is to the guest.
+/// A drive as the guest sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// An NVMe controller; otherwise a virtio block device, which has one disk.
@@ -111,8 +111,9 @@ fn zones(zones: Zones) -> String {
     )
 }
 
-/// What the guest is to do with the disks before and after a check. `written`: of a disk, by its
-/// number, the zones that are not empty.
+/// The tasks of the guest with the disks before and after a check. `written`: returns the zones of
+/// a disk, given by its number, that are not empty. `written`: of a disk, by its number, the zones
+/// that are not empty.
 pub(crate) fn checked(
     devices: &[Device],
     mut written: impl FnMut(usize) -> Vec<(u64, u64)>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Most that is kept of what the command says.
 const MOST_OUTPUT: usize = 64 << 10;
 
-/// What is to be run on each state.
+/// The check to run on each state.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// The command.
@@ -38,15 +38,14 @@ pub trait Disks {
     fn read(&mut self, index: usize, offset: u64, into: &mut [u8]) -> io::Result<()>;
 }
 
-/// What the command said of a state.
+/// The command's verdict on a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Its status, as a shell gives it. `None`: the guest did not survive it, twice.
     pub status: Option<u8>,
     /// Whether it took too long and was ended.
     pub late: bool,
-    /// What it wrote to both outputs (the end of it, if it was much), and what
-    /// there is to say beyond that.
+    /// Its output on both streams (the end of it, if it was much), and remarks on the check.
     pub said: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a virtual machine under stock QEMU is made of.
+//! Configuration of a virtual machine under stock QEMU.
 
 use stasis_guest_image::Guest;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What runs the guest's instructions.
+/// The engine that runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accelerator {
     /// KVM where [`crate::probe`] finds that it works, else emulation.
@@ -31,7 +31,7 @@ pub enum Cache {
     Unsafe,
 }
 
-/// What holds a drive's bytes.
+/// The storage of a drive's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
     /// A file or block device.
@@ -66,7 +66,7 @@ pub enum Backend {
 /// A drive of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drive {
-    /// What holds the bytes.
+    /// The storage of the bytes.
     pub backend: Backend,
     /// QEMU's device. `None`: `virtio-blk-pci`, or `vhost-user-blk-pci`.
     pub device: Option<String>,
@@ -96,7 +96,7 @@ impl Drive {
 pub struct Config {
     /// Kernel, initramfs and root file system.
     pub guest: Guest,
-    /// What runs its instructions.
+    /// The engine that runs its instructions.
     pub accelerator: Accelerator,
     /// Number of vCPUs.
     pub vcpus: u32,

@@ -1,4 +1,4 @@
-//! What can go wrong with a virtual machine, each with what to do about it.
+//! Errors of a virtual machine, each with advice for the user.
 
 use crate::probe::KvmState;
 use crate::qmp::QmpError;
@@ -19,7 +19,7 @@ pub enum Error {
     /// A file could not be used.
     #[error("cannot {what} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// On which file.
         path: PathBuf,
@@ -35,7 +35,7 @@ pub enum Error {
     /// The operating system refused something that is not about a file.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The reason.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! What a guest and QEMU wrote last, for messages.
+//! The last output of a guest and of QEMU, for messages.
 
 use crate::process::{tail, Process};
 use crate::Error;

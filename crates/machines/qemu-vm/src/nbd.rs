@@ -106,7 +106,7 @@ fn serve(
             CMD_READ => EINVAL,
             CMD_FLUSH => 0,
             CMD_DISC => return Ok(()),
-            // What comes with a write is not taken in: QEMU does not write to such a drive.
+            // The data of a write is not read from the stream: QEMU does not write to such a drive.
             _ => EPERM,
         };
         if error != 0 {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a client says, and what it was answered.
+    /// A client's messages, and the answers to them.
     struct Talk<'a>(&'a [u8], Vec<u8>);
 
     impl Read for Talk<'_> {

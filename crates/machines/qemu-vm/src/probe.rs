@@ -11,7 +11,7 @@ mod program;
 
 use std::fmt;
 
-/// What `/dev/kvm` can do.
+/// The state of `/dev/kvm`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KvmState {
     /// It runs 64-bit guests and moves their clock.
@@ -22,7 +22,7 @@ pub enum KvmState {
     NoPermission,
     /// It is there but does not do what is needed.
     Broken {
-        /// What it does not do.
+        /// The missing ability.
         reason: String,
     },
 }
@@ -62,7 +62,7 @@ pub fn probe() -> KvmState {
     }
 }
 
-/// Says that this computer's processors are not the guests'.
+/// Reports that guests' instructions need another processor than this computer's.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub fn probe() -> KvmState {
     KvmState::Broken { reason: "guests are x86-64, this computer is not an x86-64 Linux".into() }

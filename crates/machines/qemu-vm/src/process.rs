@@ -24,7 +24,7 @@ pub fn find_qemu() -> Option<PathBuf> {
     found.and_then(|path| path.canonicalize().ok())
 }
 
-/// What the installed QEMU says of its version in one line, if it is installed and tells.
+/// The installed QEMU's version in one line, if it is installed and prints one.
 pub fn version_line() -> Option<String> {
     let output = Command::new(QEMU).arg("--version").output().ok()?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)

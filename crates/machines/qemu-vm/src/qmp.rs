@@ -18,7 +18,7 @@ pub enum QmpError {
     /// It did not answer in time.
     #[error("QEMU does not answer ({0})")]
     Timeout(
-        /// What it was asked for.
+        /// The request without an answer.
         &'static str,
     ),
     /// It refused a command.

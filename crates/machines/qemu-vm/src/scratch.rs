@@ -9,9 +9,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// What is compared at once: fits into a processor's second cache, twice.
+/// Bytes compared at once: two pieces fit into a processor's second-level cache.
 const PIECE: usize = 128 << 10;
-/// What is written at least, a page of the file in memory.
+/// The smallest write, a page of the file in memory.
 const PAGE: usize = 4096;
 
 /// A file in memory.

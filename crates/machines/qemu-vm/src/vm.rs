@@ -34,8 +34,8 @@ pub struct Outcome {
     pub started: bool,
     /// Whether the job's time limit ended it.
     pub late: bool,
-    /// What the guest's agent has to say: why the command did not start, or what
-    /// it could not tidy up. Empty if all is well.
+    /// Message of the guest's agent: why the command did not start, or the part that it could not
+    /// tidy up. Empty if all is well.
     pub message: String,
 }
 

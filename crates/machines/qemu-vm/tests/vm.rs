@@ -184,7 +184,7 @@ fn states_are_checked_one_after_the_other() {
         ("two", Some(0), 2),
         ("crash", None, 3),
         ("one", Some(0), 4),
-        // What the kernel keeps of a disk ends the machine as well.
+        // Something that the kernel keeps of a disk ends the machine as well.
         ("hold", Some(0), 4),
         ("one", Some(0), 5),
     ]
@@ -238,7 +238,7 @@ fn a_root_is_read_where_it_lies_and_must_not_change() {
         assert_eq!((found.status, found.said), (Some(0), format!("first {line}\ndone\n")));
     }
     assert_eq!(checker.boots(), 1);
-    // What a guest says of its disks is worth nothing where its root was another meanwhile.
+    // A guest's report on its disks is worth nothing if its root changed meanwhile.
     let mut vm = Vm::start(&Config::new(guest)).unwrap();
     std::fs::write(root.path().join("etc/two"), "changed").unwrap();
     let error = vm.shell("read -r two </etc/two; echo $two").unwrap_err();

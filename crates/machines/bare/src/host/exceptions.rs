@@ -1,5 +1,5 @@
-//! What an exception or interrupt on the bare processor does: the timer's is
-//! acknowledged, any other ends the machine with a message.
+//! Handlers of exceptions and interrupts on the bare processor: the timer's is acknowledged, any
+//! other ends the machine with a message.
 
 use super::timer;
 use crate::console;

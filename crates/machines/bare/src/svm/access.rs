@@ -1,4 +1,4 @@
-//! What an instruction that touches a device's memory does.
+//! Effects of instructions that access a device's memory.
 
 use super::enter::Context;
 use super::nested::Nested;
@@ -102,7 +102,8 @@ impl Fetched {
         (self.bits == 64).then(|| (number, size, self.rip.wrapping_add(length)))
     }
 
-    /// What the instruction asks of the device, and steps over it, if it is
+    /// Returns the instruction's access to the device, and steps over the instruction, if it is
+    /// `mov [memory], register` where it `writes`, or `mov register, [memory]`.
     /// `mov [memory], register` where it `writes`, or `mov register, [memory]`.
     pub(super) fn plain_move(
         &self,
@@ -120,8 +121,8 @@ impl Fetched {
     }
 }
 
-/// What `instruction` asks of the device, and steps over it, or one turn of it
-/// where it is repeated. `None`: it is none of those that drivers use.
+/// Returns the access of `instruction` to the device, and steps over the instruction, or over one
+/// repetition of it. `None`: drivers do not use such an instruction.
 pub(super) fn access(
     instruction: &Instruction,
     writes: bool,

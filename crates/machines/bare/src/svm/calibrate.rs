@@ -1,4 +1,4 @@
-//! What entering and leaving cost, found by a guest of our own.
+//! Costs of entering and leaving guest mode, measured by a guest of our own.
 //!
 //! The guest's code lies in this program, and the guest's memory is the bare
 //! machine's own. Every instruction is to take one tick, whether it leaves the

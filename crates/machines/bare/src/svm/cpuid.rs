@@ -1,4 +1,4 @@
-//! What CPUID answers.
+//! Answers of CPUID.
 
 /// One leaf, or one index of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

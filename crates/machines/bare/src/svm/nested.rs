@@ -34,7 +34,7 @@ pub struct Nested {
     root: Box<Table>,
     // Owned by the entries that point to them; kept for their lives.
     tables: Vec<Box<Table>>,
-    // What the tables say, for the host's own look-ups: the first range that was mapped, the
+    // The contents of the tables, for the host's own look-ups: the first range that was mapped, the
     // guest's main memory, and a few others.
     first: Range,
     others: Vec<Range>,

@@ -1,4 +1,4 @@
-//! What entering and leaving take, and the timer that ends the guest's stay.
+//! Costs of entering and leaving guest mode, and the timer that ends the guest's slice.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -43,12 +43,12 @@ impl ExitPath {
     }
 }
 
-/// What is not the guest's time, in ticks: exact, and the same each time.
+/// Time that is not the guest's, in ticks: exact, and the same each time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Costs {
     /// From the TSC's reading before an entry to the guest's first instruction.
     pub enter: i64,
-    /// What an injected event adds to that.
+    /// Added to `enter` by an injected event.
     pub inject: i64,
     /// From the end of the guest's last instruction to the TSC's reading, by
     /// [`ExitPath`].
@@ -80,8 +80,8 @@ impl Timer {
         Self { due: AtomicU64::new(0), now: AtomicU64::new(0) }
     }
 
-    /// What to write so that the guest stays from `now` to `until` at most; 0:
-    /// nothing, as it goes off in time already.
+    /// The value to write to the timer so that the guest stays from `now` to `until` at most; 0:
+    /// none, as the timer goes off in time already.
     pub(super) fn set(&self, now: u64, until: u64, costs: &Costs) -> u64 {
         const LONGEST: u64 = u32::MAX as u64;
         let stay = until.saturating_sub(now);

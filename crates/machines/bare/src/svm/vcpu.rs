@@ -40,7 +40,7 @@ pub enum Exit<'a> {
     Unsupported(String),
 }
 
-// What an exit leaves to be done at the next entry.
+// Work that an exit leaves for the next entry.
 #[derive(Debug, Clone, Copy)]
 enum Pending {
     Nothing,
@@ -179,7 +179,7 @@ impl Vcpu {
         self.forget();
     }
 
-    // What VMRUN leaves alone is taken from the control block at the next entry.
+    // Makes the next entry load the state that VMRUN does not from the control block.
     fn forget(&mut self) {
         let _ =
             CURRENT.compare_exchange(self.vmcb.address(), 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -385,7 +385,7 @@ impl Vcpu {
         unsafe { crate::host::write_msr(msr::TSC_AUX, self.tsc_aux) };
     }
 
-    /// What the last exit's answer does to the guest.
+    /// Applies the answer to the last exit to the guest.
     fn finish(&mut self, nested: &Nested) -> bool {
         let Self { context, vmcb, bytes, .. } = self;
         match std::mem::replace(&mut self.pending, Pending::Nothing) {

@@ -59,7 +59,7 @@ pub(super) enum Segment {
     Tr = 0x90,
 }
 
-/// What a segment register holds.
+/// Contents of a segment register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentValue {
     pub selector: u16,

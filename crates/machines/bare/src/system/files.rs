@@ -11,7 +11,7 @@ const FIRST: u64 = 16;
 const TOLD: u64 = FIRST + MOST as u64;
 /// Requests go in pieces of at most so many bytes.
 const PIECE: u64 = 1 << 20;
-/// What is not whole sectors is read through a buffer of so many bytes.
+/// Size in bytes of the buffer for reads that are not of whole sectors.
 const BOUNCE: usize = 16 << 10;
 
 /// The path of the disk in slot `index`.
@@ -59,7 +59,7 @@ pub(super) unsafe fn open(path: u64) -> Answer {
     Ok(first + index as u64)
 }
 
-/// What stat(2) says of a descriptor.
+/// The answer of stat(2) for a descriptor.
 ///
 /// # Safety
 /// `into` is a `stat` structure.
@@ -78,7 +78,8 @@ pub(super) unsafe fn status(descriptor: u64, into: u64) -> Answer {
     Ok(0)
 }
 
-/// What /sys tells, once for each opening; nothing else is read without a place.
+/// Reads a file of /sys, once for each opening; a read of any other descriptor without a position
+/// returns nothing.
 ///
 /// # Safety
 /// `into` has room for `length` bytes.

@@ -29,7 +29,7 @@ impl Range {
     }
 }
 
-/// What is free. It allocates nothing itself: `malloc` asks it for memory.
+/// Free memory. `Pages` allocates nothing itself: `malloc` takes memory from it.
 pub(super) struct Pages {
     /// Never used: all zeros.
     fresh: [Range; FRESH],
@@ -114,7 +114,8 @@ impl Pages {
         let range = self.fresh[index];
         let start = range.fits(length, align)?;
         self.fresh[index].start = start + length;
-        // What large pages leave out serves other requests, and stays zeros where it can.
+        // Memory left over by the alignment of large pages serves other requests, and stays zeros
+        // where it can.
         let left_out = Range { start: range.start, end: start };
         match self.fresh.iter_mut().find(|range| range.start >= range.end) {
             Some(free) if left_out.start < left_out.end => *free = left_out,

@@ -1,4 +1,4 @@
-//! What the examples share: a program that runs itself inside the software host.
+//! Shared by the examples: a program that runs itself inside the software host.
 
 use stasis_emulated_host::inside::{self, Inside};
 

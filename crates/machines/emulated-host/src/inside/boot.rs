@@ -1,4 +1,4 @@
-//! What `/init` does before the machine is saved, and right after.
+//! Work of `/init` before the machine is saved, and right after.
 
 use super::{port, InsideError};
 use rustix::mount::MountFlags;

@@ -118,7 +118,7 @@ mod tests {
     fn entries_are_as_documented() {
         assert_eq!(physical(1 << 63 | 0x1234).unwrap(), 0x123_4000);
         assert!(physical(0x1234).is_err());
-        // What a process without the right to see frames is shown.
+        // The entry that a process without the right to see frames gets.
         assert!(physical(1 << 63).is_err());
     }
 

@@ -93,7 +93,7 @@ pub fn main(run: fn(&mut Inside, Vec<u8>)) -> ! {
     port::end()
 }
 
-/// What the inner side has of the outer world.
+/// The inner side's connections to the outer world.
 pub struct Inside {
     items: FwCfg,
     events: Port,
@@ -182,7 +182,7 @@ impl Inside {
         Box::new(output::Outside)
     }
 
-    /// What reads the outer side's source ([`crate::Control::source`]).
+    /// The reader of the outer side's source ([`crate::Control::source`]).
     pub fn source(&self) -> Source {
         Arc::new(output::read_source)
     }
@@ -218,9 +218,9 @@ impl Inside {
     }
 }
 
-/// What belongs to a run and not to its machine.
+/// The part of a job that belongs to a run and not to its machine.
 pub struct Later {
-    /// What [`crate::Job::later`] holds.
+    /// Contents of [`crate::Job::later`].
     pub job: Vec<u8>,
     items: FwCfg,
 }

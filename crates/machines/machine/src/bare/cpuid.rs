@@ -1,4 +1,4 @@
-//! What the guest's processor says of itself on the bare machine.
+//! The guest's CPUID on the bare machine.
 //!
 //! It is a constant, so that results belong to the experiment and not to QEMU's
 //! version. It has what QEMU 7.2's TCG and all later ones can do, without AVX and
@@ -90,7 +90,7 @@ fn base() -> Vec<kvm_cpuid_entry2> {
     all
 }
 
-/// What processor `index` of `count` answers.
+/// CPUID's answers on processor `index` of `count`.
 pub fn leaves(index: u32, count: u32, reads: Reads) -> Vec<Leaf> {
     let Ok(base) = CpuId::from_entries(&base()) else { return Vec::new() };
     let filtered = filter(&base, index, count, reads, false, true);

@@ -21,7 +21,7 @@ const KHZ: u64 = 1_000_000;
 /// The longest slice (ticks): the stop flag is looked at between.
 const LONGEST: u64 = 50_000_000;
 
-/// What was made so far.
+/// The machines made so far, and the costs of guest mode.
 pub struct BareEngine {
     costs: svm::Costs,
     machines: Vec<Vec<Box<dyn Vcpu>>>,

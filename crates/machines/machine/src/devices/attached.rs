@@ -64,7 +64,7 @@ impl<C: DriveController> Attached<C> {
         &*self.drive
     }
 
-    /// What holds its bytes, to be asked for what it remembers.
+    /// The top layer of the drive's data path.
     pub fn drive_mut(&mut self) -> &mut dyn Layer {
         &mut *self.drive
     }

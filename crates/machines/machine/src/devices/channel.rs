@@ -9,7 +9,7 @@ use stasis_run_events::{EventSink, RunEvent};
 use crate::error::Error;
 use crate::memory::Mapping;
 
-/// What a request means for the machine.
+/// The effect of a request on the machine.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AgentEvent {
     /// Nothing.
@@ -34,7 +34,7 @@ pub enum AgentEvent {
 /// guest cannot fill the event stream.
 const REFUSALS_TOLD: u64 = 16;
 
-/// What is to run in a guest that is set up.
+/// The work for a guest that is set up.
 pub struct Command {
     /// The job, with its command.
     pub job: Job,

@@ -32,17 +32,17 @@ impl DriveDevice {
         either!(self, device => device.drive())
     }
 
-    /// What holds its bytes, to be asked for what it remembers.
+    /// The top layer of the drive's data path.
     pub fn drive_mut(&mut self) -> &mut dyn Layer {
         either!(self, device => device.drive_mut())
     }
 
-    /// What the drive keeps beside its bytes if its power is off from now on; a virtio drive
-    /// nothing.
+    /// The state that the drive keeps beside its bytes if its power is off from now on; `None` for
+    /// a virtio drive.
     pub fn kept_state(&mut self) -> Option<stasis_nvme::KeptState> {
         match self {
             Self::Nvme(device) => {
-                // What its counters say of the medium is of now.
+                // The counters of the medium in it are of this instant.
                 let health = device.drive().health();
                 Some(device.controller.kept_state_with(health))
             }

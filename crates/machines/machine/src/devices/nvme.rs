@@ -54,7 +54,8 @@ impl NvmeController {
             .with_msix(queue_pairs + 1)
     }
 
-    /// What the drive keeps if its power is off from now on, when it says `health` of itself.
+    /// The state that the drive keeps if its power is off from now on; `health` is the medium's
+    /// report.
     pub fn kept_state_with(&mut self, health: Health) -> stasis_nvme::KeptState {
         self.controller.note_health(health);
         self.controller.kept_state()

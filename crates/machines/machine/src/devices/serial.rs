@@ -47,7 +47,7 @@ impl Serial {
         }
     }
 
-    /// What has been written since the last whole line.
+    /// Takes the output since the last whole line.
     pub fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.line)
     }

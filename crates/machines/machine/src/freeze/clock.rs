@@ -8,7 +8,7 @@ use super::scale::{host_tsc, Scale};
 pub struct Clock {
     now: u64,
     scale: Scale,
-    /// What the present or last entry added to the host's TSC.
+    /// Added to the host's TSC by the present or last entry.
     offset: u64,
     /// Virtual time at the last entry: an exit is never before it.
     entered: u64,

@@ -1,4 +1,4 @@
-//! What it costs to leave and enter guest mode: taken off the guest's time.
+//! Costs of leaving and entering guest mode: taken off the guest's time.
 
 /// How guest mode is left, as far as the costs differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,17 +25,17 @@ pub enum ExitPath {
 /// How many ways there are.
 pub const WAYS: usize = 8;
 
-/// What leaving and entering guest mode takes, in ticks of the host's TSC.
+/// Costs of leaving and entering guest mode, in ticks of the host's TSC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Costs {
     /// From reading the host's TSC before an entry to the guest's first instruction.
     pub enter: i64,
-    /// What an injected interrupt adds to an entry.
+    /// Added to an entry by an injected interrupt.
     pub inject: i64,
     /// From the guest's last instruction to reading the host's TSC after the
     /// exit, by [`ExitPath`].
     pub leave: [i64; WAYS],
-    /// What setting the timer adds to the time before an entry.
+    /// Added to the time before an entry by setting the timer.
     pub arm: i64,
     /// How much later than its timer's time a slice can end.
     pub slack: i64,

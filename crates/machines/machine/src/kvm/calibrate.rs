@@ -184,8 +184,8 @@ impl Bench<'_> {
         })
     }
 
-    /// What setting the timer costs, what a kicked slice costs on the path out,
-    /// and how late it ends at most.
+    /// Measures the costs of setting the timer and of the path out of a kicked slice, and the
+    /// longest delay of a slice's end.
     fn kick(&self, vcpu: &mut Vcpu, kick: &mut Kick, costs: &mut Costs) -> Result<(), Error> {
         // again: rdtsc...; mov r8,rax; jmp again
         write(self.memory, CODE, &[FIRST, &[0xeb, 0xf2]].concat())?;

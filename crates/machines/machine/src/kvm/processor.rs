@@ -21,7 +21,7 @@ const SKIPPED: Duration = Duration::from_micros(100);
 /// An event so little ahead (ticks) is not worth an entry.
 const GRAIN: u64 = 400;
 
-/// What is known of the host.
+/// Measured properties of the host.
 #[derive(Debug, Clone, Copy)]
 pub struct Host {
     khz: u64,

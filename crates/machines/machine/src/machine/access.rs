@@ -96,7 +96,7 @@ impl Machine {
                 if drive < self.own && self.drives[drive].is_doorbell(place.offset) {
                     timeline.statistics.exits.doorbell += 1;
                 }
-                // What it asks for is for what it submits now, too.
+                // Help that the guest asks for applies to the requests of this write, too.
                 self.read_help_page(timeline);
                 self.drives[drive].write(&self.memory, now, place.offset, data);
                 if let Some(rewind) = &mut self.rewind {

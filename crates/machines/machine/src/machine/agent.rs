@@ -1,4 +1,4 @@
-//! What the agents in the guests tell, and what the run makes of it.
+//! Messages of the guests' agents, and their effects on the run.
 
 use stasis_channel::help;
 use stasis_run_events::{Ending, RunEvent, Stage};
@@ -17,7 +17,7 @@ impl Machine {
     pub(super) fn ring(&mut self, timeline: &mut Timeline) -> Result<After, Error> {
         timeline.flush_records()?;
         timeline.set_source(self.number)?;
-        // What the guest tells has a time.
+        // The guest's message has a time.
         timeline.emit(RunEvent::Progress(timeline.clock.now_ns()))?;
         let others = timeline.preparing - usize::from(!self.prepared);
         let memory = &self.memory;
@@ -63,8 +63,8 @@ impl Machine {
         self.read_urgent(address, help::count(&page));
     }
 
-    /// What its bfq handed out for interactive queues since the last look is on
-    /// its way to one of its drives.
+    /// Passes on the requests that the guest's bfq has handed out for interactive queues since the
+    /// last look, and that are on their way to one of the guest's drives.
     fn read_urgent(&mut self, page: u64, count: u32) {
         let mut ring = [0; 8 * help::RING];
         if count == self.urgent || self.memory.read(page + RING, &mut ring).is_err() {
@@ -149,7 +149,7 @@ impl Run<'_> {
         for machine in self.machines.iter_mut().filter(|machine| !machine.waited) {
             machine.finished = true;
         }
-        // What follows is the agents' own work, not the commands'.
+        // All after this is the agents' own work, not the commands'.
         let now = self.timeline.clock.now_ns();
         self.shares = self.shared.iter().map(|shared| shared.report(now)).collect();
         let frozen = self.frozen();

@@ -311,8 +311,8 @@ fn expand_seed(seed: u64) -> [u8; 32] {
     out
 }
 
-/// What every guest's kernel is told: one clock, no firmware to look for, and
-/// nothing random but its seed.
+/// Command line of every guest's kernel: one clock, no search for firmware, and nothing random
+/// except its seed.
 const BASE_COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t \
      tsc=reliable no_timer_check nowatchdog nokaslr mitigations=off \
      random.trust_bootloader=on cryptomgr.notests 8250.nr_uarts=1 pci=conf1 rcupdate.rcu_expedited=1";

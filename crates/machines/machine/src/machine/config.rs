@@ -1,4 +1,4 @@
-//! What a machine is made of.
+//! Configuration of machines and runs.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct DriveConfig {
     pub controller: Controller,
 }
 
-/// What the guest sees a drive as.
+/// The interface through which the guest sees a drive.
 #[derive(Debug, Clone)]
 pub enum Controller {
     /// An NVMe controller, what it has kept while its power was off, and its link of PCI Express.
@@ -36,7 +36,7 @@ pub struct Rewind {
     pub window: Nanos,
 }
 
-/// What a machine is made of.
+/// Configuration of a machine.
 pub struct MachineConfig<'a> {
     /// Its name.
     pub name: String,
@@ -46,7 +46,7 @@ pub struct MachineConfig<'a> {
     pub memory: u64,
     /// Added to the kernel's command line.
     pub command_line: &'a str,
-    /// What the guest is set up by.
+    /// The set-up of the guest.
     pub job: Job,
     /// Called when the guest is set up: what is to run in it.
     pub command: CommandSource,
@@ -64,7 +64,7 @@ pub struct MachineConfig<'a> {
     pub waited: bool,
 }
 
-/// What a run is made of.
+/// Configuration of a run.
 pub struct Config<'a> {
     /// The machines, at least one.
     pub machines: Vec<MachineConfig<'a>>,
@@ -94,14 +94,14 @@ pub struct Config<'a> {
     pub stop: Stop,
 }
 
-/// How it is told what happens inside a run ([`stasis_run_events::RunEvent::Spans`]).
+/// Options of the events inside a run ([`stasis_run_events::RunEvent::Spans`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimelineConfig {
     /// Whether a freeze says how long it took by the wall clock, which no run repeats.
     pub wall_clock: bool,
 }
 
-/// What ends a run from outside.
+/// Ways to end a run from outside.
 #[derive(Default)]
 pub struct Stop {
     /// Set to end it.

@@ -1,4 +1,4 @@
-//! What the exits of a processor ask for.
+//! Handling of a processor's exits.
 
 use stasis_run_events::RunEvent;
 

@@ -38,7 +38,7 @@ pub use config::{
 
 /// After so many ticks of virtual time the user and the limits are looked at, whatever the turns.
 const LOOKED_AFTER: u64 = 10_000_000;
-/// How often progress is told.
+/// Interval of progress events (wall clock).
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Runs machines from their making to their end.
@@ -56,7 +56,7 @@ struct Run<'j> {
     timeline: Timeline<'j>,
     machines: Vec<Machine>,
     shared: Vec<Shared>,
-    /// What everybody had got of those when the last command that is waited for ended.
+    /// Reports of the shared drives at the moment when the last command that is waited for ended.
     shares: Vec<String>,
     /// Every processor: its machine, and its number there.
     processors: Vec<(usize, usize)>,
@@ -127,7 +127,7 @@ impl Run<'_> {
         }
     }
 
-    // What is looked at between slices: the user, limits, progress.
+    // Checks between slices: the user, limits, progress.
     fn check_limits(&mut self) -> Result<Option<Ending>, Error> {
         if self.stop.flag.load(Ordering::Relaxed) {
             return Ok(Some(Ending::Cancelled));

@@ -15,7 +15,7 @@
 use super::slice::Slice;
 use super::Run;
 
-/// What the run does next.
+/// The next step of the run.
 pub(super) enum Turn {
     /// An exit of the processor at this place has its turn.
     Exit(usize),

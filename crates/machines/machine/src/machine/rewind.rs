@@ -5,7 +5,7 @@
 //! guest had been idle sooner. Nothing that the guest has seen is ever undone: time is not set
 //! back before the last exit or interrupt ([`RewindState::floor`]).
 
-/// What a machine that rewinds knows.
+/// State of a machine that rewinds.
 #[derive(Debug)]
 pub(super) struct RewindState {
     window: u64,

@@ -1,5 +1,4 @@
-//! What all machines of a run share: the clock, the host's processor, the
-//! event stream.
+//! State that all machines of a run share: the clock, the host's processor, the event stream.
 
 use stasis_run_events::{EventSink, IoRecord, RunEvent};
 
@@ -11,7 +10,7 @@ use crate::statistics::Statistics;
 
 /// I/O records that go to the event stream together.
 pub(super) const BATCH: usize = 512;
-/// What those I/Os moved at most (bytes): an event stream may want to know of it.
+/// Limit on the bytes that the I/Os of a batch move: an event stream may want to know of it.
 pub(super) const BATCH_BYTES: u64 = 4 << 20;
 
 /// The timeline.
@@ -29,7 +28,7 @@ pub(super) struct Timeline<'j> {
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
     pub(super) statistics: Statistics,
-    /// What happens inside, where that is told.
+    /// Recorder of the events inside the run, if they are recorded.
     pub(super) watch: Option<Box<Watch>>,
     /// Who sits at the terminal of a guest's command.
     pub(super) typing: Typing,
@@ -55,7 +54,7 @@ impl Timeline<'_> {
         self.events.event(event).map_err(Error::EventSink)
     }
 
-    /// Says whose events follow, if that is not known.
+    /// Emits the machine whose events follow, unless it is the present one.
     pub(super) fn set_source(&mut self, machine: u16) -> Result<(), Error> {
         if self.from.is_some_and(|from| from != machine) {
             self.from = Some(machine);

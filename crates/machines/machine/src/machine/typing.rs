@@ -1,4 +1,4 @@
-//! What a person types at the terminal of a guest's command.
+//! Input that a person types at the terminal of a guest's command.
 
 use stasis_channel::{Keyboard, Typed};
 
@@ -13,7 +13,7 @@ const IDLE: u16 = 20;
 /// The most that is kept for a guest that does not ask for it (bytes).
 const KEPT: usize = 1 << 20;
 
-/// What was typed and the guest has not asked for yet.
+/// Input that the guest has not asked for yet.
 #[derive(Debug, Default)]
 pub(super) struct Typing {
     keyboard: Option<Box<dyn Keyboard>>,
@@ -38,13 +38,13 @@ impl Typing {
         Ok(())
     }
 
-    /// What has come until `now`; all processors were idle for `skipped` of it (ticks). `works`:
-    /// whether a drive is at work.
+    /// Takes the input that has arrived until `now`; all processors were idle for `skipped` of the
+    /// run (ticks). `works`: whether a drive has requests in flight.
     pub(super) fn take(&mut self, now: u64, skipped: u64, works: bool) -> std::io::Result<Typed> {
         self.wait(0)?;
         let passed = now.saturating_sub(std::mem::replace(&mut self.asked, now));
         let idle = skipped.saturating_sub(std::mem::replace(&mut self.skipped, skipped));
-        // What was typed may be the beginning of much work.
+        // Input may be the beginning of much work.
         let pause = match (idle > passed / 2 && self.typed.bytes.is_empty(), works) {
             (false, _) => BUSY,
             (true, true) => AT_A_DRIVE,

@@ -32,7 +32,7 @@ pub(super) struct Machine {
     pub(super) io_apic: IoApic,
     pub(super) cmos: Cmos,
     pub(super) rewind: Option<RewindState>,
-    /// What its guest reads as the time, where it has several processors.
+    /// The guest's clock, where it has several processors.
     pub(super) clock: PvClock,
     /// Its number.
     pub(super) number: u16,
@@ -56,7 +56,7 @@ pub(super) struct Machine {
     pub(super) finished: bool,
 }
 
-/// What comes after an exit.
+/// The step that follows an exit.
 pub(super) enum After {
     /// The guest goes on.
     Continue,

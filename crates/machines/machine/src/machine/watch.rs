@@ -1,4 +1,4 @@
-//! What the processors do on the virtual timeline, and the spans of everything else on their
+//! Activity of the processors on the virtual timeline, and the spans of everything else on their
 //! way to the event stream.
 
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::freeze::Scale;
 /// Spans that go to the event stream together.
 const BATCH: usize = 4096;
 
-/// What is told of a run's time.
+/// Recorder of a run's timeline.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// What is on its way to the event stream.
+    /// Spans on their way to the event stream.
     pub(super) spans: Spans,
     scale: Scale,
     /// The first processor's track; the others follow by place.
@@ -125,7 +125,7 @@ impl Watch {
         self.spans.kept().len() >= BATCH
     }
 
-    /// What is to be told, which is forgotten here.
+    /// Takes the spans to be emitted.
     pub(super) fn take(&mut self) -> Vec<Span> {
         let spans = self.spans.kept().to_vec();
         self.spans.clear();

@@ -81,7 +81,7 @@ pub(super) struct Express {
     pub port_type: PortType,
 }
 
-/// What a capability begins with.
+/// Initial registers of a capability, and their writable bits.
 pub(super) struct Capability {
     /// All behind the pointer to the next.
     pub registers: [u8; LENGTH - 2],

@@ -53,7 +53,7 @@ pub struct Function {
     config: [u8; CONFIG],
     /// The bits that a guest's writes change.
     writable: [u8; CONFIG],
-    /// What the writable bits are after a reset.
+    /// The writable bits after a reset.
     defaults: [u8; CONFIG],
     /// Size of each 64-bit BAR, 0 for none.
     sizes: [u64; 3],
@@ -65,7 +65,7 @@ pub struct Function {
     free: usize,
 }
 
-/// What a write to a configuration space asks for beside what it changes.
+/// A side effect of a write to a configuration space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     Nothing,

@@ -34,7 +34,7 @@ pub struct BarAddress {
     pub offset: u64,
 }
 
-/// What was written to the configuration space of a slot.
+/// A write to the configuration space of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// The device.

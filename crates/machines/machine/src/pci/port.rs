@@ -38,7 +38,7 @@ impl RootPort {
     pub fn new(number: u8, below: usize, link: Link, from: u64, to: u64) -> Self {
         let mut function = Function::new(ROOT_PORT).with_express(PortType::RootPort(number), link);
         function.set(HEADER_TYPE, &[1]);
-        // What type 0 has its subsystem at are other registers here.
+        // A header of type 1 has other registers where type 0 has its subsystem.
         function.set(0x2c, &[0; 4]);
         let window = |address: u64| ((address >> 16) as u16 & 0xfff0).to_le_bytes();
         for (at, mask) in
@@ -58,7 +58,7 @@ impl RootPort {
         (self.function.word(SECONDARY) & 0xff) as u8
     }
 
-    /// Whether what is behind it can be reached.
+    /// Whether the function behind the port can be reached.
     pub fn is_up(&self) -> bool {
         self.function.express_word(express::LINK_CONTROL) & express::LINK_DISABLE == 0
             && self.function.word(BRIDGE_CONTROL) & SECONDARY_RESET == 0

@@ -8,7 +8,7 @@
 
 use super::sync::{current, park, AtomicU8, Mutex, MutexGuard, Ordering, SpinWait, Thread};
 
-/// What a thread does, as both sides set it.
+/// The state of a thread, as both sides set it.
 pub mod state {
     /// It waits for a round, on its core.
     pub const WAITS: u8 = 0;
@@ -26,7 +26,7 @@ pub mod state {
     pub const ENDS: u8 = 6;
 }
 
-/// What two threads share: the one that gives work, and the one that does it.
+/// The state shared by two threads: the one that gives work, and the one that does it.
 pub struct Handoff<T> {
     state: AtomicU8,
     work: Mutex<T>,
@@ -39,7 +39,7 @@ impl<T> Handoff<T> {
         Self { state: AtomicU8::new(state::WAITS), work: Mutex::new(work), giver: current() }
     }
 
-    /// What the thread does: one of [`state`].
+    /// The thread's state: one of [`state`].
     #[cfg(test)]
     #[allow(dead_code, reason = "not every test that has this file looks")]
     pub fn state(&self) -> u8 {
@@ -51,7 +51,7 @@ impl<T> Handoff<T> {
         self.work.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What the thread does that does the work, until [`Handoff::end`].
+    /// The loop of the thread that does the work, until [`Handoff::end`].
     pub fn serve(&self, mut run: impl FnMut(&mut T)) {
         while self.wait_for_work() {
             run(&mut self.work());

@@ -1,4 +1,4 @@
-//! What a [`Handoff`](super::handoff::Handoff) needs of the system.
+//! The services of the system that a [`Handoff`](super::handoff::Handoff) needs.
 
 use std::time::{Duration, Instant};
 
