@@ -43,7 +43,7 @@ impl Buffers {
     /// Where in guest memory the `length` bytes of a command are, by its PRPs or SGLs.
     ///
     /// # Errors
-    /// What is wrong with those.
+    /// The fault in the PRPs or SGLs.
     pub fn segments_of(
         &mut self,
         memory: &dyn Memory,
@@ -63,7 +63,7 @@ impl Buffers {
     /// Those bytes' places, while `use_them` works on them.
     ///
     /// # Errors
-    /// What is wrong with the PRPs or SGLs, or what `use_them` says.
+    /// The fault in the PRPs or SGLs, or the error of `use_them`.
     pub fn with_segments(
         &mut self,
         memory: &dyn Memory,

@@ -17,11 +17,11 @@ pub const WARNING_SPARE: u8 = 1;
 pub const WARNING_TOO_WARM: u8 = 1 << 1;
 pub const WARNING_READ_ONLY: u8 = 1 << 3;
 
-/// What the drive says of itself.
+/// The drive's health and temperature.
 #[derive(Debug)]
 pub struct Condition {
     health: Health,
-    // Bytes that its medium had taken, and erased, before the first time it said.
+    // Bytes written to the medium, and erased on it, as of the first health report.
     media_before: Option<(u64, u64)>,
     // Kelvin.
     temperature: u16,
@@ -35,12 +35,12 @@ impl Default for Condition {
 }
 
 impl Condition {
-    /// Its health as last told.
+    /// The health as last reported by the drive.
     pub fn health(&self) -> &Health {
         &self.health
     }
 
-    /// Takes its health over; whether that is news.
+    /// Stores the reported health; returns whether it differs from the last one.
     pub fn set_health(&mut self, health: Health) -> bool {
         self.media_before.get_or_insert((health.media_bytes_written, health.media_bytes_erased));
         let news = self.health != health;
@@ -48,7 +48,7 @@ impl Condition {
         news
     }
 
-    /// Bytes that its medium has taken since it was first asked; `None` if it does not say.
+    /// Bytes written to the medium since the first health report; `None` if the drive reports none.
     pub fn media_written(&self) -> Option<u64> {
         match self.health.media_bytes_written {
             0 => None,
@@ -56,7 +56,7 @@ impl Condition {
         }
     }
 
-    /// Bytes that its medium has erased since it was first asked; 0 if it does not say.
+    /// Bytes erased on the medium since the first health report; 0 if the drive reports none.
     pub fn media_erased(&self) -> u64 {
         let before = self.media_before.unwrap_or_default().1;
         self.health.media_bytes_erased.saturating_sub(before)

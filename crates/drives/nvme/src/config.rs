@@ -1,4 +1,4 @@
-//! What a controller is made to be.
+//! Configuration of a controller.
 
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,7 @@ impl Namespace {
     }
 }
 
-/// What a controller is made to be. `Default` has everything but namespaces.
+/// Configuration of a controller. `Default` has everything but namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Serial number: 1 to 20 printable ASCII characters. The namespaces'
@@ -121,7 +121,7 @@ pub struct Config {
     /// [`crate::Controller::next_deadline`]. Without it the feature's value is
     /// kept but nothing is delayed, which the specification allows.
     pub interrupt_coalescing: bool,
-    /// Whether what is discarded reads as zeroes afterwards; otherwise a
+    /// Whether discarded blocks read as zeroes afterwards; otherwise a
     /// secure erase writes zeroes.
     pub discard_zeroes: bool,
     /// How a guest can say which data belongs together.
@@ -164,9 +164,9 @@ pub enum ConfigError {
     Text {
         /// Which of serial, model and firmware.
         field: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// Most characters.
+        /// Maximum length in characters.
         longest: usize,
     },
     /// A number outside its range.
@@ -174,37 +174,37 @@ pub enum ConfigError {
     Number {
         /// The name of the field.
         field: &'static str,
-        /// What was given.
+        /// The value given.
         value: u64,
-        /// What is possible.
+        /// The allowed values.
         expected: &'static str,
     },
-    /// A namespace that cannot be.
+    /// An invalid value of a namespace.
     #[error("NVMe namespace {nsid}: {field} is {value}, but must be {expected}")]
     Namespace {
         /// Number of the namespace, from 1.
         nsid: usize,
         /// The name of the field.
         field: &'static str,
-        /// What was given.
+        /// The value given.
         value: u64,
-        /// What is possible.
+        /// The allowed values.
         expected: &'static str,
     },
-    /// Zones that cannot be.
+    /// An invalid configuration of zones.
     #[error("NVMe namespace {nsid}: {error}")]
     Zones {
         /// Number of the namespace, from 1.
         nsid: usize,
-        /// Why.
+        /// The fault.
         error: ZonesError,
     },
-    /// A geometry that cannot be.
+    /// An invalid Open-Channel geometry.
     #[error("NVMe namespace {nsid}: {error}")]
     Ocssd {
         /// Number of the namespace, from 1.
         nsid: usize,
-        /// Why.
+        /// The fault.
         error: OcssdError,
     },
     /// A namespace with both zones and a geometry.
@@ -215,16 +215,16 @@ pub enum ConfigError {
     },
 }
 
-/// Most queue pairs, the admin queues included.
+/// Maximum number of queue pairs, the admin queues included.
 pub(crate) const MOST_QUEUES: usize = 65;
-/// Most namespaces. A command for all of them becomes as many requests.
+/// Maximum number of namespaces. A command for all of them becomes as many requests.
 const MOST_NAMESPACES: usize = 128;
 
 impl Config {
-    /// Whether there can be such a controller.
+    /// Checks that a controller can be made with this configuration.
     ///
     /// # Errors
-    /// Says which field cannot be, and what it can.
+    /// Returns the invalid field and its allowed values.
     pub fn check(&self) -> Result<(), ConfigError> {
         text("serial", &self.serial, 20)?;
         text("model", &self.model, 40)?;

@@ -1,4 +1,4 @@
-//! What the guest is told unasked: asynchronous events (NVMe 1.4 section 5.2).
+//! Asynchronous events: notifications to the guest (NVMe 1.4 section 5.2).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -34,7 +34,7 @@ impl EventType {
     }
 }
 
-/// What happened.
+/// An asynchronous event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     kind: EventType,
@@ -96,11 +96,11 @@ const WARNING_EVENTS: [(u8, u8); 3] =
 #[derive(Debug, Default)]
 pub struct Events {
     requests: VecDeque<u16>,
-    /// What has not been told: of errors and of health one each, of notices
-    /// one of each information.
+    /// Events not reported yet: at most one of errors, one of health, and one notice of each
+    /// information value.
     happened: Vec<Event>,
-    /// By type, whether it was told and its log not been read since; until
-    /// then it is not told again.
+    /// By type, whether an event was reported and its log not read since; until then the type is
+    /// not reported again.
     masked: [bool; EventType::COUNT],
     /// Critical warnings that have had their event, and still hold.
     warned: u8,
@@ -172,7 +172,7 @@ impl Events {
         self.masked[kind as usize] = false;
     }
 
-    /// What Identify says of a namespace is no longer what it was.
+    /// The Identify data of a namespace has changed.
     pub fn namespace_changed(&mut self, nsid: u32) {
         self.changed.insert(nsid);
     }

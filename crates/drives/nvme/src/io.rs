@@ -1,5 +1,5 @@
-//! What I/O commands work on (NVMe 1.4 section 6): the namespaces, and the way from a command
-//! to the requests that it becomes.
+//! The parts of the controller that I/O commands act on (NVMe 1.4 section 6): the namespaces, and
+//! the way from a command to the requests that it becomes.
 
 use stasis_block::{Command, Operation};
 use stasis_clock::Nanos;
@@ -29,10 +29,10 @@ pub type IoExecute = fn(&mut Io, &dyn Memory, &SubmissionEntry) -> Result<Outcom
 /// An I/O command that the controller knows.
 pub type IoCommand = Registered<IoExecute>;
 
-/// The drive's side of a controller: what it is, what it is asked, and what is known of it.
+/// The drive's side of a controller: its configuration, its requests, and its state.
 #[derive(Debug)]
 pub struct Io {
-    /// What the controller was made to be.
+    /// The controller's configuration.
     pub config: Config,
     pub namespaces: Namespaces,
     pub slots: Slots,
@@ -46,7 +46,7 @@ pub struct Io {
     pub now: Nanos,
 }
 
-/// What a command with data does.
+/// Direction of a command with data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
     Read,

@@ -1,11 +1,12 @@
-//! What a controller keeps while its power is off: how its namespaces are formatted, the states
-//! and pointers of zones and chunks, what cannot be read, and Flexible Data Placement.
+//! State that a controller keeps while its power is off: how its namespaces are formatted, the
+//! states and pointers of zones and chunks, what cannot be read, and Flexible Data Placement.
 //!
 //! [`Controller::kept_state`](crate::Controller::kept_state) gives it,
-//! [`Controller::with_state`](crate::Controller::with_state) makes a controller that goes on
-//! from it as after a power cycle: open zones are closed then, or empty. Whoever knows better
-//! than a controller what a power cut left, such as a test of power cuts, begins with
-//! [`KeptState::as_made`] and changes it. Volatile are features, logs, counters and queues.
+//! [`Controller::with_state`](crate::Controller::with_state) makes a controller that resumes from
+//! it as after a power cycle: open zones are closed then, or empty. A caller that has better
+//! information about the effects of a power cut than a controller, such as a test of power cuts,
+//! begins with [`KeptState::as_made`] and changes it. Volatile are features, logs, counters and
+//! queues.
 
 use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
@@ -17,7 +18,7 @@ use crate::zoned::{KeptZones, Zones};
 /// The form of [`KeptState`]; another one is refused.
 pub const STATE_VERSION: u32 = 1;
 
-/// What a controller keeps while its power is off.
+/// State that a controller keeps while its power is off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptState {
@@ -32,15 +33,15 @@ pub struct KeptState {
     pub fdp: Option<KeptFdp>,
 }
 
-/// What a namespace keeps.
+/// State that a namespace keeps while the power is off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptNamespace {
-    /// What it was made to be. Whether it may be written is no part of it.
+    /// Its configuration. Whether it may be written is left out.
     pub made: Namespace,
     /// Size of a logical block as it is formatted now (bytes).
     pub block_size: u32,
-    /// What Write Uncorrectable has marked: first byte and end of each range, in order.
+    /// Blocks that Write Uncorrectable has marked: first byte and end of each range, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncorrectable: Vec<(u64, u64)>,
     /// Its zones but the empty ones, in order.
@@ -51,7 +52,7 @@ pub struct KeptNamespace {
     pub chunks: Vec<KeptChunks>,
 }
 
-/// What Flexible Data Placement keeps.
+/// State that Flexible Data Placement keeps while the power is off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptFdp {
@@ -67,7 +68,7 @@ pub struct KeptFdp {
     pub media_erased: u64,
 }
 
-/// What a reclaim unit handle keeps.
+/// State that a reclaim unit handle keeps while the power is off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptHandle {
@@ -77,21 +78,21 @@ pub struct KeptHandle {
     pub events: u8,
 }
 
-/// Why a controller cannot go on from a state that was kept.
+/// Why a controller cannot resume from a kept state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// There can be no such controller.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The state has a form that this program does not know.
+    /// The state has a version that this program does not support.
     #[error("the state has version {0}, and this program knows version {STATE_VERSION}")]
     Version(u32),
     /// The state is of another drive.
     #[error("the drive was made with {kept}, and now is to have {now}")]
     Other {
-        /// What it was.
+        /// The drive of the state.
         kept: String,
-        /// What it is to be.
+        /// The drive now configured.
         now: String,
     },
     /// No drive can be in this state.
@@ -99,7 +100,7 @@ pub enum StateError {
     Damaged {
         /// Number of the namespace, from 1.
         nsid: usize,
-        /// What is wrong.
+        /// The fault.
         reason: &'static str,
     },
 }

@@ -270,9 +270,9 @@ impl Namespaces {
     }
 }
 
-/// What outlives the controller.
+/// State that outlives the controller.
 impl Namespaces {
-    /// What each of them keeps; `made`: what they were made to be.
+    /// The state that each namespace keeps; `made`: the namespaces' configurations.
     pub fn kept(&self, made: &[Namespace]) -> Vec<KeptNamespace> {
         let kept = |(state, made): (&State, &Namespace)| KeptNamespace {
             block_size: state.namespace.block_size,

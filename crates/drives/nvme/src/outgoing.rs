@@ -1,4 +1,4 @@
-//! What is on its way out of the controller: requests for the drive, and word of what was refused.
+//! Output of the controller: requests for the drive, and notices of refused commands.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ pub struct Request {
     /// The I/O submission queue it came by; 0 if the controller made it itself,
     /// to flush the drive at a shutdown.
     pub queue: u16,
-    /// What is asked. Offset and source are places on the drive, where the
-    /// namespace begins at [`crate::Namespace::start`].
+    /// The block command. Offset and source are places on the drive, where the namespace begins at
+    /// [`crate::Namespace::start`].
     pub command: Command,
     /// A write's data, or as many zeroes as a read has bytes; empty for all
     /// else. It comes back with [`crate::Controller::complete`], to be used again.

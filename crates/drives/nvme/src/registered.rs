@@ -1,16 +1,17 @@
-//! What is said of a command to make it known, and tables of commands.
+//! The registration of a command, and tables of commands.
 
 use stasis_block::Operation;
 
 use crate::config::Config;
 
-/// A command that the controller knows; `Execute` is what carries it out.
+/// A command that the controller supports; `Execute` is the type of the function that carries it
+/// out.
 #[derive(Debug, Clone, Copy)]
 pub struct Registered<Execute> {
     /// Its opcode.
     pub opcode: u8,
-    /// What the log of commands and effects says of it (NVMe 1.4 section 5.14.1.5):
-    /// [`SUPPORTED`], and what it changes.
+    /// The entry in the Commands Supported and Effects log (NVMe 1.4 section 5.14.1.5):
+    /// [`SUPPORTED`], and its effects.
     pub effects: u32,
     /// Whether it is announced: to a configuration, in the command set of this
     /// identifier.
@@ -18,7 +19,7 @@ pub struct Registered<Execute> {
     /// The bit of Identify that announces it: in ONCS of an I/O command, in OACS of an
     /// admin command (NVMe 1.4 section 5.15.2.2); 0 if none does.
     pub identify: u16,
-    /// What records of I/Os count a refused one as; `None`: it is no I/O.
+    /// The operation as which records of I/Os count a refused command; `None`: it is no I/O.
     pub counts_as: Option<Operation>,
     /// Carries it out. Every field is checked before it is used.
     pub execute: Execute,

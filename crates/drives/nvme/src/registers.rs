@@ -160,7 +160,7 @@ fn capabilities(config: &Config) -> u64 {
         | NVM_COMMAND_SET
 }
 
-/// What a doorbell belongs to.
+/// The queue of a doorbell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doorbell {
     /// Tail of a submission queue.

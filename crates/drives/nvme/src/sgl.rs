@@ -20,7 +20,7 @@ mod kind {
     pub const LAST_SEGMENT: u8 = 3;
 }
 
-/// What SGLS of Identify Controller says: SGLs, of any alignment, with bit
+/// Value of SGLS in Identify Controller: SGLs, of any alignment, with bit
 /// buckets; a list is exactly as long as the data.
 pub const SUPPORT: u32 = 1 | 1 << 16;
 

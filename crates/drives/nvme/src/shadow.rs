@@ -45,8 +45,7 @@ impl Shadow {
         write(memory, self.doorbells + head_offset(queue), 0)
     }
 
-    /// Says from which tail on the driver is to ring, `tail` being the current
-    /// one.
+    /// Sets the tail from which on the driver must ring the doorbell; `tail` is the current one.
     pub fn set_tail_event(
         &self,
         memory: &dyn Memory,
@@ -62,8 +61,8 @@ impl Shadow {
         write(memory, self.event_indices + tail_offset(queue), index)
     }
 
-    /// Says from which head on the driver is to ring, `head` being the current
-    /// one: the next, where the controller waits for room, or none.
+    /// Sets the head from which on the driver must ring the doorbell; `head` is the current one:
+    /// the next, where the controller waits for room, or none.
     pub fn set_head_event(
         &self,
         memory: &dyn Memory,

@@ -37,18 +37,18 @@ pub enum Owner {
     Format,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// An access; what it reads goes to the guest.
+    /// An access; the data read goes to the guest.
     Deliver,
-    /// What it reads is compared with what the guest has.
+    /// A comparison of the data read with the guest's data.
     Compare,
     /// A piece of a format: zones and chunks stay as they are until all is formatted.
     Format,
 }
 
-/// What is known of a request.
+/// State of a request in flight.
 #[derive(Debug)]
 pub struct Slot {
     pub owner: Owner,
@@ -64,7 +64,7 @@ pub struct Slot {
     pub bytes: usize,
     /// Where in guest memory a read's data goes.
     pub segments: Vec<Segment>,
-    /// What it has to do with the volatile write cache.
+    /// The relation to the volatile write cache.
     pub covers: Covers,
 }
 

@@ -1,4 +1,4 @@
-//! What the SMART / Health Information log counts (NVMe 1.4 section 5.14.1.2).
+//! Counts of the SMART / Health Information log (NVMe 1.4 section 5.14.1.2).
 //!
 //! Power is on from the making of a controller to its end: [`POWER_CYCLES`]. No reset is a power
 //! cycle, nor an unsafe shutdown, which is a loss of power without a shutdown before.

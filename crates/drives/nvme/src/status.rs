@@ -89,7 +89,7 @@ impl StatusCode {
 /// Why a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// What the completion says.
+    /// The status of the completion.
     pub status: StatusCode,
     /// Parameter Error Location of the error log (section 5.14.1.1).
     pub location: u16,
@@ -119,18 +119,18 @@ impl From<crate::OutOfMemoryRange> for Failure {
     }
 }
 
-/// What executing a command came to.
+/// The outcome of executing a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Done, with Dword 0 of the completion.
     Done(u32),
     /// It completes later.
     Pending,
-    /// It failed, and the completion's Dwords 0 and 1 say more of that.
+    /// Failed, with Dwords 0 and 1 of the completion.
     Failed {
         failure: Failure,
         result: u64,
-        /// What the error log says of the place.
+        /// The LBA of the error log entry.
         lba: u64,
     },
 }

@@ -13,7 +13,7 @@ use crate::Memory;
 
 /// First opcode of a vendor's own.
 pub const FIRST_OPCODE: u8 = 0xc0;
-/// Most that wait for the drive at a time.
+/// Maximum number of commands that wait for the drive at a time.
 const MOST: usize = 16;
 
 /// A vendor specific command for the drive.
@@ -21,7 +21,7 @@ const MOST: usize = 16;
 pub struct VendorRequest {
     /// Its name, for [`Controller::complete_vendor`].
     pub tag: u32,
-    /// What is asked.
+    /// The command to carry out.
     pub command: VendorCommand,
 }
 

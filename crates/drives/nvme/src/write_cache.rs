@@ -4,7 +4,7 @@ use stasis_block::{Command, Operation};
 
 use crate::slots::{Slot, Slots};
 
-/// What was written without being forced, and what flushes have made durable.
+/// Counts of unforced writes, and of those that flushes have made durable.
 #[derive(Debug, Default)]
 pub struct WriteCache {
     /// Writes that were not forced.
@@ -48,7 +48,7 @@ impl WriteCache {
     }
 }
 
-/// What a request has to do with the cache.
+/// The relation of a request to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Covers {
     /// Nothing.

@@ -1,5 +1,5 @@
-//! What each kind of failure says: its completion, its entry in the error log, and the counts of
-//! the SMART log (NVMe 1.4 sections 4.6.1, 5.14.1.1 and 5.14.1.2).
+//! The reports of each kind of failure: its completion, its entry in the error log, and the counts
+//! of the SMART log (NVMe 1.4 sections 4.6.1, 5.14.1.1 and 5.14.1.2).
 
 mod support;
 
@@ -24,12 +24,13 @@ struct Case {
     sqe: Sqe,
     /// How the drive ends its request, where it gets one.
     drive: Status,
-    /// What it says: status, whether a repetition helps, the place in the command, the block.
+    /// The completion and log entry: status, whether a repetition helps, the place in the command,
+    /// the block.
     status: u16,
     retry: bool,
     location: u16,
     lba: u64,
-    /// How far each count of the SMART log goes on: blocks read, blocks written, reads, writes,
+    /// Increments of the counts of the SMART log: blocks read, blocks written, reads, writes,
     /// media errors.
     counts: [u64; 5],
 }

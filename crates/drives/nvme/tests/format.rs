@@ -122,7 +122,7 @@ fn a_format_waits_for_io_and_io_does_not_wait() {
     let first = requests.remove(0);
     driver.controller.complete(&driver.ram, first.tag, Status::Ok, first.data);
     assert!(driver.controller.pop_request().is_none());
-    // What never ends can be aborted, and is not waited for then.
+    // A command that never ends can be aborted, and is not waited for then.
     let abort = Sqe { opcode: 8, cdw10: u32::from(stuck) << 16 | 1, ..Default::default() };
     assert_eq!(driver.admin(abort).result, 0);
     let erase = driver.controller.pop_request().unwrap();

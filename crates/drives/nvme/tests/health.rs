@@ -1,5 +1,4 @@
-//! What the drive says of itself: the SMART log, its warnings, and the events
-//! of what changed.
+//! The drive's health reports: the SMART log, its warnings, and the events of changes.
 
 mod support;
 
@@ -67,10 +66,10 @@ fn each_warning_has_one_event() {
     let told = driver.reap(0);
     assert_eq!((told.len(), told[0].result), (2, 0x02_0001), "reliability");
     assert_eq!(driver.log(2, 512)[0], 9);
-    // What holds on is not told again.
+    // A warning that persists is not reported again.
     driver.controller.set_health(&driver.ram, Health { percentage_used: 1, ..worn });
     assert!(driver.reap(0).is_empty());
-    // What goes and comes back is.
+    // A warning that ends and returns is.
     driver.controller.set_health(&driver.ram, Health::default());
     driver.controller.set_health(&driver.ram, worn);
     assert_eq!(driver.reap(0)[0].result, 0x02_0201);

@@ -95,7 +95,7 @@ fn layout() -> impl Strategy<Value = Layout> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// What is written through one set of pages is read through another.
+    /// Data written through one set of pages is read through another.
     #[test]
     fn data_goes_through_all_shapes_of_prps(
         (out, mut back) in (layout(), layout()),

@@ -1,4 +1,4 @@
-//! What a drive keeps while its power is off.
+//! State that a drive keeps while its power is off.
 
 mod support;
 
@@ -103,7 +103,7 @@ fn zones_go_on_where_they_were() {
         (0xd, 0, u64::MAX),
     ];
     assert_eq!(seen, expected, "open zones are closed, or empty where nothing is in them");
-    // What was written is read, and writes go on where they ended.
+    // Written data is read, and writes continue where they ended.
     driver.ram.set(DATA, &[0; 4096]);
     done(&mut driver, Sqe::io(READ, 0, 1, DATA, 0));
     assert_eq!(driver.ram.get(DATA, 4096), [7; 4096]);

@@ -263,7 +263,7 @@ fn copies_stay_in_the_drive() {
         assert_eq!(driver.ram.get(DATA + page as u64 * PAGE, 1), [value]);
     }
     assert_eq!(copy(&mut driver, &from, &to), (0x2f2, 3), "the targets are written");
-    // What was not written is copied as it reads: zeroes, and never the medium.
+    // Unwritten sectors are copied as they read: zeroes, and never the medium.
     driver.disk[linear(1, 1, 0, 3) as usize..][..BLOCK as usize].fill(0xee);
     let from = sectors(1, 1, 0, 2..4);
     assert_eq!(copy(&mut driver, &from, &sectors(1, 1, 0, 3..5)), (0, 0));

@@ -280,7 +280,7 @@ fn writes_go_where_their_identifier_says() {
     assert_eq!(stream(&mut driver, write(1, 1, 1)), Err(0x002), "no streams");
     let room = |driver: &mut Driver| units(driver).iter().map(|unit| unit.2).collect::<Vec<_>>();
     assert_eq!(room(&mut driver), [125, 112, 128, 128, 128, 119]);
-    // What is full is followed by the next; a write can go over the border.
+    // A full reclaim unit is followed by the next; a write can cross the border.
     for _ in 0..7 {
         assert_eq!(stream(&mut driver, write(2, 1, 16)), Ok(1));
     }
@@ -314,7 +314,7 @@ fn statistics_count_what_host_and_medium_wrote() {
         (number::<8>(&log, 0), number::<8>(&log, 16))
     };
     assert_eq!(counts(&mut driver), (24 << 10, 24 << 10), "a drive without an inside");
-    // What a drive had written before is not the host's doing.
+    // Bytes that a drive had written before are not the host's.
     let mut driver = fdp();
     driver.controller.set_health(&driver.ram, told(1 << 30));
     assert_eq!(stream(&mut driver, write(2, 1, 16)), Ok(1));

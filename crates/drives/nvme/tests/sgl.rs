@@ -135,8 +135,8 @@ fn wrong_sgls_are_told() {
     let good = [half, block(DATA + 512, 256)];
     let list = LISTS;
     let other = LISTS + 0x1000;
-    // What is at `list`, what is at `other`, what the command has, and the
-    // status of a transfer of one block.
+    // The descriptors at `list` and at `other`, that of the command, and the status of a transfer
+    // of one block.
     type Case<'a> = (&'a [Descriptor], &'a [Descriptor], Descriptor, u16);
     let cases: &[Case] = &[
         (&[], &[], block(DATA, 512), 0),

@@ -50,7 +50,7 @@ fn send(action: u32, lba: u64) -> Sqe {
     Sqe { cdw13: action, ..Sqe::io(SEND, lba, 1, DATA, 0) }
 }
 
-/// What a report says of a zone.
+/// A zone's entry in a report.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     state: u8,

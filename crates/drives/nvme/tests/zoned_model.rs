@@ -226,7 +226,7 @@ impl Both {
         self.driver.create_pair(1, 16, 16, 1);
     }
 
-    /// What was read, from `lba` on.
+    /// Compares the data read, from `lba` on, with the expected values.
     fn compare(&self, lba: u64, expected: &[Option<u8>]) {
         let raw = self.driver.ram.get(DATA, expected.len() * BLOCK as usize);
         for (index, (block, expected)) in raw.chunks(BLOCK as usize).zip(expected).enumerate() {
@@ -237,7 +237,7 @@ impl Both {
         }
     }
 
-    /// What a report says of all zones.
+    /// Compares the report of all zones with the model.
     fn compare_report(&mut self) {
         let extension = self.model.config.extension_size as usize;
         let extended = u32::from(extension > 0);

@@ -1,4 +1,4 @@
-//! What admin commands work on.
+//! The parts of the controller that admin commands act on.
 
 use crate::command::SubmissionEntry;
 use crate::formatting::Formatting;

@@ -140,7 +140,7 @@ fn set_features(
     }
     set_feature(admin, memory, command, identifier)?;
     if identifier == feature::VOLATILE_WRITE_CACHE && !admin.io.has_write_cache() {
-        // What is in the cache does not stay there.
+        // The cache is now disabled, and may hold no data: flush it.
         if !admin.io.flushes_nothing() && admin.io.slots.requests.has_room(1) {
             admin.io.request_flush(0, 1, Owner::Command(command.id()));
             return Ok(Outcome::Pending);
@@ -235,7 +235,7 @@ fn set_error_recovery(admin: &mut Admin, command: &SubmissionEntry) -> Result<()
     Ok(())
 }
 
-/// What Select = 3 tells: bit 1 namespace specific, bit 2 changeable.
+/// Supported capabilities, returned for Select = 3: bit 1 namespace specific, bit 2 changeable.
 fn capabilities(identifier: u8) -> u32 {
     const NAMESPACE_SPECIFIC: u32 = 1 << 1;
     const CHANGEABLE: u32 = 1 << 2;

@@ -159,7 +159,7 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
         // Addresses have holes.
         put(page, 0, &ocssd.bits().span().to_le_bytes());
     }
-    // What a Copy takes (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
+    // Limits of Copy (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
     put(page, 74, &most_blocks_of_source(namespace).to_le_bytes());
     put(page, 76, &most_blocks(namespace).to_le_bytes());
     page[80] = (MOST_SOURCES - 1) as u8;

@@ -65,7 +65,7 @@ fn get_log_page(
     };
     let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
     let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
-    // What lies beyond the log's end is undefined, and left alone.
+    // Data beyond the log's end is undefined, and left alone.
     admin.io.send(memory, command, &rest[..rest.len().min(length as usize)])?;
 
     if command.cdw10 & RETAIN_EVENT == 0 {

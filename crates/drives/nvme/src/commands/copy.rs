@@ -66,8 +66,8 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     let destination = Extent::new(&namespace, lba, blocks, location::CDW10)?;
     for (lba, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
         let source = Extent::new(&namespace, lba, length, u16::MAX)?;
-        // What would be read after it was written has no right contents
-        // (NVM Command Set Specification 1.1, "Overlapping I/O Range").
+        // A source block that the same command overwrites has no defined contents (NVM Command Set
+        // Specification 1.1, "Overlapping I/O Range").
         let apart =
             source.range().end <= destination.offset || destination.range().end <= source.offset;
         if !apart {

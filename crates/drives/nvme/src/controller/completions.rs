@@ -11,8 +11,8 @@ use crate::Memory;
 use super::Controller;
 
 impl Controller {
-    /// What a request of zones or chunks leaves of them. What they do not have is zeroes in its
-    /// data.
+    /// Updates zone or chunk state after a request. Blocks without data become zeroes in the data
+    /// of a read.
     pub(super) fn leave(
         &mut self,
         memory: &dyn Memory,
@@ -103,9 +103,9 @@ impl Controller {
         ended
     }
 
-    /// What is to be done with a request's data now that it is there. A drive
-    /// that gave back less than was asked of it has failed the command. With a failure, the
-    /// first byte of the request that it concerns.
+    /// Delivers a request's data to the guest, or compares it. A drive that returns less than was
+    /// asked fails the command. Returns the failure and the first byte of the request that it
+    /// concerns.
     fn use_data(
         &mut self,
         memory: &dyn Memory,

@@ -53,7 +53,7 @@ impl Controller {
         }
     }
 
-    /// What admin commands work on.
+    /// The parts of the controller that admin commands act on.
     pub(super) fn admin(&mut self) -> Admin<'_> {
         Admin {
             io: &mut self.io,
@@ -79,7 +79,7 @@ impl Controller {
             Operation::Read | Operation::Write | Operation::WriteZeroes | Operation::Verify
         );
         if let (Some(namespace), true) = (self.io.namespaces.get(entry.nsid), ranged) {
-            // What was asked, as far as numbers go: it may lie beyond the drive.
+            // The range asked for, unchecked: it may lie beyond the drive.
             let size = u64::from(namespace.block_size);
             let offset = entry.starting_lba().saturating_mul(size);
             command.offset = offset.saturating_add(namespace.start);

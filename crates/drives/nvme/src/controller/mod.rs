@@ -40,7 +40,7 @@ impl Controller {
     /// A controller that is not enabled yet.
     ///
     /// # Errors
-    /// Says which field of `config` cannot be, and what it can.
+    /// Returns the invalid field and its allowed values.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -73,7 +73,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// What the drive keeps if its power is off from now on: for [`Controller::with_state`].
+    /// The state that survives if the power fails now: for [`Controller::with_state`].
     /// Zones are as they are now; a write in flight has moved its zone's pointer.
     pub fn kept_state(&self) -> KeptState {
         let config = &self.io.config;
@@ -219,7 +219,7 @@ impl Controller {
         self.admin().check_warnings(memory);
     }
 
-    /// What has been done so far.
+    /// Counts since the controller was made.
     pub fn statistics(&self) -> &Statistics {
         &self.host.statistics
     }

@@ -1,4 +1,4 @@
-//! What the end of a request does to chunks, and how it is told.
+//! Effects of a request's end on chunks, and how the host is notified.
 
 use stasis_block::{Operation, Status};
 

@@ -1,9 +1,9 @@
-//! What an Open-Channel namespace is made to be.
+//! Configuration of an Open-Channel namespace.
 
 use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
-/// Most chunks of a namespace: what their state costs stays below 32 MiB.
+/// Maximum number of chunks of a namespace: their state stays below 32 MiB.
 const MOST_CHUNKS: u64 = 1 << 20;
 
 /// The geometry of an Open-Channel namespace (OCSSD 2.0 section 2.1), in its
@@ -82,7 +82,7 @@ pub enum OcssdError {
         bytes: u64,
         /// Bytes of the drive.
         drive: u64,
-        /// What would work.
+        /// A geometry that would work.
         advice: String,
     },
     /// Too many chunks.
@@ -100,11 +100,11 @@ pub enum OcssdError {
     Unit {
         /// Which.
         field: &'static str,
-        /// What was given.
+        /// The value given.
         value: u32,
-        /// What is possible.
+        /// The allowed values.
         expected: &'static str,
-        /// One that is.
+        /// The nearest allowed value.
         nearest: u32,
     },
 }

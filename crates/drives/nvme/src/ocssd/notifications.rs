@@ -1,4 +1,4 @@
-//! What a host is told of chunks that changed by themselves (OCSSD 2.0 section 3.3).
+//! Notifications of chunks that the drive changed itself (OCSSD 2.0 section 3.3).
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,10 @@ use crate::PAGE_SIZE;
 const NOTIFICATION: usize = 64;
 /// Notifications that are kept: those of a page.
 const MOST: usize = PAGE_SIZE / NOTIFICATION;
-/// State of a notification: what it is about cannot be read or written any
-/// more.
+/// State of a notification: the sectors or the chunk can no longer be read or written.
 const UNRECOVERABLE: u8 = 1 << 3;
 
-/// What a notification is about.
+/// The subject of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     /// So many sectors.

@@ -1,4 +1,4 @@
-//! What a host is told of chunks when it asks (OCSSD 2.0 section 3.2).
+//! The report of chunks that a host can read (OCSSD 2.0 section 3.2).
 
 use crate::command::location;
 use crate::status::{Failure, StatusCode};

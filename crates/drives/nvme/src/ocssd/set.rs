@@ -57,7 +57,7 @@ impl Run {
         self.sector + self.count
     }
 
-    /// What is left without its first `count` sectors.
+    /// The rest of the run after its first `count` sectors.
     pub fn after(&self, count: u32) -> Self {
         Self {
             sector: self.sector + count,

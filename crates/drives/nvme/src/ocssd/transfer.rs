@@ -126,7 +126,7 @@ pub fn reset_chunks(
     }
 }
 
-/// What the drive is asked for a run.
+/// The request to the drive for a run.
 pub fn request_for(
     io: &Io,
     command: &SubmissionEntry,

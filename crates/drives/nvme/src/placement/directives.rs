@@ -123,7 +123,7 @@ fn directive_send(
         }
     };
     let (kind, operation, specific) = fields(command);
-    // What is to be enabled cannot be chosen under FDP: it is.
+    // Under FDP no directive can be enabled or disabled: that of data placement always is enabled.
     let PlacementState::Streams(streams) = &mut admin.io.placement else { return Err(invalid) };
     for own in &mut streams.namespaces[indices] {
         match (kind, operation) {

@@ -20,7 +20,7 @@ pub fn bit(kind: u8) -> Option<u8> {
     EVENT_TYPES.iter().position(|&other| other == kind).map(|index| 1 << index)
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct FdpEvent {
     pub nsid: u32,

@@ -38,7 +38,7 @@ pub struct Fdp {
     room: Vec<u64>,
     /// Bytes that the host wrote.
     pub host_written: u64,
-    /// What was counted before the power was last off.
+    /// Counts up to the last power-off.
     pub before: Totals,
     pub host_events: EventLog,
 }
@@ -63,8 +63,8 @@ impl Fdp {
         }
     }
 
-    /// What outlives the controller, of a drive on whose medium so many bytes were written and
-    /// erased since it was made.
+    /// The state that outlives the controller; `media_written` and `media_erased` are the medium's
+    /// bytes written and erased since the drive was made.
     pub fn kept(&self, media_written: u64, media_erased: u64) -> KeptFdp {
         let handle = |handle: &Handle| KeptHandle { used: handle.used, events: handle.events };
         KeptFdp {

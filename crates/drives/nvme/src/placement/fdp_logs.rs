@@ -67,7 +67,7 @@ fn media_erased(io: &Io, fdp: &Fdp) -> u64 {
     fdp.before.media_erased.saturating_add(io.condition.media_erased())
 }
 
-/// What Flexible Data Placement keeps, where the drive has it.
+/// The state that Flexible Data Placement keeps; `None` for a drive without it.
 pub fn kept_fdp(io: &Io) -> Option<KeptFdp> {
     let PlacementState::Fdp(fdp) = &io.placement else { return None };
     Some(fdp.kept(media_written(io, fdp), media_erased(io, fdp)))

@@ -1,4 +1,4 @@
-//! What the controller knows of placement, and where a write goes by it.
+//! The controller's state of data placement, and the placement of each write.
 
 use crate::command::{location, SubmissionEntry};
 use crate::config::{Config, Placement};
@@ -14,7 +14,7 @@ pub mod directive {
     pub const DATA_PLACEMENT: u8 = 2;
 }
 
-/// What the controller knows of placement.
+/// The controller's state of data placement.
 #[derive(Debug)]
 pub enum PlacementState {
     None,

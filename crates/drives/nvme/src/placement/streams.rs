@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What is known of one namespace's streams.
+/// State of one namespace's streams.
 #[derive(Debug, Clone, Default)]
 pub struct NamespaceStreams {
     pub enabled: bool,

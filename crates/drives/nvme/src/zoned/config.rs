@@ -1,4 +1,4 @@
-//! What the zones of a namespace are made to be.
+//! Configuration of a namespace's zones.
 
 use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
@@ -69,13 +69,13 @@ pub struct Zrwa {
 /// Why zones cannot be as asked, and what they can be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ZonesError {
-    /// The size of a zone is none.
+    /// The size of a zone is invalid.
     #[error("zones of {} cannot be: their size must be a power of two of at least a block; the nearest is {}",
         format_size(*size), format_size(*nearest))]
     Size {
-        /// What was given.
+        /// The value given.
         size: u64,
-        /// What is possible.
+        /// The nearest allowed value.
         nearest: u64,
     },
     /// The drive is no whole number of zones.
@@ -109,19 +109,19 @@ pub enum ZonesError {
     #[error("a zone capacity of {} does not fit a zone of {} in whole blocks; the nearest is {}",
         format_size(*capacity), format_size(*size), format_size(*nearest))]
     Capacity {
-        /// What was given.
+        /// The value given.
         capacity: u64,
         /// Size of a zone.
         size: u64,
-        /// What is possible.
+        /// The nearest allowed value.
         nearest: u64,
     },
     /// A limit of open or active zones that cannot be kept.
     #[error("max_open of {max_open} and max_active of {max_active} cannot be: 1 <= max_open <= max_active; the nearest are {nearest} and {nearest_active}")]
     Limits {
-        /// Most open zones.
+        /// Limit on open zones.
         max_open: u32,
-        /// Most active zones.
+        /// Limit on active zones.
         max_active: u32,
         /// Possible open zones.
         nearest: u32,
@@ -131,12 +131,12 @@ pub enum ZonesError {
     /// The descriptor extension has a wrong size.
     #[error("a zone descriptor extension of {size} bytes cannot be: a multiple of 64 up to {LARGEST_EXTENSION}, together at most 64MiB; the nearest is {nearest}")]
     Extension {
-        /// What was given.
+        /// The value given.
         size: u32,
-        /// What is possible.
+        /// The nearest allowed value.
         nearest: u32,
     },
-    /// A random write area that cannot be.
+    /// A random write area that is not possible.
     #[error("a zone random write area of {} by {}, {count} of them, cannot be: the granularity must be whole blocks and divide the zone's capacity, the area be a multiple of it that fits the zone and is below 65536 blocks, and there be at least one; the nearest are {} by {}",
         format_size(*size), format_size(*granularity), format_size(*nearest),
         format_size(*nearest_granularity))]

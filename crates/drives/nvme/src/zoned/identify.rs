@@ -1,4 +1,4 @@
-//! What Identify says of zones (ZNS 1.1 sections 4.1.5.1 and 4.1.5.2).
+//! The Identify data structures of zones (ZNS 1.1 sections 4.1.5.1 and 4.1.5.2).
 
 use crate::config::{Config, Namespace};
 use crate::PAGE_SIZE;

@@ -1,4 +1,4 @@
-//! What a zoned namespace has beside its blocks, and what accesses do to it.
+//! The zone state of a namespace, and the effects of accesses on it.
 
 use stasis_block::{Operation, Status};
 
@@ -11,7 +11,7 @@ use crate::status::Failure;
 use super::changes::ChangedZones;
 use super::set::{State, ZoneSet};
 
-/// What a zoned namespace has beside its blocks.
+/// The zone state of a namespace.
 #[derive(Debug)]
 pub struct ZonedNamespace {
     /// Size of a block in bytes.
@@ -84,8 +84,8 @@ impl ZonedNamespace {
     }
 }
 
-/// What was not written since its zone's reset reads as zeroes, whatever the
-/// medium does with what it may forget.
+/// Clears blocks not written since their zone's reset: they read as zeroes, whatever the medium
+/// does with data that it may forget.
 fn clear_unwritten(set: &ZoneSet, lba: u64, block: usize, data: &mut [u8]) {
     let (mut at, mut left) = (lba, data);
     while left.len() >= block {

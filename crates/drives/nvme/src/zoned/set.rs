@@ -65,7 +65,7 @@ impl Zone {
     }
 }
 
-/// What a host asks of a zone (ZNS 1.1 section 3.4.3).
+/// An action that a host requests for a zone (ZNS 1.1 section 3.4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Close,
@@ -292,7 +292,7 @@ impl ZoneSet {
             }
             (Action::Close, State::Closed) | (Action::Finish, State::Full) => {}
             (Action::Finish, _) if state == State::Empty || state.is_active() => {
-                // What is in a random write area becomes part of the zone.
+                // The contents of a random write area become part of the zone.
                 let zone = &mut self.zones[index];
                 if let Some(area) = self.area.filter(|_| zone.has_zrwa()) {
                     zone.written = (zone.written + area.size).min(self.capacity);

@@ -165,7 +165,7 @@ pub struct Driver {
     pub tail_rings: u64,
     pub head_rings: u64,
     pub disk: Vec<u8>,
-    /// What the drive was asked, without data.
+    /// The drive's requests, without data.
     pub asked: Vec<stasis_block::Command>,
 }
 

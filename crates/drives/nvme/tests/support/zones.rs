@@ -26,7 +26,7 @@ pub struct Zone {
     pub written: u64,
     pub random: bool,
     pub extension: Option<u8>,
-    /// What each block reads as; `None` where that is not said.
+    /// The value that each block reads as; `None` where it is undefined.
     pub content: [Option<u8>; SIZE as usize],
     /// When it was opened.
     since: u64,
@@ -67,7 +67,7 @@ impl Model {
         self.zones[index].random.then_some((size / BLOCK, granularity / BLOCK))
     }
 
-    /// What blocks read as.
+    /// The values that blocks read as; `None` where undefined.
     pub fn read(&self, lba: u64, blocks: u64) -> Checked<Vec<Option<u8>>> {
         if lba + blocks > ZONES * SIZE {
             return Err(0x080);
@@ -209,7 +209,7 @@ impl Model {
         self.open(index, EXPLICIT)?;
         if random {
             let zone = &mut self.zones[index];
-            // What lies in an area and was not written is the medium's.
+            // Unwritten blocks in an area have the medium's contents.
             if !zone.random {
                 zone.content[..CAPACITY as usize].fill(None);
             }
