@@ -172,8 +172,7 @@ impl Apic {
     }
 
     /// Applies an INIT message (Intel SDM vol. 3A, 11.4.7.3 and 11.12.5.1): the state is as after
-    /// reset, except for the mode and the identifier. 3A, 11.4.7.3 and 11.12.5.1): as after reset,
-    /// but its mode and identifier stay.
+    /// reset, except for the mode and the identifier.
     pub fn initialize(&mut self) {
         *self = Self { x2apic: self.x2apic, ..Self::new(self.id) };
     }

@@ -128,8 +128,7 @@ pub trait Vcpu: Send {
     fn x2apic(&mut self) -> bool;
 
     /// Applies an INIT message to the registers (Intel SDM vol. 3A, table 10-1): they are as after
-    /// reset, except for the floating-point registers and the APIC's mode. 3A, table 10-1): as
-    /// after reset, but for the floating point's, and its APIC's mode.
+    /// reset, except for the floating-point registers and the APIC's mode.
     fn initialize(&mut self) -> Result<(), Error>;
 
     /// Starts in real mode at page `page`, as a start-up message says.

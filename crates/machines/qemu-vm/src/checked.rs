@@ -112,8 +112,7 @@ fn zones(zones: Zones) -> String {
 }
 
 /// The tasks of the guest with the disks before and after a check. `written`: returns the zones of
-/// a disk, given by its number, that are not empty. `written`: of a disk, by its number, the zones
-/// that are not empty.
+/// a disk, given by its number, that are not empty.
 pub(crate) fn checked(
     devices: &[Device],
     mut written: impl FnMut(usize) -> Vec<(u64, u64)>,

@@ -65,8 +65,7 @@ impl Vcpu {
     }
 
     /// Applies an INIT message to the registers (Intel SDM vol. 3A, table 10-1): they are as after
-    /// reset, except for the floating-point registers and the APIC's mode. 3A, table 10-1): as
-    /// after reset, but for the floating point's, and its APIC's mode.
+    /// reset, except for the floating-point registers and the APIC's mode.
     pub fn initialize(&mut self) -> Result<(), Error> {
         let present = self.fd.get_sregs().map_err(Error::kvm("read registers"))?;
         let sregs = kvm_sregs { apic_base: present.apic_base, ..self.reset };
