@@ -5,8 +5,7 @@ use std::io::{self, Read, Write};
 use crate::message::{kind, take_u32};
 use crate::{Job, Refusal, Stream, Typed, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
 
-/// What carries the channel: the mailbox and the doorbell as the guest sees
-/// them.
+/// The carrier of the channel: the mailbox and the doorbell as the guest sees them.
 pub trait Transport {
     /// The mailbox, at least [`MAILBOX_SIZE`] bytes. It changes only while
     /// [`Transport::ring`] runs.
@@ -38,10 +37,10 @@ pub enum ClientError {
     Malformed {
         /// Number of the request.
         kind: u32,
-        /// What is wrong with it.
+        /// The fault in the answer.
         cause: String,
     },
-    /// What should have been sent could not be read.
+    /// The data to send could not be read.
     #[error("channel: cannot read what request {kind} should send: {source}")]
     Source {
         /// Number of the request.
@@ -156,7 +155,7 @@ impl<T: Transport> Client<T> {
         Ok(length)
     }
 
-    /// What came from the terminal that the command runs on.
+    /// Asks for the input of the terminal that the command runs on.
     ///
     /// # Errors
     /// The machine refuses, or its answer makes no sense.

@@ -74,7 +74,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// What the guest is told.
+    /// The answer to the guest.
     pub fn refusal(&self) -> Refusal {
         match self {
             Self::TooLong { .. } | Self::Malformed { .. } => Refusal::Malformed,

@@ -1,4 +1,4 @@
-//! What the agent is to do.
+//! The agent's task.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub struct Job {
     /// The guest's host name.
     #[serde(default = "host_name")]
     pub hostname: String,
-    /// What the guest's real-time clock shows when the job is handed over
-    /// (ns since 1970-01-01 00:00 UTC); 0 leaves it as it is.
+    /// Time of the guest's real-time clock when the job is handed over (ns since 1970-01-01 00:00
+    /// UTC); 0 leaves it as it is.
     #[serde(default)]
     pub realtime_ns: u64,
     /// Whether a tar stream is to be fetched and unpacked before the command.
@@ -65,8 +65,8 @@ pub struct Job {
     /// killed and ends with status 124. 0: for ever.
     #[serde(default)]
     pub limit_ms: u64,
-    /// Whether what the command leaves running goes on until the next job.
-    /// Without effect where there is one job.
+    /// Whether processes that the command leaves behind live until the next job. Without effect
+    /// where there is one job.
     #[serde(default)]
     pub keep_processes: bool,
     /// Whether `/results` is sent after the command.
@@ -154,8 +154,7 @@ impl Job {
         }
     }
 
-    /// What a guest is set up by, whatever runs in it later: without the command and
-    /// what goes with it.
+    /// The set-up of a guest, whatever runs in it later: without the command and its settings.
     pub fn without_command(&self) -> Self {
         Self {
             hostname: self.hostname.clone(),

@@ -30,7 +30,7 @@ pub enum Stream {
     Error = 2,
 }
 
-/// What a guest asks or tells.
+/// A message of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request<'a> {
     /// The agent is there. Answer: [`Response::Job`], by which it sets the guest up.
@@ -64,10 +64,10 @@ pub enum Request<'a> {
     Output {
         /// Where to.
         stream: Stream,
-        /// What.
+        /// The bytes written.
         bytes: &'a [u8],
     },
-    /// What came from the terminal that the command runs on. Answer: [`Response::Bytes`], a
+    /// Asks for the input of the terminal that the command runs on. Answer: [`Response::Bytes`], a
     /// [`crate::Typed`].
     Typed,
     /// The command has ended. Status as a shell gives it: the exit code, or
@@ -80,7 +80,7 @@ pub enum Request<'a> {
     NotStarted {
         /// 126 (not possible) or 127 (not found), as a shell gives it.
         status: u8,
-        /// What is missing.
+        /// The missing part, for a user.
         message: Cow<'a, str>,
     },
     /// The next piece of the tar stream of `/results`; empty at its end.
@@ -97,14 +97,14 @@ pub enum Request<'a> {
     Finished,
 }
 
-/// What the machine answers.
+/// The machine's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response<'a> {
     /// Done; nothing to tell.
     Done,
     /// Done; here are the bytes that were asked for.
     Bytes(&'a [u8]),
-    /// What to do.
+    /// The job.
     Job(&'a crate::Job),
     /// Not done.
     Refused(Refusal),

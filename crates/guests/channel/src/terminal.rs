@@ -1,4 +1,4 @@
-//! What a person at a terminal sends to a guest.
+//! Input of a person at a terminal for a guest.
 
 use std::fmt::Debug;
 use std::io;
@@ -22,7 +22,7 @@ impl Default for WindowSize {
     }
 }
 
-/// What has come from a terminal since it was asked last.
+/// Input of a terminal since the last request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Typed {
     /// Size of its window now.
@@ -31,7 +31,7 @@ pub struct Typed {
     pub hung_up: bool,
     /// After how long the machine wants to be asked again (ms); 0: it does not mind.
     pub pause: u16,
-    /// What was typed.
+    /// The bytes typed.
     pub bytes: Vec<u8>,
 }
 
@@ -71,9 +71,9 @@ impl Typed {
 
 /// A terminal at which a person sits.
 pub trait Keyboard: Debug + Send {
-    /// What has come since the last call. Waits for something at most `limit` of the wall clock
-    /// (ns), and paces what calls it: one call after another, virtual time that passes by so
-    /// much does not pass faster than the wall clock.
+    /// The input since the last call. Waits for input at most `limit` of the wall clock (ns), and
+    /// paces its caller: one call after another, virtual time that passes by so much does not pass
+    /// faster than the wall clock.
     ///
     /// # Errors
     /// If the terminal cannot be read.

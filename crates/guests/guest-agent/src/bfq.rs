@@ -30,7 +30,7 @@ impl Setting {
         Ok(Self { file, usual })
     }
 
-    /// What cannot be written stays: that costs time, nothing else.
+    /// A file that cannot be written stays as it is: that costs time, nothing else.
     fn set(&self, idles: bool) {
         let _ = fs::write(&self.file, if idles { self.usual.as_str() } else { "0" });
     }

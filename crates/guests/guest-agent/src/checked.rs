@@ -22,9 +22,9 @@ const CLOSE_ZONE: libc::c_ulong = 0x4010_1287;
 /// `BLKGETSIZE64` of linux/fs.h: `_IOR(0x12, 114, size_t)`.
 const SIZE: libc::c_ulong = 0x8008_1272;
 
-/// What the kernel's addresses of zones count.
+/// Unit of the kernel's zone addresses (bytes).
 const SECTOR: u64 = 512;
-/// What is moved at once to bring a zone's pointer to its place (bytes).
+/// Size of a write that brings a zone's pointer to its place (bytes).
 const PIECE: usize = 256 << 10;
 /// The alignment of memory for direct I/O (bytes).
 const PAGE: usize = 4096;
@@ -157,8 +157,8 @@ pub(crate) fn let_go(disks: &[CheckedDisk]) -> Vec<String> {
     left
 }
 
-/// What the kernel keeps of a check below `root`: swap areas, loop devices, mapped devices, arrays,
-/// and whatever else holds a disk.
+/// Kernel state that a check has left below `root`: swap areas, loop devices, mapped devices,
+/// arrays, and all else that holds a disk.
 fn leftovers(root: &Path, disks: &[CheckedDisk]) -> Vec<String> {
     let mut left = Vec::new();
     let swaps = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();

@@ -178,7 +178,7 @@ pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
     Ok(command)
 }
 
-/// What the command reads.
+/// The command's standard input.
 fn input(job: &Job) -> Result<Stdio, (u8, String)> {
     let Some(path) = &job.stdin else { return Ok(Stdio::null()) };
     let file = fs::File::open(path).and_then(|file| fs::remove_file(path).map(|()| file));

@@ -1,4 +1,4 @@
-//! What can go wrong in the agent.
+//! Errors of the agent.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub enum AgentError {
     /// A system call failed.
     #[error("in the guest: cannot {what} {on}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// On what.
         on: String,

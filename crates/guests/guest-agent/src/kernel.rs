@@ -1,4 +1,4 @@
-//! What the agent tells the guest's kernel: time, randomness, modules, names.
+//! Settings of the guest's kernel: time, randomness, modules, names.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};

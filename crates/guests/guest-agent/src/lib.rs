@@ -41,8 +41,7 @@ use bfq_tracer::BfqTracer;
 ///
 /// To be called only as process 1, before anything else happens.
 pub fn main() -> ! {
-    // What the kernel does not know on its command line becomes the
-    // environment of `/init`.
+    // The kernel passes unknown parameters of its command line to `/init` as its environment.
     if std::env::var_os("STASIS_PORT").is_some() {
         end(port::serve)
     }
@@ -113,7 +112,7 @@ enum Udev {
     Absent,
 }
 
-/// What can differ between jobs: the name, the drives.
+/// Applies the settings that can differ between jobs: the name, the drives.
 fn surroundings<T: Transport>(
     client: &mut Client<T>,
     job: &Job,
@@ -164,15 +163,14 @@ fn tar_input<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
     archive.set_preserve_permissions(true);
     archive.set_overwrite(true);
     let unpacked = archive.unpack("/").and_then(|()| {
-        // What follows the archive's end, up to the stream's.
+        // Reads the bytes between the archive's end and the stream's.
         std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).map(drop)
     });
     unpacked.map_err(|e| AgentError::new("unpack the input at", "/", e))
 }
 
-/// Says something on the kernel's console, for want of a channel. Priority 2
-/// (critical, Documentation/admin-guide/serial-console and printk) is shown
-/// even with `quiet`.
+/// Writes a message to the kernel's console, for want of a channel. Priority 2 (critical,
+/// Documentation/admin-guide/serial-console and printk) is shown even with `quiet`.
 fn complain(text: &str) {
     if let Ok(mut log) = std::fs::OpenOptions::new().write(true).open("/dev/kmsg") {
         for line in text.lines() {

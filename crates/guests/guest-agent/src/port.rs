@@ -60,8 +60,8 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     Ok(())
 }
 
-/// What the root is on that is not in memory: with `STASIS_ROOT`, its kind of file system, on the
-/// kernel's command line.
+/// The device of a root that is not in memory; the kernel's command line names the kind of file
+/// system in `STASIS_ROOT`.
 fn root_device(announcements: &Announcements) -> Result<Option<RootDevice>, AgentError> {
     let Ok(file_system) = std::env::var("STASIS_ROOT") else { return Ok(None) };
     let what = format!("the drive {ROOT_SERIAL}");

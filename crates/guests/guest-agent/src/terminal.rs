@@ -25,7 +25,7 @@ const EVERY: Duration = Duration::from_millis(5);
 struct Pty {
     master: OwnedFd,
     window: WindowSize,
-    /// What was typed and has not been taken yet.
+    /// Input that has not been taken yet.
     pending: Vec<u8>,
     /// Whether anyone has the other end open.
     open: bool,

@@ -1,4 +1,4 @@
-//! What can go wrong in a build.
+//! Errors of a build.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum BuildError {
     /// A name in the recipe cannot be one.
     #[error("`{name}` is not the name of a {what}")]
     BadName {
-        /// What the name should name.
+        /// The kind of thing that the name is for.
         what: &'static str,
         /// The name.
         name: String,
@@ -25,7 +25,7 @@ pub enum BuildError {
     /// There is no such guest in the cache.
     #[error("there is no guest {name}; `stasis guest list` lists those there are")]
     NoSuchGuest {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// Another process builds it.
@@ -45,7 +45,7 @@ pub enum BuildError {
     /// A file or folder could not be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// On what.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum BuildError {
     OwnKernel {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong or missing.
+        /// The fault or the missing part.
         cause: String,
     },
     /// Packages for a root that is not made of packages.
@@ -85,7 +85,7 @@ pub enum BuildError {
     Module {
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The fault.
         cause: String,
     },
     /// The executable cannot be the guest's `/init`.
@@ -93,7 +93,7 @@ pub enum BuildError {
     Agent {
         /// The executable.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         cause: &'static str,
     },
     /// The cache holds a guest that cannot be read.
@@ -101,7 +101,7 @@ pub enum BuildError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         cause: String,
     },
 }

@@ -93,7 +93,7 @@ mod header {
 
 /// The release that the start of an image names, `uname -r`.
 pub(crate) fn release(image: &[u8]) -> Result<String, String> {
-    /// What `uname` takes (Linux, include/uapi/linux/utsname.h).
+    /// The longest release that `uname` returns (Linux, include/uapi/linux/utsname.h).
     const LONGEST: usize = 64;
     // In an ELF file it is in the text that the kernel says first (init/version.c).
     const BANNER: &[u8] = b"Linux version ";

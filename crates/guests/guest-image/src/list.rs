@@ -13,13 +13,13 @@ use crate::{BuildError, Recipe};
 pub struct Kept {
     /// Its name in the cache.
     pub name: String,
-    /// What it was made of.
+    /// Its recipe.
     pub recipe: Recipe,
     /// The kernel's release.
     pub kernel_release: String,
     /// When it was made.
     pub made: SystemTime,
-    /// What it takes on the disk (bytes).
+    /// Space that it takes on the disk (bytes).
     pub bytes: u64,
 }
 
@@ -80,7 +80,7 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// What a file or a folder takes on the disk, holes not counted (bytes).
+/// Space that a file or a folder takes on the disk, holes not counted (bytes).
 pub fn bytes(path: &Path) -> u64 {
     let Ok(metadata) = fs::symlink_metadata(path) else { return 0 };
     // Blocks of 512 bytes, whatever the file system's are (stat(2)).

@@ -1,4 +1,4 @@
-//! What a build says of itself, and what it has made.
+//! Progress and result of a build.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use stasis_guest_root::Part;
 /// How far a build has come.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// What is being done, for a user.
+    /// The present step, for a user.
     pub step: &'static str,
     /// How much of the whole build is done, 0 to 1; by experience, not measured.
     pub fraction: f64,
@@ -25,7 +25,7 @@ pub enum InPlace {
     Image(PathBuf, Part),
 }
 
-/// What is known of a guest that was made.
+/// Description of a guest that was made.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     /// The kernel's release.

@@ -19,7 +19,7 @@ const ROOT_IMAGE: &str = "root.ext4";
 /// The guest's date, as text: seconds since 1970-01-01 00:00 UTC.
 pub(crate) const DATE: &str = "date";
 
-/// What must be installed, and the Debian package it is in.
+/// Required tools, each with its Debian package.
 const TOOLS: [(&str, &str); 4] = [
     ("mmdebstrap", "mmdebstrap"),
     ("mke2fs", "e2fsprogs"),
@@ -30,7 +30,7 @@ const TOOLS: [(&str, &str); 4] = [
 /// Folders of system administration that are not in every user's `PATH`.
 const ADMINISTRATION: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// What only readers need.
+/// Documentation, which only readers need.
 const EXCLUDED: [&str; 7] = ["man", "doc", "info", "locale", "lintian", "bug", "gtk-doc"];
 
 /// Sections of the manual (man(1)), whose folders packages expect.
@@ -146,7 +146,7 @@ fn follow(
     Err(failed(cause))
 }
 
-/// What this user lacks to build a guest: each program with its Debian package.
+/// Tools that this user lacks to build a guest: each program with its Debian package.
 pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
     let is_root = rustix::process::geteuid().is_root();
     // Without root it maps a range of user numbers, with this program.

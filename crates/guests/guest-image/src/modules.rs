@@ -25,7 +25,7 @@ pub(crate) const ROOT_LIST: &str = "order-root";
 /// The list of [`PORT`].
 const PORT_LIST: &str = "order-port";
 
-/// What depmod(8) knows about a kernel's modules.
+/// The dependency index that depmod(8) makes of a kernel's modules.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// Path by name, with the paths it depends on, nearest first.

@@ -1,4 +1,4 @@
-//! What mmdebstrap asks of this machine beside its tools: mounts in namespaces of its own.
+//! Requirements of mmdebstrap beside its tools: mounts in private namespaces.
 
 use std::process::{Command, Stdio};
 

@@ -9,7 +9,8 @@ use std::time::UNIX_EPOCH;
 
 use crate::{decompress, kernel, store, BuildError};
 
-/// What a build folder has once `make` has run (Linux, Makefile: `kernelrelease`).
+/// The file in a build folder that holds the release, once `make` has run (Linux, Makefile:
+/// `kernelrelease`).
 const BUILD_RELEASE: &str = "include/config/kernel.release";
 /// The images that it makes for x86-64, in the order in which they are taken.
 const BUILD_IMAGES: [&str; 2] = ["arch/x86/boot/bzImage", "vmlinux"];

@@ -1,4 +1,4 @@
-//! What a guest is made of.
+//! The recipe of a guest.
 
 use serde::{Deserialize, Serialize};
 use stasis_guest_root::Source;
@@ -33,7 +33,7 @@ pub const DEFAULT_KERNEL: &str = "linux-image-cloud-amd64";
 /// The release used where this machine does not run Debian.
 const FALLBACK_SUITE: &str = "bookworm";
 
-/// What a guest is made of. A change makes another guest.
+/// The recipe of a guest. A change makes another guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     /// Code name of the Debian release.

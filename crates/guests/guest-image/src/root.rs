@@ -114,7 +114,7 @@ fn add_modules(
     folder: &Path,
 ) -> Result<(), BuildError> {
     let read = |name: &str| debian.read_file(&format!("/lib/modules/{release}/{name}"));
-    // What cannot be read is as what is missing: the error is that the module is.
+    // A file that cannot be read counts as missing: the error is that the module is.
     let index = Index::of_files(|name| read(name).ok().flatten());
     let paths = modules::of_file_system(&index, kind.name())?;
     let mut list = String::new();

@@ -28,8 +28,8 @@ pub(crate) const ROOT: &str = "root.ext4";
 pub(crate) const NAMES: &str = "names.ext4";
 pub(crate) const MAP: &str = "files.map";
 
-/// What the sources of the agent are (`build.rs`): a guest keeps its initramfs as long as
-/// they are the same, whoever has compiled them.
+/// Hash of the agent's sources (`build.rs`): a guest keeps its initramfs as long as they are the
+/// same, whoever has compiled them.
 pub(crate) const AGENT: &str = env!("STASIS_AGENT");
 
 /// A guest that is ready to be booted.
@@ -44,7 +44,7 @@ pub struct Guest {
     pub root: PathBuf,
     /// A root that is not in that image.
     pub in_place: Option<InPlace>,
-    /// What it was made of.
+    /// Its recipe.
     pub recipe: Recipe,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
@@ -60,7 +60,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// What the root lies on that is read in place, if it is.
+    /// The file system and the storage of a root that is read in place; `None` for any other root.
     ///
     /// # Errors
     /// If it cannot be read any more.
@@ -77,7 +77,7 @@ impl Guest {
     }
 }
 
-/// What is in a guest's folder, for a reader.
+/// Description of a guest's folder, for a reader.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: u32,

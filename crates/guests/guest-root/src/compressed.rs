@@ -14,7 +14,8 @@ const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const BZIP2: &[u8] = b"BZh";
 
-/// What is compressed in `span`, in a file in `work`, or the span itself if it is not compressed.
+/// The decompressed bytes of `span`, in a file in `work`, or the span itself if it is not
+/// compressed.
 pub(crate) fn plain(span: &Span, work: &Path, limits: Limits) -> Result<Span, String> {
     let mut start = [0; 6];
     let length = span.length.min(6) as usize;

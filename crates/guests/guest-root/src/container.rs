@@ -154,7 +154,7 @@ pub(crate) fn read(
         return Err(image.fail(format!("it has more than {LAYERS} layers")));
     }
     let mut tree = Tree::new(origin, limits);
-    // What later layers take away again may be as much as what stays.
+    // Files that later layers remove may take as many bytes as those that stay.
     let mut left = limits.bytes.saturating_mul(2);
     for (layer, span) in (1..).zip(&layers) {
         let most = Limits { bytes: left.min(limits.bytes), ..limits };

@@ -53,7 +53,7 @@ pub(crate) enum Found {
     Part(Part),
 }
 
-/// What a stretch of an image turns out to be.
+/// Content of a stretch of an image.
 enum Seen {
     Tree(Tree),
     Part(Part),
@@ -109,7 +109,7 @@ pub(crate) fn read(
     }))
 }
 
-/// What is at a place (first byte and length) in an image.
+/// Identifies the content of a range (first byte and length) of an image.
 fn inspect(
     source: &Arc<dyn ReadAt>,
     (start, length): (u64, u64),

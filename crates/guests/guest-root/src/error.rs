@@ -1,4 +1,4 @@
-//! What can be wrong with a root file system.
+//! Errors of a root file system.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ pub enum RootError {
     /// A file or folder could not be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// On what.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// What is there is no root file system that a guest can start from.
+    /// The path holds no root file system that a guest can start from.
     #[error("the root {} cannot be used: {cause}", path.display())]
     Unusable {
         /// The folder, archive or image.
         path: PathBuf,
-        /// What is wrong or missing.
+        /// The fault or the missing part.
         cause: String,
     },
     /// It is a disk image that cannot be read.
@@ -32,7 +32,7 @@ pub enum RootError {
     TooLarge {
         /// The folder, archive or image.
         path: PathBuf,
-        /// What there is too much of.
+        /// The quantity above its limit.
         cause: String,
     },
 }

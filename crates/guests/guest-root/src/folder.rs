@@ -13,8 +13,8 @@ use crate::content::Content;
 use crate::tree::{Id, Kind, Limits, Meta, Tree, ROOT};
 use crate::RootError;
 
-/// What a root has of this machine's own: programs, libraries and settings. The rest is data, of
-/// users and of services.
+/// The parts of this machine's own root that a guest's root takes: programs, libraries and
+/// settings. The rest is data, of users and of services.
 const OF_HOST: [&str; 10] =
     ["bin", "etc", "lib", "lib32", "lib64", "libx32", "opt", "sbin", "usr", "var/lib/dpkg/status"];
 /// Folders of those that no guest can use: other kernels' modules, and what hardware needs.
@@ -26,7 +26,7 @@ pub(crate) struct Walked {
     pub tree: Tree,
     /// A name for all of it as it is now: names, sizes, times, rights.
     pub stamp: String,
-    /// What this user may not read and was left out.
+    /// How many files this user may not read, which were left out.
     pub left_out: usize,
 }
 
@@ -35,7 +35,7 @@ struct Walk {
     hash: Sha256,
     /// Files with several names, by device and inode.
     linked: HashMap<(u64, u64), Id>,
-    /// Whether what cannot be read is left out.
+    /// Whether files that cannot be read are left out.
     lenient: bool,
     left_out: usize,
     /// This user, if it is not root: what is this user's is root's in the guest.
@@ -51,7 +51,7 @@ pub(crate) fn read(folder: &Path, limits: Limits) -> Result<Walked, RootError> {
     Ok(walk.finish())
 }
 
-/// What a guest can use of this machine's own root.
+/// Reads the parts of this machine's own root that a guest can use.
 pub(crate) fn of_host(root: &Path, limits: Limits) -> Result<Walked, RootError> {
     let mut walk = Walk::new(root, limits, true);
     let excluded: Vec<PathBuf> = NOT_OF_HOST.iter().map(|name| root.join(name)).collect();

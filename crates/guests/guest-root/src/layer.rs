@@ -12,7 +12,8 @@ use crate::sparse::{Holes, Keys};
 use crate::tree::{cut, text, Found, Kind, Meta, Tree};
 use crate::RootError;
 
-/// What an archive may have beside files' bytes for one entry: long names and attributes.
+/// Limit on the bytes of one entry of an archive beside the file's bytes: long names and
+/// attributes.
 const HEAD: u64 = 1 << 20;
 /// Names that take away what earlier layers have (OCI Image Format 1.1, layer.md, "Whiteouts").
 const WHITEOUT: &[u8] = b".wh.";

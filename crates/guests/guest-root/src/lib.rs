@@ -66,7 +66,7 @@ enum SourceKind {
 /// A root that was read.
 #[derive(Debug)]
 pub struct Read {
-    /// What is in it, and how a guest gets it.
+    /// Its content, and the way in which a guest gets it.
     pub form: Form,
     /// How many files this user may not read and were left out; only of the host's.
     pub left_out: usize,

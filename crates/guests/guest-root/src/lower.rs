@@ -1,4 +1,4 @@
-//! What lies below a guest's overlay where its root is read where it lies.
+//! The storage below a guest's overlay where the root is read in place.
 
 use std::fs::File;
 use std::io;

@@ -1,9 +1,10 @@
 //! A file system whose names and tables are in an image, and whose files' bytes are those of files
 //! on this machine: read when a guest reads them, and never copied.
 //!
-//! What goes where is in a map beside the image. It begins with [`MARK`]; then come the places, in
-//! the order of where they are: first byte and length, the time of the file's last change (seconds
-//! and nanoseconds since 1970), the length of its path, the path. Numbers are little endian.
+//! A map beside the image holds the place of each file's bytes. The map begins with [`MARK`]; then
+//! come the places, in the order of where they are: first byte and length, the time of the file's
+//! last change (seconds and nanoseconds since 1970), the length of its path, the path. Numbers are
+//! little endian.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +18,7 @@ use crate::content::{ReadAt, Span};
 use crate::RootError;
 
 const MARK: &[u8; 16] = b"stasis root map1";
-/// What comes before a path.
+/// Length of a place's fields before the path.
 const HEAD: usize = 8 + 8 + 8 + 4 + 2;
 /// Files that are kept open.
 const OPEN: usize = 64;

@@ -15,7 +15,7 @@ const LIST: u64 = 1 << 20;
 pub(crate) struct Holes {
     /// Its size, holes included.
     pub length: u64,
-    /// What lies between them, in order.
+    /// The data between them, in order.
     pub pieces: Vec<Piece>,
 }
 
@@ -26,8 +26,8 @@ fn damaged() -> String {
 }
 
 impl Holes {
-    /// What an old GNU header lists (`first`, and extension headers from `at` on in `span`, if it
-    /// is `extended`) of a file of `length` bytes.
+    /// The data and holes that an old GNU header lists (`first`, and extension headers from `at` on
+    /// in `span`, if it is `extended`) of a file of `length` bytes.
     pub(crate) fn of_gnu(
         first: &[GnuSparseHeader],
         extended: bool,
@@ -55,15 +55,15 @@ impl Holes {
         Self::new(&parts, at, span.length, length)
     }
 
-    /// What the key `GNU.sparse.map` says (form 0.1) of a file of `length` bytes, whose pieces are
-    /// at `at` in an archive of `end` bytes.
+    /// The data and holes that the key `GNU.sparse.map` lists (form 0.1) of a file of `length`
+    /// bytes, whose pieces are at `at` in an archive of `end` bytes.
     pub(crate) fn of_map(map: &str, at: u64, end: u64, length: u64) -> Result<Self> {
         let numbers = map.split(',').map(|word| word.parse::<u64>().map_err(|_| damaged()));
         Self::new(&pairs(&numbers.collect::<Result<Vec<_>>>()?)?, at, end, length)
     }
 
-    /// What the lines in front of a file's bytes say (form 1.0), which are at `at` in `span` and
-    /// take `held` bytes with these lines.
+    /// The data and holes that the lines in front of a file's bytes list (form 1.0); the lines are
+    /// at `at` in `span` and take `held` bytes with these lines.
     pub(crate) fn of_lines(span: &Span, at: u64, held: u64, length: u64) -> Result<Self> {
         let list = span.part(at, held.min(LIST)).ok_or_else(damaged)?;
         let list = list.read_all(LIST).map_err(|_| damaged())?;
@@ -75,7 +75,7 @@ impl Holes {
             text.parse().map_err(|_| damaged())
         };
         let mut numbers = Vec::new();
-        // What is not there ends the list before this does.
+        // A missing number ends the list before this limit does.
         for _ in 0..number()?.saturating_mul(2) {
             numbers.push(number()?);
         }

@@ -12,7 +12,7 @@ pub(crate) type Id = usize;
 /// The folder `/`.
 pub(crate) const ROOT: Id = 0;
 
-/// What a root file system may have at most.
+/// Limits of a root file system.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of all files of an archive, and of what it holds compressed.
@@ -25,7 +25,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// What is copied is in the guest's memory, and QEMU takes no file of 4 GiB for it. A million
+    /// The copied files are in the guest's memory, and QEMU loads no file of 4 GiB there. A million
     /// entries are several times what a distribution's desktop has.
     fn default() -> Self {
         Self { bytes: 3 << 30, copied: 1 << 30, entries: 1_000_000 }
@@ -61,7 +61,7 @@ impl Meta {
     }
 }
 
-/// What a name stands for.
+/// The object that a name stands for.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Folder(BTreeMap<Vec<u8>, Id>),
@@ -125,7 +125,7 @@ impl Tree {
         self.bytes
     }
 
-    /// What it is made of.
+    /// Path of its source.
     pub(crate) fn origin(&self) -> &Path {
         &self.origin
     }
@@ -138,7 +138,7 @@ impl Tree {
         &mut self.nodes[id]
     }
 
-    /// What is in a folder; nothing if it is none.
+    /// The entries of a folder; nothing if `id` is none.
     pub(crate) fn children(&self, id: Id) -> impl Iterator<Item = (&[u8], Id)> {
         let children = match &self.nodes[id].kind {
             Kind::Folder(children) => Some(children),
@@ -189,7 +189,7 @@ impl Tree {
         Ok(Found::Node(stack.last().copied().unwrap_or(ROOT)))
     }
 
-    /// What is at a path, its links followed.
+    /// The object at a path, its links followed.
     pub(crate) fn at(&self, path: &str) -> Option<Id> {
         match self.follow(path.as_bytes(), true) {
             Ok(Found::Node(id)) => Some(id),

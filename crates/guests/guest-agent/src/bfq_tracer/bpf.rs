@@ -93,8 +93,8 @@ pub(super) fn types_of(name: &str) -> io::Result<OwnedFd> {
 /// types, or without a module of the kernel's own. What the kernel's verifier
 /// says of a wrong one is in the error.
 pub(super) fn load(code: &[u8], types: Option<&OwnedFd>, function: u32) -> io::Result<OwnedFd> {
-    // What a program that calls helpers for the kernel's own memory is to be
-    // licensed under; the project's licences allow it.
+    // The licence that the kernel requires of programs that call helpers for its own memory; the
+    // project's licences allow it.
     const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
     let mut log = vec![0u8; 64 << 10];
     let mut attributes = Attributes::default();

@@ -49,13 +49,13 @@ pub enum TraceError {
         "not permitted to {what}: run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"
     )]
     Forbidden {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,

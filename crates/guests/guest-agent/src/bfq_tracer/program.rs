@@ -18,7 +18,7 @@ pub const WRITTEN: usize = 128;
 /// last began or ended to ask, eight bytes each.
 pub const TIMES_OFFSET: usize = 256;
 
-/// What the programs have to know of the kernel's types: offsets in bytes.
+/// Places in the kernel's types that the programs read: offsets in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offsets {
     /// `blk_mq_hw_ctx.queue`.
@@ -55,7 +55,7 @@ const INTERACTIVE: std::ops::RangeInclusive<i32> = 2..=100;
 /// a quarter of all times away (`bfq_smallest_from_now`), far beyond 2 to this.
 const EVER: i32 = 48;
 
-/// What a function that is watched has as its first argument.
+/// The first argument of a traced function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
     /// The hardware queue's context, `blk_mq_hw_ctx`.
@@ -135,7 +135,7 @@ impl Code {
         self.end_if(JUMP_NOT_EQUAL_VALUE, 0, 0, 0);
     }
 
-    /// What `then` adds is passed over if the register is not above the value.
+    /// Skips the instructions that `then` adds if the register is not above the value.
     fn if_above(&mut self, register: u8, value: i32, then: impl FnOnce(&mut Self)) {
         let jump = self.bytes.len();
         self.add(JUMP_NOT_ABOVE_VALUE, register, 0, 0, value);
@@ -292,7 +292,7 @@ mod tests {
             assert_eq!(code[(count - 2) * 8], MOVE_VALUE);
         }
         assert_eq!((help::SLOTS.count_ones(), help::RING.count_ones()), (1, 1));
-        // What is behind the slots is not read as one.
+        // Memory behind the slots is not read as a slot.
         const { assert!(help::SLOTS_OFFSET + WRITTEN >= help::LENGTH) };
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct FileSystem {
     budget: Cell<u64>,
 }
 
-/// What there is where a file system may begin.
+/// The outcome of a search for a file system at a place.
 pub(crate) enum Opened {
     /// No file system of ext2, ext3 or ext4.
     Other,
@@ -265,7 +265,7 @@ impl FileSystem {
         Ok(Content::Pieces { source: Arc::clone(&self.source), pieces, length: inode.size })
     }
 
-    /// What a node of extents lists.
+    /// Adds the pieces that a node of extents lists.
     fn extents(
         &self,
         node: &[u8],
@@ -283,7 +283,7 @@ impl FileSystem {
             if level == 0 {
                 let length = u64::from(u16_at(entry, 4));
                 let from = u64::from(u32_at(entry, 8)) | u64::from(u16_at(entry, 6)) << 32;
-                // What is not written yet reads as zeroes.
+                // An extent that is not written yet reads as zeroes.
                 if length <= EXTENT_MAX {
                     self.piece(u64::from(u32_at(entry, 0)), from, length, pieces)?;
                 }
@@ -297,7 +297,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What an inode without extents lists: blocks, and blocks of their numbers (ext2).
+    /// Adds the pieces that an inode without extents lists: blocks, and blocks of their numbers
+    /// (ext2).
     fn mapped(&self, inode: &Inode, pieces: &mut Vec<Piece>) -> Result<()> {
         let numbers = self.block / 4;
         let last = inode.size.div_ceil(self.block);

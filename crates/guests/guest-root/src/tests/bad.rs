@@ -1,4 +1,4 @@
-//! What is no root, damaged, hostile or too large is told, with the file's name.
+//! A file that is no root, damaged, hostile or too large causes an error with the file's name.
 
 use super::*;
 use tar::EntryType::{Link, Regular, Symlink};

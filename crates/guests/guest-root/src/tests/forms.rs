@@ -123,7 +123,7 @@ fn tar_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
-/// What `docker save` writes, with `images` in its list.
+/// An archive as `docker save` writes it, with `images` in its list.
 fn docker(images: usize) -> Vec<u8> {
     let layers = layers();
     let names: Vec<String> = (0..layers.len()).map(|n| format!("{n}/layer.tar")).collect();

@@ -4,7 +4,7 @@ use super::*;
 use crate::{FileSystemKind, Lower, Part};
 use proptest::prelude::*;
 
-/// What is copied here, at most: nothing.
+/// Limits that allow no copy.
 const NOTHING: Limits = Limits { bytes: 1 << 30, copied: 0, entries: 100_000 };
 
 fn form(path: &Path, limits: Limits) -> Result<Form, RootError> {

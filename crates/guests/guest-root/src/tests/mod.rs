@@ -17,7 +17,7 @@ use crate::content::Content;
 use crate::tree::{Kind, ROOT};
 use crate::{Form, Limits, RootError, Source, Tree};
 
-/// What files have as their time here.
+/// Time of all files here.
 const TIME: u64 = 1_700_000_000;
 
 /// A program of nothing but an ELF header, for the machine with this number.

@@ -17,7 +17,7 @@ fn seeds() -> &'static [Vec<u8>; 2] {
     })
 }
 
-/// What the bytes are as a file, if they are a root.
+/// The tree in the bytes of a file, if they are a root.
 fn read_noise(bytes: &[u8]) -> Option<Tree> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), bytes).unwrap();

@@ -65,7 +65,7 @@ pub fn exercise(write: impl FnOnce(&Path) -> io::Result<()>) -> bool {
         Ok(Form::Copied(mut tree)) => {
             let checked = tree.check();
             let image = folder.join(format!("image-{own}"));
-            // What is said to be somewhere in the archive or the image may not be readable.
+            // Bytes at a place in the archive or the image may not be readable.
             let written = write_root(&mut tree, &image);
             if written.is_ok() {
                 read_image(&image).expect("what was written can be read");
