@@ -12,7 +12,7 @@ pub struct Attended {
     pub keyboard: SharedKeyboard,
     /// The window's size when the run begins.
     pub window: WindowSize,
-    /// What kind of terminal it is: `TERM`.
+    /// Kind of the terminal: the value of `TERM`.
     pub kind: String,
 }
 

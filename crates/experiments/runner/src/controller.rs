@@ -29,8 +29,8 @@ pub fn of(drive: &PlannedDrive, capacity: u64, discard_zeroes: bool) -> Result<C
     })
 }
 
-/// The drive's namespaces, one behind the other. Only one alone has what is
-/// left over where the capacity is no multiple of 4096 bytes.
+/// The drive's namespaces, one behind the other. A single namespace includes the remainder of a
+/// capacity that is no multiple of 4096 bytes.
 fn namespaces(capacity: u64, drive: &PlannedDrive) -> Result<Vec<Namespace>> {
     let count = u64::from(drive.namespaces);
     let bytes = if count == 1 { capacity } else { capacity / count / 4096 * 4096 };

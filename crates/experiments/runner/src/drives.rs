@@ -68,7 +68,7 @@ impl<'a> Drives<'a> {
         self.shared.get(place.drive).context("there is no such shared drive")
     }
 
-    /// How the media on `drive` are opened.
+    /// Options to open the media of `drive`.
     fn options(&self, drive: &PlannedDrive) -> OpenOptions<'static> {
         let execution = match self.plan.repeatable {
             true => Execution::Synchronous,
@@ -169,7 +169,7 @@ impl<'a> Drives<'a> {
     }
 }
 
-/// What the guest sees `drive` as.
+/// Returns the controller through which the guest sees `drive`.
 fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     Ok(match drive.interface {
         Interface::Nvme => Controller::Nvme(

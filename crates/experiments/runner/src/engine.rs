@@ -11,12 +11,12 @@ use stasis_run_events::{Ending, Outcome};
 
 use crate::self_check::{self, Answer, Keeper};
 
-/// Why a run has no outcome of its own.
+/// Reason why a run's machine reported no outcome.
 #[derive(Debug)]
 pub enum RunError {
-    /// It was ended from outside.
+    /// The run was ended from outside.
     Ended(Ending),
-    /// It could not start or go on.
+    /// The run could not start, or failed on its way.
     Failed(anyhow::Error),
 }
 
@@ -35,7 +35,7 @@ pub fn choose(engine: Engine) -> Result<Engine> {
     Ok(choose_checked(engine, &Arc::default())?.0)
 }
 
-/// The same, and the line that the user is told, if there is one. `stop` ends the check.
+/// Does the same, and returns a line for the user if there is one. `stop` ends the check.
 pub(crate) fn choose_checked(
     engine: Engine,
     stop: &Arc<AtomicBool>,
@@ -50,7 +50,7 @@ pub(crate) fn choose_checked(
     Ok(self_check::decide(engine, &state, Keeper::here().as_ref(), check))
 }
 
-/// What KVM is like here.
+/// Returns the state of this machine's KVM.
 ///
 /// # Errors
 /// Where `engine` is KVM, and that cannot be had.
@@ -64,7 +64,7 @@ pub(crate) fn usable(engine: Engine) -> Result<KvmState> {
     }
 }
 
-/// The outcome of a run that was ended from outside before it could say one.
+/// The outcome of a run that was ended from outside before its machine reported one.
 pub fn unfinished(ending: Ending, virtual_ns: u64, wall: Duration) -> Outcome {
     let wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
     Outcome { virtual_ns, wall_ns, ..Outcome::of(ending) }

@@ -1,4 +1,4 @@
-//! What a run tells while it goes on.
+//! Events of a run, for an observer.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,39 +11,39 @@ use stasis_run_events::Stage;
 pub enum Event<'a> {
     /// Work before the machine is there, such as making the guest.
     Step {
-        /// What is done.
+        /// Name of the step.
         what: &'a str,
-        /// How far all such steps are, from 0 to 1, where that is known.
+        /// Progress of all such steps, from 0 to 1, if it is known.
         fraction: Option<f64>,
     },
-    /// How many of some things are done, such as power cuts.
+    /// Progress of work that is counted in items, such as power cuts.
     Counted {
-        /// What they are.
+        /// Name of the items.
         what: &'a str,
-        /// How many are done.
+        /// Number of finished items.
         done: u64,
-        /// How many there are.
+        /// Number of all items.
         total: u64,
     },
     /// The work before the machine is done.
     Prepared,
     /// The run reaches a stage.
     Stage(Stage),
-    /// Virtual time is at least so far (ns).
+    /// A lower bound of virtual time (ns).
     VirtualTime(Nanos),
-    /// What the command wrote to its standard output.
+    /// Bytes that the command wrote to its standard output.
     Output(&'a [u8]),
-    /// What the command wrote to its standard error.
+    /// Bytes that the command wrote to its standard error.
     ErrorOutput(&'a [u8]),
-    /// What the guest's kernel wrote to its console.
+    /// Bytes that the guest's kernel wrote to its console.
     Console(&'a [u8]),
     /// The machine has ended, and its results are being written.
     Ended,
-    /// Something that the user should know, which does not end the run.
+    /// A warning for the user, which does not end the run.
     Warning(&'a str),
 }
 
-/// Who hears of a run.
+/// A receiver of a run's events.
 pub trait Observer {
     /// Takes an event.
     ///
@@ -58,7 +58,7 @@ impl<F: FnMut(Event<'_>) -> io::Result<()>> Observer for F {
     }
 }
 
-/// The observer of a run, for those parts of it that tell events in turn.
+/// The observer of a run, shared by parts of the run that report events in turn.
 pub struct SharedObserver<'a>(RefCell<&'a mut dyn Observer>);
 
 impl<'a> SharedObserver<'a> {
@@ -73,12 +73,12 @@ impl<'a> SharedObserver<'a> {
         self.0.borrow_mut().event(event)
     }
 
-    /// Tells a step of the work before the machine is there.
+    /// Reports a step of the work before the machine exists.
     pub fn step(&self, what: &str, fraction: Option<f64>) -> io::Result<()> {
         self.event(Event::Step { what, fraction })
     }
 
-    /// Tells what does not end the run.
+    /// Reports a warning, which does not end the run.
     pub fn warning(&self, text: &str) -> io::Result<()> {
         self.event(Event::Warning(text))
     }

@@ -1,4 +1,4 @@
-//! How a failure is told to the user.
+//! Messages about failures, for the user.
 
 use std::fmt::Write;
 

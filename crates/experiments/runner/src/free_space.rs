@@ -7,14 +7,15 @@ use stasis_report::units;
 /// A disk with less than this is full: many file systems keep a few blocks back.
 const FULL: u64 = 1 << 20;
 
-/// Bytes that this user can write where `path` is, or will be; none where that cannot be told.
+/// Bytes that this user can write where `path` is, or will be; none if the file system does not
+/// report them.
 pub fn free_space(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|path| path.exists())?;
     let found = rustix::fs::statvfs(there).ok()?;
     Some(found.f_bavail * found.f_frsize)
 }
 
-/// What there is to say of the disk that holds `path` where it is full.
+/// Message about the disk that holds `path`, if the disk is full.
 pub fn full(path: &Path) -> Option<String> {
     let free = free_space(path).filter(|free| *free < FULL)?;
     let path = path.display();

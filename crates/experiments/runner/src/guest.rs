@@ -24,13 +24,14 @@ pub fn recipe(spec: &GuestSpec) -> Recipe {
 /// The folder where guests are kept.
 ///
 /// # Errors
-/// If no variable says where.
+/// If no environment variable gives a place.
 pub fn cache() -> Result<PathBuf> {
     guest_image::default_cache()
         .context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")
 }
 
-/// Makes sure that the guest is there; `step` hears what is done and how far it is (0 to 1).
+/// Makes the guest unless it is in the cache; `step` receives the name of each step and the
+/// progress (0 to 1).
 ///
 /// # Errors
 /// If it is not kept and cannot be made.

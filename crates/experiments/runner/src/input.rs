@@ -21,14 +21,14 @@ pub fn paths(experiment: &Experiment, base: &Path) -> Vec<PathBuf> {
     let images = images.filter_map(|disk| disk.image.as_deref());
     let media = drives.filter_map(|drive| drive.medium.path()).chain(images).flat_map(|path| {
         let path = base.join(path);
-        // One that is no image, or a damaged one, is for whoever opens it to tell.
+        // Opening the medium reports a file that is no image, or a damaged one.
         let links = stasis_qcow2::links(&path).unwrap_or_default();
         links.into_iter().map(|link| link.path).chain([path])
     });
     files.chain(guest.stdin.iter().map(|path| base.join(path))).chain(words).chain(media).collect()
 }
 
-/// What of "SOURCE" or "SOURCE:DESTINATION" is the source.
+/// The source in "SOURCE" or "SOURCE:DESTINATION".
 fn source(word: &str) -> &str {
     word.split_once(':').map_or(word, |(source, _)| source)
 }
@@ -58,7 +58,7 @@ pub fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
         let destination = Path::new("/root").join(destination);
         let inside = destination.strip_prefix("/").unwrap_or(&destination);
         let context = || format!("cannot copy {} into the guest", path.display());
-        // What is named is copied, not a link to it.
+        // A named link is followed: its target is copied.
         let named = path.canonicalize().with_context(context)?;
         if named.is_dir() {
             archive.append_dir_all(inside, &named).with_context(context)?;
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// What an archive has: a file's content, or where a link leads.
+    /// Contents of an archive by name: a file's content, or a link's target.
     fn unpacked(archive: &[u8]) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         for entry in tar::Archive::new(archive).entries().unwrap() {

@@ -11,7 +11,7 @@ use crate::local::{self, Commands, Inputs};
 use crate::plan::input;
 use crate::software_host::InnerJob;
 
-/// Runs the job and tells how it ended.
+/// Runs the job and reports its end.
 pub fn run(inside: &mut Inside, job: Vec<u8>) {
     let mut events = inside.event_sink();
     let event = match execute(inside, &job) {

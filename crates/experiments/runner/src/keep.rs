@@ -1,9 +1,9 @@
-//! What drives keep between runs beside their bytes: zones, formats and placement, in a state
-//! file beside each medium that keeps.
+//! State that drives keep between runs beside their data: zones, formats and placement, in a state
+//! file beside each medium that lasts.
 //!
-//! The file is written whole or not at all. Where contents mean something only together with the
-//! state (zones, chunks), the file says while a run goes on that it is in use: if the run is cut
-//! off, the next one does not take old pointers for new ones.
+//! The file is written whole or not at all. Where contents are valid only together with the state
+//! (zones, chunks), the file is marked as in use during a run: if the run is cut off, the next one
+//! does not take old pointers for new ones.
 
 mod medium;
 
@@ -19,11 +19,11 @@ use stasis_nvme::{Config, KeptState};
 
 use crate::plan::PlannedDrive;
 
-/// What a state file's name ends with, behind its medium's.
+/// Extension of a state file's name, after the medium's name.
 const EXTENSION: &str = "state";
 /// The form of the file; another one is refused.
 const FORM: &str = "stasis drive state 1";
-/// Longest state file that is read (bytes): a million zones, none like its neighbours.
+/// Limit on the length of a state file (bytes): a million zones, none like its neighbours.
 const LONGEST: u64 = 256 << 20;
 /// The model whose inside is not kept.
 const FLASH: &str = "flash";
@@ -38,7 +38,7 @@ struct StateFile {
     in_use: bool,
     /// The medium's contents, by a sample, as the last run left them.
     medium: String,
-    /// What the drive keeps.
+    /// The drive's state.
     state: KeptState,
 }
 
@@ -51,7 +51,7 @@ pub struct Before {
     medium: PathBuf,
     /// Whether it was there already.
     existed: bool,
-    /// What the state file says.
+    /// The content of the state file.
     found: Option<StateFile>,
     /// The sample of the medium, where there is a state file.
     sample: String,
@@ -100,9 +100,9 @@ impl Before {
         }
     }
 
-    /// Whether a drive can go on from what was found.
+    /// Checks that a drive can start from the state that was found.
     fn check(&self, found: &StateFile, spec: &DriveSpec, config: &Config) -> Result<()> {
-        // All of it, and not only whether it fits.
+        // The whole state is checked, and not only whether it fits the drive.
         if let Err(error) = stasis_nvme::Controller::with_state(config.clone(), &found.state) {
             bail!("{error}: make the drive as it was, or {BEGIN_NEW}");
         }
@@ -127,7 +127,7 @@ impl Before {
     }
 }
 
-/// What a drive keeps, from before a run to its end.
+/// The state that a drive keeps, from before a run to its end.
 #[derive(Debug)]
 pub struct Keep {
     /// The state file; none where there is no place for one.
@@ -135,14 +135,15 @@ pub struct Keep {
     medium: PathBuf,
     /// The file as it was before the run.
     before: Option<StateFile>,
-    /// What the drive begins with.
+    /// The drive's initial state.
     pub state: KeptState,
-    /// What the user should know before the run.
+    /// Remarks for the user before the run.
     pub notes: Vec<String>,
 }
 
 impl Keep {
-    /// What `drive` begins with, on the medium that was looked at; `config`: its controller.
+    /// Determines the initial state of `drive` on the medium in `before`; `config`: the drive's
+    /// controller.
     ///
     /// # Errors
     /// Another kind of drive has written the medium, or its state is not known.
@@ -246,7 +247,7 @@ impl Keep {
     /// The machine has ended, and left the drive in `state`.
     pub fn end(&self, state: KeptState) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        // What a new drive is needs no file.
+        // The state of a new drive needs no file.
         if state.is_as_made() && !state.governs_contents() {
             return remove(file);
         }
@@ -255,7 +256,7 @@ impl Keep {
     }
 }
 
-/// How a drive begins without what was kept.
+/// Advice on how to start a drive without the state that was kept.
 const BEGIN_NEW: &str = "begin anew with `state = \"new\"` (`--drive ...,state=new`)";
 
 fn read(file: &Path) -> Result<Option<StateFile>> {

@@ -23,12 +23,12 @@
 //! ```
 //!
 //! Promises:
-//! - What can be wrong with an experiment is told before a machine is made for it.
+//! - Errors in an experiment are reported before a machine is made for it.
 //! - Nothing is written to the terminal: whoever runs the experiment has [`Event`]s.
-//! - The results' folder belongs to one run, and has what is known of it however it ends.
+//! - The results' folder belongs to one run, and holds all results obtained, however the run ends.
 //! - Where the machine runs, on this host's KVM or in a software host, changes none of this.
 
-// What is used only where guests run.
+// Some code is used only on systems where guests run.
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 
 mod attended;

@@ -19,9 +19,9 @@ use crate::plan::{input, RunPlan};
 use crate::root::{self, Source};
 use crate::trace::Drained;
 
-/// How long a completion waits for the guest to become idle, with rewind: the
-/// guest's own way from a doorbell to idle takes less (measured: see
-/// docs/development/benchmarks.md), and anything longer is other work.
+/// Time that a completion waits for the guest to become idle, with rewind (ns): the guest's path
+/// from a doorbell to idle takes less (measured: see docs/development/benchmarks.md), and anything
+/// longer is other work.
 const REWIND_WINDOW_NS: u64 = 5_000;
 
 /// The files that a machine reads, by name.
@@ -30,15 +30,16 @@ pub trait Inputs {
     fn length(&self, name: &str) -> Option<u64>;
     /// Fills `into` from the file's start.
     fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
-    /// What reads the root that is read in place, where there is one.
+    /// The reader of a root that is read in place, if there is one.
     fn source(&mut self) -> Option<Source>;
-    /// Who types where a command runs on a terminal.
+    /// The keyboard, if a command runs on a terminal.
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
-    /// What gets the machines' commands, once the first of them asks for its own.
+    /// A function that returns the machines' commands, called when the first machine requests its
+    /// command.
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send>;
 }
 
-/// What runs in the guests.
+/// The commands that run in the guests.
 #[derive(Debug, Default)]
 pub struct Commands {
     /// Each machine's job, with its command.
@@ -54,7 +55,7 @@ struct Jobs {
 }
 
 impl Jobs {
-    /// What runs in machine `number`.
+    /// The command of machine `number`.
     fn command(&mut self, number: usize) -> std::io::Result<Command> {
         if let Some(source) = self.source.take() {
             self.commands = source().map_err(std::io::Error::other)?;
@@ -76,7 +77,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The guest's files, and what runs in the guests.
+    /// The guest's files, and the commands that run in the guests.
     pub fn new(
         guest: &Guest,
         commands: Commands,
@@ -205,7 +206,7 @@ pub fn run(
             threads,
             keyboard,
             virtual_limit: plan.virtual_limit,
-            // What a run repeats does not depend on the wall clock.
+            // The results of a repeatable run do not depend on the wall clock.
             timeline: plan.timeline.then_some(TimelineConfig { wall_clock: !plan.repeatable }),
             stop,
         },

@@ -16,11 +16,11 @@ use crate::plan::PlannedDrive;
 pub struct OpenMedium {
     /// Where the bytes are: of an image, its files side by side.
     pub medium: Box<dyn Medium>,
-    /// What the guest sees (bytes).
+    /// Capacity that the guest sees (bytes).
     pub capacity: u64,
     /// For an image: its files, from the top.
     pub links: Vec<stasis_qcow2::Link>,
-    /// What the user should know of it.
+    /// Warnings about the medium, for the user.
     pub warnings: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> MediumOwners<'a> {
     pub fn add(&mut self, medium: &MediumSpec, owner: String) -> Result<()> {
         let Some(path) = medium.path() else { return Ok(()) };
         let path = self.base.join(path);
-        // What is not there yet has its path as its name.
+        // A file that does not exist yet is compared by its path as given.
         let path = std::fs::canonicalize(&path).unwrap_or(path);
         if let Some((_, other)) = self.owned.iter().find(|(owned, _)| *owned == path) {
             bail!(

@@ -39,28 +39,28 @@ pub struct RunPlan {
     pub repeatable: bool,
     /// Seed of everything random.
     pub seed: u64,
-    /// Most virtual time of the commands (ns).
+    /// Limit on the commands' virtual time (ns).
     pub virtual_limit: Option<Nanos>,
-    /// Whether it reports what the drives are asked.
+    /// Whether the machine reports each request to the drives.
     #[serde(default)]
     pub trace: bool,
-    /// Whether it reports what happens inside.
+    /// Whether the machine reports the timeline of its inside.
     #[serde(default)]
     pub timeline: bool,
-    /// A fault to inject below what the guest sees.
+    /// A fault to inject below the drives as the guest sees them.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,
-    /// What the guests' root is on, if it is not in their memory.
+    /// The device of the guests' root, if the root is not in their memory.
     #[serde(default)]
     pub root: Option<PlannedRoot>,
     /// Drives below a scheduler.
     pub shared: Vec<PlannedDrive>,
-    /// Host workloads on them.
+    /// Host workloads on the shared drives.
     pub workloads: Vec<PlannedWorkload>,
 }
 
 impl RunPlan {
-    /// Every drive that has a medium of its own.
+    /// Every drive that has its own medium.
     pub fn media(&self) -> impl Iterator<Item = &PlannedDrive> {
         let own = self.machines.iter().flat_map(|machine| &machine.drives);
         self.shared.iter().chain(own.filter(|drive| drive.has_medium()))
@@ -76,7 +76,7 @@ impl RunPlan {
 /// A root that is read where it lies.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlannedRoot {
-    /// Which one, and in which state: a guest that is kept has parts of it in memory.
+    /// Identity and state of the root: a guest that is kept has parts of the root in memory.
     pub identity: String,
     /// Its size in bytes.
     pub length: u64,
@@ -89,7 +89,7 @@ pub struct PlannedMachine {
     pub name: String,
     /// The machine.
     pub spec: MachineSpec,
-    /// What the guest is to do.
+    /// The job of the guest.
     pub job: Job,
     /// The drives, in order.
     pub drives: Vec<PlannedDrive>,
@@ -98,13 +98,13 @@ pub struct PlannedMachine {
 /// A place on a shared drive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SharedRegion {
-    /// Which shared drive.
+    /// Index of the shared drive.
     pub drive: usize,
-    /// Its first byte there.
+    /// Offset of the region on the shared drive (bytes).
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// What its owner is to the scheduler.
+    /// The owner's parameters for the scheduler.
     pub tenant: TenantSpec,
 }
 
@@ -115,9 +115,9 @@ pub struct PlannedWorkload {
     pub name: String,
     /// Its jobs, as a fio job file's text.
     pub job: String,
-    /// Where it does them, and as whom.
+    /// The region for the jobs' I/O, and the scheduler's tenant.
     pub place: SharedRegion,
-    /// The share that all its threads have together.
+    /// Share of all the workload's threads together.
     pub group_weight: Option<u32>,
 }
 
@@ -137,35 +137,35 @@ pub struct PlannedDrive {
     /// For an image: its files, from the top.
     #[serde(default)]
     pub links: Vec<stasis_qcow2::Link>,
-    /// What a barrier costs (ns), where the model does not say.
+    /// Cost of a barrier (ns), if the model has none.
     pub barrier: Option<Nanos>,
-    /// A real wait for each I/O on the medium (ns).
+    /// Wall-clock delay added to each I/O on the medium (ns).
     pub delay: Nanos,
-    /// What the guest's software adds to each command (ns).
+    /// Time that the guest's software adds to each command (ns).
     pub path: Nanos,
-    /// What the guest sees it as.
+    /// Device interface to the guest.
     pub interface: Interface,
     /// I/O queues or queue pairs.
     pub queues: u16,
-    /// Whether submissions leave the guest.
+    /// Whether each doorbell write leaves the guest.
     pub doorbells: Doorbells,
     /// Logical block size in bytes.
     pub block_size: u32,
     /// Namespaces, of equal size.
     pub namespaces: u32,
-    /// How the guest can say which data belongs together.
+    /// Data placement that the drive offers to the guest.
     pub placement: PlacementSpec,
     /// Its zones.
     pub zones: Option<ZonesSpec>,
     /// Its geometry, if it is an Open-Channel drive.
     pub ocssd: Option<OcssdSpec>,
-    /// What it has kept while its power was off, if anything.
+    /// State kept while the power was off, if any.
     #[serde(default)]
     pub state: Option<Box<stasis_nvme::KeptState>>,
-    /// Which of the requests that wait it gets next, if it is shared.
+    /// Scheduler of a shared drive, which selects the next waiting request.
     pub scheduler: Option<SchedulerSpec>,
-    /// Where on a shared drive it lies; then that one's model counts, and its
-    /// medium unless this is an image.
+    /// Region on a shared drive, if it holds this drive. The shared drive's model then applies, and
+    /// so does its medium unless this drive is an image.
     pub on: Option<SharedRegion>,
 }
 
@@ -175,13 +175,13 @@ impl PlannedDrive {
         self.on.is_some() && !self.links.is_empty()
     }
 
-    /// Whether its bytes are in a medium of its own.
+    /// Whether the drive has its own medium.
     pub fn has_medium(&self) -> bool {
         self.on.is_none() || self.is_image()
     }
 }
 
-/// A model with all its parameters, as results tell it.
+/// A model with all its parameters, in the form used in results.
 pub fn parameters(model: &ModelSpec) -> serde_json::Value {
     // A model that has been resolved can be written.
     serde_json::to_value(model).unwrap_or_default()

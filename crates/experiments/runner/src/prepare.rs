@@ -49,9 +49,9 @@ pub struct RunSetup<'a> {
     pub terminal: Option<&'a Attended>,
     /// Whether and where the drives are traced.
     pub trace: Option<&'a TraceOptions>,
-    /// Whether the run reports what happens inside.
+    /// Whether the run reports the timeline of the machine's inside.
     pub timeline: bool,
-    /// Who hears of what is odd about them.
+    /// Receiver of warnings about the media.
     pub observer: &'a SharedObserver<'a>,
 }
 
@@ -60,15 +60,15 @@ pub struct Prepared<'a> {
     setup: RunSetup<'a>,
     plan: RunPlan,
     shown: Vec<stasis_report::Drive>,
-    /// What the root is on that is read in place.
+    /// The reader of a root that is read in place.
     root: Option<Lower>,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn Medium>>,
-    /// What each of the machines' drives keeps, where its medium does.
+    /// The kept state of each of the machines' drives whose medium lasts.
     keeps: Vec<Option<Keep>>,
-    /// What a traced run works on, gone at its end.
+    /// Copies of media that a traced run works on, removed at its end.
     copies: Vec<WorkingCopy>,
-    /// What the trace has of each drive beside its commands.
+    /// The trace's description of each drive.
     traced: Vec<TracedDrive>,
 }
 
@@ -232,7 +232,8 @@ impl<'a> RunSetup<'a> {
         PlannedMachine { name, spec: spec.clone(), job, drives }
     }
 
-    /// What the own software of a guest with `vcpus` adds to a read as fio sees it (ns).
+    /// Time that the software of a guest with `vcpus` processors adds to a read as fio measures it
+    /// (ns).
     fn path(&self, vcpus: u32) -> Nanos {
         let instructions = PATH_INSTRUCTIONS[usize::from(vcpus > 1)];
         match (self.engine, self.cpu_speed()) {
@@ -334,8 +335,8 @@ impl<'a> RunSetup<'a> {
     }
 }
 
-/// Opens the raw media that are there already and lets them go: what is wrong with them
-/// is told before a guest is made for them, which takes its time.
+/// Opens the existing raw media and closes them again, so that their errors are reported before a
+/// guest is made, which takes time.
 pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
     let machines = experiment.machine.several();
     let drives = experiment.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
@@ -361,7 +362,7 @@ pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A drive with a medium of its own as results name it.
+/// A drive with its own medium, in the form used in results.
 fn show(drive: &PlannedDrive, spec: &DriveSpec) -> stasis_report::Drive {
     stasis_report::Drive {
         name: drive.name.clone(),
@@ -378,7 +379,7 @@ fn show(drive: &PlannedDrive, spec: &DriveSpec) -> stasis_report::Drive {
 }
 
 impl Prepared<'_> {
-    /// The drives as results name them.
+    /// The drives in the form used in results.
     pub fn drives(&self) -> Vec<stasis_report::Drive> {
         self.shown.clone()
     }
@@ -389,7 +390,8 @@ impl Prepared<'_> {
         drives.map(|drive| drive.medium.path().map(Path::to_owned)).collect()
     }
 
-    /// What each of the machines' drives keeps of a run that is no trace, where its medium does.
+    /// Takes the kept state of each of the machines' drives whose medium lasts; empty for a traced
+    /// run.
     pub fn take_keeps(&mut self) -> Vec<Option<Keep>> {
         let keeps = std::mem::take(&mut self.keeps);
         // A trace leaves the media as they were.
@@ -405,7 +407,7 @@ impl Prepared<'_> {
         several.map(|machine| machine.name.clone()).collect()
     }
 
-    /// What has to be known of the run beside what its drives are asked.
+    /// The header of the trace: all that describes the run beside the requests to its drives.
     pub fn trace_header(&self) -> TraceHeader {
         let experiment = self.setup.experiment;
         trace::header(&experiment.command, experiment.seed, self.traced.clone(), self.plan.fault)

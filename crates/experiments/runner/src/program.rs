@@ -29,8 +29,8 @@ pub fn for_guests() -> Result<PathBuf> {
     own()
 }
 
-/// The executable for guests: the same version of Stasis built for x86-64 Linux, beside
-/// this one or where `STASIS_GUEST_PROGRAM` says.
+/// The executable for guests: the same version of Stasis built for x86-64 Linux, beside this one or
+/// at the path in `STASIS_GUEST_PROGRAM`.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub fn for_guests() -> Result<PathBuf> {
     const NAME: &str = "stasis-x86_64-linux";

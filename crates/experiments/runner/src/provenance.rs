@@ -7,14 +7,13 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use stasis_report::page::Section;
 
-/// The commit that this program was built from, where whoever built it has said so (the
-/// Makefile does).
+/// The commit that this program was built from, if the build set it (the Makefile does).
 fn commit() -> Option<&'static str> {
     // A Makefile exports nothing as an empty text.
     option_env!("STASIS_COMMIT").filter(|commit| !commit.is_empty())
 }
 
-/// This program's version, with its commit where that is known.
+/// This program's version, with its commit if that is known.
 pub fn version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| match commit() {
@@ -23,16 +22,16 @@ pub fn version() -> &'static str {
     })
 }
 
-/// What is known of a run when it begins.
+/// Facts about a run that are known at its start.
 #[derive(Debug)]
 pub struct Provenance {
     started: Timestamp,
-    /// QEMU takes a moment to say its version, in which the run goes on.
+    /// A thread reads QEMU's version, which takes a moment, so that the run need not wait.
     qemu: Option<JoinHandle<Option<String>>>,
 }
 
 impl Provenance {
-    /// Of what begins now; `qemu`: whether QEMU has a part in it.
+    /// For a run that begins now; `qemu`: whether the run uses QEMU.
     pub fn begin(qemu: bool) -> Self {
         let qemu = qemu.then(|| std::thread::spawn(stasis_qemu_vm::process::version_line));
         Self { started: Timestamp::now(), qemu }

@@ -16,9 +16,9 @@ use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 use crate::engine::RunError;
 use crate::event::{Event, SharedObserver};
 
-/// The file in the results' folder with what a command printed, where that is kept.
+/// The file in the results' folder with a command's output, if that is kept.
 pub const OUTPUT_FILE: &str = "output.txt";
-/// How many bytes of the kernel's console are kept for a failure's message.
+/// Number of bytes of the kernel's console that are kept for a failure's message.
 const LAST_WORDS: usize = 4096;
 
 /// The outer end of a run's events.
@@ -28,40 +28,40 @@ pub struct Relay<'a> {
     /// Where the command's output goes instead of the observer.
     output: Option<File>,
     console: Vec<u8>,
-    /// Names of several machines, and the rest of each one's lines.
+    /// Names of several machines, and the unfinished lines of each.
     machines: Vec<Speaker>,
-    /// Whose entries come now.
+    /// Index of the machine that the current entries come from.
     from: usize,
     results: Vec<Option<File>>,
-    /// Where what the drives are asked goes.
+    /// Writer of the trace of requests to the drives.
     pub trace: Option<TraceWriter<BufWriter<File>>>,
-    /// What the drives keep, as JSON.
+    /// The kept state of the drives, as JSON.
     states: Vec<u8>,
-    /// How the run ended, once it has.
+    /// The outcome of the run, once it has ended.
     outcome: Option<Outcome>,
-    /// Why it could not go on, if so.
+    /// Reason for the run's failure, if it failed.
     failed: Option<String>,
     /// The last stage that was reached.
     stage: Stage,
-    /// Virtual time as last heard of.
+    /// Virtual time as last reported.
     virtual_ns: Nanos,
     /// Virtual time when the command began.
     started: Option<Nanos>,
-    /// Since when the command runs.
+    /// Wall-clock instant at which the command began.
     running: Option<Instant>,
     /// Wall-clock time of the command, by this machine's clock, once it has ended.
     command_wall: Option<Duration>,
 }
 
-/// What is known of a run at its end.
+/// The facts known about a run at its end.
 pub struct Ended {
-    /// What has the I/Os.
+    /// The writer that holds the I/Os.
     pub writer: ResultsWriter,
-    /// How it ended.
+    /// The end of the run.
     pub outcome: Result<Outcome, RunError>,
     /// The last stage that was reached.
     pub stage: Stage,
-    /// Virtual time of the command, as far as it was heard of (ns).
+    /// Virtual time of the command as last reported (ns).
     pub virtual_ns: Nanos,
     /// The last lines of the kernel's console.
     pub words: String,
@@ -70,8 +70,8 @@ pub struct Ended {
 }
 
 impl<'a> Relay<'a> {
-    /// Writes into the results' folder; with `keeps_output` what the command prints goes to
-    /// a file there. `machines`: the names of several, none for one.
+    /// Writes into the results' folder; with `keeps_output` the command's output goes to a file
+    /// there. `machines`: the names of several, none for one.
     pub fn new(
         mut writer: ResultsWriter,
         observer: &'a SharedObserver<'a>,
@@ -115,7 +115,8 @@ impl<'a> Relay<'a> {
         self.stage >= Stage::Booting
     }
 
-    /// What each of the machines' drives keeps; empty where the machine ended without saying.
+    /// Takes the kept state of each of the machines' drives; empty if the machine ended without a
+    /// report of it.
     pub fn take_states(&mut self) -> Result<Vec<Option<KeptState>>> {
         let bytes = std::mem::take(&mut self.states);
         if bytes.is_empty() {
@@ -124,7 +125,7 @@ impl<'a> Relay<'a> {
         serde_json::from_slice(&bytes).context("the machine told no right states of its drives")
     }
 
-    /// Ends the trace, unpacks the results, and says what is known of the run, which the
+    /// Ends the trace, unpacks the results, and returns the facts known about the run, which the
     /// machine's process ended with `result`.
     pub fn end(mut self, result: Result<(), RunError>) -> Result<Ended> {
         if let Some(trace) = self.trace.take() {
@@ -166,7 +167,7 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// What the trace has of an event that is not only for it.
+    /// Writes an event to the trace if the trace records events of its kind.
     fn trace_event(&mut self, event: &RunEvent) -> io::Result<()> {
         let at = self.virtual_ns;
         let frame = match event {
@@ -202,8 +203,8 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// Puts what a guest left in `/results` into the folder, below `machine` where there are
-/// several. A name that the run or somebody else has there already is told and left out.
+/// Copies the guest's `/results` into the folder, below `machine` where there are several. A name
+/// that exists there already is reported and skipped.
 fn unpack(
     archive: File,
     machine: Option<&str>,
@@ -314,7 +315,7 @@ const LONGEST_LINE: usize = 64 << 10;
 /// One of several machines, whose lines are marked.
 struct Speaker {
     name: String,
-    /// What has no end of line yet, of output and of errors.
+    /// Unfinished lines, of output and of errors.
     begun: [Vec<u8>; 2],
 }
 
@@ -323,7 +324,7 @@ impl Speaker {
         Self { name, begun: [Vec::new(), Vec::new()] }
     }
 
-    /// The lines that are whole with these bytes.
+    /// Appends these bytes and returns the lines that are now complete.
     fn lines(&mut self, bytes: &[u8], error: bool) -> Vec<u8> {
         let begun = &mut self.begun[usize::from(error)];
         begun.extend_from_slice(bytes);
@@ -336,7 +337,7 @@ impl Speaker {
         mark(&self.name, &std::mem::replace(begun, rest))
     }
 
-    /// What is left at the end.
+    /// Returns the unfinished lines at the end.
     fn rest(&mut self) -> (Vec<u8>, Vec<u8>) {
         let [output, errors] = std::mem::take(&mut self.begun);
         (mark(&self.name, &output), mark(&self.name, &errors))

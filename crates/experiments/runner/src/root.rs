@@ -13,7 +13,7 @@ use stasis_models::{BuildContext, ModelSpec};
 
 use crate::plan::PlannedRoot;
 
-/// What reads its bytes: fills a buffer from an offset on.
+/// Reader of the root's bytes: fills a buffer from an offset on.
 pub type Source = Arc<dyn Fn(&mut [u8], u64) -> io::Result<()> + Send + Sync>;
 
 /// The drive for a machine with `vcpus` processors.

@@ -44,21 +44,22 @@ pub struct Runner<'a> {
 /// A run that has ended, one way or another.
 #[derive(Debug)]
 pub struct Results {
-    /// What was measured.
+    /// The measurements.
     pub summary: Summary,
-    /// Where the results are.
+    /// The results' folder.
     pub folder: PathBuf,
-    /// The exit status for the run: the command's, or one that says why it did not end.
+    /// The exit status for the run: the command's, or one that identifies why the command did not
+    /// end.
     pub status: u8,
-    /// What the user should know beside the command's own output.
+    /// A message for the user beside the command's output.
     pub message: Option<String>,
     /// Wall-clock time of the command alone, by this machine's clock.
     pub command_wall: Option<Duration>,
 }
 
 impl<'a> Runner<'a> {
-    /// Of an experiment that is finished ([`Experiment::finish`]). Relative paths start at
-    /// the current folder, I/Os are kept as `ios.parquet`.
+    /// A runner for an experiment that is finished ([`Experiment::finish`]). Relative paths start
+    /// at the current folder, I/Os are kept as `ios.parquet`.
     pub fn new(experiment: &'a Experiment) -> Self {
         Self {
             experiment,
@@ -73,38 +74,38 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// A run that is itself part of KVM's check ([`crate::self_check`]): none goes before it.
+    /// Skips KVM's check ([`crate::self_check`]), for a run that is itself part of that check.
     pub fn unchecked(self) -> Self {
         Self { checked: false, ..self }
     }
 
-    /// Where the experiment's relative paths start.
+    /// Sets the folder at which the experiment's relative paths start.
     pub fn base(self, base: &'a Path) -> Self {
         Self { base, ..self }
     }
 
-    /// A flag that ends the run once it is set; what is known by then is kept.
+    /// Sets a flag that ends the run once it is raised; results up to then are kept.
     pub fn stop(self, stop: &Arc<AtomicBool>) -> Self {
         Self { stop: Arc::clone(stop), ..self }
     }
 
-    /// How the I/Os are kept.
+    /// Sets the format in which I/Os are kept.
     pub fn ios(self, ios: Ios) -> Self {
         Self { ios, ..self }
     }
 
-    /// What happens inside goes to [`stasis_report::TIMELINE_FILE`]: what processors, flash
-    /// drives and the schedulers of shared drives do when.
+    /// Writes a timeline to [`stasis_report::TIMELINE_FILE`]: the activity of processors, flash
+    /// drives and the schedulers of shared drives.
     pub fn timeline(self, timeline: bool) -> Self {
         Self { timeline, ..self }
     }
 
-    /// What the command prints goes to [`OUTPUT_FILE`] in place of the observer.
+    /// Writes the command's output to [`OUTPUT_FILE`] in place of the observer.
     pub fn keep_output(self) -> Self {
         Self { keeps_output: true, ..self }
     }
 
-    /// What the drives are asked is written down, and they work on copies of their media.
+    /// Traces the requests to the drives, which then work on copies of their media.
     pub fn trace(self, trace: &'a TraceOptions) -> Self {
         Self { trace: Some(trace), ..self }
     }
@@ -118,7 +119,8 @@ impl<'a> Runner<'a> {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// If it cannot begin or go on. How the command ended is no error: see [`Results`].
+    /// If the run cannot begin or fails on its way. A command's failure is no error: see
+    /// [`Results`].
     pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
         let begun = Instant::now();
         let (experiment, observer) = (self.experiment, SharedObserver::new(observer));
@@ -179,7 +181,8 @@ impl<'a> Runner<'a> {
         let ended = relay.end(result)?;
         let mut outcome = match ended.outcome {
             Ok(outcome) => outcome,
-            // Stopped or out of time before the machine was there, or no answer: what is known is kept.
+            // Stopped or out of time before the machine existed, or no answer: results up to then
+            // are kept.
             Err(RunError::Ended(ending)) => {
                 engine::unfinished(ending, ended.virtual_ns, begun.elapsed())
             }
@@ -235,7 +238,7 @@ impl<'a> Runner<'a> {
         Ok(claimed)
     }
 
-    /// Fields of `summary.json` that say what was run.
+    /// Fields of `summary.json` that describe the command, machine and guest of the run.
     fn extra(&self, guest: &Guest, provenance: Provenance) -> Result<Map<String, Value>> {
         let experiment = self.experiment;
         let mut extra = provenance.fields();
@@ -253,8 +256,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Writes what drives keep. Where the machine ended without saying, their files go on saying that
-/// they are in use.
+/// Writes the kept state of the drives. If the machine ended without a report of it, the files stay
+/// marked as in use.
 fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>) -> Result<()> {
     if !relay.has_begun() {
         return keeps.iter().flatten().try_for_each(Keep::revert);
@@ -267,10 +270,10 @@ fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How the agent ends its message about a command that is in no folder of `PATH`.
+/// End of the agent's message about a command that is in no folder of `PATH`.
 const NOT_FOUND: &str = "command not found in the guest";
 
-/// What the user should know of an end that is not the command's own.
+/// Message for the user about an end that was not a regular exit of the command.
 fn describe(
     outcome: &Outcome,
     experiment: &Experiment,
@@ -290,7 +293,7 @@ fn describe(
         }
     };
     Some(match &outcome.ending {
-        // 128 and SIGKILL, which nobody but the kernel sends unless it is told to.
+        // 128 + SIGKILL, which only the kernel sends without a request.
         Ending::Exited(137) => format!(
             "the command was killed (status 137), as a guest without free memory does it: it has {}; \
              --memory 2GiB, say, gives it more",

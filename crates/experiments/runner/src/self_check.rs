@@ -1,8 +1,8 @@
-//! Whether this machine's KVM keeps what runs under it promise: found out by the first run,
-//! and kept.
+//! A check of this machine's KVM, whether runs under it have the promised precision: made by the
+//! first run, with an answer that is kept.
 //!
-//! What is run for it is not this crate's (`stasis_precision::first_check`): a program hands it
-//! over by [`provide`]. The answer is kept for a machine, its kernel and a build of the program.
+//! The check itself is in another crate (`stasis_precision::first_check`): a program hands it over
+//! by [`provide`]. The answer is kept for a machine, its kernel and a build of the program.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use stasis_experiment::Engine;
 use stasis_qemu_vm::probe::KvmState;
 
-/// What a check has shown.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Whether results can be trusted.
@@ -29,8 +29,8 @@ pub type Check = fn(&Arc<AtomicBool>) -> Result<Answer>;
 
 static CHECK: OnceLock<Check> = OnceLock::new();
 
-/// Has `check` run before the first experiment under KVM. A program that provides none takes KVM
-/// at its word. The first call counts.
+/// Has `check` run before the first experiment under KVM. A program that provides none uses KVM
+/// unchecked. The first call counts.
 pub fn provide(check: Check) {
     let _ = CHECK.set(check);
 }
@@ -40,7 +40,7 @@ pub(crate) fn provided() -> Option<Check> {
     CHECK.get().copied()
 }
 
-/// Where an answer is kept, and what it depends on.
+/// The file of a kept answer, and the conditions under which the answer is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keeper {
     file: PathBuf,
@@ -54,7 +54,7 @@ struct Kept {
 }
 
 impl Keeper {
-    /// This machine's, kernel's and program's; None where there is no cache.
+    /// The keeper for this machine, kernel and program; `None` if there is no cache.
     pub fn here() -> Option<Self> {
         let system = rustix::system::uname();
         let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -99,8 +99,8 @@ impl Keeper {
     }
 }
 
-/// What a run under `engine`, `auto` or `kvm`, takes where KVM is in `state`, and the line that the
-/// user is told. `check` runs where no answer is kept.
+/// Returns the engine for a run under `engine`, `auto` or `kvm`, with KVM in `state`, and a line
+/// for the user. `check` runs where no answer is kept.
 pub(crate) fn decide(
     engine: Engine,
     state: &KvmState,
@@ -116,7 +116,7 @@ pub(crate) fn decide(
         (None, None) => return (Engine::Kvm, None),
         (None, Some(check)) => match check() {
             Ok(answer) => {
-                // What cannot be kept is measured again.
+                // An answer that cannot be kept is measured again by the next run.
                 let _ = keeper.map(|keeper| keeper.keep(&answer));
                 answer
             }

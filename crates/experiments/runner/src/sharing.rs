@@ -72,7 +72,7 @@ impl<'a> Sharing<'a> {
         self.drives.iter().map(whole).collect()
     }
 
-    /// A machine's virtual disk: a region, or `image` in a place of its own.
+    /// A machine's virtual disk: a region, or the place of `image` if it is given.
     pub fn disk(
         &self,
         machine: &MachineSpec,

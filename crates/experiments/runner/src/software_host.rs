@@ -35,7 +35,7 @@ pub fn cache() -> Option<PathBuf> {
     stasis_guest_image::default_cache()?.parent().map(Path::to_owned)
 }
 
-/// What the inner program is told.
+/// Job of the inner program.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InnerJob {
     /// The machine.
@@ -93,8 +93,8 @@ impl Passed {
     }
 }
 
-/// What the guest is made of, and the memory (bytes) that `machines` of them need for that;
-/// `archive` is a file for what the setup puts in.
+/// Inputs of the guest, and the memory (bytes) that `machines` of them need for these; `archive` is
+/// a file for the setup's additions to the guest.
 fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>, u64)> {
     let guest = setup.guest;
     let early =
@@ -168,7 +168,7 @@ pub fn run(
     let control = Control { stop: Arc::clone(stop), deadline, keyboard, source };
     let observer = relay.observer();
     let mut progress = |what: &str, fraction: Option<f64>| {
-        // Who cannot hear of a step cannot hear of what follows, and ends the run then.
+        // An observer that fails here fails at the next event as well, and ends the run then.
         let _ = observer.step(what, fraction);
     };
     let outcome = stasis_emulated_host::run(&host, &job, relay, &control, &mut progress);
@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(place(&mut passed, "base.qcow2", true), 1);
         }
         assert_eq!(passed.drives.len(), 7);
-        // What is written to is never another's.
+        // A medium that is written is passed anew each time.
         assert_eq!((place(&mut passed, "raw", false), place(&mut passed, "raw", false)), (7, 8));
     }
 }

@@ -1,5 +1,5 @@
-//! A run whose drives are traced, for power cuts: what it works on is a copy
-//! of each medium, and what is asked of it goes to a file.
+//! A run whose drives are traced, for power cuts: the run works on a copy of each medium, and each
+//! request goes to a file.
 
 use std::fs::File;
 use std::io;
@@ -36,7 +36,7 @@ pub struct WorkingCopy {
 }
 
 impl TraceOptions {
-    /// The file in the folder with what drive `index` held before the run.
+    /// Name of the file in the folder with the contents of drive `index` before the run.
     pub fn before(index: usize) -> String {
         format!("drive{index}.before")
     }
@@ -46,8 +46,8 @@ impl TraceOptions {
         self.folder.join(TRACE_FILE)
     }
 
-    /// Lets `drive` work on a copy of its medium where that is a file; what the
-    /// file was before stays in the folder.
+    /// Lets `drive` work on a copy of its medium where that is a file; the contents before the run
+    /// stay in the folder.
     pub fn copy(
         &self,
         index: usize,
@@ -74,7 +74,7 @@ impl TraceOptions {
         let base = std::fs::canonicalize(&base).with_context(cannot)?;
         if let Some(top) = drive.links.first_mut() {
             top.path = base.clone();
-            // What opening an image may repair is not the run's doing.
+            // Opening an image may repair it, which must not count as the run's writes.
             let options = OpenOptions {
                 execution: Execution::Synchronous,
                 delay: Duration::ZERO,
@@ -131,10 +131,10 @@ pub fn copy_sparse(from: &Path, to: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// What the guest sees `drive` as, whose first disk is `name` to it.
+/// Describes `drive` as the guest sees it, with `name` for its first disk.
 ///
 /// # Errors
-/// The drive is one of which it is not known what a power cut leaves.
+/// The effect of a power cut on this kind of drive is not known.
 pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedDevice> {
     let mut device = TracedDevice {
         names: vec![name.to_owned()],
@@ -192,7 +192,7 @@ pub fn header(
     TraceHeader { command: command.to_vec(), seed, drives, fault }
 }
 
-/// A sink of events before each of which goes what the drives were asked until then.
+/// A sink that writes the requests to the drives up to each event before the event.
 pub(crate) struct Drained<'a> {
     pub stream: stasis_crash::TraceStream,
     pub events: &'a mut dyn EventSink,

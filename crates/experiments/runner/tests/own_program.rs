@@ -1,6 +1,6 @@
-//! A program of a user's own that runs experiments: the same workload on three drives, by
-//! `stasis-runner` alone. It is a program and no function of a test, since its executable is
-//! what runs in the guest as well. `make system-test` runs it.
+//! A user's program that runs experiments: the same workload on three drives, by `stasis-runner`
+//! alone. It is a program and no function of a test, since its executable also runs in the guest.
+//! `make system-test` runs it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{atomic::AtomicUsize, Arc};

@@ -1,5 +1,5 @@
-//! What the state of a drive has to know of its medium: where the state is kept, and whether the
-//! contents are those that it belongs to.
+//! Relations of a drive's state to its medium: the place of the state file, and a check that the
+//! medium's contents belong to the state.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -12,7 +12,7 @@ use stasis_nvme::{Config, Namespace};
 
 use super::EXTENSION;
 
-/// How many blocks a sample takes, evenly spread, and the size of each (bytes): any other image
+/// Number of blocks in a sample, evenly spread, and the size of each (bytes): any other image
 /// differs somewhere in them, and a sample is read in some milliseconds.
 const SAMPLES: u64 = 256;
 const BLOCK: u64 = 4096;
@@ -85,7 +85,7 @@ pub fn holds_data(medium: &Path, config: &Config) -> Result<bool> {
     Ok(false)
 }
 
-/// How far a zone or a chunk begins behind the one before (bytes).
+/// Distance from the start of a zone or a chunk to the start of the next (bytes).
 fn step(namespace: &Namespace) -> Option<u64> {
     if let Some(zones) = &namespace.zoned {
         return Some(zones.size);

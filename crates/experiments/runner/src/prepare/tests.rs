@@ -80,7 +80,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
     setup.prepare().map(then)
 }
 
-/// Submits and waits; when it ended, and what was read.
+/// Submits a command and waits; sets `now` to its end and returns the data read.
 fn run(layer: &mut dyn Layer, now: &mut Nanos, command: Command, data: Vec<u8>) -> Vec<u8> {
     layer.submit(*now, Submission { tag: 1, queue: 0, command, data });
     let mut done = Vec::new();
@@ -172,7 +172,7 @@ medium = { file = "zoned.img", size = "16MiB" }
 zones  = { size = "1MiB" }
 "#;
 
-/// What the only drive of an experiment keeps, and what it begins with.
+/// The state that the only drive of an experiment keeps and starts with.
 fn keep_of(text: &str, folder: &Path) -> Result<Keep> {
     let keep = prepare(text, folder, |mut prepared| {
         let keep = prepared.take_keeps().remove(0).unwrap();
@@ -201,7 +201,7 @@ fn a_zoned_drive_goes_on_where_its_last_run_ended() {
     assert!(text.contains("zoned.img.state: the last run on this drive was cut off"), "{text}");
     let last = format!("{ZONED}state = \"last\"");
     assert!(keep_of(&last, folder.path()).unwrap().state.is_as_made());
-    // It has written, and ended.
+    // The run has written, and ended.
     let mut state = keep.state.clone();
     let written = KeptZones::one(3, ZoneState::ImplicitlyOpen, 7);
     state.namespaces[0].zones = vec![written];
@@ -244,7 +244,7 @@ fn a_zoned_drive_goes_on_where_its_last_run_ended() {
     std::fs::write(&file, "{}").unwrap();
     let text = refusal(ZONED, folder.path());
     assert!(text.contains("is no state of a drive"), "{text}");
-    // The medium has data, and nothing says which zones are written.
+    // The medium has data, and there is no record of which zones are written.
     std::fs::remove_file(&file).unwrap();
     let text = refusal(ZONED, folder.path());
     assert!(text.contains("zoned.img holds data, and nothing says"), "{text}");
