@@ -60,12 +60,12 @@ pub(crate) struct Buffer {
     // By stream.
     ready: Vec<VecDeque<u32>>,
     sequence: u64,
-    // What is older goes even if it does not fill a page.
+    // Entries up to this sequence number are programmed even if they do not fill a page.
     force: u64,
 }
 
 impl Buffer {
-    /// An empty one.
+    /// An empty buffer.
     pub fn new(streams: u32) -> Self {
         Self {
             entries: Vec::with_capacity(IN_FLIGHT),
@@ -165,7 +165,7 @@ impl Buffer {
             let ready = &self.ready[usize::from(stream)];
             let Some(&first) = ready.front() else { return false };
             let first_entry = self.entries[first as usize];
-            // What was trimmed needs no page, unless someone waits for it.
+            // A trimmed entry needs no page, unless a request waits for it.
             if first_entry.dead && first_entry.waiter == NONE {
                 self.ready[usize::from(stream)].pop_front();
                 self.release(first);
@@ -205,7 +205,7 @@ impl Buffer {
     pub fn land(&mut self, index: u32) -> Landed {
         let Entry { unit, dead, waiter, older, .. } = self.entries[index as usize];
         if !dead {
-            // What is older can no longer become the unit's content.
+            // Older entries can no longer become the unit's content.
             self.kill(older);
             self.entries[index as usize].older = NONE;
         }

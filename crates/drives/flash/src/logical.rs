@@ -19,14 +19,14 @@ struct Rule {
     left: u64,
 }
 
-/// What becomes of a command.
+/// The effect of the faults on a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fortune {
-    /// Nothing happens to it.
+    /// No fault.
     Well,
     /// It never completes.
     Stuck,
-    /// It ends like that.
+    /// It ends with this fate.
     Fate(Fate),
 }
 
@@ -52,7 +52,7 @@ impl LogicalFaults {
         Self { rules: rules.collect(), seed, number: 0 }
     }
 
-    /// What happens to a request that reaches the drive at `now`; counted.
+    /// Applies the rules to a request that reaches the drive at `now`, and counts it.
     pub fn strike(&mut self, now: Nanos, request: &Request) -> Fortune {
         if self.rules.is_empty() || request.length == 0 {
             return Fortune::Well;

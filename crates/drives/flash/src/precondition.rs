@@ -74,7 +74,7 @@ pub(crate) fn valid_counts(shares: &[f64], blocks: u32, total: u64) -> Vec<u32> 
         counts.push(valid);
     }
     let mut sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-    // What rounding left over, spread evenly.
+    // The remainder of the rounding, spread evenly.
     let mut at = 0usize;
     let mut idle = 0u32;
     while sum != total && idle <= blocks {

@@ -24,9 +24,9 @@ pub(crate) struct Shadow {
     // By block, programmed pages.
     pages: Vec<u32>,
     reads: Vec<u32>,
-    // What programs under way write, by their page's first slot.
+    // Contents that programs under way write, by their page's first slot.
     writing: HashMap<u32, Vec<Content>>,
-    // What each unit should hold.
+    // The content that each unit should hold.
     pub expected: BTreeMap<u32, u64>,
     newest: u64,
     // Writes up to this number no longer count.
@@ -156,8 +156,8 @@ impl Shadow {
         }
     }
 
-    /// What had begun is neither done nor undone; each unit holds the newest of
-    /// what lies in the cells.
+    /// Operations that had begun are neither done nor undone; each unit holds the newest of its
+    /// versions in the cells.
     pub fn power_cut(&mut self, dropped: &[Dropped]) {
         for drop in dropped.iter().filter(|drop| drop.started) {
             let block = self.block(drop.op.at);

@@ -40,7 +40,7 @@ pub struct Ssd {
     leaving: VecDeque<Completion>,
     in_flight: usize,
     now: Nanos,
-    /// What was counted before what is measured began.
+    /// Counts from before the measurement.
     before: Statistics,
 }
 
@@ -105,7 +105,7 @@ impl Ssd {
         self.capacity
     }
 
-    /// What it works with: the array and what is counted.
+    /// The context: the array and the drive's counts.
     pub fn context(&self) -> &Context {
         &self.context
     }
@@ -115,7 +115,7 @@ impl Ssd {
         self.ftl.as_ref()
     }
 
-    /// What it did inside from its start until `now`.
+    /// A report of the drive's inside, from its start until `now`.
     pub fn report(&self, now: Nanos) -> Inside {
         let (context, ftl) = (&self.context, &self.ftl);
         let (health, more) = (ftl.health(context), ftl.report(context));
@@ -175,7 +175,7 @@ impl Ssd {
             let open = &mut self.context.requests[id as usize];
             let read = !matches!(open.fate, Fate::Failed(_));
             if let (Some(to), true) = (open.copy_to.take(), read) {
-                // What was read, rightly or not, is now written.
+                // The data read, correct or not, is now written.
                 open.request = Request { operation: Operation::Write, offset: to, ..open.request };
                 open.pieces = 1;
                 let request = open.request;

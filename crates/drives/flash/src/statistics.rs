@@ -1,4 +1,4 @@
-//! What a drive did, in numbers that results keep.
+//! Counts of a drive's work, for the results.
 
 mod inside;
 
@@ -23,7 +23,7 @@ struct Sums {
     times: Breakdown,
 }
 
-/// What a drive counts while it works.
+/// Counts of a drive at work.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     ops: [[u64; PRIORITIES]; KINDS],
@@ -51,7 +51,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// What was counted after `before`.
+    /// The counts made after `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
         for (ops, before) in since.ops.iter_mut().flatten().zip(before.ops.iter().flatten()) {

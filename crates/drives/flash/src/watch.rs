@@ -1,4 +1,4 @@
-//! What the drive's parts do, as spans for whoever wants to know ([`stasis_block::Model::watch`]).
+//! The work of the drive's parts, as spans for an observer ([`stasis_block::Model::watch`]).
 
 use stasis_block::timeline::{Cause, Span, Spans, Step, Track, TrackKind, Tracks, What};
 use stasis_clock::Nanos;

@@ -1,4 +1,4 @@
-//! What the parts of an array do and when, kept on demand until it is taken.
+//! Activities of an array's parts with their times, kept on demand until they are taken.
 
 use stasis_clock::Nanos;
 
@@ -7,29 +7,29 @@ use super::unit::State;
 use super::{Array, OpKind, Priority};
 use crate::PageAddress;
 
-/// Activities that wait to be taken at most; what comes on top is counted.
+/// Maximum number of activities that wait to be taken; further ones are only counted.
 const LIMIT: usize = 1 << 16;
 
-/// What takes an operation's time.
+/// A step of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Its command is on the channel.
     Command,
-    /// Its command and its data are, towards the plane.
+    /// Its command and its data are on the channel, to the plane.
     DataIn,
-    /// Its data is, from the plane.
+    /// Its data is on the channel, from the plane.
     DataOut,
     /// The cells are at work.
     Cells,
     /// Data moves between the data register and the cache register.
     Register,
-    /// The cells give way to a read.
+    /// The cells suspend a program or erase for a read.
     Suspend,
-    /// The cells take up again what gave way.
+    /// The cells resume the suspended program or erase.
     Resume,
 }
 
-/// What is occupied meanwhile.
+/// The part of the array that a step occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     /// A channel, by its number.
@@ -38,12 +38,12 @@ pub enum Part {
     Unit(u32),
 }
 
-/// Part of an operation's time, in which it alone had a part of the array.
+/// Part of an operation's time, in which it had a part of the array to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// What it had.
+    /// The part that the operation occupied.
     pub part: Part,
-    /// What for.
+    /// The step.
     pub step: Step,
     /// The operation.
     pub kind: OpKind,
@@ -53,7 +53,7 @@ pub struct Activity {
     pub number: u64,
     /// Its page; of an erase, the block. Of a copyback the page that is written.
     pub at: PageAddress,
-    /// What crosses the channel (bytes).
+    /// Bytes that cross the channel.
     pub bytes: u32,
     /// When it begins (ns).
     pub begin: Nanos,
@@ -66,7 +66,7 @@ pub struct Activity {
 pub(super) struct Log {
     kept: Vec<Activity>,
     lost: u64,
-    /// When the step of each unit began that goes on.
+    /// Start of the current step of each unit (ns).
     began: Vec<Nanos>,
 }
 

@@ -29,7 +29,7 @@ pub struct Array {
     pub(super) slots: Slots,
     pub(super) units: Vec<Unit>,
     pub(super) channels: Vec<Channel>,
-    // What may start something at `now`.
+    // Units and channels that may start a step at `now`.
     pub(super) dirty_units: Vec<u32>,
     pub(super) dirty_channels: Vec<u32>,
     // Ends of steps, with the number of the unit, or behind them of the channel.
@@ -42,7 +42,7 @@ pub struct Array {
     pub(super) lun_usage: Usage,
     // Busy planes of each LUN, and since when; not yet in `lun_usage`.
     pub(super) busy: Vec<(u32, Nanos)>,
-    // What its parts did, where somebody wants to know.
+    // The activities of the parts, while the array is watched.
     pub(super) log: Option<Box<Log>>,
 }
 
@@ -130,13 +130,13 @@ impl Array {
     }
 
     /// The next operation that ends at or before `until`, in the order of time.
-    /// What follows from it is submitted at its end, before the next call.
+    /// Operations that follow from it are submitted at its end, before the next call.
     pub fn pop(&mut self, until: Nanos) -> Option<OpDone> {
         self.pop_index(until).map(|index| self.slots.remove(index))
     }
 
-    /// The same in two steps, the second of which is [`Array::take_out`]: what is large is
-    /// then written once, where it is wanted.
+    /// [`Array::pop`] in two steps, the second of which is [`Array::take_out`]: the large result is
+    /// then written once, to its destination.
     #[inline]
     pub fn pop_index(&mut self, until: Nanos) -> Option<u32> {
         if self.finished.is_empty() {
@@ -149,13 +149,13 @@ impl Array {
         Some(self.slots.pop(&mut self.finished))
     }
 
-    /// What [`Array::pop_index`] found.
+    /// The operation that [`Array::pop_index`] returned.
     #[inline]
     pub fn take_out(&mut self, index: u32) -> OpDone {
         self.slots.remove(index)
     }
 
-    /// Lets things happen up to `until`, or until operations have ended.
+    /// Advances to `until`, or until operations have ended.
     fn advance(&mut self, until: Nanos, stops: bool) {
         while !stops || self.finished.is_empty() {
             let at = self.due.next_at();
@@ -180,7 +180,7 @@ impl Array {
         }
     }
 
-    /// What ends next is brought near while something else ends.
+    /// Prefetches the operation that ends next while another one ends.
     fn prefetch(&self, who: u32) {
         let index = match who.checked_sub(self.units.len() as u32) {
             Some(channel) => self.channels[channel as usize].busy,
@@ -270,7 +270,7 @@ impl Array {
         }
     }
 
-    /// What a plane works in.
+    /// The unit of a plane.
     #[inline]
     pub(super) fn unit_of(&self, plane: PlaneId) -> u32 {
         if self.parts == 1 {
@@ -311,13 +311,13 @@ impl Array {
         self.timing = timing;
     }
 
-    /// Something more goes wrong from now on.
+    /// Adds a fault from now on.
     pub fn inject(&mut self, rule: FaultRule) {
         self.faults.push(rule);
         self.plain = false;
     }
 
-    /// What the array consists of.
+    /// The parts of the array.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }

@@ -31,7 +31,7 @@ impl Channel {
 }
 
 impl Array {
-    /// What the phase takes on the channel (ns).
+    /// The time of the phase on the channel (ns).
     pub(super) fn transfer(&self, index: u32, phase: Phase) -> Nanos {
         let bytes = self.slots[index].op.bytes;
         match phase {

@@ -36,13 +36,13 @@ impl Array {
             longest = longest.max(array.cell_time(index, access));
         });
         self.begin_step(unit, longest);
-        // What can be suspended, or leaves the cache register free, can do more.
+        // A step that can be suspended, or that leaves the cache register free, lets others start.
         if matches!(state, State::Program | State::Erase) {
             self.touch(unit);
         }
     }
 
-    /// A copyback goes on to its second half.
+    /// Begins the second half of a copyback.
     pub(super) fn begin_copyback_program(&mut self, unit: u32) {
         let this = &mut self.units[unit as usize];
         this.state = State::Program;
@@ -113,7 +113,7 @@ impl Array {
         time
     }
 
-    /// What a read of a page depends on.
+    /// The conditions on which a read of a page depends.
     fn condition(&self, at: PageAddress) -> Condition {
         let (erases, since) = self.wear.get(self.geometry.block_index(at.plane, at.block));
         let begun = self.variation.retry.map_or(0, |retry| retry.age);

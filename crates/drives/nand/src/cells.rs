@@ -23,13 +23,13 @@ pub struct CellPattern {
     types: Vec<PageType>,
 }
 
-/// A pattern that is none, or does not fit the block.
+/// An invalid pattern, or one that does not fit the block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// There is no letter in it, or in its brackets.
     #[error("`cells` = `{pattern}` names no page type{}: write a name ({}) or a letter for each page, such as `LLLLLuLLu(LLuu)*`", if *.brackets { " in its brackets" } else { "" }, names())]
     Empty {
-        /// What was written.
+        /// The pattern given.
         pattern: String,
         /// Whether the brackets are empty.
         brackets: bool,
@@ -39,35 +39,35 @@ pub enum PatternError {
         "`cells` = `{pattern}`: `{sign}` at {} cannot stand there; one part may repeat, as in `LLLLLuLLu(LLuu)*`", .at + 1
     )]
     Sign {
-        /// What was written.
+        /// The pattern given.
         pattern: String,
-        /// What has no meaning.
+        /// The misplaced sign.
         sign: char,
-        /// Where, counted from 0.
+        /// Its position, counted from 0.
         at: usize,
     },
     /// Brackets without their `*`, or not closed.
     #[error("`cells` = `{pattern}`: what repeats is written `(...)*`; did you mean `{nearest}`?")]
     Brackets {
-        /// What was written.
+        /// The pattern given.
         pattern: String,
-        /// A right one.
+        /// The nearest valid pattern.
         nearest: String,
     },
     /// More types than there are times for.
     #[error("`cells` = `{pattern}` names more than {TYPES_MAX} page types")]
     Types {
-        /// What was written.
+        /// The pattern given.
         pattern: String,
     },
     /// The pattern does not fill the block.
     #[error("`cells` = `{pattern}` cannot fill a block of {pages} pages: {reason}; the nearest `pages` that works is {nearest}")]
     Length {
-        /// What was written.
+        /// The pattern given.
         pattern: String,
         /// Pages of the block.
         pages: u32,
-        /// Why not.
+        /// Why the pattern cannot fill the block.
         reason: String,
         /// The nearest number of pages that it fills.
         nearest: u32,

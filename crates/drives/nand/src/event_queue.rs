@@ -42,9 +42,9 @@ pub(super) struct EventQueue {
     summary: u64,
     // The number of the bucket that the ring begins with, counted from time 0.
     begin: u64,
-    // What did not lie within the ring when it was put in.
+    // Events outside the ring when they were put in.
     beyond: BinaryHeap<Reverse<(Nanos, u32)>>,
-    // What comes first, or NOTHING, and whether it is in a bucket.
+    // The first event, or NOTHING, and whether it is in a bucket.
     first: (Nanos, u32),
     in_ring: bool,
 }
@@ -106,7 +106,7 @@ impl EventQueue {
 
     pub fn push(&mut self, at: Nanos, who: u32) {
         let event = (at, who);
-        // What is earlier than the ring is as good beyond it.
+        // An event earlier than the ring can as well be kept in `beyond`.
         let within = (at >> SHIFT).wrapping_sub(self.begin) < BUCKETS as u64;
         if within {
             self.link((at >> SHIFT) as usize % BUCKETS, event);

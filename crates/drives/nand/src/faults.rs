@@ -7,7 +7,7 @@ use stasis_clock::Nanos;
 use crate::hash::{bits, unit};
 use crate::{Geometry, PageAddress};
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// A read gives no data.
@@ -42,7 +42,7 @@ pub struct Where {
 /// One kind of fault, where, when and how often.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultRule {
-    /// What goes wrong.
+    /// The kind of fault.
     pub fault: Fault,
     /// Where.
     pub place: Where,
@@ -85,24 +85,24 @@ impl FaultRule {
 /// A rule that can never apply, or a rate that is none.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FaultError {
-    /// The rate is no share.
+    /// The rate is not between 0 and 1.
     #[error("`rate` = {value} is no share of operations; the nearest that works is {nearest}")]
     Rate {
-        /// What was given.
+        /// The value given.
         value: f64,
-        /// 0 or 1.
+        /// The nearest valid rate, 0 or 1.
         nearest: f64,
     },
-    /// There is no such place.
+    /// The place is outside the array.
     #[error(
         "a fault's `{key}` = {value} is outside the array; the nearest that is inside is {nearest}"
     )]
     CellAddress {
         /// Which part of the address.
         key: &'static str,
-        /// What was given.
+        /// The value given.
         value: u32,
-        /// The last there is.
+        /// The last valid value.
         nearest: u32,
     },
     /// It ends before it begins.
@@ -127,7 +127,7 @@ pub struct Faults {
     rules: Vec<FaultRule>,
 }
 
-/// What an operation asks of the cells.
+/// An access to the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -216,8 +216,8 @@ impl Faults {
         Ok(())
     }
 
-    /// What happens to operation number `number` as it reaches the cells at
-    /// `now`; counted.
+    /// Applies the rules to operation number `number` as it reaches the cells at `now`, and counts
+    /// it.
     pub(crate) fn strike(
         &mut self,
         geometry: &Geometry,

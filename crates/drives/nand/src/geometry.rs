@@ -1,4 +1,4 @@
-//! What an array consists of, and how its parts are numbered.
+//! The parts of an array, and how they are numbered.
 
 /// Limits of a [`Geometry`]: beyond them, packed numbers would not fit.
 const CHANNELS_MAX: u32 = 256;
@@ -35,13 +35,13 @@ pub struct Geometry {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}` = {value} cannot work: {reason}; the nearest that works is {nearest}")]
 pub struct GeometryError {
-    /// Which value.
+    /// The key of the value.
     pub key: &'static str,
-    /// What was given.
+    /// The value given.
     pub value: u32,
-    /// Why not.
+    /// Why the value cannot work.
     pub reason: String,
-    /// What works.
+    /// The nearest value that works.
     pub nearest: u32,
 }
 

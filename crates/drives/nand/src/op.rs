@@ -4,7 +4,7 @@ use stasis_clock::Nanos;
 
 use crate::{PageAddress, PlaneId};
 
-/// What is asked of the array.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OpKind {
     /// A page's data, from the cells over the channel.
@@ -32,7 +32,7 @@ pub enum Priority {
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
-    /// What is asked.
+    /// The kind.
     pub kind: OpKind,
     /// The page; of an erase, the block.
     pub at: PageAddress,
@@ -107,7 +107,7 @@ pub struct OpDone {
     pub retries: u8,
 }
 
-/// What a hold concerns.
+/// The scope of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The whole array.

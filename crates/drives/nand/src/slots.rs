@@ -8,7 +8,7 @@ use crate::prefetch;
 /// No operation.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What an operation wants of its channel.
+/// The need of an operation for its channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// To send its command.
@@ -29,9 +29,9 @@ pub(super) struct Slot {
     /// Its place in the order of submission.
     pub number: u64,
     pub submitted: Nanos,
-    /// When its present step or wait began, later when it ended.
+    /// Start of its current step or wait, and at last its end (ns).
     pub since: Nanos,
-    /// What the clock of housekeeping of what it waits for showed then.
+    /// The housekeeping clock, at `since`, of the part that the operation waits for.
     pub mark: Nanos,
     pub times: Breakdown,
     pub status: OpStatus,

@@ -1,4 +1,4 @@
-//! What follows when a step of a plane ends.
+//! Transitions at the end of a plane's step.
 
 use stasis_clock::Nanos;
 
@@ -67,14 +67,14 @@ impl Array {
         }
     }
 
-    /// What follows when the cells are through.
+    /// Continues an operation whose cell phase has ended.
     fn end_cells(&mut self, unit: u32) {
         let this = &mut self.units[unit as usize];
         let leader = this.current;
         match this.state {
             State::Read if self.options.cache_register && this.suspended == NONE => {
                 this.state = State::ReadDone;
-                // What waits behind it is considered when the copy is over.
+                // Waiting operations are considered when the copy is over.
                 self.begin_read_copy(unit);
             }
             State::Read => {

@@ -59,13 +59,13 @@ pub struct Timing {
     pub erase: Nanos,
     /// The channel's speed for data.
     pub bus: BusRate,
-    /// What a command and its address take on the channel (ns).
+    /// The time of a command and its address on the channel (ns).
     pub command: Nanos,
     /// From data to cache register or back (ns).
     pub register_copy: Nanos,
-    /// Until a program or erase stands still for a read (ns).
+    /// Time to suspend a program or erase for a read (ns).
     pub suspend: Nanos,
-    /// Until it goes on (ns).
+    /// Time to resume the program or erase (ns).
     pub resume: Nanos,
 }
 

@@ -1,10 +1,10 @@
-//! The state of what works as one: a plane, or a LUN with planes in lockstep.
+//! The state of a unit, which works as one: a plane, or a LUN with planes in lockstep.
 
 use stasis_clock::Nanos;
 
 use super::slots::{List, NONE};
 
-/// What the cells and their data register do.
+/// The state of the cells and their data register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
@@ -26,17 +26,17 @@ pub(super) enum State {
     Resuming,
 }
 
-/// Adds up the time in which something is so.
+/// Adds up the time in which at least one reason holds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Stopwatch {
     total: Nanos,
     since: Nanos,
-    // How many reasons there are.
+    // The number of reasons that hold.
     running: u32,
 }
 
 impl Stopwatch {
-    /// What it shows at `now`.
+    /// The time counted up to `now` (ns).
     pub fn at(&self, now: Nanos) -> Nanos {
         self.total + if self.running > 0 { now - self.since } else { 0 }
     }
@@ -65,13 +65,13 @@ pub(super) struct Unit {
     pub state: State,
     /// First of the operations at the data register; so are the next two.
     pub current: u32,
-    /// That suspended for `current`.
+    /// The operation suspended for `current`.
     pub suspended: u32,
-    /// That is loading, or loaded, in the cache register.
+    /// The operation that is loading, or loaded, in the cache register.
     pub next: u32,
     /// How many operations of `current` are not through with the channel.
     pub pending: u8,
-    /// How many of `next` are not.
+    /// How many operations of `next` are not through with the channel.
     pub loading: u8,
     /// Reads that the program or erase gave way to.
     pub given_way: u8,
@@ -80,9 +80,9 @@ pub(super) struct Unit {
     /// The planes whose cache registers are taken.
     pub cache: u16,
     pub held: u32,
-    /// The end of the timed step that goes on; MAX without one.
+    /// The end of the current timed step; MAX without one.
     pub until: Nanos,
-    /// What the suspended one still needs (ns).
+    /// Time that the suspended operation still needs (ns).
     pub remaining: Nanos,
     /// The time in which housekeeping has or holds it.
     pub housekeeping: Stopwatch,

@@ -1,8 +1,8 @@
 //! How cells differ: between chips, blocks and pages, with wear, and with the
 //! time since they were written.
 //!
-//! What a place is like follows from the seed and its address by a hash, so no
-//! page has a state.
+//! The properties of a place follow from the seed and its address by a hash, so no page has a
+//! state.
 
 use stasis_clock::Nanos;
 
@@ -72,15 +72,15 @@ pub struct Variation {
     "`{key}` = {value} cannot work: it is {least} to {most}; the nearest that works is {nearest}"
 )]
 pub struct VariationError {
-    /// Which value.
+    /// The key of the value.
     pub key: &'static str,
-    /// What was given.
+    /// The value given.
     pub value: f64,
-    /// The least that works.
+    /// The least value that works.
     pub least: f64,
-    /// The most that works.
+    /// The greatest value that works.
     pub most: f64,
-    /// The one of them that is nearer.
+    /// The nearer of the two.
     pub nearest: f64,
 }
 

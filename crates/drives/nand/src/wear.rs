@@ -1,4 +1,4 @@
-//! What each block went through, in four bytes.
+//! The wear of each block, in four bytes.
 
 use stasis_clock::{Nanos, SECOND};
 

@@ -1,4 +1,4 @@
-//! What a translation layer works with: the array, and the host's requests.
+//! The context of a translation layer: the array, and the host's requests.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub type RequestId = u32;
 pub struct Request {
     /// Its name.
     pub id: RequestId,
-    /// What the host asked for.
+    /// The host's operation.
     pub operation: Operation,
     /// First byte.
     pub offset: u64,
@@ -51,7 +51,7 @@ pub struct PowerCut<'a> {
     pub lost: Vec<Range<u64>>,
 }
 
-/// What is read of a page at once.
+/// One read of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PageRead {
     pub page: u32,
@@ -85,8 +85,8 @@ impl PageRun {
     }
 }
 
-/// What the host is told of a read that ended so. How programs and erases fail
-/// is the translation layer's business.
+/// The fate of a host's read whose operation ended with `status`. The translation layer handles
+/// failed programs and erases.
 #[inline]
 pub fn fate_of(status: OpStatus) -> Fate {
     match status {
@@ -110,17 +110,17 @@ pub(crate) struct Open {
     pub times: Breakdown,
 }
 
-/// What a translation layer works with.
+/// The array, the counts, and the requests under way, for a translation layer.
 #[derive(Debug)]
 pub struct Context {
     /// The array.
     pub array: Array,
-    /// What is counted.
+    /// The drive's counts.
     pub statistics: Statistics,
     pub(crate) requests: Vec<Open>,
     pub(crate) free: Vec<RequestId>,
     pub(crate) finished: Vec<RequestId>,
-    // The collections that have ended, where somebody wants to know.
+    // The collections that have ended, while the drive is watched.
     pub(crate) watch: Option<Box<Watch>>,
     #[cfg(test)]
     pub(crate) shadow: Option<Box<crate::shadow::Shadow>>,
@@ -182,8 +182,8 @@ impl Context {
         }
     }
 
-    /// What the request reads of a damaged unit is wrong, though the array knows nothing of it:
-    /// lost, or something else by a seed.
+    /// Ends a piece of a request that reads a damaged unit, of which the array has no record: the
+    /// data is lost, or is wrong data made from a seed.
     pub(super) fn finish_damaged(&mut self, id: RequestId, damage: Option<u64>) {
         let fate = match damage {
             None => Fate::Failed(Status::ReadError),
@@ -193,7 +193,7 @@ impl Context {
         self.finish(id, fate, &Breakdown::default());
     }
 
-    /// The same, where nothing has to be said of it.
+    /// Ends a piece of a request without an error and without times.
     pub fn finish_ok(&mut self, id: RequestId) {
         let open = &mut self.requests[id as usize];
         open.pieces -= 1;
@@ -221,8 +221,8 @@ impl Context {
     }
 }
 
-/// What of two pieces counts for the whole: an error more than wrong data, and
-/// that more than nothing; of two alike the first.
+/// The fate of a whole from those of two pieces: an error outranks wrong data, which outranks
+/// success; of two alike the first.
 fn worse(one: Fate, other: Fate) -> Fate {
     let rank = |fate: &Fate| match fate {
         Fate::Done | Fate::Failed(Status::Ok) => 0,

@@ -66,24 +66,24 @@ pub trait Ftl: Debug + Send {
     /// The power failed at `now`, and is back. Adds to `cut` what is lost.
     fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context);
 
-    /// The most that [`Ftl::power_cut`] ever takes, for who has to reckon with
-    /// it. One that says nothing has a volatile cache without a limit.
+    /// An upper bound of the loss at [`Ftl::power_cut`], for callers that must allow for it. The
+    /// default is a volatile cache without a limit.
     fn power_loss(&self) -> PowerLoss {
         PowerLoss::default()
     }
 
-    /// The drive begins as if this had happened to it.
+    /// Puts the drive into this state at its start.
     fn precondition(&mut self, _state: crate::spec::Precondition, _context: &mut Context) {}
 
-    /// What the SMART log says.
+    /// The health of the SMART log.
     fn health(&self, context: &Context) -> Health;
 
-    /// What results say of it besides the common statistics.
+    /// Figures for the results besides the common statistics.
     fn report(&self, _context: &Context) -> serde_json::Value {
         serde_json::Value::Null
     }
 
-    /// Panics where it contradicts itself; slow, for tests.
+    /// Panics if its state is inconsistent; slow, for tests.
     fn check(&self) {}
 }
 
@@ -95,7 +95,7 @@ pub type Build = fn(&Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, Spe
 pub struct Registered {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description, in a line.
     pub about: &'static str,
     /// Builds it.
     pub build: Build,

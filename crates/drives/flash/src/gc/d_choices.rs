@@ -37,7 +37,7 @@ impl VictimPolicy for DChoices {
             }
         }
         match best {
-            // What is full of valid data frees nothing: the drive must go on.
+            // A block full of valid data frees nothing, and the drive must make progress.
             Some((valid, block)) if blocks.get(block).is_some_and(|c| valid < c.slots) => {
                 Some(block)
             }

@@ -17,7 +17,7 @@ pub trait Candidates {
     /// Blocks of the plane; they are numbered from 0 on.
     fn blocks(&self) -> u32;
 
-    /// What is known of a block; `None` if it cannot be collected now.
+    /// The block's figures; `None` if it cannot be collected now.
     fn get(&self, block: u32) -> Option<Candidate>;
 
     /// A block with the least valid slots, in constant time: the one that has
@@ -25,7 +25,7 @@ pub trait Candidates {
     fn least_valid(&self) -> Option<u32>;
 }
 
-/// What is known of a block that can be collected.
+/// The figures of a block that can be collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// Slots that are in use.
@@ -53,7 +53,7 @@ pub type Build = fn(&GcSpec, seed: u64) -> Box<dyn VictimPolicy>;
 pub struct Registered {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its description, in a line.
     pub about: &'static str,
     /// Builds it.
     pub build: Build,

@@ -1,8 +1,8 @@
-//! What can be wrong with a drive's description.
+//! Errors in a drive's description.
 
 use stasis_nand::{FaultError, GeometryError, PatternError, VariationError};
 
-/// Why a description is of no drive.
+/// Why no drive can be built from a description.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
     /// The array cannot be like that.
@@ -17,28 +17,28 @@ pub enum SpecError {
     /// A fault that can never happen.
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// A word that is none of those that are known.
+    /// An unknown word.
     #[error("`{key}` = \"{value}\" is not known; did you mean `{nearest}`? It is one of {known}")]
     Word {
-        /// Which value.
+        /// The key of the value.
         key: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
         /// The word that is most like it.
         nearest: String,
-        /// All of them.
+        /// All known words.
         known: String,
     },
     /// A value that cannot work.
     #[error("`{key}` = {value} cannot work: {reason}; the nearest that works is {nearest}")]
     Value {
-        /// Which value.
+        /// The key of the value.
         key: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// Why not.
+        /// Why the value cannot work.
         reason: String,
-        /// What works.
+        /// The nearest value that works.
         nearest: String,
     },
 }

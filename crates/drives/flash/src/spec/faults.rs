@@ -1,4 +1,4 @@
-//! What breaks, as a description says it.
+//! Faults in a description.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use stasis_block::units;
 use stasis_clock::Nanos;
 use stasis_nand::{faults::Where, Fault, FaultRule};
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
@@ -32,11 +32,11 @@ pub enum FaultKind {
     StuckCommand,
 }
 
-/// A fault: what, where, when, how often. What is not given is not limited.
+/// A fault: its kind, place, time and rate. A limit that is not given does not apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultSpec {
-    /// What goes wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// Of the array's: the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]

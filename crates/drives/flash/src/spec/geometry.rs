@@ -32,9 +32,9 @@ impl Spec {
         pages
     }
 
-    /// The over-provisioning that is asked for, as a share of the capacity.
+    /// The over-provisioning asked for, as a share of the capacity.
     fn asked_over_provisioning(&self) -> f64 {
-        // What maps nothing needs no room to work in.
+        // A layer that maps nothing needs no over-provisioning.
         if self.ftl == "ocssd" {
             return 0.0;
         }

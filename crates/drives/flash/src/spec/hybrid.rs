@@ -1,10 +1,10 @@
-//! What log blocks ask of a description.
+//! Conditions of log blocks on a description.
 
 use stasis_block::units::format_size;
 
 use super::{Spec, SpecError};
 
-/// Log blocks of a plane at most: they are looked through at each write.
+/// Maximum number of log blocks of a plane: each write searches them.
 const LOGS_MAX: u32 = 1024;
 /// Free blocks of a plane besides its log blocks: one to merge into, and one
 /// that is being erased.

@@ -60,7 +60,7 @@ pub enum WearLevelling {
     Static,
 }
 
-/// What housekeeping keeps the host's operations from.
+/// The part of the drive that housekeeping closes to the host's operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocking {
@@ -84,7 +84,7 @@ pub struct GcSpec {
     pub policy: String,
     /// Blocks that `d-choices` draws.
     pub choices: u32,
-    /// What it keeps the host's operations from.
+    /// The part of the drive that collection closes to the host's operations.
     pub blocking: Blocking,
     /// Whether whole pages move inside their plane, without the channel; if not
     /// given, where `blocking = "plane"`.
@@ -165,7 +165,7 @@ pub struct Spec {
     #[schemars(extend("enum" = ftl::FTLS.iter().map(|ftl| ftl.name).collect::<Vec<_>>()))]
     #[serde(deserialize_with = "ftl_name")]
     pub ftl: String,
-    /// What is mapped as one (bytes); the size of a page or a part of it.
+    /// Size of a mapping unit (bytes); a page or a part of a page.
     #[serde(with = "units::size")]
     pub mapping_unit: u64,
     /// Memory for the map of `dftl`, 4 bytes for each unit (bytes).
@@ -189,21 +189,21 @@ pub struct Spec {
     /// Write buffer; 0 to write through (bytes).
     #[serde(with = "units::size")]
     pub buffer: u64,
-    /// What the buffer's memory takes of the host's writes, one after another; not a limit
-    /// if not given.
+    /// The rate at which the buffer's memory takes the host's writes, one after another; not a
+    /// limit if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_rate: Option<Rate>,
-    /// Whether what is in the buffer survives a power cut.
+    /// Whether data in the buffer survives a power cut.
     pub plp: bool,
     /// Streams of the host that are kept apart.
     pub streams: u16,
-    /// Whether what is written often is kept apart from the rest.
+    /// Whether often written data is kept apart from the rest.
     pub hot_cold: bool,
     /// How worn blocks are spared.
     pub wear_levelling: WearLevelling,
     /// Erases that a block is good for, for the health log.
     pub endurance: u32,
-    /// What a command costs before it reaches the translation layer (ns).
+    /// The time of a command before it reaches the translation layer (ns).
     #[serde(with = "units::duration")]
     pub controller: Nanos,
     /// The host link, each way; not a limit if not given.
@@ -220,7 +220,7 @@ pub struct Spec {
     pub timing: TimingSpec,
     /// How cells differ.
     pub variation: VariationSpec,
-    /// What breaks.
+    /// Faults of the drive.
     pub faults: Vec<FaultSpec>,
 }
 

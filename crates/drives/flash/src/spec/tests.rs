@@ -102,8 +102,8 @@ fn what_cannot_work_is_refused_with_the_nearest_that_does() {
     }
 }
 
-/// What is asked for is what the drive has: to the next whole block, by smaller
-/// blocks on small drives, or not at all.
+/// The drive has the over-provisioning asked for, to the next whole block, by smaller blocks on
+/// small drives; else it is refused.
 #[test]
 fn over_provisioning_is_as_asked_or_refused() {
     let effective = |spec: &Spec, capacity: u64| {

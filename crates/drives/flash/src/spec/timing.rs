@@ -26,7 +26,7 @@ pub enum ByLetter {
     Each(BTreeMap<char, Duration>),
 }
 
-/// What differs from the cells' usual times ([`Timing::preset`]).
+/// Times that differ from the cells' usual ones ([`Timing::preset`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimingSpec {
@@ -42,16 +42,16 @@ pub struct TimingSpec {
     /// The channel's speed; 400MB/s if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bus: Option<Rate>,
-    /// What a command and its address take on the channel; 0 if not given.
+    /// The time of a command and its address on the channel; 0 if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Duration>,
     /// From data to cache register or back; 0 if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub register_copy: Option<Duration>,
-    /// Until a program or erase stands still for a read; 0 if not given.
+    /// Time to suspend a program or erase for a read; 0 if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<Duration>,
-    /// Until it goes on; 0 if not given.
+    /// Time to resume the program or erase; 0 if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Duration>,
 }

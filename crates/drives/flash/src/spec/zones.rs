@@ -1,10 +1,10 @@
-//! What zones and chunks ask of a description.
+//! Conditions of zones and chunks on a description.
 
 use stasis_block::units::format_size;
 
 use super::{Spec, SpecError};
 
-/// Units of a page at most, of which each is remembered by a bit.
+/// Maximum number of units of a page: each is a bit of a mask.
 const UNITS_MAX: u64 = 128;
 
 impl Spec {

@@ -1,4 +1,4 @@
-//! What results say of a drive's inside.
+//! The part of the results on a drive's inside.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ pub struct ArrayGeometry {
     pub page_size: u32,
 }
 
-/// What of a drive's description its figures need.
+/// The values of a drive's description that its figures need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     /// Bytes of the drive.
@@ -95,7 +95,7 @@ pub(crate) struct Sizes {
 /// A drive's inside until some time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inside {
-    /// When this was so (ns).
+    /// The time of the report (ns).
     pub at: Nanos,
     /// Media bytes for each byte that the host wrote; 1 if it wrote none. Less than
     /// 1 while what it wrote is in the write buffer.
@@ -124,7 +124,7 @@ pub struct Inside {
     /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
     #[serde(default)]
     pub over_provisioning: f64,
-    /// What the description asks for, or its default.
+    /// The over-provisioning that the description asks for, or the default.
     #[serde(default)]
     pub asked_over_provisioning: f64,
     /// Units that the host read.
@@ -141,7 +141,7 @@ pub struct Inside {
     pub moved_units: u64,
     /// Blocks that were emptied.
     pub collections: u64,
-    /// What that took on average (ns).
+    /// Mean time of a collection (ns).
     pub collection_time: f64,
     /// Operations of the array: reads, programs, erases, copybacks.
     pub operations: BTreeMap<String, OperationCounts>,
@@ -153,9 +153,9 @@ pub struct Inside {
     pub luns: Usages,
     /// Erases of blocks.
     pub wear: Vec<WearLevel>,
-    /// What the health log says.
+    /// The health log.
     pub health: Health,
-    /// What the translation layer adds.
+    /// Figures of the translation layer.
     pub ftl: serde_json::Value,
 }
 
@@ -245,13 +245,13 @@ impl Context {
     }
 }
 
-/// What is written as text reads back.
+/// Rounds to millionths: a value written as text reads back equal.
 fn millionths(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
 fn means(sums: &Sums) -> LatencyMeans {
-    // To the picosecond: what is written as text reads back.
+    // To the picosecond: a value written as text reads back equal.
     let mean = |sum: Nanos| (sum as f64 / sums.count.max(1) as f64 * 1e3).round() / 1e3;
     let times = &sums.times;
     LatencyMeans {

@@ -141,7 +141,7 @@ impl Rack {
         } else {
             for (&number, version) in &before {
                 let offset = u64::from(number) * unit;
-                // What was forced is only acknowledged once it is safe.
+                // A forced write is acknowledged only once it is durable.
                 let gone = after.get(&number) != Some(version);
                 assert!(gone || !told.contains(&offset), "{number} is there");
             }

@@ -1,4 +1,4 @@
-//! What the host sees of what breaks.
+//! The effects of faults on the host.
 
 use stasis_block::{Command, Fate, Model, Operation, Status};
 
@@ -106,7 +106,7 @@ fn a_drive_without_spare_can_only_be_read() {
         }
         assert!(failed && ssd.health().read_only, "{failed} {:?} {now}", ssd.health());
         assert_eq!(ssd.health().available_spare, 0);
-        // What was acknowledged is still there: the shadow array compares.
+        // Acknowledged data is still there: the shadow array compares.
         let done = run(&mut ssd, now + 1_000_000_000, 8, units, |n| on(Operation::Read, n, 1));
         assert!(done.iter().all(|completion| completion.fate == Fate::Done));
         let flush = alone(&mut ssd, now + 9_000_000_000, &Command::flush()).0.fate;

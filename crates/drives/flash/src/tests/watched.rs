@@ -1,4 +1,4 @@
-//! What a drive says that its parts did.
+//! The spans that a drive reports of its parts.
 
 use std::collections::HashMap;
 

@@ -32,7 +32,7 @@ pub struct Registered {
     pub opcode: u8,
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its description, in a line.
     pub about: &'static str,
     /// Carries it out.
     pub run: Run,

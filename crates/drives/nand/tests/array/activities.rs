@@ -1,4 +1,4 @@
-//! What an array says that its parts did, against what it says of its operations.
+//! An array's activities against the times of its operations.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use stasis_nand::{Activity, Array, Faults, OpDone, Part, PlaneMode, Step, Variat
 use super::against_reference::{actions, options, timings, Action, CHANNELS, LUNS, PLANES};
 use super::{cells, geometry};
 
-/// What was submitted, all of which has ended, and what the parts did meanwhile.
+/// Submits operations until all have ended; returns them and the activities of the parts.
 fn work(array: &mut Array, actions: &[(u64, Action)]) -> (Vec<OpDone>, Vec<Activity>) {
     let (mut now, mut tokens, mut ended, mut did) = (0, 0, Vec::new(), Vec::new());
     let mut holds = Vec::new();
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// What nobody takes in time is counted.
+/// Activities that are not taken in time are counted.
 #[test]
 fn what_is_too_much_is_counted() {
     let timing = stasis_nand::Timing::preset("slc").unwrap();

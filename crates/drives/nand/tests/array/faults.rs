@@ -1,4 +1,4 @@
-//! What goes wrong is told, takes its time, and happens again with the same seed.
+//! Faults are reported, take their time, and repeat with the same seed.
 
 use stasis_nand::faults::Where;
 use stasis_nand::{Array, ArrayOptions, Op, OpDone, OpKind, OpStatus};

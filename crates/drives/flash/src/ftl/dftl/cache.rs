@@ -31,7 +31,7 @@ pub(super) struct Cache {
     entries: Vec<Entry>,
     free: Vec<u32>,
     table: Table,
-    // What is on trial, and what is protected.
+    // The probationary segment, and the protected one.
     segments: [Segment; 2],
 }
 

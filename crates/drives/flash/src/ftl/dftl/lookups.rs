@@ -46,7 +46,7 @@ impl Dftl {
         while unit < end {
             let line = unit / self.line;
             let stop = ((line + 1) * self.line).min(end);
-            // What waits to be programmed is read without the map.
+            // Units that wait to be programmed are read without the map.
             let held = !writes && (unit..stop).all(|unit| self.page.buffer.holds(unit));
             unit = stop;
             if held {

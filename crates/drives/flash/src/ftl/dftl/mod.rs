@@ -33,7 +33,7 @@ use super::{Context, Ftl, PowerCut, Request, Shape};
 use crate::buffer::NONE;
 use crate::spec::{Precondition, Spec, SpecError};
 
-/// What an operation's token says, beside those of page mapping.
+/// Kinds of operation in a token, beside those of page mapping.
 const FETCH: u64 = 0x10 << 56;
 const UPDATE: u64 = 0x11 << 56;
 const KIND: u64 = 0xFF << 56;
@@ -46,7 +46,7 @@ pub(crate) fn map_units(units: u64, unit: u64) -> u64 {
     units.div_ceil((unit / ENTRY).max(1))
 }
 
-/// What it counts.
+/// Counts of the map's cache.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     hits: u64,

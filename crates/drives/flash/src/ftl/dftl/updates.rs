@@ -162,7 +162,7 @@ impl Dftl {
 
     /// A unit of the map gets every change of its entries, and is programmed.
     fn write_back(&mut self, now: Nanos, home: u32, context: &mut Context) {
-        // What changed while it was read is put in as well.
+        // Changes made during the read are included.
         self.absorb();
         self.updates.reading -= 1;
         self.updates.state[home as usize] &= !READ;

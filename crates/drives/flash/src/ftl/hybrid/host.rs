@@ -8,12 +8,12 @@ use super::{zeroes, Context, Hybrid, Request, HOST_READ};
 use crate::buffer::NONE;
 use crate::ftl::RequestId;
 
-/// What comes one after another.
+/// An entry of the queue, which is served in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Waiting {
     /// Bytes of a request.
     Write { id: RequestId, offset: u64, length: u64 },
-    /// What was written before it goes first.
+    /// Completes after all earlier writes.
     Barrier,
 }
 

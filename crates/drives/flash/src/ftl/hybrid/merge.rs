@@ -141,7 +141,7 @@ impl Hybrid {
         }
     }
 
-    /// What was wrong with a page that was read to be copied.
+    /// Records the damage of a page that was read to be copied.
     pub(super) fn take_damage(&mut self, number: u32, done: &OpDone, context: &mut Context) {
         let from = if done.op.kind == OpKind::Copyback { done.op.source } else { done.op.at };
         let slot = self.shape.slot_at(from);
@@ -164,7 +164,7 @@ impl Hybrid {
         }
     }
 
-    /// What was read is programmed.
+    /// Programs the page that was read.
     pub(super) fn merge_read(
         &mut self,
         now: Nanos,

@@ -30,7 +30,7 @@ use super::{fate_of, Context, Dropped, Ftl, PowerCut, Request, Shape};
 use crate::buffer::{IN_FLIGHT, NONE};
 use crate::spec::{Blocking, Precondition, Spec, SpecError};
 
-/// What an operation's token says, in its high byte; the rest names whom.
+/// Kinds of operation, in the high byte of a token; the rest identifies the subject.
 const HOST_READ: u64 = 1 << 56;
 const OLD_READ: u64 = 2 << 56;
 const PROGRAM: u64 = 3 << 56;
@@ -178,7 +178,7 @@ impl Ftl for Hybrid {
         self.pump(now, context);
     }
 
-    /// What was acknowledged is in the cells.
+    /// Acknowledged data is in the cells.
     fn flush(&mut self, _now: Nanos, _request: &Request, _context: &mut Context) {}
 
     fn barrier(&mut self, now: Nanos, context: &mut Context) {

@@ -74,7 +74,7 @@ impl Plane {
         }
     }
 
-    /// What of it is not a data block and not retired.
+    /// The plane's blocks that are neither data blocks nor retired.
     pub fn blocks(&self) -> impl Iterator<Item = u32> + '_ {
         let merge = self.merge.as_ref().filter(|merge| merge.full && merge.target != NONE);
         let lists = self.free.iter().chain(&self.dirty).copied();

@@ -1,6 +1,6 @@
-//! What page mapping does for a layer above it, which keeps its map in flash.
+//! Services of page mapping for a layer above it, which keeps its map in flash.
 
-/// What lies above page mapping.
+/// The layer above page mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ftl) enum Above {
     /// Nothing.

@@ -11,7 +11,7 @@ use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
 use crate::spec::WearLevelling;
 
-/// What a block is used for.
+/// The use of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum State {
@@ -266,7 +266,7 @@ impl Blocks {
         }
     }
 
-    /// What policies choose from.
+    /// The view of a plane from which policies choose.
     pub fn candidates(&mut self, plane: u32) -> PlaneView<'_> {
         let least = self.least_valid(plane).map(|block| block - self.shape.block(plane, 0));
         PlaneView { blocks: self, plane, least }

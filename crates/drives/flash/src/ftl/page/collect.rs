@@ -68,7 +68,7 @@ impl Collector {
     pub fn new(slots: u32) -> Self {
         Self {
             job: None,
-            // What is read comes on top of what does not fill a page.
+            // Slots read are added to a remainder that does not fill a page.
             gathered: Vec::with_capacity((slots * (WINDOW + 2)) as usize),
             open: NONE,
             bad: VecDeque::new(),
@@ -252,7 +252,7 @@ impl PageFtl {
         let Some(job) = self.collectors[plane as usize].job else { return };
         self.collectors[plane as usize].gathered.clear();
         if job.reads + job.programs > 0 {
-            // What is under way comes back here.
+            // The end of each operation under way calls this again.
             if let Some(job) = &mut self.collectors[plane as usize].job {
                 job.abandoned = true;
             }

@@ -4,7 +4,7 @@ use stasis_nand::prefetch;
 
 use crate::ftl::Shape;
 
-/// What is no unit, or no slot, any more.
+/// A unit or slot that is mapped no longer.
 const GONE: u32 = u32::MAX;
 
 /// Both directions. Untouched parts of a large drive take no memory: nothing is
@@ -59,7 +59,7 @@ impl Sequence {
         Some(first + (unit - page * self.shape.slots))
     }
 
-    /// What a slot holds.
+    /// The unit that a slot holds.
     fn unit(&self, slot: u32) -> Option<u32> {
         let at = self.shape.page(slot);
         let turn = at.block * self.shape.geometry.pages + at.page;
@@ -99,7 +99,7 @@ impl Map {
         }
     }
 
-    /// What a slot holds.
+    /// The unit that a slot holds.
     pub fn unit(&self, slot: u32) -> Option<u32> {
         match self.units[slot as usize] {
             0 => self.begun.as_ref()?.unit(slot),
@@ -108,7 +108,7 @@ impl Map {
         }
     }
 
-    /// What stands for nothing: zero where that was so in the beginning.
+    /// The value of an unmapped entry: zero where the map began empty.
     fn nothing(&self) -> u32 {
         if self.begun.is_some() {
             GONE

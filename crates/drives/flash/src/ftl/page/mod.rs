@@ -31,7 +31,7 @@ use crate::buffer::{Buffer, IN_FLIGHT, NONE};
 use crate::gc::{self, VictimPolicy};
 use crate::spec::{GcSpec, Precondition, Spec, SpecError, WearLevelling};
 
-/// What an operation's token says, in its high byte; the rest names whom.
+/// Kinds of operation, in the high byte of a token; the rest identifies the subject.
 const HOST_READ: u64 = 1 << 56;
 const PARTIAL_READ: u64 = 2 << 56;
 const PROGRAM: u64 = 3 << 56;
@@ -68,7 +68,7 @@ pub(crate) struct PageFtl {
     host_streams: u32,
     // Units behind the host's, which hold a layer's map.
     map_units: u32,
-    // What a layer above has to know, if there is one.
+    // Changes of the map for the layer above, if there is one.
     pub(super) changes: Option<Vec<Change>>,
     // Where hot units are kept apart.
     heat: Option<Heat>,

@@ -7,7 +7,7 @@ use super::blocks::State;
 use super::{Context, Event, PageFtl, PROGRAM, RESERVE};
 use crate::buffer::{IN_FLIGHT, NONE};
 
-/// What the slots of pages that are being programmed will hold: entries of the
+/// Future contents of the slots of pages that are being programmed: entries of the
 /// buffer for the host's, slots that units move from for housekeeping's.
 #[derive(Debug)]
 pub(in crate::ftl) struct Programs {
@@ -46,7 +46,7 @@ impl Programs {
         *used += 1;
     }
 
-    /// What the page's slots will hold.
+    /// The future contents of the page's slots.
     pub fn contents(&self, page: u32) -> &[u32] {
         let start = page as usize * self.slots;
         &self.contents[start..start + self.used[page as usize] as usize]

@@ -27,7 +27,7 @@ impl PageFtl {
             collector.gathered.clear();
             collector.starved = false;
             if let Some(job) = collector.job.take() {
-                // What was moved stays moved; an erase begins again.
+                // Moved units stay moved; an erase begins again.
                 if self.blocks.blocks[job.victim as usize].state == State::Bad {
                     collector.bad.push_front(job.victim);
                 } else {

@@ -85,7 +85,7 @@ impl PageFtl {
         true
     }
 
-    /// Programs pages of what was gathered, each of `least` units at least; false
+    /// Programs pages of the gathered units, each of at least `least` units; false
     /// if the job was given up.
     fn write_gathered(
         &mut self,
@@ -95,7 +95,7 @@ impl PageFtl {
         context: &mut Context,
     ) -> bool {
         let collector = &mut self.collectors[plane as usize];
-        // What the host wrote or trimmed meanwhile stays behind.
+        // Units that the host wrote or trimmed meanwhile are not moved.
         collector.gathered.retain(|&slot| self.map.unit(slot).is_some());
         while self.collectors[plane as usize].gathered.len() >= least.max(1) {
             let page = self.programs.begin();

@@ -83,7 +83,7 @@ impl PageFtl {
         self.partial[number as usize].reads -= 1;
         let Partial { request, reads, barriers } = self.partial[number as usize];
         if done.status == OpStatus::Uncorrectable {
-            // What is not written of the unit cannot be kept.
+            // The part of the unit that is not written is lost.
             context.open(request.id);
             context.finish(request.id, Fate::Failed(Status::WriteError), &done.times);
         }
@@ -107,7 +107,7 @@ impl PageFtl {
         self.waiting.insert(at, Cursor { id, stream, fua, next, end });
     }
 
-    /// What is written from now on waits until everything before is durable.
+    /// Later writes wait until all earlier ones are durable.
     pub(super) fn host_barrier(&mut self) {
         let next = self.barriers;
         self.waiting.push_back(Cursor { id: NONE, stream: 0, fua: false, next, end: next });
