@@ -1,5 +1,5 @@
-//! What looks at the disks that a power cut left: a file system's checker, a
-//! database's own, an application that knows what it was told.
+//! Checks of the disks after a power cut: a file system's checker, a database's checker, or an
+//! application that compares them with its acknowledged writes.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use stasis_clock::Nanos;
 
 /// The disks after a power cut, as the machine finds them when it starts again.
 pub trait StateReader {
-    /// How many drives there are, in the experiment's order.
+    /// Number of drives, in the experiment's order.
     fn drives(&self) -> usize;
 
     /// Size of a drive's disk as the guest sees it (bytes); 0 if there is no
@@ -17,8 +17,7 @@ pub trait StateReader {
     /// Fills `into` with the disk's bytes from `offset` on.
     ///
     /// # Errors
-    /// If a file that the disk stands on cannot be read, or the range is not of
-    /// the disk.
+    /// If a file that holds the disk cannot be read, or the range lies outside the disk.
     fn read(&mut self, drive: usize, offset: u64, into: &mut [u8]) -> io::Result<()>;
 
     /// Of each zone of a drive that is not empty, its first byte on the drive, and how many bytes of
@@ -31,13 +30,12 @@ pub trait StateReader {
     /// When the power was cut (ns of virtual time).
     fn at(&self) -> Nanos;
 
-    /// Whole lines that the command had written to its standard output by then,
-    /// each with the time when the machine had it (ns): what the workload may
-    /// rely on.
+    /// Whole lines that the command had written to its standard output by then, each with the time
+    /// when the machine received it (ns): the promises on which the workload may rely.
     fn lines(&self) -> &[(Nanos, Vec<u8>)];
 }
 
-/// What a check says of one state.
+/// A check's verdict on one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// As it should be.
@@ -45,9 +43,9 @@ pub enum Verdict {
     /// As it should be after a repair, such as a replayed journal or an fsck
     /// that changed something.
     Repaired(String),
-    /// Not as it should be: what is wrong.
+    /// Broken, with the reason.
     Broken(String),
-    /// The check did not end in its time: nothing is known of the state.
+    /// The check exceeded its time limit: nothing is known about the state.
     Late(String),
 }
 

@@ -1,4 +1,4 @@
-//! What the guest saw a drive as: what a check must find again.
+//! The device that a drive was to the guest, which a check must find again.
 
 use serde::{Deserialize, Serialize};
 use stasis_drive::ZoneLayout;
@@ -9,7 +9,7 @@ use stasis_drive::ZoneLayout;
 pub enum DeviceKind {
     /// An NVMe controller.
     Nvme,
-    /// A virtio block device: what a trace means that says nothing.
+    /// A virtio block device: the default of a trace without a kind.
     #[default]
     VirtioBlk,
 }
@@ -19,13 +19,13 @@ pub enum DeviceKind {
 pub struct TracedZones {
     /// From one zone's start to the next's.
     pub size: u64,
-    /// How much of a zone can be written.
+    /// Writable capacity of a zone.
     pub capacity: u64,
-    /// Most open zones; `None` without a limit.
+    /// Maximum number of open zones; `None` without a limit.
     pub max_open: Option<u32>,
-    /// Most open or closed zones; `None` without a limit.
+    /// Maximum number of open or closed zones; `None` without a limit.
     pub max_active: Option<u32>,
-    /// Bytes that the host can attach to a zone.
+    /// Size of a zone's descriptor extension, data that the host can attach to the zone.
     pub extension_size: u32,
     /// Whether one read may cover several zones.
     pub reads_cross_zones: bool,

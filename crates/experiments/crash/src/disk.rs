@@ -1,5 +1,4 @@
-//! Disks as the contents of their sectors, where they differ from what they
-//! were before a run.
+//! Disks as the contents of their sectors, where they differ from those before a run.
 
 use std::collections::HashMap;
 
@@ -10,14 +9,14 @@ use crate::sectors::Content;
 /// Sectors that are kept together.
 const CHUNK: u64 = 128;
 
-/// What was written of a disk.
+/// The written sectors of a disk.
 #[derive(Debug, Clone, Default)]
 pub struct WrittenSectors {
     chunks: HashMap<u64, Box<[Option<Content>; CHUNK as usize]>>,
     print: u128,
 }
 
-/// What one sector adds to the print of a disk.
+/// Contribution of one sector to the print of a disk.
 pub(crate) fn print(sector: u64, content: Content) -> u128 {
     let half = |seed: u64| {
         let mut value = sector.wrapping_mul(splitmix::GAMMA) ^ seed;
@@ -28,12 +27,12 @@ pub(crate) fn print(sector: u64, content: Content) -> u128 {
 }
 
 impl WrittenSectors {
-    /// What `sector` holds; `None` if nobody wrote it.
+    /// Content of `sector`; `None` if it was never written.
     pub fn get(&self, sector: u64) -> Option<Content> {
         self.chunks.get(&(sector / CHUNK)).and_then(|chunk| chunk[(sector % CHUNK) as usize])
     }
 
-    /// Writes `sector`; gives what it held.
+    /// Writes `sector`; returns its former content.
     pub fn set(&mut self, sector: u64, content: Option<Content>) -> Option<Content> {
         let chunk = self.chunks.entry(sector / CHUNK).or_insert_with(|| Box::new([None; 128]));
         let before = std::mem::replace(&mut chunk[(sector % CHUNK) as usize], content);

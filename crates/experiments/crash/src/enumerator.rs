@@ -14,7 +14,7 @@ use crate::trace::{CutPoint, EventKind, Request, Trace};
 #[derive(Debug)]
 struct Present {
     cache: VolatileCache,
-    // What cannot be lost, together with everything before it.
+    // Sectors that cannot be lost, together with all earlier ones.
     settled: WrittenSectors,
     pointers: Pointers,
 }
@@ -23,7 +23,7 @@ struct Present {
 /// that are not here are empty.
 type Pointers = BTreeMap<u64, u64>;
 
-/// Moves the pointers by what is left of a change.
+/// Moves the pointers by the surviving part of a change.
 fn move_pointers(
     pointers: &mut Pointers,
     zones: Option<ZoneLayout>,
@@ -44,7 +44,7 @@ fn move_pointers(
     }
 }
 
-/// What a power cut leaves of one drive.
+/// The state of one drive after a power cut.
 #[derive(Debug, Clone, Default)]
 pub struct DriveCrashState {
     /// Sectors that differ from those on the medium for certain, in the order
@@ -121,23 +121,23 @@ impl<'a> Enumerator<'a> {
         }
     }
 
-    /// What became certain since the last call: drive, sector and content, in
+    /// Takes the changes that became certain since the last call: drive, sector and content, in
     /// order.
     pub fn news(&mut self) -> Vec<(usize, u64, Content)> {
         std::mem::take(&mut self.news)
     }
 
-    /// What `drive` has for certain.
+    /// The settled contents of `drive`.
     pub fn settled(&self, drive: usize) -> &WrittenSectors {
         &self.drives[drive].settled
     }
 
-    /// How many changes of `drive` can be lost now.
+    /// Number of changes of `drive` that can be lost now.
     pub fn unsettled(&self, drive: usize) -> usize {
         self.drives[drive].cache.unsettled().filter(|(_, durable)| !durable).count()
     }
 
-    /// What a power cut now leaves of each drive.
+    /// Returns the state of each drive after a power cut now.
     pub fn cut(&self, sampling: Sampling) -> Vec<DriveCrashState> {
         let each = self.drives.iter().enumerate().map(|(index, present)| {
             let sampling = match sampling {
@@ -188,12 +188,12 @@ impl DriveCrashState {
         }
     }
 
-    /// What `sector` holds where that is not certain.
+    /// Content of `sector` if the sector is not settled.
     pub fn get(&self, sector: u64) -> Option<Content> {
         self.lookup.get(&sector).copied()
     }
 
-    /// The sectors and what they hold at last.
+    /// The sectors and their final contents.
     pub fn each(&self) -> impl Iterator<Item = (u64, Content)> + '_ {
         self.sectors.iter().map(|(sector, first)| (*sector, self.get(*sector).unwrap_or(*first)))
     }

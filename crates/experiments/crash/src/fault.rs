@@ -14,8 +14,8 @@ use stasis_drive::{Decorator, Done, Layer, Submission};
 pub enum Fault {
     /// Every third order, a barrier or a flush, ends well and is not passed on.
     DroppedBarrier,
-    /// Flushes and durable writes are said to be over when they are submitted;
-    /// they are passed on and take their time.
+    /// Flushes and durable writes are acknowledged when they are submitted; they are then passed on
+    /// and take their time.
     EarlyAcknowledgement,
     /// The last write before each order goes after it.
     SwappedTables,
@@ -68,7 +68,7 @@ impl FaultInjector {
         Self { lower, fault, orders: 0, next: 0, over, held, done }
     }
 
-    /// Says that `submission` is over; gives it back with nobody waiting.
+    /// Acknowledges `submission`; returns it for the drive, with nobody waiting for its end.
     fn acknowledge(&mut self, now: Nanos, submission: Submission) -> Submission {
         let Submission { tag, queue, command, data } = submission;
         let told = Done {
@@ -123,7 +123,7 @@ impl Decorator for FaultInjector {
                 self.held = Some(silent);
             }
             Fault::SwappedTables => {
-                // A read sees what was written.
+                // A read sees all earlier writes.
                 if !is_order(&command) {
                     self.release(now);
                 }

@@ -1,15 +1,15 @@
-//! What happened to the drives of a run, as a stream of frames: the form in
-//! which it leaves the machine (docs/reference/power-cuts.md).
+//! Events of a run's drives as a stream of frames: the form in which they leave the machine
+//! (docs/reference/power-cuts.md).
 
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;
 
-/// Which end of a drive saw a command.
+/// The end of a drive at which a command was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// The guest's: what it asked, and what it was told.
+    /// The guest's end: its requests, and their acknowledgements.
     Guest = 0,
-    /// The drive's, below an image: what has a cache that loses its contents.
+    /// The drive's end, below an image: the drive has the cache that loses its contents.
     Drive = 1,
 }
 
@@ -26,7 +26,7 @@ pub enum Frame<'a> {
         capacity: u64,
         /// Whether discarded ranges read as zeroes.
         discard_zeroes: bool,
-        /// What a power cut can take from the drive at the bottom.
+        /// Data that the drive at the bottom can lose in a power cut.
         power_loss: PowerLoss,
     },
     /// A command was submitted.
@@ -39,9 +39,9 @@ pub enum Frame<'a> {
         place: u64,
         /// When (ns).
         at: Nanos,
-        /// What was asked.
+        /// The command.
         command: Command,
-        /// What was written.
+        /// The data of a write.
         data: &'a [u8],
     },
     /// A command ended.
@@ -69,19 +69,19 @@ pub enum Frame<'a> {
         /// When (ns).
         at: Nanos,
     },
-    /// It ended.
+    /// The command in the guest ended.
     Over {
         /// When (ns).
         at: Nanos,
     },
 }
 
-/// A stream that nobody wrote.
+/// A stream that no program wrote in this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of it is damaged")]
 pub struct Damaged;
 
-// Without what a power cut can take: in traces of version 1.
+// A drive without its losses in a power cut: in traces of version 1.
 const FORMER_DRIVE: u8 = b'd';
 const DRIVE: u8 = b'D';
 const REQUEST: u8 = b's';

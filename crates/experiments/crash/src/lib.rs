@@ -1,11 +1,9 @@
-//! What a power cut can leave of a drive, and what each way to be durable
-//! promised.
+//! States of a drive after a power cut, and the promises of each way to be durable.
 //!
-//! A run is traced once, at both ends of each drive ([`TraceStream`],
-//! [`TraceWriter`]): what the guest asked and was told, and what the drive
-//! below an image was asked. From the trace ([`Trace`]) an [`Enumerator`] makes
-//! the crash states of each [`CutPoint`], the disks that a power cut can leave
-//! there, and an [`Oracle`] says whether the guest may find such a disk.
+//! A run is traced once, at both ends of each drive ([`TraceStream`], [`TraceWriter`]): the guest's
+//! requests and their acknowledgements, and the requests to the drive below an image. From the
+//! trace ([`Trace`]) an [`Enumerator`] makes the crash states of each [`CutPoint`], the disks that
+//! a power cut can leave there, and an [`Oracle`] decides whether the guest may find such a disk.
 //!
 //! Promises:
 //! - No I/O but that of the readers and writers that it is given, no threads, no

@@ -1,8 +1,7 @@
 //! Whether a disk is one that the guest may find after a power cut.
 //!
-//! A disk is looked at by its contents alone: each sector must hold something
-//! that was written there, or what it held before the run; which write that was
-//! is taken in the guest's disfavour only where no other one fits.
+//! A disk is judged by its contents alone: each sector must hold data that was written there, or
+//! its content before the run. If several writes fit, the one that violates no promise is assumed.
 
 use std::collections::HashMap;
 
@@ -14,16 +13,16 @@ use crate::sectors::Content;
 use crate::trace::{CutPoint, Request, RequestLog};
 use crate::violation::Violation;
 
-/// What a flush of the guest promises.
+/// Promise of a flush of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// What ended before it was submitted is durable when it ends.
+    /// Writes that ended before the flush was submitted are durable when the flush ends.
     Durable,
-    /// It is an order; and durable when it has ended for so long (ns).
+    /// The flush is an order: writes before it are durable this long after its end (ns).
     Ordered(Nanos),
 }
 
-/// A flush of the guest, or what counts as one.
+/// A flush of the guest, or another command that counts as one.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     submit: CutPoint,
@@ -42,7 +41,7 @@ pub struct Oracle<'a> {
     sectors: Vec<(u64, usize)>,
     /// Places and contents, by sector, in the order of submission.
     writes: Vec<(u32, Content)>,
-    /// What each sector held before the run.
+    /// Content of each sector before the run.
     base: Vec<Content>,
     // In the order of submission.
     orders: Vec<Order>,
@@ -55,11 +54,11 @@ const REAL_TIME: u16 = 1;
 type Range = (usize, usize);
 
 impl<'a> Oracle<'a> {
-    /// An oracle of what `log`, the guest's, may find. `empty`: the disk was
-    /// zeroes before the run.
+    /// An oracle of the disks that the guest may find, from its `log`. `empty`: the disk was zeroes
+    /// before the run.
     pub fn new(log: &'a RequestLog, promise: Promise, empty: bool) -> Self {
         let mut found: HashMap<u64, Vec<(u32, Content)>> = HashMap::new();
-        // Zeroes on zeroes cannot be told from nothing.
+        // Zeroes written on zeroes look like no write.
         for written in [true, false] {
             for (place, request) in log.requests.iter().enumerate() {
                 let writes =
@@ -95,13 +94,13 @@ impl<'a> Oracle<'a> {
         self.sectors[..self.sectors.len() - 1].iter().map(|(sector, _)| *sector)
     }
 
-    /// What the sector with this index held before the run.
+    /// Sets the content before the run of the sector with this index.
     pub fn set_base(&mut self, index: usize, content: Content) {
         self.base[index] = content;
     }
 
-    /// What is promised after `point` events, at `at` (ns), in a number:
-    /// where it is the same, the same disk is checked in the same way.
+    /// Numbers the promises after `point` events, at `at` (ns): with equal numbers, equal disks
+    /// have equal verdicts.
     pub fn promised(&self, point: CutPoint, at: Nanos) -> (usize, usize) {
         let ended = self.orders.iter().filter(|order| order.end < point);
         let settled = match self.promise {
@@ -118,11 +117,11 @@ impl<'a> Oracle<'a> {
         &self.log.requests[place as usize]
     }
 
-    /// Checks a disk after a power cut at `at` (ns), after `point` events.
-    /// `held` says what the sector with an index among [`Oracle::sectors`] holds.
+    /// Checks a disk after a power cut at `at` (ns), after `point` events. `held` returns the
+    /// content of a sector, by its index among [`Oracle::sectors`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the violation.
     pub fn check(
         &self,
         point: CutPoint,
@@ -166,7 +165,7 @@ impl<'a> Oracle<'a> {
         point: CutPoint,
         held: &mut dyn FnMut(usize, u64) -> Content,
     ) -> Result<(), Violation> {
-        // What ended before the last of these is durable.
+        // Writes that ended before the last of these was submitted are durable.
         let flushed =
             self.orders.iter().filter(|order| order.end < point).map(|order| order.submit).max();
         let kept = |request: &Request| match request.end {
@@ -322,7 +321,7 @@ fn order(request: &Request, promise: Promise) -> Option<Order> {
     counts.then_some(Order { submit: request.submit.1, end, at, urgent })
 }
 
-/// What is in both.
+/// The intersection of both.
 fn common(left: &[Range], right: &[Range]) -> Vec<Range> {
     let mut both: Vec<Range> = Vec::new();
     for (from, to) in left {

@@ -1,5 +1,5 @@
-//! Which states are looked at: the least that a promise allows, where promises are made, and
-//! instants at random.
+//! Choice of the states to check: the smallest state that a promise allows, at the instants where
+//! promises are made, and states at random instants.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use stasis_drive::Sampling;
 
 use crate::trace::{CutPoint, Trace};
 
-/// A state: a power cut, and what it leaves.
+/// A state: a power cut, and the choice of surviving changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// Its number; with the seed it says everything else.
+    /// Number of the state; with the seed it determines all else.
     pub number: u64,
     /// After so many events.
     pub point: CutPoint,
-    /// What is left.
+    /// The choice of surviving changes.
     pub sampling: Sampling,
 }
 
@@ -29,11 +29,11 @@ pub struct StateSampler {
     seed: u64,
     // The instants of the first states.
     fixed: Vec<CutPoint>,
-    // How many of such instants there are.
+    // Number of all such instants.
     deciding: u64,
     span: (CutPoint, CutPoint),
     times: (u64, u64),
-    // Just after the guest was told that something is durable.
+    // Just after an acknowledgement of durability to the guest.
     told: Vec<CutPoint>,
     // Just after the drive finished something.
     finished: Vec<CutPoint>,
@@ -42,11 +42,12 @@ pub struct StateSampler {
 /// The golden ratio, as a part of 2^64: its multiples fill a range evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Most states that are looked at whatever the seed; where more would decide, these are spread over
-/// them evenly.
+/// Maximum number of states that are checked whatever the seed; if more instants decide, these are
+/// spread over them evenly.
 pub const MOST_FIXED: usize = 10_000;
 
-/// The instants that decide, the end first, then lines, then flushes; and how many there are.
+/// The instants that decide, the end first, then lines, then flushes; and their number before the
+/// limit.
 fn fixed(trace: &Trace, span: (CutPoint, CutPoint)) -> (Vec<CutPoint>, u64) {
     let lines = trace.lines.iter().map(|(point, ..)| *point);
     let guests = trace.drives.iter().flat_map(|drive| &drive.guest.requests);
@@ -80,12 +81,12 @@ impl StateSampler {
         Self { seed, fixed, deciding, span, times, told, finished }
     }
 
-    /// How many states are the same whatever the seed, from number 0 on.
+    /// Number of states that are the same whatever the seed, from number 0 on.
     pub fn fixed(&self) -> u64 {
         self.fixed.len() as u64
     }
 
-    /// How many instants decide: more than [`StateSampler::fixed`] where there are more than
+    /// Number of instants that decide: more than [`StateSampler::fixed`] if it exceeds
     /// [`MOST_FIXED`].
     pub fn deciding(&self) -> u64 {
         self.deciding

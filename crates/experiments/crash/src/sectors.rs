@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use twox_hash::XxHash3_64;
 
-/// What a disk is written in as a whole or not at all (bytes).
+/// Atomic unit of writes to a disk (bytes).
 pub const SECTOR: usize = stasis_block::SECTOR as usize;
 
 /// Contents of a sector.

@@ -1,4 +1,4 @@
-//! The I/O tap: what a layer is asked, as a stream that somebody else drains.
+//! The I/O tap: requests to a layer, as a stream that its reader drains.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,12 +8,12 @@ use stasis_drive::{IoTap, Layer, TraceSink};
 
 use crate::frame::{Frame, Level};
 
-/// Frames on their way out, of all drives in the order of what happened.
+/// Frames on their way out, of all drives in the order of events.
 #[derive(Debug, Clone, Default)]
 pub struct TraceStream(Arc<Mutex<Vec<u8>>>);
 
 impl TraceStream {
-    /// What has gathered since the last call.
+    /// Takes the frames gathered since the last call.
     pub fn drain(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock())
     }
@@ -22,8 +22,8 @@ impl TraceStream {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same layer, with what it is asked in the stream. `block`: size of the guest's logical
-    /// blocks in bytes, which are never torn.
+    /// Wraps a layer so that each request to it is in the stream. `block`: size of the guest's
+    /// logical blocks in bytes, which are never torn.
     pub fn tap(&self, lower: Box<dyn Layer>, level: Level, block: u32) -> IoTap {
         let (drive, capacity) = (lower.index(), lower.capacity());
         let discard_zeroes = lower.discard_zeroes();

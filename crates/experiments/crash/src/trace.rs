@@ -1,4 +1,4 @@
-//! A trace in memory: what happened to each drive, in the order of time.
+//! A trace in memory: the events of each drive, in the order of time.
 
 mod loader;
 
@@ -19,7 +19,7 @@ pub type CutPoint = u32;
 /// A command that changes a drive or puts changes in order.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What was asked.
+    /// The command.
     pub command: Command,
     /// When it was submitted (ns), and the event.
     pub submit: (Nanos, CutPoint),
@@ -36,14 +36,14 @@ impl Request {
     }
 }
 
-/// What one end of a drive saw.
+/// Requests at one end of a drive.
 #[derive(Debug, Default)]
 pub struct RequestLog {
     /// Size of the disk (bytes).
     pub capacity: u64,
     /// Whether discarded ranges read as zeroes.
     pub discard_zeroes: bool,
-    /// What a power cut can take from the drive.
+    /// Data that the drive can lose in a power cut.
     pub power_loss: PowerLoss,
     /// The zones, where the drive has some.
     pub zones: Option<ZoneLayout>,
@@ -58,7 +58,7 @@ impl RequestLog {
         self.command_changes(&self.requests[place].command)
     }
 
-    /// Whether a command changes the disk. What a zone's reset leaves reads as zeroes.
+    /// Whether a command changes the disk. A zone reads as zeroes after its reset.
     pub(crate) fn command_changes(&self, command: &Command) -> bool {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
@@ -69,8 +69,8 @@ impl RequestLog {
         }
     }
 
-    /// How many flushes were submitted while a write was in flight, which had then ended before
-    /// them: the drives here make it durable, and NVMe does not ask that of a drive.
+    /// Number of flushes that were submitted during a write that then ended before them: the drives
+    /// here make such a write durable, which NVMe does not require.
     pub fn overlapping_flushes(&self) -> u64 {
         let mut count = 0;
         // Changes that had not ended by the last submission.
@@ -90,7 +90,7 @@ impl RequestLog {
         count
     }
 
-    /// What the command `place` leaves in each sector.
+    /// Content of each sector after the command `place`.
     pub fn sectors(&self, place: usize) -> impl Iterator<Item = (u64, Content)> + '_ {
         let Request { command, contents, .. } = &self.requests[place];
         let first = command.offset / SECTOR as u64;
@@ -103,12 +103,12 @@ impl RequestLog {
     }
 }
 
-/// What kind of event it is.
+/// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// A command of this place was submitted.
     Request(u16, Level, u32),
-    /// It ended.
+    /// The command ended.
     Completion(u16, Level, u32),
     /// The command in the guest wrote something.
     Output,
@@ -133,7 +133,7 @@ pub struct DriveTrace {
 }
 
 impl DriveTrace {
-    /// What the drive with the cache was asked.
+    /// Requests to the drive with the cache.
     pub fn cached(&self) -> &RequestLog {
         self.lower.as_ref().unwrap_or(&self.guest)
     }
@@ -151,11 +151,11 @@ impl DriveTrace {
 /// Everything that a trace has.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// What has to be known beside it.
+    /// Description of the run.
     pub header: TraceHeader,
     /// The drives, in order.
     pub drives: Vec<DriveTrace>,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
     /// Whole lines of the command's output, with the event after which each
     /// was there, and its time (ns).
@@ -180,7 +180,7 @@ pub enum TraceError {
     Command {
         /// The drive's number.
         drive: u16,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
 }
@@ -205,7 +205,7 @@ impl Trace {
         }
     }
 
-    /// What a level of a drive saw.
+    /// Requests at a level of a drive.
     pub fn log(&self, drive: u16, level: Level) -> Option<&RequestLog> {
         let drive = self.drives.get(usize::from(drive))?;
         match level {
@@ -214,7 +214,7 @@ impl Trace {
         }
     }
 
-    /// How many events there were until `at` (ns), those at `at` among them.
+    /// Number of events until `at` (ns), including those at `at`.
     pub fn point_at(&self, at: Nanos) -> CutPoint {
         self.events.partition_point(|event| event.at <= at) as CutPoint
     }

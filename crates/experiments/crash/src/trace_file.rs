@@ -11,15 +11,15 @@ use crate::frame::{Damaged, Frame};
 
 /// The first bytes of the file, with its version.
 const MAGIC: &[u8; 16] = b"stasis record 2\n";
-/// Those of traces that do not say what a power cut can take from a drive; they
-/// are read as if each had a volatile cache without a limit.
+/// First bytes of traces without the losses of drives in a power cut, which are read as if each
+/// drive had an unlimited volatile cache.
 const FORMER: &[u8; 16] = b"stasis record 1\n";
-/// Those of every version.
+/// First bytes of traces of every version.
 const ANY: &[u8] = b"stasis record ";
-/// Longest piece (bytes).
+/// Maximum length of a piece (bytes).
 const LIMIT: usize = 64 << 20;
 
-/// What has to be known of a run beside its stream.
+/// Description of a run, beside its stream.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TraceHeader {
     /// The command in the guest.
@@ -33,19 +33,19 @@ pub struct TraceHeader {
     pub fault: Option<String>,
 }
 
-/// What has to be known of a drive.
+/// Description of a drive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TracedDrive {
     /// Its name in the results.
     pub name: String,
-    /// The file with what it held before the run, in the trace's folder; none
-    /// where it was empty.
+    /// The file with the drive's contents before the run, in the trace's folder; none if the drive
+    /// was empty.
     pub base: Option<std::path::PathBuf>,
-    /// Whether its medium is an image, and what flushes mean there.
+    /// Settings of the medium's image, with the meaning of flushes; none if the medium is no image.
     pub image: Option<ImageSettings>,
     /// Images below it, from the top, and whether each is raw.
     pub below: Vec<(std::path::PathBuf, bool)>,
-    /// What the guest saw it as.
+    /// The device that the drive was to the guest.
     #[serde(default)]
     pub device: TracedDevice,
 }
@@ -56,10 +56,10 @@ pub enum FileError {
     /// The file cannot be read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It begins with other bytes.
+    /// The file begins with other bytes.
     #[error("it is no trace of a run; `stasis crash-test` makes one")]
     NoTrace,
-    /// It is a trace of another version.
+    /// The file is a trace of another version.
     #[error(
         "it is a trace of a version that this program does not know: read it with the version of \
          Stasis that wrote it, or trace the run again"
@@ -70,7 +70,7 @@ pub enum FileError {
         "it is damaged or cut off at byte {0}: the run was ended while it was written; trace the run again"
     )]
     Damaged(u64),
-    /// A frame that nobody wrote.
+    /// A frame that no program wrote in this form.
     #[error("{0}; trace the run again")]
     Frame(#[from] Damaged),
 }

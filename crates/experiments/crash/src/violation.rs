@@ -1,11 +1,11 @@
-//! What an oracle finds wrong with a disk.
+//! Violations that an oracle finds on a disk.
 
 use crate::sectors::SECTOR;
 
-/// What is wrong with a disk.
+/// A violated promise of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A sector holds what nobody wrote there.
+    /// A sector holds data that was never written there.
     Unknown {
         /// The sector.
         sector: u64,
@@ -21,7 +21,7 @@ pub enum Violation {
     Order {
         /// A sector with something too old.
         old: u64,
-        /// One with something too new, or the same.
+        /// A sector with something too new, possibly the same sector.
         new: u64,
     },
 }

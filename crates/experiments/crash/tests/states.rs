@@ -97,7 +97,7 @@ fn trace(steps: &[Step], power_loss: PowerLoss) -> Trace {
     Trace::load(&file[..], &mut |_, _, _| Ok(())).unwrap()
 }
 
-/// What each sector holds in a state.
+/// Content of each sector in a state.
 fn disk(enumerator: &Enumerator, sampling: Sampling) -> Vec<Content> {
     let crashed = &enumerator.cut(sampling)[0];
     (0..SECTORS)
@@ -135,7 +135,7 @@ proptest! {
         power_loss in power_losses(),
         draws in prop::collection::vec(any::<u64>(), 6),
     ) {
-        // What failed may be there or not; the reference does not know of it.
+        // A failed write may be present or not; the reference ignores it.
         let well = |step: Step| Step { failed: false, sector: step.sector % 4, ..step };
         let steps: Vec<Step> = steps
             .into_iter()
@@ -171,7 +171,7 @@ proptest! {
         }
     }
 
-    /// A print tells disks apart by their contents alone.
+    /// A print depends on a disk's contents alone.
     #[test]
     fn prints_are_those_of_contents(steps in steps(), draws in prop::collection::vec(any::<u64>(), 4)) {
         let trace = trace(&steps, PowerLoss::default());
@@ -191,15 +191,15 @@ proptest! {
         }
     }
 
-    /// An ordered disk: what a prefix of the guest's flushes leaves is allowed,
-    /// and nothing else is.
+    /// An ordered disk: the state after a prefix of the guest's flushes is allowed, and nothing
+    /// else is.
     #[test]
     fn a_prefix_is_in_order_and_anything_else_is_not(
         writes in prop::collection::vec((0..SECTORS, any::<bool>()), 1..30),
         chosen in any::<prop::sample::Index>(),
         broken in any::<prop::sample::Index>(),
     ) {
-        // One after the other, each write its own content.
+        // One write after the other, each with a different content.
         let steps: Vec<Step> = writes
             .iter()
             .flat_map(|&(sector, flush)| {
@@ -339,7 +339,8 @@ fn flushes_that_cover_a_write_in_flight_are_counted() {
         completion(1, 4),
     ];
     assert_eq!(of_frames(&frames).drives[0].guest.overlapping_flushes(), 1);
-    // What ended before, what ends later, and what is durable by itself is not covered.
+    // A write that ended before, one that ends later, and one that is durable by itself do not
+    // count.
     frames.extend([
         request(2, 5, write(1)),
         completion(2, 6),

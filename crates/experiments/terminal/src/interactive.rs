@@ -1,5 +1,5 @@
-//! A terminal that a guest has: each key goes to the guest, and what the guest writes comes back
-//! as it is.
+//! A terminal that belongs to a guest: each key goes to the guest, and the guest's output comes
+//! back unchanged.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use stasis_runner::{Attended, Event, Observer};
 
 use crate::Terminal;
 
-/// Typed three times, it ends the machine: what a guest that hangs leaves a person.
+/// Key that ends the machine when typed three times: the way out of a guest that hangs.
 const ESCAPE: u8 = 0x1d;
 const ESCAPES: usize = 3;
-/// How much of the wall clock an idle guest can make up for what it was late.
+/// Limit on the lateness (wall clock) that an idle guest can make up for.
 const CREDIT: Duration = Duration::from_millis(50);
 /// The longest wait for a key: whoever waits has other things to look at.
 const LONGEST: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// The state of this program's terminal.
 #[derive(Debug, Default)]
 struct Tty {
-    /// How it was before it was given to the guest, while the guest has it.
+    /// The terminal's former state, while the terminal belongs to the guest.
     before: Mutex<Option<Termios>>,
 }
 
@@ -129,7 +129,7 @@ impl Observer for Interactive {
 struct Keys {
     stop: Arc<AtomicBool>,
     window: WindowSize,
-    /// How many [`ESCAPE`]s came last.
+    /// Number of consecutive [`ESCAPE`]s, up to the last key.
     escapes: usize,
     hung_up: bool,
     /// Until when virtual time that was waited for takes by the wall clock.
@@ -147,7 +147,7 @@ impl Keys {
         }
     }
 
-    /// How long a wait of `limit` (ns) lasts from now on.
+    /// Returns the wall-clock time that a wait of `limit` (ns) still takes.
     fn wait(&mut self, limit: u64, now: Instant) -> Duration {
         let earliest = now.checked_sub(CREDIT).unwrap_or(now);
         self.due = self.due.max(earliest) + Duration::from_nanos(limit).min(LONGEST);

@@ -1,9 +1,9 @@
-//! What the user of a program sees on the terminal, and how the user stops the program: one
-//! line of progress, the output of a run, SIGINT and SIGTERM.
+//! Output to the user's terminal, and ways to stop the program: one line of progress, the output of
+//! a run, SIGINT and SIGTERM.
 //!
 //! Promises:
 //! - There is one line of progress, whoever shows it, and nothing of it stays.
-//! - What is printed for a reader that has seen enough, such as `head`, is no error.
+//! - A reader that closes the output early, such as `head`, is no error.
 //! - After [`progress::quiet`] there is no progress.
 //! - A terminal that was given to a guest is as it was before when the program ends, however it does, unless it is killed.
 
@@ -24,10 +24,10 @@ pub use signals::{signals, stop_on_signals};
 
 /// The exit status after SIGINT: 128 and the signal's number, as shells have it.
 pub const STOPPED: u8 = 130;
-/// The exit status where the program itself could not do what it was asked.
+/// The exit status if the program itself failed.
 pub const FAILURE: u8 = 125;
 
-/// Prints to the standard output. A reader that has seen enough is no error.
+/// Prints to the standard output. A reader that closes the output early is no error.
 ///
 /// # Errors
 /// If it cannot be written otherwise.

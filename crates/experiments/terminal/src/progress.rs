@@ -1,5 +1,5 @@
-//! Progress: one line on a terminal, which is gone at the end, and after Ctrl-C. Elsewhere
-//! a plain line every ten seconds, or as often as [`INTERVAL`] says. `--quiet`: none.
+//! Progress: one line on a terminal, which is gone at the end, and after Ctrl-C. Elsewhere a plain
+//! line every ten seconds, or at the interval in [`INTERVAL`]. `--quiet`: none.
 
 use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use stasis_report::units;
 
-/// Between two plain lines, unless [`INTERVAL`] says otherwise.
+/// Default interval between two plain lines, which [`INTERVAL`] overrides.
 const PLAIN: Duration = Duration::from_secs(10);
 /// The variable of the environment by which another program has plain lines more often or
 /// more rarely (s).
 const INTERVAL: &str = "STASIS_PROGRESS_INTERVAL";
-/// The least and the most that it can be (s).
+/// Range of valid intervals (s).
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
-/// How long something has to go on before the time left is told.
+/// Minimum duration of a work before the time left is shown.
 const SURE: Duration = Duration::from_secs(2);
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 /// Whether somebody else ends the program after Ctrl-C.
 static STOPS: AtomicBool = AtomicBool::new(false);
-/// What is under way. The terminal is one, so that this is.
+/// The line of the current work. There is one, as there is one terminal.
 static LINE: Mutex<Option<Line>> = Mutex::new(None);
 
 /// No progress from now on.
@@ -42,7 +42,7 @@ struct Line {
     text: String,
     fraction: Option<f64>,
     began: Instant,
-    /// The time left as it was told last.
+    /// The time left as last shown.
     told: Option<Duration>,
     shown: Shown,
 }
@@ -77,7 +77,7 @@ impl Line {
             self.told = None;
         }
         self.fraction = fraction;
-        // One clock: the time left where that is known.
+        // Only one time is shown: the time left, if that is known.
         let left = self.left().map(|left| format!("{left} left"));
         let Shown::Bar(bar) = &self.shown else { return };
         let template = match (fraction, &left) {
@@ -96,8 +96,8 @@ impl Line {
         }
     }
 
-    /// How long the rest will take, at the speed until now. Never more than was told before: parts
-    /// of a work are not equally quick, and a time that rises helps nobody.
+    /// Estimates the time left from the speed until now. The estimate never rises: parts of a work
+    /// are not equally quick, and a rising time helps nobody.
     fn left(&mut self) -> Option<String> {
         let (fraction, passed) = (self.fraction?, self.began.elapsed());
         if passed < SURE || fraction < 0.01 {
@@ -109,7 +109,7 @@ impl Line {
         Some(rounded(left))
     }
 
-    /// The line for what is no terminal.
+    /// The line for an output that is no terminal.
     fn plain(&mut self) -> String {
         let left = self.left();
         let text = &self.text;
@@ -144,14 +144,14 @@ fn line() -> MutexGuard<'static, Option<Line>> {
     LINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What [`INTERVAL`] says; what is no time within [`INTERVALS`] says nothing.
+/// Reads the value of [`INTERVAL`]; a value outside [`INTERVALS`] is ignored.
 fn interval(said: Option<&str>) -> Duration {
     let seconds =
         said.and_then(|said| said.parse::<f64>().ok()).filter(|said| INTERVALS.contains(said));
     seconds.map_or(PLAIN, Duration::from_secs_f64)
 }
 
-/// A thread that says how far the line is, until what is returned goes away.
+/// Starts a thread that prints the line's progress until the returned sender is dropped.
 fn plain_lines() -> Sender<()> {
     let (sender, ends) = channel::<()>();
     let interval = interval(std::env::var(INTERVAL).ok().as_deref());
@@ -180,7 +180,7 @@ fn clear_after_interrupt() {
             while read.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
                 drop(line().take());
                 if !STOPS.load(Ordering::Relaxed) {
-                    // It ends the program, so that there is nobody to tell of an error.
+                    // The handler ends the program, so an error cannot be reported.
                     let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
                 }
             }
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(line.left().unwrap(), "1 min 0 s");
         line.show("installing", Some(0.9));
         assert_eq!(line.left().unwrap(), "13 s");
-        // Another work has a time of its own.
+        // Another work has a separate time.
         line.show("checking", Some(0.25));
         assert_eq!(line.left().unwrap(), "6 min 0 s");
     }
@@ -295,7 +295,7 @@ mod tests {
         let mut steps = Steps::new();
         steps.count("power cuts", 139, 1300);
         assert_eq!(line().as_ref().unwrap().text, "139 of 1,300 power cuts");
-        // A handle that has said nothing takes nothing away.
+        // A handle without a step removes no line.
         drop(Steps::new());
         assert!(line().is_some());
         drop(steps);

@@ -1,4 +1,4 @@
-//! A run on the terminal: its progress, and what the command and the kernel print.
+//! A run on the terminal: its progress, and the output of the command and the kernel.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Of a run that begins now; `console`: show what the guest's kernel says.
+    /// The output of a run that begins now; `console`: show the guest kernel's messages.
     pub fn new(console: bool) -> Self {
         Self {
             console,

@@ -1,4 +1,4 @@
-//! How the user stops the program.
+//! Signals by which the user stops the program.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;

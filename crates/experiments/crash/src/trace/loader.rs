@@ -12,11 +12,11 @@ use crate::frame::{Frame, Level};
 use crate::sectors::{Content, SECTOR};
 use crate::trace_file::TraceHeader;
 
-/// What the frames so far have told.
+/// The trace from the frames so far.
 pub(super) struct Loader<'a> {
     trace: Trace,
     base: &'a mut BaseReader<'a>,
-    // What is on each disk where something was written, for copies.
+    // Content of each written sector of the disks, for copies.
     now: HashMap<(u16, bool, u64), Content>,
     line: Vec<u8>,
     outputs: Vec<(usize, Vec<u8>)>,
@@ -88,7 +88,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// What a command leaves in its sectors; empty for zeroes.
+    /// Content of a command's sectors after it; empty for zeroes.
     fn contents(
         &mut self,
         drive: u16,
@@ -143,7 +143,7 @@ impl<'a> Loader<'a> {
     /// Puts everything in the order of time.
     pub(super) fn finish(mut self) -> Trace {
         let mut order: Vec<usize> = (0..self.trace.events.len()).collect();
-        // What has one time stays in the order of what was seen.
+        // Events of the same time stay in the order in which they were seen.
         order.sort_by_key(|&index| self.trace.events[index].at);
         let events: Vec<Event> = order.iter().map(|&index| self.trace.events[index]).collect();
         for (point, event) in events.iter().enumerate() {
