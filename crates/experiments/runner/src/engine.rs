@@ -11,21 +11,6 @@ use stasis_run_events::{Ending, Outcome};
 
 use crate::self_check::{self, Answer, Keeper};
 
-/// Reason why a run's machine reported no outcome.
-#[derive(Debug)]
-pub enum RunError {
-    /// The run was ended from outside.
-    Ended(Ending),
-    /// The run could not start, or failed on its way.
-    Failed(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for RunError {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 /// Makes `auto` a choice; the others are taken at their word. KVM that has not been checked is,
 /// where a check was provided ([`self_check::provide`]).
 ///

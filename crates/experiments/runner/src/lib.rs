@@ -55,6 +55,7 @@ mod relay;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod root;
 mod run;
+mod run_error;
 pub mod self_check;
 mod sharing;
 pub mod software_host;

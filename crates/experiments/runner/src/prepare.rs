@@ -15,7 +15,6 @@ use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{Medium, MediumSpec};
 
 use crate::attended::Attended;
-use crate::engine::RunError;
 use crate::event::SharedObserver;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
@@ -23,6 +22,7 @@ use crate::plan::{
     device_names, last_device, parameters, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
 };
 use crate::relay::Relay;
+use crate::run_error::RunError;
 use crate::sharing::Sharing;
 use crate::trace::{self, TraceOptions, WorkingCopy};
 use crate::{input, software_host};

@@ -13,8 +13,8 @@ use stasis_nvme::KeptState;
 use stasis_report::{ResultsFolder, ResultsWriter};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
-use crate::engine::RunError;
 use crate::event::{Event, SharedObserver};
+use crate::run_error::RunError;
 
 /// The file in the results' folder with a command's output, if that is kept.
 pub const OUTPUT_FILE: &str = "output.txt";

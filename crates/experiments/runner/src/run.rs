@@ -17,7 +17,7 @@ use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
-use crate::engine::{self, RunError};
+use crate::engine;
 use crate::event::{Observer, SharedObserver};
 use crate::keep::Keep;
 use crate::prepare::{check_drives, RunSetup};
@@ -25,6 +25,7 @@ use crate::provenance::Provenance;
 use crate::relay::Relay;
 #[cfg(doc)]
 use crate::relay::OUTPUT_FILE;
+use crate::run_error::RunError;
 use crate::trace::{TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, input, Event};
 

@@ -14,11 +14,11 @@ use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
 use stasis_run_events::Ending;
 
-use crate::engine::RunError;
 use crate::plan::{input, RunPlan};
 use crate::prepare::RunSetup;
 use crate::program;
 use crate::relay::Relay;
+use crate::run_error::RunError;
 
 /// Memory for the inner program and its kernel, beside the guest's.
 pub const OVERHEAD: u64 = 384 << 20;

@@ -93,13 +93,13 @@ fn registration_tables_are_there_and_have_a_reason() {
 /// The knots of a crate of these files, by their names; those of one file are left out.
 fn knots_of(files: &[(&str, &str)], tables: &[RegistrationTable]) -> Vec<Vec<String>> {
     let crates = tempfile::tempdir().unwrap();
-    let folder = crates.path().join("made-up");
+    let folder = crates.path().join("wing/made-up");
     for (name, text) in files {
         let path = folder.join("src").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let source = Path::new("made-up/src");
+    let source = Path::new("wing/made-up/src");
     let name = |file: &PathBuf| file.strip_prefix(source).unwrap().to_str().unwrap().to_owned();
     let names = |knot: &Knot| {
         let mut names: Vec<_> = knot.files.iter().map(name).collect();
@@ -166,7 +166,7 @@ fn tests_exports_words_and_registration_tables_are_no_arrows() {
     let files = [("lib.rs", with_table.as_str()), ("a.rs", a)];
     assert_eq!(knots_of(&files, &[]), [["a.rs", "lib.rs"]]);
     let table =
-        RegistrationTable { file: "made-up/src/lib.rs", constant: "ALL", reason: "it is a test" };
+        RegistrationTable { file: "wing/made-up/src/lib.rs", constant: "ALL", reason: "it is a test" };
     assert_eq!(knots_of(&files, &[table]), none);
 
     // A table excuses nothing else in its file.
