@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_long_command_goes_on_after_a_backslash_but_not_within_quotes() {
-        let lines = folded("  stasis run --check 'a b c' -- true", 24);
+        let lines = folded("  stasis run --check 'a b c' -- true", 23);
         assert_eq!(lines, ["  stasis run \\", "    --check 'a b c' \\", "    -- true"]);
         assert_eq!(folded("  short", 24), ["  short"]);
         assert_eq!(folded("  stasis a  # a comment", 20), ["  # a comment", "  stasis a"]);

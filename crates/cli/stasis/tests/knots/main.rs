@@ -165,8 +165,11 @@ fn tests_exports_words_and_registration_tables_are_no_arrows() {
     let with_table = lib("pub const ALL: &[&dyn T] = &[&A];\n");
     let files = [("lib.rs", with_table.as_str()), ("a.rs", a)];
     assert_eq!(knots_of(&files, &[]), [["a.rs", "lib.rs"]]);
-    let table =
-        RegistrationTable { file: "wing/made-up/src/lib.rs", constant: "ALL", reason: "it is a test" };
+    let table = RegistrationTable {
+        file: "wing/made-up/src/lib.rs",
+        constant: "ALL",
+        reason: "it is a test",
+    };
     assert_eq!(knots_of(&files, &[table]), none);
 
     // A table excuses nothing else in its file.
